@@ -36,11 +36,11 @@ def solve(instance: TemporalInstance, bins: int, seconds: float) -> tuple[int, i
     for earlier, later in itertools.pairwise(used):
         model.add_implication(later, earlier)
     for active in clique_grid(instance).active():
-        for one in range(bins):
-            here = [item for item in np.flatnonzero(active) if one < len(into[item])]
+        for number in range(bins):
+            here = [item for item in np.flatnonzero(active) if number < len(into[item])]
             if here:
-                load = sum(int(instance.sizes[item]) * into[item][one] for item in here)
-                model.add(load <= instance.capacity * used[one])
+                load = sum(int(instance.sizes[item]) * into[item][number] for item in here)
+                model.add(load <= instance.capacity * used[number])
     model.minimize(sum(used))
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = seconds

@@ -35,8 +35,12 @@ def solve(model: ExactModel, seconds: float, workers: int) -> ExactResult:
             for number, factor in zip(numbers[part], factors[part], strict=True)
         ]
         low, high = (
-            int(np.clip(np.nan_to_num(one[row] * _AMOUNTS, posinf=1e15, neginf=-1e15), -1e15, 1e15))
-            for one in (model.low, model.high)
+            int(
+                np.clip(
+                    np.nan_to_num(entry[row] * _AMOUNTS, posinf=1e15, neginf=-1e15), -1e15, 1e15
+                )
+            )
+            for entry in (model.low, model.high)
         )
         total = sum(column * factor for column, factor in terms)
         built.add_linear_constraint(total, low, high)

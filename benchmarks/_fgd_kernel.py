@@ -77,9 +77,9 @@ def _take(nodes: NodeState, pod: Pod, node: int, board: int) -> None:
     if board >= 0:
         nodes.boards[node, board] -= pod.milli
         left = 0
-    for one in range(nodes.boards.shape[1]):
-        if left > 0 and nodes.boards[node, one] == WHOLE:
-            nodes.boards[node, one] = 0
+    for number in range(nodes.boards.shape[1]):
+        if left > 0 and nodes.boards[node, number] == WHOLE:
+            nodes.boards[node, number] = 0
             left -= 1
     nodes.whole[node] = (nodes.boards[node] == WHOLE).sum()
 

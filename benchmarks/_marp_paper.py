@@ -97,4 +97,4 @@ def _powers_of_two(largest: int) -> Sequence[int]:
 
 
 def _divisors(number: int) -> Sequence[int]:
-    return [one for one in range(1, number + 1) if number % one == 0]
+    return [index for index in range(1, number + 1) if number % index == 0]

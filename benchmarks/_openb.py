@@ -29,10 +29,10 @@ def openb_pods(path: Path, models: dict[str, int]) -> Pods:
     frame = pd.read_parquet(path)
     spec = frame["gpu_spec"] if "gpu_spec" in frame else pd.Series(None, index=frame.index)
     masks = [
-        sum(1 << models[name] for name in one.split("|"))
-        if isinstance(one, str) and one
+        sum(1 << models[name] for name in entry.split("|"))
+        if isinstance(entry, str) and entry
         else ANY_MODEL
-        for one in spec
+        for entry in spec
     ]
     gpus = frame["num_gpu"].to_numpy()
     return Pods(

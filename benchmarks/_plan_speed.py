@@ -86,7 +86,9 @@ def _from_own_history(runs: pd.DataFrame) -> Floats:
         by_size = {int(row.gpus): row for row in group.itertuples(index=False)}
         for size, row in by_size.items():
             history = {
-                ("any", other): float(one.tokens) for other, one in by_size.items() if other != size
+                ("any", other): float(entry.tokens)
+                for other, entry in by_size.items()
+                if other != size
             }
             if history:
                 found = scaled_speed(

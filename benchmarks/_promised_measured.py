@@ -85,14 +85,14 @@ def measured_of(
         compare(
             before,
             rows,
-            recommendation=one,
+            recommendation=entry,
             slots=slots,
             is_over=True,
             split_kwh=split,
             catalogue=catalogue,
             settings=settings,
         )
-        for one, rows, split in (
+        for entry, rows, split in (
             (advice, after[1 : 1 + slots] if kept else after[:0], energy),
             (replace(advice, proposed=advice.now), same[1 : 1 + slots], None),
         )

@@ -93,7 +93,7 @@ def peak_tables(data: Path) -> tuple[list[str], list[str]]:
     said = []
     for name, cases in sets.items():
         top, q90, q95 = np.array(cases).T
-        under90, under95 = (float(np.mean(top <= one + 1e-9)) for one in (q90, q95))
+        under90, under95 = (float(np.mean(top <= entry + 1e-9)) for entry in (q90, q95))
         lines.append(f"| {name} | {len(cases)} | {100 * under90:.1f} % | {100 * under95:.1f} % |")
         met = "met" if abs(under90 - 0.90) <= 0.02 and abs(under95 - 0.95) <= 0.02 else "missed"
         said.append(

@@ -127,7 +127,7 @@ def plan(path: Path, _nodes: int, _days: int) -> Found:
     with open_store(f"duckdb:///{path}") as store:
         found = timed(lambda: write_cycle(store, now=END, settings=settings_of(), passed=passed))
         stored = store.reader.latest_plan()
-    cpu = sum(stages[one] for one in ("problem", "plan", "advice", "kept"))
+    cpu = sum(stages[name] for name in ("problem", "plan", "advice", "kept"))
     gap = stored.gap_ratio if stored else None
     planned = len(stored.jobs) if stored else 0
     return found | {"cpu": cpu, "stages": stages, "gap": gap, "planned": planned}
@@ -138,15 +138,15 @@ def page(path: Path, _nodes: int, _days: int) -> Found:
     with TemporaryDirectory() as place, served(path, Path(place)) as server:
         made = [measured(server, view, "", 1) for view in VIEWS]
         peak = _peak_of(server)
-    errors = [text for one in made for answer in one.answers for text in answer.errors]
+    errors = [text for entry in made for answer in entry.answers for text in answer.errors]
     if errors:
         raise RuntimeError(errors[0])
     return {
-        "cpu": max(one.cpu_seconds[0] for one in made),
-        "wall": max(one.answers[0].seconds for one in made),
-        "warm": max(min(one.cpu_seconds[1:]) for one in made),
+        "cpu": max(entry.cpu_seconds[0] for entry in made),
+        "wall": max(entry.answers[0].seconds for entry in made),
+        "warm": max(min(entry.cpu_seconds[1:]) for entry in made),
         "peak_mib": peak,
-        "views": {one.view: one.cpu_seconds[0] for one in made},
+        "views": {entry.view: entry.cpu_seconds[0] for entry in made},
     }
 
 
@@ -178,7 +178,7 @@ def main() -> None:
     path = Path(store)
     found = PARTS[part](path, int(nodes), int(days))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*")) / BYTES_PER_MIB
+    size = sum(entry.stat().st_size for entry in path.parent.glob(f"{path.name}*")) / BYTES_PER_MIB
     print(json.dumps({"peak_mib": peak, "disk_mib": size} | found))
 
 

@@ -96,8 +96,8 @@ def _forecasts(
     asked = [job for jobs in alike.values() for job in jobs[:_FORECAST_EACH]]
     ids = {job.job_id for job in asked}
     made = {
-        one.job_id: one
-        for one in forecast_demand(
+        forecast.job_id: forecast
+        for forecast in forecast_demand(
             view.history[view.history["job_id"].isin(ids)],
             jobs=asked,
             as_of=view.as_of,

@@ -107,8 +107,8 @@ def measured(server: Server, times: int, seconds: float) -> dict[str, AddressTim
 
 def report(nodes: int, what: str, found: dict[str, AddressTimes]) -> list[str]:
     """Return the lines of one fleet."""
-    late = [name for name, one in found.items() if p95(list(one.together)) > TARGET_SECONDS]
-    count = sum(len(one.together) for one in found.values())
+    late = [name for name, text in found.items() if p95(list(text.together)) > TARGET_SECONDS]
+    count = sum(len(times.together) for times in found.values())
     verdict = "met" if not late else f"missed by {', '.join(late)}"
     return [
         f"## {8 * nodes:,} GPUs, {what}",
@@ -118,10 +118,10 @@ def report(nodes: int, what: str, found: dict[str, AddressTimes]) -> list[str]:
         "| address | kB | cold, ms | alone p50, ms | CPU, ms | 50 clients p50, ms | p95, ms |",
         "|---|---:|---:|---:|---:|---:|---:|",
         *(
-            f"| `{name}` | {one.kilobytes:.0f} | {1000 * one.cold:.0f} "
-            f"| {1000 * median(one.alone):.1f} | {1000 * one.cpu_seconds:.1f} "
-            f"| {1000 * median(one.together):.0f} | {1000 * p95(list(one.together)):.0f} |"
-            for name, one in found.items()
+            f"| `{name}` | {text.kilobytes:.0f} | {1000 * text.cold:.0f} "
+            f"| {1000 * median(text.alone):.1f} | {1000 * text.cpu_seconds:.1f} "
+            f"| {1000 * median(text.together):.0f} | {1000 * p95(list(text.together)):.0f} |"
+            for name, text in found.items()
         ),
         "",
     ]

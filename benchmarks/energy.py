@@ -59,11 +59,11 @@ def readings_of(run: pd.DataFrame, duration_s: float) -> list[NodeReadings]:
     ordered = servers.sort_values("t_s").drop_duplicates(["node", "t_s"])
     return [
         NodeReadings(
-            times_s=one["t_s"].to_numpy(dtype=np.float64),
-            power_w=one["power_w"].to_numpy(dtype=np.float64),
+            times_s=entry["t_s"].to_numpy(dtype=np.float64),
+            power_w=entry["power_w"].to_numpy(dtype=np.float64),
         )
-        for _, one in ordered.groupby("node", observed=True)
-        if len(one) > 1
+        for _, entry in ordered.groupby("node", observed=True)
+        if len(entry) > 1
     ]
 
 
@@ -159,7 +159,7 @@ def outcomes(folder: Path) -> list[Outcome]:
 def table(found: list[Outcome]) -> str:
     """Return the table in Markdown, with the totals of errors."""
     ours, late, ends, left, mean = (
-        [getattr(one, f"{name}_percent") for one in found]
+        [getattr(outcome, f"{name}_percent") for outcome in found]
         for name in ("ours", "late", "ends", "left", "mean")
     )
     lines = [
@@ -170,11 +170,11 @@ def table(found: list[Outcome]) -> str:
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     lines += [
-        f"| {one.name} | {one.nodes} | {one.official_kwh:.2f} | {one.ours_kwh:.3f} "
-        f"| {one.ours_percent:+.2f} % | {one.left_percent:+.2f} % | {one.mean_percent:+.2f} % "
-        f"| {100 * one.observed_ratio:.1f} % | {one.late_percent:+.2f} % "
-        f"| {one.ends_percent:+.2f} % |"
-        for one in found
+        f"| {outcome.name} | {outcome.nodes} | {outcome.official_kwh:.2f} | {outcome.ours_kwh:.3f} "
+        f"| {outcome.ours_percent:+.2f} % | {outcome.left_percent:+.2f} % "
+        f"| {outcome.mean_percent:+.2f} % | {100 * outcome.observed_ratio:.1f} % "
+        f"| {outcome.late_percent:+.2f} % | {outcome.ends_percent:+.2f} % |"
+        for outcome in found
     ]
     for title, over in (("mean", np.mean), ("largest", np.max)):
         figures = [f"{over(np.abs(errors)):.2f} %" for errors in (ours, left, mean, late, ends)]

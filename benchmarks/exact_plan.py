@@ -33,7 +33,7 @@ def true_cost(problem: SlotProblem, paths: npt.NDArray[np.int16]) -> float:
     total = 0.0
     for job, path in enumerate(paths):
         before, work = int(jobs.present[job]), 0.0
-        for slot, now in enumerate(int(one) for one in path):
+        for slot, now in enumerate(int(entry) for entry in path):
             total += float(cost[job, slot, now])
             if now != before:
                 layouts = grid.layout_change[grid.layout[before], grid.layout[now]]
@@ -218,7 +218,7 @@ def _job_columns(
     program.rows_of([(chosen, 1.0)], 1.0, 1.0)
     leave = np.broadcast_to(jobs.leave_cost[job, options].astype(np.float64), cost.shape)
     enter = np.broadcast_to(jobs.enter_cost[job, options].astype(np.float64), cost.shape)
-    left, entered = (program.add(one, 1.0, whole=True) for one in (leave, enter))
+    left, entered = (program.add(entry, 1.0, whole=True) for entry in (leave, enter))
     start = (options == jobs.present[job]).astype(np.float64)
     for slot in range(slots):
         now, out, into = chosen[slot][:, None], left[slot][:, None], entered[slot][:, None]
@@ -259,7 +259,7 @@ def _job_columns(
 def _term(
     entries: list[tuple[int, float]],
 ) -> tuple[npt.NDArray[np.int64], Floats]:
-    numbers = np.array([[one for one, _ in entries]], dtype=np.int64).reshape(1, -1)
+    numbers = np.array([[entry for entry, _ in entries]], dtype=np.int64).reshape(1, -1)
     return numbers, np.array([[factor for _, factor in entries]]).reshape(1, -1)
 
 
@@ -292,7 +292,7 @@ def _power_rows(
     for domain, fed in enumerate(problem.power.members):
         price = float(problem.power.over_penalty[domain])
         for slot in range(problem.slots):
-            entries = [one for kind in np.flatnonzero(fed) for one in power[kind][slot]]
+            entries = [pair for kind in np.flatnonzero(fed) for pair in power[kind][slot]]
             terms = [_term(entries)]
             if np.isfinite(price):
                 terms.append((program.add(np.array([[price]]), np.inf, whole=False), -1.0))

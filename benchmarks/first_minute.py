@@ -291,7 +291,9 @@ def table(figures: dict[str, float]) -> str:
                 else ("met" if figures[name] <= goal.at_most else "missed")
             )
             shown = (goal.before, figures[name], goal.at_most)
-            cells = " | ".join("" if one is None else f"{one:.3g} {goal.unit}" for one in shown)
+            cells = " | ".join(
+                "" if value is None else f"{value:.3g} {goal.unit}" for value in shown
+            )
             lines.append(f"| {goal.what} | {cells} | {met} |")
     return "\n".join(lines) + "\n"
 

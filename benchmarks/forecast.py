@@ -93,7 +93,7 @@ def simulated_table(full: bool) -> list[str]:
         first_slot=first_slot_after(view.as_of, 900),
         settings=planning,
     )
-    series = [one for task in tasks if isinstance(task, JobTask) for one in task.series]
+    series = [entry for task in tasks if isinstance(task, JobTask) for entry in task.series]
     series = series if full else series[::3]
     scores = compare_models(series, (NaiveModel(), *MODELS), horizon=96, origins=6 if full else 3)
     lines = [
@@ -196,17 +196,23 @@ def main() -> None:
     peers = (
         *MODELS,
         ExactProphet(),
-        *(StatsForecast(one) for one in ("AutoETS", "AutoTheta", "MSTL")),
+        *(StatsForecast(name) for name in ("AutoETS", "AutoTheta", "MSTL")),
     )
     step = 1 if options.full else 12
-    everyone = [judge(one, peers, horizon=24, origins=origins_every(step, 24)) for one in sets]
-    mine = (MixModel(),)
-    daily = [judge(one, mine, horizon=24, origins=origins_every(1, 24)) for one in sets]
-    phased = [
-        judge(one, mine, horizon=24, origins=origins_every(1, 24, phases=(0, 6, 12, 18)))
-        for one in sets
+    everyone = [
+        judge(demand_set, peers, horizon=24, origins=origins_every(step, 24)) for demand_set in sets
     ]
-    week = [judge(one, mine, horizon=168, origins=origins_every(1, 168)) for one in sets]
+    mine = (MixModel(),)
+    daily = [
+        judge(demand_set, mine, horizon=24, origins=origins_every(1, 24)) for demand_set in sets
+    ]
+    phased = [
+        judge(demand_set, mine, horizon=24, origins=origins_every(1, 24, phases=(0, 6, 12, 18)))
+        for demand_set in sets
+    ]
+    week = [
+        judge(demand_set, mine, horizon=168, origins=origins_every(1, 168)) for demand_set in sets
+    ]
     lines = [
         "Forecasts of GPU demand by the hour, 24 h ahead, from up to 60 d of past, after day 42.",
         "",
@@ -234,7 +240,7 @@ def main() -> None:
         "",
         "| set | 1 h | 3 h | 6 h | 12 h | 24 h | 2 d | 4 d | 7 d |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-        *(line for one in sets for line in by_bucket(one, horizon=168)),
+        *(line for demand_set in sets for line in by_bucket(demand_set, horizon=168)),
         *simulated_table(options.full),
         *pod_tables(options.data),
         *speed_line(options.data),

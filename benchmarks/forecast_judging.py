@@ -86,7 +86,7 @@ def judge(
 
     A series too short for one such moment is left out.
     """
-    rows: dict[str, dict[str, Row]] = {one.name: {} for one in models}
+    rows: dict[str, dict[str, Row]] = {demand_model.name: {} for demand_model in models}
     plain = {"naive, conformal": False, "seasonal naive, conformal": True}
     rows |= {name: {} for name in plain}
     baseline, scale = {}, {}

@@ -33,10 +33,10 @@ def _ahead_table(data: Path) -> list[str]:
     ]
     for column, words, _scale in COLUMNS:
         models = (NaiveModel(), SeasonalNaiveModel(), MixModel())
-        ratios: dict[str, list[float]] = {one.name: [] for one in models}
-        inside: dict[str, list[float]] = {one.name: [] for one in models}
+        ratios: dict[str, list[float]] = {naive_model.name: [] for naive_model in models}
+        inside: dict[str, list[float]] = {naive_model.name: [] for naive_model in models}
         for values in pods(data, column).series.values():
-            mine = {one.name: Row([], [], []) for one in models}
+            mine = {naive_model.name: Row([], [], []) for naive_model in models}
             for origin in range(8 * _HOUR, len(values) - 2 * _HOUR, 2 * _HOUR):
                 truth = values[origin : origin + 2 * _HOUR]
                 past = as_series(values[:origin], 300)
@@ -122,10 +122,10 @@ def _cold_table(data: Path) -> list[str]:
                 add(mine, truth, found)
                 past = as_series(row[: 2 * _HOUR], 300)
                 add(naive, truth, NaiveModel().forecast(past, len(truth)))
-        for name, one in (("naive on its own two hours", naive), ("borrowed", mine)):
-            ratio = np.mean(one.pinball) / np.mean(naive.pinball)
+        for name, entry in (("naive on its own two hours", naive), ("borrowed", mine)):
+            ratio = np.mean(entry.pinball) / np.mean(naive.pinball)
             lines.append(
-                f"| {words} | {name} | {len(one.inside)} | {ratio:.3f} | "
-                f"{np.mean(one.inside):.3f} |"
+                f"| {words} | {name} | {len(entry.inside)} | {ratio:.3f} | "
+                f"{np.mean(entry.inside):.3f} |"
             )
     return lines

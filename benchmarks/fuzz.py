@@ -43,7 +43,7 @@ def main() -> None:
         began = time.perf_counter()
         outcomes = read_cases(make(cases, seed=SEED), read)
         seconds[source] = time.perf_counter() - began
-        rows += [row_of(f"{source}: {family}", one) for family, one in sorted(outcomes.items())]
+        rows += [row_of(f"{source}: {family}", entry) for family, entry in sorted(outcomes.items())]
         faults += [fault for outcome in outcomes.values() for fault in outcome.uncaught]
     took = ", ".join(f"{source}s {found:.0f} s" for source, found in seconds.items())
     summary = (

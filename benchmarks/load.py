@@ -131,8 +131,8 @@ def give_tenants(store: Store) -> dict[str, str]:
 def table(visits: Sequence[Visit]) -> list[str]:
     """Return the lines of the table: a view each, and all of them."""
     by_view: dict[str, list[float]] = defaultdict(list)
-    for one in visits:
-        by_view[one.view].append(one.answer.seconds)
+    for entry in visits:
+        by_view[entry.view].append(entry.answer.seconds)
     by_view["all"] = [visit.answer.seconds for visit in visits]
     return [
         "| view | answers | p50, s | p95, s | longest, s |",

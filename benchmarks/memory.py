@@ -148,7 +148,7 @@ def draws(rows: Sequence[Scored], runs: int) -> Iterator[tuple[Calibration, list
 def after_runs(rows: Sequence[Scored], runs: int) -> float:
     """Return the mean accuracy of a family's rows after so many finished configurations of it."""
     return mean(
-        [corrected(one, calibration) for calibration, left in draws(rows, runs) for one in left]
+        [corrected(entry, calibration) for calibration, left in draws(rows, runs) for entry in left]
     )
 
 
@@ -156,13 +156,13 @@ def calibrated_coverage(rows: Sequence[Scored], share: float) -> float:
     """Return the share of peaks below the stated bound after ten runs of the family."""
     hits = []
     for family in by_family(rows).values():
-        if len({repr(one.job) for one in family}) < 2:
+        if len({repr(entry.job) for entry in family}) < 2:
             continue
         for calibration, left in draws(family, 10):
-            for one in left:
-                found = learned(one, calibration)
-                factor = found.ratio * bound_factor(one.estimate.tier, share, found)
-                hits.append(one.ratio <= factor)
+            for entry in left:
+                found = learned(entry, calibration)
+                factor = found.ratio * bound_factor(entry.estimate.tier, share, found)
+                hits.append(entry.ratio <= factor)
     return mean(hits)
 
 
@@ -170,8 +170,8 @@ def calibrated(rows: Sequence[Scored], runs: int) -> float:
     """Return the accuracy after so many runs of each family, families weighted by their rows."""
     total = weight = 0.0
     for family in by_family(rows).values():
-        many = len({repr(one.job) for one in family})
-        value = after_runs(family, runs) if many > 1 else mean([one.accuracy for one in family])
+        many = len({repr(entry.job) for entry in family})
+        value = after_runs(family, runs) if many > 1 else mean([entry.accuracy for entry in family])
         total, weight = total + value * len(family), weight + len(family)
     return total / weight if weight else float("nan")
 
@@ -196,16 +196,16 @@ def group_table(title: str, rows: Sequence[Scored], key: Callable[[Scored], str]
     """Return accuracy by a key: framework not told, with traits, and calibrated."""
     lines = [_GROUP_HEAD.format(title=title), "|---|---:|---:|---:|---:|---:|"]
     groups: dict[str, list[Scored]] = {}
-    for one in rows:
-        groups.setdefault(key(one), []).append(one)
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
     for name, group in sorted(groups.items(), key=lambda item: -len(item[1])):
-        errors = [1 - one.accuracy for one in group]
+        errors = [1 - entry.accuracy for entry in group]
         lines.append(
             line(
                 name,
                 len(group),
-                mean([accuracy(one.untold, one.peak) for one in group]),
-                mean([one.accuracy for one in group]),
+                mean([accuracy(entry.untold, entry.peak) for entry in group]),
+                mean([entry.accuracy for entry in group]),
                 float(np.median(errors)),
                 calibrated(group, 10),
             )
@@ -245,14 +245,14 @@ def peer_table(rows: Sequence[Scored]) -> list[str]:
         "four times the fp32 weights (accelerate)": lambda job: four_weights_bytes(job.shape),
     }
     for name, peer in peers.items():
-        given = [(one, value) for one in full if (value := peer(one.job)) is not None]
+        given = [(entry, value) for entry in full if (value := peer(entry.job)) is not None]
         lines.append(
             line(
                 name,
                 len(given),
-                mean([max(0.0, accuracy(value, one.peak)) for one, value in given]),
-                mean([max(0.0, accuracy(one.untold, one.peak)) for one, _ in given]),
-                mean([max(0.0, one.accuracy) for one, _ in given]),
+                mean([max(0.0, accuracy(value, entry.peak)) for entry, value in given]),
+                mean([max(0.0, accuracy(entry.untold, entry.peak)) for entry, _ in given]),
+                mean([max(0.0, entry.accuracy) for entry, _ in given]),
             )
         )
     return [*lines, ""]
@@ -363,8 +363,8 @@ def yardsticks(
     speed: float,
 ) -> list[str]:
     """Return each line of the yardstick with its figure, met or missed."""
-    told = [one for one in every if not one.row.reason]
-    tier_a = [one for one in clean if one.estimate.tier is Tier.A]
+    told = [entry for entry in every if not entry.row.reason]
+    tier_a = [entry for entry in clean if entry.estimate.tier is Tier.A]
     families = {
         name: after_runs(rows, 10)
         for name, rows in by_family(clean).items()
@@ -373,10 +373,10 @@ def yardsticks(
     best = sum(value >= 0.97 for value in families.values())
     oom, ooms, fitting, fits, _ = refusals(measured)
     bounds = [abs(untold_left_out(clean, share) - share) for share in SHARES]
-    named = all(one.estimate.missing or one.estimate.tier is not Tier.C for one in every)
+    named = all(entry.estimate.missing or entry.estimate.tier is not Tier.C for entry in every)
     rows = [
-        ("all rows >= .90", mean([one.accuracy for one in every]), 0.90),
-        ("rows that determine their peak >= .90", mean([one.accuracy for one in told]), 0.90),
+        ("all rows >= .90", mean([entry.accuracy for entry in every]), 0.90),
+        ("rows that determine their peak >= .90", mean([entry.accuracy for entry in told]), 0.90),
         ("of these, without contradictory values >= .90", mean([o.accuracy for o in clean]), 0.90),
         (
             "printed recipe and fixed length (tier A) >= .95",
@@ -455,13 +455,13 @@ def chosen_values() -> list[str]:
 
 def report(measured: Sequence[MeasuredRow]) -> str:
     """Return the whole report in Markdown."""
-    every = [one for row in measured if (one := scored(row)) is not None]
-    told = [one for one in every if not one.row.reason]
-    clean = [one for one in told if not one.row.contradiction]
-    speed = estimates_per_second([one.job for one in every])
+    every = [entry for row in measured if (entry := scored(row)) is not None]
+    told = [entry for entry in every if not entry.row.reason]
+    clean = [entry for entry in told if not entry.row.contradiction]
+    speed = estimates_per_second([entry.job for entry in every])
     oom, ooms, fitting, fits, missed = refusals(measured)
-    scaled = mean([accuracy(one.bytes, one.peak * one.row.printed_scale) for one in clean])
-    counts = pd.Series([one.row.method for one in clean]).value_counts()
+    scaled = mean([accuracy(entry.bytes, entry.peak * entry.row.printed_scale) for entry in clean])
+    counts = pd.Series([entry.row.method for entry in clean]).value_counts()
 
     def method(one: Scored) -> str:
         name = one.row.method
@@ -485,10 +485,10 @@ def report(measured: Sequence[MeasuredRow]) -> str:
         "",
         *yardsticks(every, clean, measured, speed),
         *peer_table(clean),
-        *group_table("source", clean, lambda one: one.row.source),
+        *group_table("source", clean, lambda entry: entry.row.source),
         *group_table("method", clean, method),
-        *group_table("tier", clean, lambda one: f"tier {one.estimate.tier}"),
-        *group_table("figure measured", clean, lambda one: one.row.figure),
+        *group_table("tier", clean, lambda entry: f"tier {entry.estimate.tier}"),
+        *group_table("figure measured", clean, lambda entry: entry.row.figure),
         "| finished runs of the family | mean accuracy |",
         "|---|---:|",
         *[line(f"{runs}", calibrated(clean, runs)) for runs in (0, 3, 5, 10)],

@@ -217,7 +217,7 @@ def _sailor(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
     total = number(row.global_batch)
     micro = job.micro_batch or 1
     steps = max(1, int(total / (spread.data * micro))) if total else None
-    layers = [int(one) for one in re.findall(r"\d+", text(row.time_note))]
+    layers = [int(entry) for entry in re.findall(r"\d+", text(row.time_note))]
     if len(layers) == spread.pipeline > 1:
         # The printed list counts the embedding and the head as a layer each.
         layers[0], layers[-1] = layers[0] - 1, layers[-1] - 1

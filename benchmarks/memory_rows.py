@@ -88,7 +88,7 @@ _HYBRID_9B = ModelShape(
     name="qwen3.5-9b", layers=32, hidden=4096, heads=16, kv_heads=4, head_dim=256, ffn=12288,
     vocab=248320,
 )  # fmt: skip
-_UNSURE = {one.name: one for one in (_FLUX, _HYBRID_27B, _HYBRID_9B)}
+_UNSURE = {model_shape.name: model_shape for model_shape in (_FLUX, _HYBRID_27B, _HYBRID_9B)}
 """Shapes recalled in part (image blocks, hybrid attention): good for these rows only."""
 _CARDS_GIB = [
     (r"a100.*40", 39.5),
@@ -172,7 +172,7 @@ def _spread(words: str, gpus: int) -> Parallelism:
         return Parallelism(pipeline=gpus, sequential=True)
     data = max(1, gpus // (tensor * pipeline * context))
     sharding = Sharding.NONE
-    for pattern, one in (
+    for pattern, entry in (
         (r"fsdp=true", Sharding.FSDP),
         (r"zero1=-1", Sharding.ZERO1),
         (r"zero-?2", Sharding.ZERO2),
@@ -181,7 +181,7 @@ def _spread(words: str, gpus: int) -> Parallelism:
         (r"fsdp(?!=)", Sharding.FSDP),
     ):
         if re.search(pattern, lower):
-            sharding = one
+            sharding = entry
             break
     if "fsdp" in lower and sharding is Sharding.ZERO3:
         sharding = Sharding.FSDP
@@ -219,7 +219,7 @@ def _first(rules: list[tuple[str, Any]], words: str) -> Any:
 
 def _targets(words: str, shape: ModelShape) -> tuple[str, ...]:
     found = []
-    for name, one in (
+    for name, entry in (
         ("q_proj", "q"),
         ("k_proj", "k"),
         ("v_proj", "v"),
@@ -229,12 +229,12 @@ def _targets(words: str, shape: ModelShape) -> tuple[str, ...]:
         ("down_proj", "down"),
     ):
         if name in words:
-            found.append(one)
+            found.append(entry)
     if "ALL" in words:
         found = ["q", "k", "v", "o", "gate", "up", "down"]
     elif "DEFAULT" in words or "qkv" in words:
         found = ["q", "k", "v"]
-    return tuple(one for one in found if shape.gated_mlp or one != "gate")
+    return tuple(word for word in found if shape.gated_mlp or word != "gate")
 
 
 def _method(row: Any) -> Method:

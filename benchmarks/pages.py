@@ -192,14 +192,16 @@ def p95(values: list[float]) -> float:
 
 
 def _asked(questions: dict[str, tuple[int, float]]) -> str:
-    slow = sorted(questions.items(), key=lambda one: -one[1][1])
+    slow = sorted(questions.items(), key=lambda item: -item[1][1])
     shown = [f"{name} {count} × {ms:.0f} ms" for name, (count, ms) in slow[:6]]
     return ", ".join(shown) + (f", {len(slow) - 6} more" if len(slow) > 6 else "")
 
 
 def report(nodes: int, made: list[Timed], counts: dict[str, int]) -> list[str]:
     """Return the lines of one fleet."""
-    late = [one.view for one in made if p95([a.seconds for a in one.answers[1:]]) > TARGET_SECONDS]
+    late = [
+        timed.view for timed in made if p95([a.seconds for a in timed.answers[1:]]) > TARGET_SECONDS
+    ]
     verdict = "met" if not late else f"missed by {', '.join(late)}"
     return [
         f"## {8 * nodes:,} GPUs, {DAYS} days by the hour, the last {FINE_DAYS} by five minutes",
@@ -217,12 +219,12 @@ def report(nodes: int, made: list[Timed], counts: dict[str, int]) -> list[str]:
         ),
         "|---|---:|---:|---:|---:|---:|---:|---|---|",
         *(
-            f"| {one.view} | {one.answers[0].seconds:.2f} "
+            f"| {timed.view} | {timed.answers[0].seconds:.2f} "
             f"| {statistics.median(warm):.2f} | {p95(warm):.2f} "
-            f"| {one.cpu_seconds[0]:.2f} | {statistics.median(one.cpu_seconds[1:]):.2f} "
-            f"| {one.answers[-1].mebibytes:.2f} | {_asked(one.cold)} | {_asked(one.warm)} |"
-            for one in made
-            for warm in ([answer.seconds for answer in one.answers[1:]],)
+            f"| {timed.cpu_seconds[0]:.2f} | {statistics.median(timed.cpu_seconds[1:]):.2f} "
+            f"| {timed.answers[-1].mebibytes:.2f} | {_asked(timed.cold)} | {_asked(timed.warm)} |"
+            for timed in made
+            for warm in ([answer.seconds for answer in timed.answers[1:]],)
         ),
         "",
     ]

@@ -160,7 +160,7 @@ def matched(found: list[int], truth: tuple[int, ...]) -> int:
     """Return how many true changes have a found one of their own within one sample."""
     free, count = sorted(found), 0
     for change in truth:
-        near = next((one for one in free if abs(one - change) <= 1), None)
+        near = next((entry for entry in free if abs(entry - change) <= 1), None)
         if near is not None:
             free.remove(near)
             count += 1
@@ -180,8 +180,8 @@ def microseconds_per_sample(find: Finder, traces: list[Trace]) -> float:
     best = float("inf")
     for _ in range(3):
         began = time.process_time()
-        for one in traces:
-            find(one.values)
+        for entry in traces:
+            find(entry.values)
         best = min(best, time.process_time() - began)
     return 1e6 * best / samples
 
@@ -195,7 +195,7 @@ def change_rows(traces: list[Trace]) -> list[str]:
     for name, find in FINDERS.items():
         found = [(trace, find(trace.values)) for trace in traces]
         groups = (
-            [(ours, one.changes) for one, ours in found if keep(one.snr)]
+            [(ours, entry.changes) for entry, ours in found if keep(entry.snr)]
             for keep in (
                 lambda snr: True,
                 lambda snr: snr >= 6,
@@ -242,7 +242,7 @@ def period_rows(traces: list[Trace]) -> list[str]:
     ):
         said = [(trace.period, find(trace.values)) for trace in traces]
         regular = [(period, ours) for period, ours in said if period]
-        right = sum(ours is not None and abs(ours / one - 1) <= 0.05 for one, ours in regular)
+        right = sum(ours is not None and abs(ours / entry - 1) <= 0.05 for entry, ours in regular)
         unknown = sum(ours is None for _, ours in regular)
         claimed = sum(period is None and ours is not None for period, ours in said)
         wrong = len(regular) - right - unknown
@@ -313,20 +313,20 @@ def run_rows(folder: Path) -> list[str]:
             phases_of_run(by_run[run_id], float(duration))
             for run_id, duration in zip(group["run_id"], group["duration"], strict=True)
         ]
-        epochs = [one.epoch for one in found if one.epoch is not None]
+        epochs = [phases.epoch for phases in found if phases.epoch is not None]
         said = f"{spread(list(epochs))}, {len(epochs)} of {len(found)}" if epochs else "unknown"
         trained = [
-            one.epoch * float(speed)
-            for one, speed in zip(found, group["throughput_median"], strict=True)
-            if one.epoch is not None
+            phases.epoch * float(speed)
+            for phases, speed in zip(found, group["throughput_median"], strict=True)
+            if phases.epoch is not None
         ]
-        why = pd.Series([one.reason.split(" (")[0] for one in found if one.epoch is None])
+        why = pd.Series([phases.reason.split(" (")[0] for phases in found if phases.epoch is None])
         reason = str(why.mode().iloc[0]) if len(why) else ""
         rows.append(
-            f"| {name} {gpus} GPUs | {len(found)} | {spread([one.ramp for one in found])} "
-            f"| {spread([one.end for one in found])} "
-            f"| {np.median([one.dips for one in found]):.0f} | {said} | {spread(list(trained))} "
-            f"| {reason} |"
+            f"| {name} {gpus} GPUs | {len(found)} | {spread([phases.ramp for phases in found])} "
+            f"| {spread([phases.end for phases in found])} "
+            f"| {np.median([phases.dips for phases in found]):.0f} | {said} "
+            f"| {spread(list(trained))} | {reason} |"
         )
     return rows
 
@@ -399,23 +399,26 @@ def forecast_rows(folder: Path) -> list[str]:
     power = pd.read_parquet(folder / "node_power.parquet")
     by_run = dict(iter(power.groupby(power["run_id"].astype(str))))
     found = [
-        one
+        error
         for run_id, start, stop in zip(
             runs["run_id"], runs["run_start_ms"], runs["run_stop_ms"], strict=True
         )
-        for one in slot_errors(by_run[run_id], (stop - start) / 1000)
+        for error in slot_errors(by_run[run_id], (stop - start) / 1000)
     ]
     lines = [
         "| mean error (W) | origins | last value | mean so far | median so far | **ours** |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for title, part in (
-        ("epoch known", [one for one in found if one.epoch_known]),
-        ("epoch unknown (ours = median so far)", [one for one in found if not one.epoch_known]),
+        ("epoch known", [errors for errors in found if errors.epoch_known]),
+        (
+            "epoch unknown (ours = median so far)",
+            [errors for errors in found if not errors.epoch_known],
+        ),
         ("all", found),
     ):
         cells = " | ".join(
-            f"{np.mean([getattr(one, name) for one in part]):.0f}"
+            f"{np.mean([getattr(entry, name) for entry in part]):.0f}"
             for name in ("last", "mean", "median", "ours")
         )
         lines.append(f"| {title} | {len(part)} | {cells} |")

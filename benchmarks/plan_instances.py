@@ -274,4 +274,4 @@ def _coupled(
 def _held(grid: ConfigurationGrid, jobs: PlannedJobs) -> Floats:
     kind = grid.gpu_type[jobs.present]
     boards = grid.boards[jobs.present]
-    return np.array([boards[kind == one].sum() for one in range(3)])
+    return np.array([boards[kind == number].sum() for number in range(3)])

@@ -64,7 +64,10 @@ def window(
     share = np.divide(inside, left, out=np.zeros(len(left)), where=left > 0)
     kind = problem.grid.gpu_type[present]
     held = np.array(
-        [problem.grid.boards[present[kind == one]].sum() for one in range(len(fleet.gpu_types))]
+        [
+            problem.grid.boards[present[kind == number]].sum()
+            for number in range(len(fleet.gpu_types))
+        ]
     )
     return replace(
         problem,

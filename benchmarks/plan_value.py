@@ -46,7 +46,7 @@ class Outcome:
 
     def costs(self, name: str) -> Values:
         """Return a peer's cost by service."""
-        return next(one for one in self.held if one.name == name).costs(self.case)
+        return next(entry for entry in self.held if entry.name == name).costs(self.case)
 
     def above(self, name: str) -> float:
         """Return a peer's cost above the oracle's, as a ratio."""
@@ -118,10 +118,10 @@ def _reactive(seen: Values) -> Values:
 
 def report(outcomes: Sequence[Outcome], absent: Sequence[str]) -> str:
     """Return the tables."""
-    names = [one.name for one in outcomes[0].held] if outcomes else []
+    names = [entry.name for entry in outcomes[0].held] if outcomes else []
     heads = [
-        f"{one.case.name}, {one.case.hours} h, {len(one.case.services)} services"
-        for one in outcomes
+        f"{outcome.case.name}, {outcome.case.hours} h, {len(outcome.case.services)} services"
+        for outcome in outcomes
     ]
     lines = [
         "Plans made every hour from the past and paid with what came; cost above the oracle's, and",
@@ -133,24 +133,26 @@ def report(outcomes: Sequence[Outcome], absent: Sequence[str]) -> str:
     ]
     for name in names:
         cells = [
-            f"{100 * one.above(name):+.1f} % / "
-            f"{100 * next(h for h in one.held if h.name == name).missing_ratio(one.case):.1f} %"
-            for one in outcomes
+            f"{100 * outcome.above(name):+.1f} % / {100 * held.missing_ratio(outcome.case):.1f} %"
+            for outcome in outcomes
+            for held in outcome.held
+            if held.name == name
         ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    gaps = [f"{100 * one.gap_ratio:.2f} %" for one in outcomes]
+    gaps = [f"{100 * outcome.gap_ratio:.2f} %" for outcome in outcomes]
     lines += [
         "| certified gap of the oracle | " + " | ".join(gaps) + " |",
         "",
         "**By service**",
         "",
     ]
-    for one in outcomes:
-        ours, last = one.costs(OURS), one.costs(LAST)
+    for outcome in outcomes:
+        ours, last = outcome.costs(OURS), outcome.costs(LAST)
         below = int((ours < last - 1e-9).sum())
         lines.append(
-            f"* {one.case.name}: forecasts below the last value on {below} of {len(ours)} services;"
-            f" planning on the last value costs {100 * (last.sum() / ours.sum() - 1):+.1f} %."
+            f"* {outcome.case.name}: forecasts below the last value on {below} of {len(ours)} "
+            "services; planning on the last value costs "
+            f"{100 * (last.sum() / ours.sum() - 1):+.1f} %."
         )
     return "\n".join([*lines, *absent]) + "\n"
 
@@ -164,8 +166,8 @@ def main() -> None:
     options = parser.parse_args()
     found, absent = cases(options.data, options.only)
     if not options.full:
-        found = [replace(one, hours=min(one.hours, _SHORT_HOURS)) for one in found]
-    text = report([judged(one) for one in found], absent)
+        found = [replace(entry, hours=min(entry.hours, _SHORT_HOURS)) for entry in found]
+    text = report([judged(entry) for entry in found], absent)
     if not options.only:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(text, encoding="utf-8")

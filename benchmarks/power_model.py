@@ -133,7 +133,7 @@ def table_of(sets: dict[str, PowerSamples], methods: dict[str, Method]) -> list[
     heads = [f"{name} MAE (W) | median error | in q10–q90" for name in sets]
     lines = [f"| method | {' | '.join(heads)} |", "|---|" + "---:|" * 3 * len(sets)]
     for title, method in methods.items():
-        cells = [scores(name, one, method) for name, one in sets.items()]
+        cells = [scores(name, text, method) for name, text in sets.items()]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     return lines
 
@@ -159,24 +159,26 @@ def inference_samples(folder: Path) -> dict[str, PowerSamples]:
     rows = pd.read_csv(folder / "ml_energy" / "inference_power_energy.csv")
     rows = rows[rows["energy_per_token_joules"].notna() & (rows["median_itl_ms"] > 0)]
     found = {}
-    for gpu, one in rows.groupby("gpu_model"):
-        boards = one["num_gpus"]
-        copies = one["data_parallel"].fillna(1).clip(lower=1)
-        active = one["activated_params_billions"] / one["total_params_billions"]
-        batch = (one["avg_batch_size"] / copies).clip(lower=1)
+    for gpu, entry in rows.groupby("gpu_model"):
+        boards = entry["num_gpus"]
+        copies = entry["data_parallel"].fillna(1).clip(lower=1)
+        active = entry["activated_params_billions"] / entry["total_params_billions"]
+        batch = (entry["avg_batch_size"] / copies).clip(lower=1)
         # Each request of a batch picks its own experts: the share of weights read per step.
         read = np.where(active < 0.99, 1 - (1 - active) ** batch, 1.0)
-        weights = one["total_params_billions"] * 1e9 * one["weight_precision"].map(BYTES_PER_WEIGHT)
-        memory = (
-            1000 / one["median_itl_ms"] * weights * read * copies / boards / BANDWIDTH[str(gpu)]
+        weights = (
+            entry["total_params_billions"] * 1e9 * entry["weight_precision"].map(BYTES_PER_WEIGHT)
         )
-        flops = 2e9 * one["activated_params_billions"] * one["output_throughput_tokens_per_sec"]
+        memory = (
+            1000 / entry["median_itl_ms"] * weights * read * copies / boards / BANDWIDTH[str(gpu)]
+        )
+        flops = 2e9 * entry["activated_params_billions"] * entry["output_throughput_tokens_per_sec"]
         compute = flops / boards / PEAK_FLOPS[str(gpu)]
         found[MODEL_OF[str(gpu)]] = PowerSamples(
-            power_watts=(one["avg_power_watts"] / boards).to_numpy(dtype=np.float64),
+            power_watts=(entry["avg_power_watts"] / boards).to_numpy(dtype=np.float64),
             utilization=np.clip(memory + 2 * compute, 0, 1).to_numpy(dtype=np.float64),
             memory_activity=np.clip(memory, 0, 1).to_numpy(dtype=np.float64),
-            group=pd.factorize(one["model_id"])[0].astype(np.int64),
+            group=pd.factorize(entry["model_id"])[0].astype(np.int64),
         )
     return found
 
@@ -187,7 +189,7 @@ def fleet_samples() -> dict[str, PowerSamples]:
     fleet = SimulatedFleet(seed=7, nodes=12)
     samples = fleet.history(end - timedelta(hours=6), end, 300)
     by_model = readings_by_model(samples)
-    return {model: one for (model, signal), one in by_model.items() if signal == "sm_active"}
+    return {model: pair for (model, signal), pair in by_model.items() if signal == "sm_active"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,7 +363,9 @@ def best_law(rows: pd.DataFrame) -> tuple[float, float]:
     """Return reach and sharpness with the smallest mean absolute error on the rows."""
     power, cap, truth = columns_of(rows, "average_power_free", "power_limit", "average_power")
     options = [(reach / 100, q) for reach in range(88, 103) for q in (4.0, 6.0, 8.0, 12.0, 20.0)]
-    return min(options, key=lambda one: float(np.abs(cap_law(power, cap, *one) - truth).mean()))
+    return min(
+        options, key=lambda option: float(np.abs(cap_law(power, cap, *option) - truth).mean())
+    )
 
 
 def coefficients(models: dict[str, PowerModel], name: str) -> str:
@@ -376,12 +380,12 @@ def report(folder: Path) -> str:
     inference, fleet = inference_samples(folder), fleet_samples()
     alone, with_memory, held = ours(()), ours(("memory_activity",)), ours(("held",))
     counts = ", ".join(
-        f"{name} {len(one.power_watts)} rows of {len(np.unique(np.asarray(one.group)))} models"
-        for name, one in inference.items()
+        f"{name} {len(entry.power_watts)} rows of {len(np.unique(np.asarray(entry.group)))} models"
+        for name, entry in inference.items()
     )
     jobs = ", ".join(
-        f"{name} {len(one.power_watts)} rows of {len(np.unique(np.asarray(one.group)))} holders"
-        for name, one in fleet.items()
+        f"{name} {len(entry.power_watts)} rows of {len(np.unique(np.asarray(entry.group)))} holders"
+        for name, entry in fleet.items()
     )
     shapes = fit_power_models(inference, CATALOGUE, signal="roofline")
     head = (

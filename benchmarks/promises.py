@@ -183,7 +183,7 @@ def bias_of(over: Sequence[tuple[tuple[int, int], float]], whole: float) -> str:
 
 def figures(found: Sequence[Apply], figure: int) -> str:
     """Return the cells of a figure: coverage, low, high misses, what came, bias."""
-    pairs = [(one, *pair) for one in found if (pair := one.pair(figure)) is not None]
+    pairs = [(apply, *pair) for apply in found if (pair := apply.pair(figure)) is not None]
     if not pairs:
         return "– | – | – | –"
     wide = [(promised, came) for _one, promised, came in pairs if not is_certain(promised)]
@@ -192,8 +192,8 @@ def figures(found: Sequence[Apply], figure: int) -> str:
     inside = len(wide) - below - above
     share = share_of(inside / FUTURES, len(wide) / FUTURES) if wide else "certain"
     total = sum(came for _one, _promised, came in pairs)
-    over = [(one.fleet, promised.central - came) for one, promised, came in pairs]
-    whole = sum(one.came.used_kwh for one, _promised, _came in pairs) if figure == 1 else total
+    over = [(entry.fleet, promised.central - came) for entry, promised, came in pairs]
+    whole = sum(entry.came.used_kwh for entry, _promised, _came in pairs) if figure == 1 else total
     return f"{share} | {below} / {above} | {total / FUTURES:,.1f} | {bias_of(over, whole)}"
 
 
@@ -204,8 +204,8 @@ def table(title: str, found: Sequence[Apply], key: Callable[[Apply], str]) -> li
         for figure, of in zip(FIGURES, ("", " of use", ""), strict=True)
     )
     lines = ["", f"| {title} | advised | {cells} |", "|---|" + "---:|" * 13]
-    for value in (*sorted({key(one) for one in found}), ""):
-        rows = [one for one in found if not value or key(one) == value]
+    for value in (*sorted({key(apply) for apply in found}), ""):
+        rows = [apply for apply in found if not value or key(apply) == value]
         shown = " | ".join(figures(rows, figure) for figure in range(3))
         lines.append(f"| {value or 'all'} | {len(rows) // FUTURES} | {shown} |")
     return lines
@@ -221,11 +221,11 @@ def measured_table(found: Sequence[Apply]) -> list[str]:
         ),
         "|---|" + "---:|" * 9,
     ]
-    for kind in (*sorted({one.kind for one in found}), ""):
+    for kind in (*sorted({apply.kind for apply in found}), ""):
         rows = [
-            (one.fleet, one.measured)
-            for one in found
-            if (not kind or one.kind == kind) and one.measured is not None
+            (apply.fleet, apply.measured)
+            for apply in found
+            if (not kind or apply.kind == kind) and apply.measured is not None
         ]
         if not rows:
             continue
@@ -234,13 +234,15 @@ def measured_table(found: Sequence[Apply]) -> list[str]:
         cells = []
         for name in ("gpu_hours", "kwh"):
             known = [
-                (fleet, one, getattr(row.truth, name))
+                (fleet, entry, getattr(row.truth, name))
                 for fleet, row in rows
-                if (one := getattr(row, name)) is not None
+                if (entry := getattr(row, name)) is not None
             ]
-            inside = sum(one.low - 1e-9 <= true <= one.high + 1e-9 for _fleet, one, true in known)
+            inside = sum(
+                entry.low - 1e-9 <= true <= entry.high + 1e-9 for _fleet, entry, true in known
+            )
             came = sum(true for _fleet, _one, true in known)
-            over = [(fleet, one.central - true) for fleet, one, true in known]
+            over = [(fleet, entry.central - true) for fleet, entry, true in known]
             bias = bias_of(over, used if name == "kwh" else came)
             cells.append(f"{share_of(inside, len(known))} | {came:,.1f} | {bias}")
         lines.append(
@@ -254,11 +256,11 @@ def report(title: str, found: Sequence[Apply]) -> list[str]:
     """Return the tables of one or more seeds."""
     zero = max(
         abs(value)
-        for one in found
-        if one.nothing is not None
-        for value in (one.nothing.gpu_hours, one.nothing.kwh, one.nothing.money)
+        for apply in found
+        if apply.nothing is not None
+        for value in (apply.nothing.gpu_hours, apply.nothing.kwh, apply.nothing.money)
     )
-    fleets = len({one.fleet for one in found})
+    fleets = len({apply.fleet for apply in found})
     return [
         "",
         f"## {title}",
@@ -267,9 +269,9 @@ def report(title: str, found: Sequence[Apply]) -> list[str]:
             f"{len(found) // FUTURES} recommendations on {fleets} fleets, each applied in "
             f"{FUTURES} futures. A change of no effect came to at most {zero:g}."
         ),
-        *table("kind", found, lambda one: one.kind),
-        *table("slot", found, lambda one: one.slot),
-        *table("fleet", found, lambda one: one.shape),
+        *table("kind", found, lambda entry: entry.kind),
+        *table("slot", found, lambda entry: entry.slot),
+        *table("fleet", found, lambda entry: entry.shape),
         "",
         "What Savings measures over the first slots after a change, against the truth of them:",
         *measured_table(found),
@@ -302,7 +304,7 @@ def main() -> None:
         parts = [("alone", (options.seed,), FLEETS)]
     for name, seeds, fleets in parts:
         most = min(fleets, options.fleets)
-        found = [one for seed in seeds for one in played(seed, most, options.kept)]
+        found = [entry for seed in seeds for entry in played(seed, most, options.kept)]
         shown = " and ".join(map(str, seeds))
         lines += report(f"Seed{'s' * (len(seeds) > 1)} {shown}, {name}", found)
     kept = " with what is known of the fleets kept" if options.kept else ""

@@ -261,8 +261,8 @@ def philly(folder: Path, full: bool) -> RealSet:
     frame = pd.read_parquet(folder / "philly" / "hourly_gpu_demand_by_vc.parquet")
     frame = frame[(frame["hour"] >= "2017-10-02") & (frame["hour"] < "2017-12-09")]
     rows = []
-    for _, one in frame.groupby("cluster", observed=True):
-        hourly = one.set_index("hour")["gpu_demand"].resample("1h").sum()
+    for _, entry in frame.groupby("cluster", observed=True):
+        hourly = entry.set_index("hour")["gpu_demand"].resample("1h").sum()
         if len(hourly) >= 400:
             rows.append(windows(hourly.to_numpy(float), 336, 20 if full else 7))
     return RealSet(
@@ -280,9 +280,9 @@ def pods(folder: Path, full: bool) -> RealSet:
     slot = (frame["t_est_real_s"] / 60).round().astype(int)
     slots = int(slot.max()) + 1
     rows = []
-    for _, one in frame.assign(slot=slot).groupby("pod", observed=True):
+    for _, entry in frame.assign(slot=slot).groupby("pod", observed=True):
         row = np.full(slots, np.nan)
-        row[one["slot"]] = one["gpu_util_pct"]
+        row[entry["slot"]] = entry["gpu_util_pct"]
         rows.append(row)
     rows.sort(key=lambda row: -np.isfinite(row).sum())
     return RealSet(
@@ -362,14 +362,16 @@ def equality_row(name: str, found: list[Comparison]) -> str:
     def share(values: list[float]) -> str:
         return f"{100 * np.median(values):.2f} / {100 * max(values):.1f} %"
 
-    lower = sum(one.gap >= -1e-6 for one in found)
-    gaps = [one.gap for one in found]
+    lower = sum(comparison.gap >= -1e-6 for comparison in found)
+    gaps = [comparison.gap for comparison in found]
     return (
         f"| {name} | {len(found)} | {lower} of {len(found)} "
         f"| {np.median(gaps):.2f} / {max(gaps):.1f} "
-        f"| {max(one.moved for one in found):.0e} | {max(one.gained for one in found):.0e} "
-        f"| {share([one.inside for one in found])} "
-        f"| {share([one.ahead for one in found])} | {sum(one.parted for one in found)} |"
+        f"| {max(comparison.moved for comparison in found):.0e} "
+        f"| {max(comparison.gained for comparison in found):.0e} "
+        f"| {share([comparison.inside for comparison in found])} "
+        f"| {share([comparison.ahead for comparison in found])} "
+        f"| {sum(comparison.parted for comparison in found)} |"
     )
 
 
@@ -377,10 +379,10 @@ def report(folder: Path, *, full: bool) -> str:
     """Run everything and give the Markdown."""
     rows = [speed_row(case, 24 if full else 6) for case in CASES]
     shared, own = rows[0][1], rows[0][2]
-    sets = [(one.name, list(compared(one))) for one in (read(folder, full) for read in SETS)]
-    together = [one for _, found in sets for one in found]
-    lower = all(one.gap >= -1e-6 for one in together)
-    kept = all(one.moved <= 1e-5 for one in together)
+    sets = [(entry.name, list(compared(entry))) for entry in (read(folder, full) for read in SETS)]
+    together = [entry for _, found in sets for entry in found]
+    lower = all(fits.gap >= -1e-6 for fits in together)
+    kept = all(fits.moved <= 1e-5 for fits in together)
     versions = ", ".join(f"{name} {version(name)}" for name in ("prophet", "numba", "numpy"))
     bands = [band_row(case, simulated(case)[: 24 if full else 6]) for case in (CASES[0], CASES[2])]
     lines = [

@@ -87,19 +87,19 @@ def played(hours: float) -> list[str]:
         for cycle in range(cycles):
             now = START + cycle * EVERY
             found = run_cycle(world, now=now).recommendations
-            for before, one in made:
+            for before, entry in made:
                 age = cycle - before
-                if age * EVERY <= 4 * HOUR and (one.target, one.action) not in rejected:
+                if age * EVERY <= 4 * HOUR and (entry.target, entry.action) not in rejected:
                     asked[age] += 1
-                    taken[age] += is_approvable(store, one, now)
-            again += sum((one.target, str(one.action)) in rejected for one in found)
-            made += [(cycle, one) for one in found]
+                    taken[age] += is_approvable(store, entry, now)
+            again += sum((entry.target, str(entry.action)) in rejected for entry in found)
+            made += [(cycle, entry) for entry in found]
             open_kinds.append(frozenset((said.target, str(said.action)) for said in found))
             if cycle == cycles // 2:
-                saving = [one for one in found if one.action not in COMES_UP_AGAIN]
-                for one in saving[::REJECTED_EACH]:
-                    decisions.reject(store, one.digest, by="benchmark", now=now)
-                    rejected.add((one.target, str(one.action)))
+                saving = [entry for entry in found if entry.action not in COMES_UP_AGAIN]
+                for entry in saving[::REJECTED_EACH]:
+                    decisions.reject(store, entry.digest, by="benchmark", now=now)
+                    rejected.add((entry.target, str(entry.action)))
     rows = [
         f"| {age * EVERY} | {asked[age]} | {100 * taken[age] / asked[age]:.1f} % | 0 % |"
         for age in (1, 2, 4, 8, 16)
@@ -107,7 +107,7 @@ def played(hours: float) -> list[str]:
     ]
     within = [age for age in asked if age * EVERY <= HOUR]
     refused = 1 - sum(taken[age] for age in within) / max(1, sum(asked[age] for age in within))
-    kinds = len({(one.target, one.action) for _cycle, one in made})
+    kinds = len({(entry.target, entry.action) for _cycle, entry in made})
     left = cycles - 1 - cycles // 2
     spells = spells_of(open_kinds)
     whole = sum(length == cycles for length in spells)

@@ -137,8 +137,8 @@ def main() -> None:
     options = parser.parse_args()
     data = Path(options.data)
     if options.tune:
-        for one in (pods_memory(data), pods_utilization(data)):
-            print("\n".join(tuned(one)))
+        for replay_set in (pods_memory(data), pods_utilization(data)):
+            print("\n".join(tuned(replay_set)))
         return
     every = 3 if options.full else 12
     lines = [
@@ -146,15 +146,15 @@ def main() -> None:
         f"oracle everything. Forecasts: the mix, every {every} h. See docs/what-if.md.",
     ]
     said = []
-    for one in (
+    for replay_set in (
         pods_memory(data),
         pods_utilization(data),
         philly_clusters(data, every),
         helios_cluster(data, every),
     ):
-        found = outcomes(one)
-        lines += table(one, found)
-        said += verdicts(one, found)
+        found = outcomes(replay_set)
+        lines += table(replay_set, found)
+        said += verdicts(replay_set, found)
     peak_lines, peak_said = peak_tables(data)
     text = "\n".join([*lines, *peak_lines, "", *said, *peak_said]) + "\n"
     RESULTS.parent.mkdir(exist_ok=True)

@@ -295,11 +295,11 @@ def main() -> None:
         run_size(_MIN_GPUS, DAYS, folder, budget)  # compiles what is not compiled yet
         smallest = run_size(_MIN_GPUS, DAYS, folder, budget)
         wanted = options.gpus or (FULL if options.full else SMALL)
-        sizes = [run_size(one, DAYS, folder, budget) for one in wanted]
+        sizes = [run_size(entry, DAYS, folder, budget) for entry in wanted]
         days = [
-            run_size(DAYS_GPUS, one, folder, budget)
-            for one in (FULL_DAYS if options.full else SMALL_DAYS)
-            if one != DAYS
+            run_size(DAYS_GPUS, day, folder, budget)
+            for day in (FULL_DAYS if options.full else SMALL_DAYS)
+            if day != DAYS
         ]
     jobs, slots, seeds = (1_000, 96, (1, 2)) if options.full else (300, 96, (1,))
     text = "\n".join(

@@ -97,7 +97,7 @@ def summary(runs: Runs) -> list[str]:
         ),
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    base = float(np.mean([one.mean_hours for one in runs[_SIA]]))
+    base = float(np.mean([entry.mean_hours for entry in runs[_SIA]]))
     for name, outcomes in runs.items():
         mean, p99, makespan, restarts = (
             float(np.mean([getattr(outcome, figure) for outcome in outcomes]))
@@ -174,7 +174,9 @@ def yardsticks(
         _line("no workload above Sia", met=not worse, figure=", ".join(worse) or "none is")
     )
     small, large = scaled[0], scaled[-1]
-    median = float(np.median(np.concatenate([one.decision_seconds for one in runs[_OURS]]))) * 1000
+    median = (
+        float(np.median(np.concatenate([entry.decision_seconds for entry in runs[_OURS]]))) * 1000
+    )
     lines.append(
         _line("decision at 64 GPUs at most 2 ms median", met=median <= 2, figure=f"{median:.2f} ms")
     )
@@ -206,7 +208,7 @@ def scaling_table(scaled: Sequence[ScaledRounds]) -> list[str]:
             "| Sia-like, whole (ms) | Sia-like / HAS | excess over the MILP, mean | max |"
         ),
         "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-        *(one.row() for one in scaled),
+        *(rounds.row() for rounds in scaled),
     ]
 
 

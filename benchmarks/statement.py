@@ -182,8 +182,8 @@ def demand(folder: Path) -> Iterator[tuple[str, "pd.Series[float]"]]:
     """Yield the GPU-hours a day of each real series."""
     hours = pd.read_parquet(folder / "philly" / "hourly_gpu_demand_by_vc.parquet")
     hours = hours[(hours["hour"] >= "2017-10-02") & (hours["hour"] < "2017-12-11")]
-    for _cluster, one in hours.groupby("cluster"):
-        yield "philly", one.set_index("hour")["gpu_demand"].resample("1D").sum()
+    for _cluster, entry in hours.groupby("cluster"):
+        yield "philly", entry.set_index("hour")["gpu_demand"].resample("1D").sum()
     venus = pd.read_parquet(folder / "helios_venus" / "venus_10min.parquet").set_index("time")
     running = venus["running_gpu_est"] - venus["running_gpu_est"].min()
     yield "helios, running", running.resample("1D").sum()[:-1] / 6

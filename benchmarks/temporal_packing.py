@@ -81,13 +81,15 @@ def outcome_of(name: str, instance: TemporalInstance, budget_seconds: float) -> 
 
 def packing_row(family: Family, found: Sequence[Outcome]) -> str:
     """Return the table's row of a family: everything above the sum of certified bounds."""
-    bound = sum(one.packing.lower_bound for one in found)
-    bins = sum(one.packing.bins for one in found)
-    seconds = np.array([one.seconds for one in found])
-    peers = [100 * (sum(one.peers[index] for one in found) / bound - 1) for index in range(4)]
-    proved = sum(one.packing.is_optimal for one in found)
+    bound = sum(outcome.packing.lower_bound for outcome in found)
+    bins = sum(outcome.packing.bins for outcome in found)
+    seconds = np.array([outcome.seconds for outcome in found])
+    peers = [
+        100 * (sum(outcome.peers[index] for outcome in found) / bound - 1) for index in range(4)
+    ]
+    proved = sum(outcome.packing.is_optimal for outcome in found)
     return (
-        f"| {family.name} | {len(found)} | {sum(one.l2 for one in found)} | {bound} "
+        f"| {family.name} | {len(found)} | {sum(outcome.l2 for outcome in found)} | {bound} "
         f"| {' | '.join(f'+{value:.1f} %' for value in peers)} | {bins} "
         f"| **+{100 * (bins / bound - 1):.2f} %** | {proved} ({100 * proved / len(found):.1f} %) "
         f"| {seconds.mean():.3f} | {np.median(seconds):.3f} | {seconds.max():.1f} |"
@@ -96,10 +98,10 @@ def packing_row(family: Family, found: Sequence[Outcome]) -> str:
 
 def verdicts(family: Family, found: Sequence[Outcome]) -> list[str]:
     """Say what of the family's goals is met."""
-    bound = sum(one.packing.lower_bound for one in found)
-    above = 100 * (sum(one.packing.bins for one in found) / bound - 1)
-    proved = 100 * sum(one.packing.is_optimal for one in found) / len(found)
-    mean = float(np.mean([one.seconds for one in found]))
+    bound = sum(outcome.packing.lower_bound for outcome in found)
+    above = 100 * (sum(outcome.packing.bins for outcome in found) / bound - 1)
+    proved = 100 * sum(outcome.packing.is_optimal for outcome in found) / len(found)
+    mean = float(np.mean([outcome.seconds for outcome in found]))
     goals = (
         ("bins above the bound", above, family.above_percent, "%", True),
         ("proved", proved, family.proved_percent, "%", False),
@@ -117,7 +119,7 @@ def cp_sat_rows(families: Iterable[Family], outcomes: dict[str, Outcome]) -> lis
     """Return the rows of the instances that CP-SAT gets too: those that cost us most."""
     rows = []
     for family in families:
-        hardest = sorted(family.instances, key=lambda one: -outcomes[one[0]].seconds)
+        hardest = sorted(family.instances, key=lambda entry: -outcomes[entry[0]].seconds)
         for name, instance in hardest[: family.cp_sat]:
             ours = outcomes[name]
             found, bound, seconds = cp_sat(instance, ours.peers[3], 10.0)
@@ -190,8 +192,8 @@ def busy_of(instance: TemporalInstance, order: Order, rule: Rule) -> int:
     """Return the busy time of a heuristic."""
     bin_of = fit(instance, order, rule)
     total = 0
-    for one in range(bins_of(bin_of)):
-        own = np.flatnonzero(bin_of == one)
+    for number in range(bins_of(bin_of)):
+        own = np.flatnonzero(bin_of == number)
         own = own[np.argsort(instance.starts[own])]
         reached = np.maximum.accumulate(instance.ends[own])
         begun = np.maximum(instance.starts[own], np.append(instance.starts[own[0]], reached[:-1]))
@@ -240,11 +242,13 @@ def generated(*, full: bool) -> list[Family]:
 
 def files(path: Path) -> list[Family]:
     """Return the instances of a file or of every file of a folder, a family per folder."""
-    paths = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    paths = (
+        [path] if path.is_file() else sorted(entry for entry in path.rglob("*") if entry.is_file())
+    )
     families: dict[str, list[Named]] = {}
-    for one in paths:
-        instance = parse_instance(one.read_text(encoding="utf-8"), name=one.name)
-        families.setdefault(one.parent.name, []).append((one.stem, instance))
+    for file in paths:
+        instance = parse_instance(file.read_text(encoding="utf-8"), name=file.name)
+        families.setdefault(file.parent.name, []).append((file.stem, instance))
     return [
         Family(name=name, instances=found, budget_seconds=30, busy=min(20, len(found)))
         for name, found in families.items()
@@ -256,8 +260,8 @@ def report(families: Sequence[Family], rounds: int) -> str:
     outcomes: dict[str, Outcome] = {}
     rows, said = [], []
     for family in families:
-        found = [outcome_of(name, one, family.budget_seconds) for name, one in family.instances]
-        outcomes |= {one.name: one for one in found}
+        found = [outcome_of(name, entry, family.budget_seconds) for name, entry in family.instances]
+        outcomes |= {outcome.name: outcome for outcome in found}
         rows.append(packing_row(family, found))
         said += verdicts(family, found)
     lines = [

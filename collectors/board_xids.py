@@ -34,14 +34,14 @@ def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped)
     everything = list(readable(series, Dropped()))
     info = info_labels(everything)
     rows: list[dict[str, Any]] = []
-    for one in everything:
-        device = device_of(one.labels, catalogue, info) if one.metric in XIDS else None
+    for entry in everything:
+        device = device_of(entry.labels, catalogue, info) if entry.metric in XIDS else None
         if device is None:
             continue
-        values, kept = plausible(*BY_NAME[one.metric], one.values, dropped.counts)
-        kept &= (one.times >= _EARLIEST) & (one.times <= _LATEST)
+        values, kept = plausible(*BY_NAME[entry.metric], entry.values, dropped.counts)
+        kept &= (entry.times >= _EARLIEST) & (entry.times <= _LATEST)
         for code in np.unique(values[kept]):
-            times = one.times[kept & (values == code)]
+            times = entry.times[kept & (values == code)]
             rows.append(
                 {
                     "gpu_uuid": device.gpu_uuid,

@@ -63,14 +63,18 @@ class PrometheusDcgmCollector:
             (samples_of(day, self.catalogue, dropped), xids_of(day, self.catalogue, dropped))
             for day in self._days(asked, start, end, scrape, dropped)
         ]
-        samples = pd.concat([one for one, _ in read] or [empty_frame(SAMPLES)], ignore_index=True)
-        xids = pd.concat([one for _, one in read] or [empty_frame(columns.XIDS)], ignore_index=True)
+        samples = pd.concat(
+            [entry for entry, _ in read] or [empty_frame(SAMPLES)], ignore_index=True
+        )
+        xids = pd.concat(
+            [entry for _, entry in read] or [empty_frame(columns.XIDS)], ignore_index=True
+        )
         warnings = self.client.take_warnings()
         answered, gap_start = self.client.answered()
         readings = samples[["gpu_uuid", "mig_instance", "sampled_at"]].drop_duplicates()
         devices = len(readings[["gpu_uuid", "mig_instance"]].drop_duplicates())
         content = sum(
-            int(pd.util.hash_pandas_object(one, index=False).sum()) for one in (samples, xids)
+            int(pd.util.hash_pandas_object(entry, index=False).sum()) for entry in (samples, xids)
         )
         steps = (end - start) // timedelta(seconds=step) + 1
         expected = max(0, steps) * devices
@@ -106,9 +110,9 @@ class PrometheusDcgmCollector:
         """Yield the series of these metrics day by day, so that memory stays bounded."""
         for first, last in _days(start, end, self.settings.step_seconds):
             yield [
-                one
+                entry
                 for name in names
-                for one in self._series(name, first, last, scrape_seconds, dropped)
+                for entry in self._series(name, first, last, scrape_seconds, dropped)
             ]
 
     def _series(
@@ -127,8 +131,8 @@ class PrometheusDcgmCollector:
             scrape_seconds=scrape_seconds,
         )
         results = list(islice(found, self.settings.max_series))
-        for one in found:
-            dropped.counts[TOO_MANY] += len(one["values"])
+        for entry in found:
+            dropped.counts[TOO_MANY] += len(entry["values"])
         answer = {"data": {"resultType": "matrix", "result": results}}
         return list(parse_answer(answer, dropped))
 

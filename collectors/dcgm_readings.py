@@ -67,20 +67,20 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
     devices: list[list[LabelledDevice]] = []
     instants: list[list[npt.NDArray[np.int64]]] = []
     quantities: dict[str, _Readings] = {}
-    for one in everything:
-        meaning = BY_NAME.get(one.metric)
+    for entry in everything:
+        meaning = BY_NAME.get(entry.metric)
         if meaning is None or not meaning[0].used:
             continue
-        device = device_of(one.labels, catalogue, info)
+        device = device_of(entry.labels, catalogue, info)
         if device is None:
-            dropped.counts["no-uuid"] += len(one.values)
+            dropped.counts["no-uuid"] += len(entry.values)
             continue
         if device.mig_instance and meaning[0].quantity == "gpu_util":
             continue  # of a MIG instance GPU_UTIL is 0 or absent, never a reading
-        timed = (one.times >= _FIRST_SECOND) & (one.times <= _LAST_SECOND)
+        timed = (entry.times >= _FIRST_SECOND) & (entry.times <= _LAST_SECOND)
         dropped.counts["broken-time"] += int((~timed).sum())
-        times = one.times[timed]
-        values, kept = plausible(*meaning, one.values[timed], dropped.counts)
+        times = entry.times[timed]
+        values, kept = plausible(*meaning, entry.values[timed], dropped.counts)
         key = (device.gpu_uuid, device.mig_instance, device.job_id)
         row = holders.setdefault(key, len(devices))
         if row == len(devices):
@@ -101,13 +101,13 @@ def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
 
     Readings of others, and labels, are counted.
     """
-    for one in series:
-        found = readable_labels(one.labels)
+    for column in series:
+        found = readable_labels(column.labels)
         if found is None:
-            dropped.counts["broken-label"] += len(one.values)
+            dropped.counts["broken-label"] += len(column.values)
         else:
             dropped.counts["long-label"] += found[1]
-            yield replace(one, labels=found[0])
+            yield replace(column, labels=found[0])
 
 
 def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
@@ -115,7 +115,7 @@ def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
 
     Where several speak of one device, the last in the order of their labels counts.
     """
-    said = [one.labels for one in series if one.metric in INFOS]
+    said = [column.labels for column in series if column.metric in INFOS]
     ordered = sorted(said, key=lambda labels: sorted(labels.items()))
     return {known_as(labels): labels for labels in ordered}
 
@@ -128,11 +128,11 @@ def _wide(
     """Return one row per holder and time, every quantity its largest reading or NaN."""
     long = {
         name: (
-            np.concatenate(one.rows),
-            np.concatenate(one.times),
-            np.concatenate(one.values),
+            np.concatenate(quantity.rows),
+            np.concatenate(quantity.times),
+            np.concatenate(quantity.values),
         )
-        for name, one in quantities.items()
+        for name, quantity in quantities.items()
     }
     if not any(len(rows) for rows, _times, _values in long.values()):
         return empty_frame(SAMPLES)
@@ -152,7 +152,7 @@ def _wide(
     holder, instant = np.divmod(found, len(instants))
     keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
     for name in _NAMED:
-        keys[name] = [max(getattr(one, name) for one in said) for said in devices]
+        keys[name] = [max(getattr(device, name) for device in said) for said in devices]
     named = keys.iloc[holder].reset_index(drop=True)
     times = pd.to_datetime(instants[instant], unit="us", utc=True).as_unit("us")
     return check_frame(pd.concat([named, frame], axis=1).assign(sampled_at=times), SAMPLES)

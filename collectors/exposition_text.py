@@ -211,5 +211,5 @@ def read_prometheus_json(path: Path, catalogue: GpuCatalogue) -> Collected:
     """Return the samples of one answer, or of a list of answers, of Prometheus' query API."""
     dropped = Dropped()
     answers = answers_in(_read(path), path)
-    series = [one for answer in answers for one in parse_answer(answer, dropped)]
+    series = [column for answer in answers for column in parse_answer(answer, dropped)]
     return _collected(path, f"prometheus-json {path.name}", series, catalogue, dropped)

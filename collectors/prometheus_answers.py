@@ -28,9 +28,9 @@ def read_answer(found: Sequence[Any], start: datetime, end: datetime) -> ReadAns
     series, broken, readings = [], 0, 0
     # Prometheus rounds times to ms, and the library the question to s.
     first, last = start.timestamp() - 1, end.timestamp() + 1
-    for one in found:
-        labels = one.get("metric") if isinstance(one, dict) else None
-        values = one.get("values") if isinstance(one, dict) else None
+    for entry in found:
+        labels = entry.get("metric") if isinstance(entry, dict) else None
+        values = entry.get("values") if isinstance(entry, dict) else None
         if not _are_labels(labels) or not isinstance(values, list):
             broken += 1
             continue
@@ -43,7 +43,7 @@ def read_answer(found: Sequence[Any], start: datetime, end: datetime) -> ReadAns
 
 
 def _are_labels(found: object) -> bool:
-    return isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
+    return isinstance(found, dict) and all(isinstance(entry, str) for entry in found.values())
 
 
 def _is_reading(point: object, first: float, last: float) -> bool:

@@ -131,7 +131,7 @@ class PrometheusClient:
         query = f"count_over_time({metric}{selector}[{_PROBE_SECONDS * 1000 - 1}ms])"
         try:
             found = self.instant(query, at)
-            counts = sorted(float(one["value"][1]) for one in found)
+            counts = sorted(float(entry["value"][1]) for entry in found)
         except (CollectorError, KeyError, IndexError, TypeError, ValueError, OverflowError):
             return None
         middle = counts[len(counts) // 2] if counts else 0.0
@@ -171,8 +171,8 @@ class PrometheusClient:
             end = min(end, utc_now() - _NOT_YET)
         for part in parts_of(metric, self._settings.selector, start, end, step_seconds):
             self._asked += part.size
-            for one in self._split(part, scrape_seconds):
-                yield one | {"metric": {**one["metric"], "__name__": metric}}
+            for entry in self._split(part, scrape_seconds):
+                yield entry | {"metric": {**entry["metric"], "__name__": metric}}
 
     def _split(self, part: RangePart, scrape_seconds: float | None) -> Iterator[dict[str, Any]]:
         if self._down is not None:
@@ -183,8 +183,8 @@ class PrometheusClient:
         try:
             found = self._answer(query, part)
         except (TooMuchAskedError, TooSlowError) as error:
-            for one in self._smaller(part, error):
-                yield from self._split(one, scrape_seconds)
+            for range_part in self._smaller(part, error):
+                yield from self._split(range_part, scrape_seconds)
         except SourceUnreachableError as error:
             # Every further question would wait as long: the next collection asks them again.
             self._down = error

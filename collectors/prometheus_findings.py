@@ -73,7 +73,7 @@ def _metrics(names: frozenset[str]) -> Iterator[Finding]:
         return
     told = {BY_NAME[name][0].quantity: name for name in reversed(held) if name in BY_NAME}
     for what, quantities in _FIELDS.items():
-        found = [told[one] for one in quantities.split() if one in told]
+        found = [told[part] for part in quantities.split() if part in told]
         fix = f"Add the line `{_LINES[what]}` to the counters of dcgm-exporter (-f FILE). "
         yield what, "ok" if found else "missing", found[0] if found else fix + _until(what, told)
 
@@ -81,7 +81,7 @@ def _metrics(names: frozenset[str]) -> Iterator[Finding]:
 def _until(what: str, told: Mapping[str, str]) -> str:
     """Return what is done without the counter, from those that are there."""
     if what == "SM activity":
-        known = next((told[one] for one in UTILIZATION_PREFERENCE if one in told), "unknown")
+        known = next((told[entry] for entry in UTILIZATION_PREFERENCE if entry in told), "unknown")
         tiny = ", which one tiny kernel saturates" if "GPU_UTIL" in known else ""
         return f"{_SM_ACTIVITY}Until then utilization is {known}{tiny}."
     if what == "memory size":
@@ -114,7 +114,7 @@ def _series(
     except CollectorError as error:
         yield "series", "missing", str(error)
         return
-    labels = [dict(one.get("metric") or {}) for one in found]
+    labels = [dict(entry.get("metric") or {}) for entry in found]
     if not labels:
         matchers = f", and prometheus.selector ({scrub(settings.selector)})"
         yield (

@@ -39,7 +39,7 @@ class RangePart:
 
     def matchers(self) -> str:
         """Return the matchers inside the braces."""
-        return ",".join(one for one in (self.selector, self._board()) if one)
+        return ",".join(name for name in (self.selector, self._board()) if name)
 
     def _board(self) -> str:
         if self.digits is None:

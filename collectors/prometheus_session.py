@@ -230,11 +230,11 @@ def _warnings_of(response: requests.Response) -> list[str]:
         return []
     lists = (document.get(name) for name in ("warnings", "infos"))
     return [
-        scrub(one)
+        scrub(entry)
         for found in lists
         if isinstance(found, list)
-        for one in found[:_MAX_WARNINGS]
-        if isinstance(one, str)
+        for entry in found[:_MAX_WARNINGS]
+        if isinstance(entry, str)
     ]
 
 

@@ -144,7 +144,7 @@ class SimulatedCluster:
         try:
             document = json.loads(self.path.read_text(encoding="utf-8"))
             belongs = (document["seed"], document["nodes"]) == (self.seed, self.nodes)
-            changes = tuple(_holding(one) for one in document["changes"])
+            changes = tuple(_holding(change) for change in document["changes"])
         except FileNotFoundError:
             return ()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -238,16 +238,16 @@ def _places_for(
     """Return devices for what is wanted: its own first, then its first ones, then free ones."""
     held = fleet.settlement.holding_at(tenant, now)
     mine = [fleet.settlement.device(key) for key in held.places]
-    home = {one.node for one in (*mine, *tenant.devices)}
+    home = {device.node for device in (*mine, *tenant.devices)}
     taken = _taken(fleet, tenant, now)
-    free = sorted(_on_offer(fleet, now), key=lambda one: one.node not in home)
+    free = sorted(_on_offer(fleet, now), key=lambda device: device.node not in home)
     # A job that leaves a whole board may have it cut and keep a part.
-    cuts = [part for one in mine if not one.mig_instance for part in slices_of(one)]
+    cuts = [part for device in mine if not device.mig_instance for part in slices_of(device)]
     fitting = [
-        one.key
-        for one in (*mine, *tenant.devices, *free, *cuts)
-        if (one.gpu_model, one.mig_profile) == (wanted.gpu_model, wanted.mig_profile)
-        and not _clashes(one, taken)
+        device.key
+        for device in (*mine, *tenant.devices, *free, *cuts)
+        if (device.gpu_model, device.mig_profile) == (wanted.gpu_model, wanted.mig_profile)
+        and not _clashes(device, taken)
     ]
     places = tuple(dict.fromkeys(fitting))[: wanted.gpu_count]
     if len(places) < wanted.gpu_count:
@@ -260,9 +260,9 @@ def _places_for(
 
 def _taken(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
     """Return what others hold, or will hold again when their next run begins."""
-    others = [one for one in fleet.tenants if one.number != tenant.number]
+    others = [entry for entry in fleet.tenants if entry.number != tenant.number]
     held = {key for other in others for key in fleet.settlement.holding_at(other, now).places}
-    coming = {one.key for other in others if other.period_seconds for one in other.devices}
+    coming = {device.key for other in others if other.period_seconds for device in other.devices}
     return frozenset(held | coming)
 
 
@@ -274,5 +274,5 @@ def _clashes(device: SimulatedDevice, taken: frozenset[str]) -> bool:
 
 def _on_offer(fleet: SimulatedFleet, now: int) -> list[SimulatedDevice]:
     """Return the devices as they are cut now, those that somebody holds included."""
-    epoch = next(one for one in fleet.settlement.epochs if one.since <= now < one.until)
+    epoch = next(entry for entry in fleet.settlement.epochs if entry.since <= now < entry.until)
     return [device for devices in epoch.boards.values() for device in devices]

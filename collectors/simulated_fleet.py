@@ -234,7 +234,7 @@ class SimulatedFleet:
             return [(0, first, last)]
         own = self.settlement.own_time(tenant)
         bounds = np.array([first, last], dtype=np.int64)
-        low, high = (int(one) for one in (bounds if own is None else own.at(bounds)))
+        low, high = (int(bound) for bound in (bounds if own is None else own.at(bounds)))
         numbers = range(
             (low + tenant.offset_seconds) // tenant.period_seconds,
             (high + tenant.offset_seconds) // tenant.period_seconds + 1,
@@ -291,7 +291,7 @@ class SimulatedFleetCollector:
         """Return the fleet's samples and jobs of the window. Errors: UnexpectedAnswerError."""
         fleet = self.fleet if self.changed is None else self.changed()
         samples = fleet.history(window.start, window.end, self.step_seconds)
-        first, last = (int(one.timestamp()) for one in (window.start, window.end))
+        first, last = (int(value.timestamp()) for value in (window.start, window.end))
         steps = last // self.step_seconds - first // self.step_seconds
         expected = steps * len(fleet.devices)
         return Collected(

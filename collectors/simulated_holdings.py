@@ -100,7 +100,9 @@ class Settlement:
             if device.gpu_uuid not in cut
             for part in slices_of(device)
         )
-        object.__setattr__(self, "_device", {one.key: one for one in (*self.devices, *parts)})
+        object.__setattr__(
+            self, "_device", {device.key: device for device in (*self.devices, *parts)}
+        )
         object.__setattr__(
             self,
             "_holdings",
@@ -165,7 +167,7 @@ class Settlement:
         return OwnTime(clock=clock, own=own)
 
     def _epochs(self) -> Iterator[Epoch]:
-        times = {one.since for held in self._holdings.values() for one in held} | {_FAR}
+        times = {holding.since for held in self._holdings.values() for holding in held} | {_FAR}
         for since, until in pairwise(sorted(times)):
             holder = {
                 key: (tenant, holding, self.effect(tenant, holding))
@@ -195,14 +197,14 @@ def _folded(tenant: Tenant, changes: Iterable[Holding]) -> tuple[Holding, ...]:
             continue
         settled = [
             Holding(
-                tenant=one.tenant,
-                since=one.since,
-                until=min(one.until, change.since),
-                places=one.places,
-                cap_watts=one.cap_watts,
+                tenant=holding.tenant,
+                since=holding.since,
+                until=min(holding.until, change.since),
+                places=holding.places,
+                cap_watts=holding.cap_watts,
             )
-            for one in settled
-            if one.since < change.since
+            for holding in settled
+            if holding.since < change.since
         ]
         settled.append(change)
         if change.until < _FAR:

@@ -79,7 +79,7 @@ class SimulatedXids:
             *self._at_work(boards, first, last),
             *self._fallen(set(boards.tolist()), first, last),
         ]
-        return sorted(found, key=lambda one: (one.board, one.at))
+        return sorted(found, key=lambda error: (error.board, error.at))
 
     def _at_work(self, boards: Times, first: int, last: int) -> Iterator[XidError]:
         lives = (last - first) // DRIVER_LIFE_SECONDS + 2

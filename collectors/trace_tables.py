@@ -85,7 +85,7 @@ def _require(wanted: Sequence[str], names: Sequence[str], where: Path) -> None:
         if name not in names:
             raise SettingsError(
                 f"{where} names the column {name!r}, which the trace does not have",
-                nearest(name, [scrub(one, limit=60) for one in names[:50]]),
+                nearest(name, [scrub(text, limit=60) for text in names[:50]]),
             )
         if list(names).count(name) > 1:
             raise SettingsError(
@@ -227,5 +227,5 @@ def _header(
         except csv.Error:
             names = []
         found.append((sum(name in names for name in wanted), candidate, names))
-    _hits, chosen, names = max(found, key=lambda one: one[0])
+    _hits, chosen, names = max(found, key=lambda entry: entry[0])
     return chosen, names

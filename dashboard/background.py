@@ -67,9 +67,9 @@ def cut(left: Sequence[Background]) -> NoReturn:
 
     The store is left as by a killed process: the next one opens it and goes on from its record.
     """
-    for one in left:
-        doing = f" while {one.doing}" if one.doing else ""
-        logger.warning("%s does not end in time and is cut%s", one.name, doing)
+    for background in left:
+        doing = f" while {background.doing}" if background.doing else ""
+        logger.warning("%s does not end in time and is cut%s", background.name, doing)
     logging.shutdown()
     _leave(0)
 
@@ -103,18 +103,18 @@ def running_together(
     """Start the threads; on leaving tell all to stop, and give up those that do not end in time."""
     started = []
     try:
-        for one in threads:
-            one.start()
-            started.append(one)
+        for thread in threads:
+            thread.start()
+            started.append(thread)
         yield
     finally:
-        for one in started:
-            one.ask_to_stop()
+        for background in started:
+            background.ask_to_stop()
         deadline = time.monotonic() + within.total_seconds()
         left = [
-            one
-            for one in started
-            if not one.has_ended(within=max(0.0, deadline - time.monotonic()))
+            background
+            for background in started
+            if not background.has_ended(within=max(0.0, deadline - time.monotonic()))
         ]
         if left:
             give_up(left)

@@ -94,7 +94,7 @@ def collect_and_keep(world: World, now: datetime) -> tuple[tuple[SourceReport, .
     Errors: NoRoomError while the disk of the store is nearly full; StoreError.
     """
     collected, rows = _collected(world, now)
-    return tuple(one.report for one in collected), rows
+    return tuple(entry.report for entry in collected), rows
 
 
 def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]:
@@ -140,7 +140,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     )
     planning = world.settings.planning
     collected, rows = _collected(world, now)
-    reports = tuple(one.report for one in collected)
+    reports = tuple(entry.report for entry in collected)
     view = world.store.reader.planning_view(
         now, slot_seconds=planning.slot_minutes * 60, history_days=planning.history_days
     )
@@ -280,7 +280,9 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
 
 def _targets(view: PlanningView) -> dict[str, str]:
     """Return what changes may be of, with the namespaces of jobs; '' for boards and nodes."""
-    fleet = {gpu.gpu_model for gpu in view.cluster.gpus} | {one.name for one in view.cluster.nodes}
+    fleet = {gpu.gpu_model for gpu in view.cluster.gpus} | {
+        node.name for node in view.cluster.nodes
+    }
     return dict.fromkeys(fleet, "") | {job.job_id: job.namespace for job in view.jobs}
 
 

@@ -211,12 +211,23 @@ class DecisionService:
         """Return those of the recommendations that the person may see."""
         access = self.settings().access
         if role_of(person, access) != "owner":
-            return tuple(one for one in found if may_look(person, access, one.recommendation, None))
-        jobs = self.store.reader.jobs_of({one.recommendation.job_id for one in found})
+            return tuple(
+                recommendation
+                for recommendation in found
+                if may_look(person, access, recommendation.recommendation, None)
+            )
+        jobs = self.store.reader.jobs_of(
+            {recommendation.recommendation.job_id for recommendation in found}
+        )
         return tuple(
-            one
-            for one in found
-            if may_look(person, access, one.recommendation, jobs.get(one.recommendation.job_id))
+            recommendation
+            for recommendation in found
+            if may_look(
+                person,
+                access,
+                recommendation.recommendation,
+                jobs.get(recommendation.recommendation.job_id),
+            )
         )
 
     def make_token(

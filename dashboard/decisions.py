@@ -240,7 +240,9 @@ def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
     if state is not State.ROLLED_BACK:
         return f"{commands[0].command_id}:{attempts}"
     sent = {row.command_id for row in reader.journal(digest=digest, events=(str(Work.SENDING),))}
-    since = max(number for number, one in enumerate(commands) if goes_forward(one, commands[0]))
+    since = max(
+        number for number, command in enumerate(commands) if goes_forward(command, commands[0])
+    )
     undone = [command.command_id for command in commands[since + 1 :] if command.command_id in sent]
     if len(undone) != 1:
         raise StalePlanError(

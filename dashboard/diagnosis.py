@@ -30,7 +30,7 @@ def _beside(finding: Finding, found: Mapping[str, tuple[Finding, ...]]) -> Findi
     configuration that should bring them there.
     """
     what, state, _detail = finding
-    others = {one[0]: one for one in (*found.get("prometheus", ()), *found.get("slurm", ()))}
+    others = {entry[0]: entry for entry in (*found.get("prometheus", ()), *found.get("slurm", ()))}
     if what == _MAPPING and state == "missing":
         if NAMES_SLURM in others.get(_LABELS, ("", "", ""))[2]:
             return what, "ok", "samples name Slurm jobs, by other means than Prolog of slurm.conf"

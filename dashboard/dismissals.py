@@ -83,10 +83,12 @@ def end_dismissal(
 ) -> DismissalPattern:
     """Let what a pattern matches be proposed again. Errors: NotAllowedError, NotKnownError."""
     _require_decider(by, access)
-    for one in active_patterns(store.reader, now):
-        if one.pattern_id == pattern_id.strip().lower():
-            store.append_audit(at=now, actor=by.name, event=ENDED, digest="", detail=one.pattern_id)
-            return one
+    for pattern in active_patterns(store.reader, now):
+        if pattern.pattern_id == pattern_id.strip().lower():
+            store.append_audit(
+                at=now, actor=by.name, event=ENDED, digest="", detail=pattern.pattern_id
+            )
+            return pattern
     raise NotKnownError(
         f"nothing is dismissed under {pattern_id[:100]!a}, or it ended",
         "`trimtab findings dismissals` lists the patterns.",

@@ -95,12 +95,14 @@ def _kept_back(
     finding = status.finding
     if status.state not in (OPEN, RESOLVED):
         return status
-    for one in patterns:
-        since = one.at - _JUST_SEEN
+    for pattern in patterns:
+        since = pattern.at - _JUST_SEEN
         still = status.state == OPEN or (finding.seen_at is not None and finding.seen_at >= since)
         namespace = namespaces.get(finding.target, "")
-        if still and one.matches(target=finding.target, namespace=namespace, kind=finding.action):
-            return replace(status, state=DISMISSED, reason=str(one.reason), until=one.until)
+        if still and pattern.matches(
+            target=finding.target, namespace=namespace, kind=finding.action
+        ):
+            return replace(status, state=DISMISSED, reason=str(pattern.reason), until=pattern.until)
     return status
 
 
@@ -116,7 +118,7 @@ def _status(
     elif meant is not None and state == State.REJECTED:
         state = REOPENED if _reopened(meant, last) else DISMISSED
         said = (meant.recommendation.digest, FindingEventKind.DISMISSED)
-        reason = next((one.reason for one in events if (one.digest, one.kind) == said), "")
+        reason = next((event.reason for event in events if (event.digest, event.kind) == said), "")
     return FindingStatus(
         finding=finding,
         state=str(state),
@@ -140,12 +142,12 @@ def outcome_rows(found: Iterable[FindingStatus]) -> list[dict[str, object]]:
     The columns of the states add up to `found`; those of the reasons add up to `dismissed`.
     """
     rows: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in found:
-        row = rows[one.finding.action]
+    for status in found:
+        row = rows[status.finding.action]
         row["found"] += 1
-        row[_OUTCOMES.get(one.state, "under way or applied")] += 1
-        if one.state == DISMISSED:
-            row[one.reason.replace("-", " ") or "no reason"] += 1
+        row[_OUTCOMES.get(status.state, "under way or applied")] += 1
+        if status.state == DISMISSED:
+            row[status.reason.replace("-", " ") or "no reason"] += 1
     return [
         {"kind": kind} | {name: row[name] for name in OUTCOME_COLUMNS[1:]}
         for kind, row in sorted(rows.items())

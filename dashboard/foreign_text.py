@@ -74,6 +74,6 @@ def cell(value: object) -> object:
     """
     if not isinstance(value, str):
         return value
-    seen = next((one for one in value if one.isprintable() and not one.isspace()), "")
+    seen = next((entry for entry in value if entry.isprintable() and not entry.isspace()), "")
     risky = value.startswith(_CELL_BREAKS) or seen in _FORMULA_STARTS
     return f"'{value}" if risky else value

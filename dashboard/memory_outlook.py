@@ -55,7 +55,7 @@ def foreseen_memory(
 def said_to_run_out(reader: StoreReader) -> frozenset[str]:
     """Return the jobs that the latest cycle said may run out of memory."""
     found = reader.memory_outlook() or ()
-    return frozenset(one.job_id for one in found if one.probability is not None)
+    return frozenset(finding.job_id for finding in found if finding.probability is not None)
 
 
 def watched_in(

@@ -45,8 +45,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "job_plans": [_job_document(plan, job) for job in plan.jobs],
         "nodes": node_rows(plan),
         "tenants": [
-            row | {"used": one.used, "borrowed": one.borrowed, "lent": one.lent}
-            for row, one in zip(tenant_rows(plan), plan.tenants, strict=True)
+            row | {"used": tenant.used, "borrowed": tenant.borrowed, "lent": tenant.lent}
+            for row, tenant in zip(tenant_rows(plan), plan.tenants, strict=True)
         ],
     }
 

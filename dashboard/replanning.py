@@ -31,8 +31,8 @@ def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
     """Return what has happened since the latest plan that calls for another."""
     reader = world.store.reader
     surprised = tuple(
-        f"{one.job_id} is {one.side} its forecast: {one.reason}"
-        for one in surprises_since_plan(world, now=now)
+        f"{surprise.job_id} is {surprise.side} its forecast: {surprise.reason}"
+        for surprise in surprises_since_plan(world, now=now)
     )
     plan = reader.latest_plan()
     if plan is None:

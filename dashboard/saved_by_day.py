@@ -73,9 +73,9 @@ class SavedSum:
 
 
 GROUPS: dict[str, Callable[[DaySaved], str]] = {
-    "finding": lambda one: one.reference,
-    "day": lambda one: f"{one.day:%Y-%m-%d}",
-    "namespace": lambda one: one.recommendation.namespace,
+    "finding": lambda entry: entry.reference,
+    "day": lambda entry: f"{entry.day:%Y-%m-%d}",
+    "namespace": lambda entry: entry.recommendation.namespace,
     "all": lambda _one: "all",
 }
 """By what the days of changes are added up."""
@@ -91,18 +91,18 @@ def summed(rows: Sequence[DaySaved], by: str) -> tuple[SavedSum, ...]:
 
 def _sum(name: str, group: Sequence[DaySaved]) -> SavedSum:
     def of(part: Callable[[Measurement], Range | None]) -> Range | None:
-        return sum_of([found for one in group if (found := part(one.measurement)) is not None])
+        return sum_of([found for saved in group if (found := part(saved.measurement)) is not None])
 
     return SavedSum(
         name=name,
         days=len(group),
-        unknown_days=sum(one.money is None for one in group),
-        gpu_hours=of(lambda one: one.realised_gpu_hours),
-        promised_gpu_hours=of(lambda one: one.predicted_gpu_hours),
-        energy_kwh=of(lambda one: one.realised_energy_kwh),
-        promised_energy_kwh=of(lambda one: one.predicted_energy_kwh),
-        emissions_kgco2e=of(lambda one: one.realised_emissions_kgco2e),
-        money=sum_of([one.money for one in group if one.money is not None]),
+        unknown_days=sum(saved.money is None for saved in group),
+        gpu_hours=of(lambda entry: entry.realised_gpu_hours),
+        promised_gpu_hours=of(lambda entry: entry.predicted_gpu_hours),
+        energy_kwh=of(lambda entry: entry.realised_energy_kwh),
+        promised_energy_kwh=of(lambda entry: entry.predicted_energy_kwh),
+        emissions_kgco2e=of(lambda entry: entry.realised_emissions_kgco2e),
+        money=sum_of([saved.money for saved in group if saved.money is not None]),
     )
 
 

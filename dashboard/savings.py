@@ -124,7 +124,7 @@ def _total(pairs: list[tuple[Range | None, Range | None]]) -> Total:
     return Total(
         measured=len(known),
         unknown=len(pairs) - len(known),
-        predicted=sum_of([one for one, _other in known]),
+        predicted=sum_of([entry for entry, _other in known]),
         realised=sum_of([other for _one, other in known]),
     )
 
@@ -134,8 +134,8 @@ def sum_of(ranges: Sequence[Range]) -> Range | None:
     if not ranges:
         return None
     return Range(
-        low=sum(one.low for one in ranges),
-        central=sum(one.central for one in ranges),
-        high=sum(one.high for one in ranges),
+        low=sum(entry.low for entry in ranges),
+        central=sum(entry.central for entry in ranges),
+        high=sum(entry.high for entry in ranges),
         unit=ranges[0].unit,
     )

@@ -67,7 +67,7 @@ def _paths(peaks: Values, begin: int, slots: int, hours: float) -> Values:
                 upper=np.inf,
             )
         )
-    for job, one in zip(known, mix_many(series, [slots] * len(series)), strict=True):
-        said = one.quantiles
+    for job, forecast in zip(known, mix_many(series, [slots] * len(series)), strict=True):
+        said = forecast.quantiles
         paths[job] = np.stack([said.q05, said.q10, said.q50, said.q90, said.q95], axis=1)
     return paths

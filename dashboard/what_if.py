@@ -178,7 +178,7 @@ def _paths(plan: Plan, problem: PlanningProblem) -> tuple[Paths, int]:
 
     A step that is no option of the job any more counts as its present configuration.
     """
-    planned = {one.job_id: one for one in plan.jobs}
+    planned = {entry.job_id: entry for entry in plan.jobs}
     paths: Paths = []
     for job in problem.jobs:
         mine = planned.get(job.demand.job.job_id)

@@ -29,7 +29,7 @@ _LOCAL = ipaddress.IPv6Network("fc00::/7")
 
 def entries(text: str) -> tuple[str, ...]:
     """Return the entries of a comma-separated list, without blanks."""
-    return tuple(word for one in text.split(",") if (word := one.strip()))
+    return tuple(word for part in text.split(",") if (word := part.strip()))
 
 
 def names_and_groups(text: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -100,9 +100,9 @@ def _are_networks(text: str) -> bool:
     except ValueError:
         return False
     # A list of everyone would believe everyone's headers, in however many parts it is written.
-    fourth = [one for one in found if one.version == 4]
-    sixth = [one for one in found if one.version == 6]
-    fourth += [_as_fourth(one) for one in sixth if one.overlaps(_MAPPED)]
+    fourth = [entry for entry in found if entry.version == 4]
+    sixth = [entry for entry in found if entry.version == 6]
+    fourth += [_as_fourth(entry) for entry in sixth if entry.overlaps(_MAPPED)]
     parts = (ipaddress.collapse_addresses(fourth), ipaddress.collapse_addresses(sixth))
     return all(_is_narrow(network) for part in parts for network in part)
 
@@ -168,7 +168,7 @@ class AccessSettings(Section, name="access"):
     def public_origins(self) -> tuple[str, ...]:
         """Return the origins by which browsers are known to reach the dashboard, main one first."""
         stated = (self.public_url, self.oidc_redirect_uri if self.mode == "oidc" else "")
-        return tuple(origin for one in stated if (origin := _origin_of(one)))
+        return tuple(origin for name in stated if (origin := _origin_of(name)))
 
     def names_hosts(self) -> bool:
         """Tell whether any host beside this machine's own is answered."""

@@ -130,7 +130,7 @@ def _require_known(name: str, known: Mapping[str, type], where: str) -> None:
 
 def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any, ...]:
     """Read a list of tables into rows of that kind."""
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise SettingsError(
             f"{name} in {where} is {_told(name, value)}", f"Write each as a table below [[{name}]]."
         )
@@ -141,8 +141,8 @@ def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any,
         for field in table:
             _require_known(field, kinds, f"{at} of {where}")
         given = {
-            field: _from_toml(f"{at} {field}", one, kinds[field], where)
-            for field, one in table.items()
+            field: _from_toml(f"{at} {field}", entry, kinds[field], where)
+            for field, entry in table.items()
         }
         missing = [
             field.name

@@ -123,7 +123,7 @@ class Section:
 def numbers_in(text: str, name: str) -> tuple[float, ...]:
     """Return the comma-separated numbers of a setting. Errors: SettingsError naming it."""
     try:
-        found = tuple(float(one) for one in text.split(",") if one.strip())
+        found = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
         found = (math.nan,)
     require(all(map(math.isfinite, found)), name, text, "numbers separated by commas")

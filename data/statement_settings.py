@@ -98,7 +98,9 @@ class StatementSettings(Section, name="statement"):
     def _check(self) -> None:
         for name in ("provider", "billing_account"):
             self.require(bool(getattr(self, name).strip()), name, "a name")
-        _require_apart("prices", self.prices, lambda one: (one.gpu_model, one.kind, one.region))
+        _require_apart(
+            "prices", self.prices, lambda entry: (entry.gpu_model, entry.kind, entry.region)
+        )
         _require_apart("invoices", self.invoices, lambda _one: ())
         names = [budget.tenant for budget in self.budgets]
         for name in names:
@@ -107,12 +109,12 @@ class StatementSettings(Section, name="statement"):
 
 def _require_apart(name: str, rows: Sequence[Any], key: Callable[[Any], tuple[str, ...]]) -> None:
     """Refuse two rows of the same key that are in force at the same time."""
-    for one, other in combinations(rows, 2):
-        meet = one.start < other.end and other.start < one.end
+    for entry, other in combinations(rows, 2):
+        meet = entry.start < other.end and other.start < entry.end
         require(
-            not (meet and key(one) == key(other)),
+            not (meet and key(entry) == key(other)),
             f"statement.{name}",
             other,
-            f"in force at another time than the row from {one.start:%Y-%m-%dT%H:%MZ} to "
-            f"{one.end:%Y-%m-%dT%H:%MZ}",
+            f"in force at another time than the row from {entry.start:%Y-%m-%dT%H:%MZ} to "
+            f"{entry.end:%Y-%m-%dT%H:%MZ}",
         )

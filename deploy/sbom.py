@@ -36,11 +36,15 @@ def licences(said: PackageMetadata) -> list[dict[str, Any]]:
     if expression := said.get("License-Expression"):
         return [{"expression": expression}]
     classifiers = said.get_all("Classifier") or []
-    names = [one.removeprefix(_CLASSIFIER) for one in classifiers if one.startswith(_CLASSIFIER)]
+    names = [
+        classifier.removeprefix(_CLASSIFIER)
+        for classifier in classifiers
+        if classifier.startswith(_CLASSIFIER)
+    ]
     name = (said.get("License") or "").strip()
     if not names and 0 < len(name) <= _MAX_NAME and "\n" not in name:
         names = [name]
-    return [{"license": {"name": one}} for one in names]
+    return [{"license": {"name": entry}} for entry in names]
 
 
 def component(name: str, version: str, hashes: list[str]) -> dict[str, Any]:
@@ -52,7 +56,7 @@ def component(name: str, version: str, hashes: list[str]) -> dict[str, Any]:
         "name": name,
         "version": version,
         "purl": address,
-        "hashes": [{"alg": "SHA-256", "content": one} for one in hashes],
+        "hashes": [{"alg": "SHA-256", "content": text} for text in hashes],
     }
     try:
         if found := licences(metadata(name)):
@@ -78,7 +82,7 @@ def bill(lock: str, version: str) -> dict[str, Any]:
                 "licenses": [{"expression": "Apache-2.0"}],
             }
         },
-        "components": [component(*one) for one in locked(lock)],
+        "components": [component(*pair) for pair in locked(lock)],
     }
 
 

@@ -91,14 +91,16 @@ def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest
         return None
     baseline = SeasonalNaiveModel()
     results = {
-        one.name: rolling_backtest(series, one, origins=[length - ahead], horizon=ahead)
-        for one in (baseline, model)
+        naive_model.name: rolling_backtest(
+            series, naive_model, origins=[length - ahead], horizon=ahead
+        )
+        for naive_model in (baseline, model)
     }
     if any(result.failures for result in results.values()):
         return None
     known = np.isfinite(truth)
     return Backtest(
-        losses=tuple((name, float(np.nanmean(one.pinball))) for name, one in results.items()),
+        losses=tuple((name, float(np.nanmean(result.pinball))) for name, result in results.items()),
         held_out_slots=int(known.sum()),
         coverage_ratio=float(results[model.name].inside[0][known].mean()),
     )
@@ -110,7 +112,7 @@ def summarised(
     """Return the backtest of a model over all leads, each slot of the horizon counting the same."""
     if not by_lead:
         return None
-    ends = [one.until_hours for one in by_lead]
+    ends = [accuracy.until_hours for accuracy in by_lead]
     widths = np.diff([0.0, *ends])
     weights = widths / widths.sum()
 
@@ -119,14 +121,14 @@ def summarised(
 
     return Backtest(
         losses=(
-            (model, mean([one.loss for one in by_lead])),
-            ("naive", mean([one.naive_loss for one in by_lead])),
-            ("seasonal-naive", mean([one.seasonal_naive_loss for one in by_lead])),
+            (model, mean([accuracy.loss for accuracy in by_lead])),
+            ("naive", mean([accuracy.naive_loss for accuracy in by_lead])),
+            ("seasonal-naive", mean([accuracy.seasonal_naive_loss for accuracy in by_lead])),
         ),
         held_out_slots=round(
-            sum(one.origins * width for one, width in zip(by_lead, widths, strict=True))
+            sum(accuracy.origins * width for accuracy, width in zip(by_lead, widths, strict=True))
             * slots_per_hour
         ),
-        coverage_ratio=mean([one.coverage_ratio for one in by_lead]),
+        coverage_ratio=mean([accuracy.coverage_ratio for accuracy in by_lead]),
         by_lead=tuple(by_lead),
     )

@@ -76,7 +76,7 @@ def mixed_paths(tasks: Sequence[PathTask]) -> list[QuantilePath]:
         found = mix_many(
             [task.series for task in tasks], [task.ahead + task.horizon for task in tasks]
         )
-        return [_mixed_path(task, one) for task, one in zip(tasks, found, strict=True)]
+        return [_mixed_path(task, forecast) for task, forecast in zip(tasks, found, strict=True)]
     except _UNEXPECTED:
         return [forecast_path(task, MIX) for task in tasks]
 

@@ -52,13 +52,13 @@ def forecast_demand(
         paths_of(
             [
                 PathTask(
-                    series=one,
+                    series=entry,
                     first_slot=first_slot,
                     horizon=settings.horizon_slots,
-                    phases=_signal_of(task.job, one),
+                    phases=_signal_of(task.job, entry),
                 )
                 for task in own
-                for one in task.series
+                for entry in task.series
             ],
             settings=settings,
             ray_address=ray_address,
@@ -109,12 +109,12 @@ def _young(
     task: JobTask, known: Sequence[JobTask], first_slot: int, settings: PlanningSettings
 ) -> Forecast:
     """Return what its kin's history says of a job that has too little of its own."""
-    others = {one.job.job_id: one for one in known if not one.young}
+    others = {job_task.job.job_id: job_task for job_task in known if not job_task.young}
     words, kin = lenders(task.job, [other.job for other in others.values()])
     paths = tuple(
         path
-        for one in task.series
-        if (path := _borrowed_path(task.job, one, [others[job.job_id] for job in kin], settings))
+        for entry in task.series
+        if (path := _borrowed_path(task.job, entry, [others[job.job_id] for job in kin], settings))
         is not None
     )
     if not paths:
@@ -135,9 +135,9 @@ def _borrowed_path(
 ) -> QuantilePath | None:
     per_gpu = own.quantity is not Quantity.MEMORY
     lent = [
-        series.values * (job.gpu_count / one.job.gpu_count if per_gpu else 1.0)
-        for one in kin
-        if (series := one.one(own.quantity)) is not None
+        series.values * (job.gpu_count / task.job.gpu_count if per_gpu else 1.0)
+        for task in kin
+        if (series := task.one(own.quantity)) is not None
     ]
     found = borrowed(own.values, lent, settings.horizon_slots, lower=own.lower, upper=own.upper)
     return None if found is None else path_of(own, found, BORROWED)

@@ -41,11 +41,11 @@ def forecast_groups(
     for slot_seconds, horizon in HORIZONS:
         first = first_slot_after(as_of, slot_seconds)
         for group in groups:
-            series = [by_slot(one, slot_seconds) for one in group.series]
+            series = [by_slot(entry, slot_seconds) for entry in group.series]
             tasks = [
-                PathTask(series=one, first_slot=first, horizon=horizon)
-                for one in series
-                if int(one.known.sum()) >= MIN_KNOWN
+                PathTask(series=values, first_slot=first, horizon=horizon)
+                for values in series
+                if int(values.known.sum()) >= MIN_KNOWN
             ]
             if tasks:
                 work.append((group, slot_seconds, first, tasks))

@@ -31,7 +31,7 @@ class JobTask:
 
     def one(self, quantity: Quantity) -> DemandSeries | None:
         """Return the series of a quantity, None when it was never reported."""
-        return next((one for one in self.series if one.quantity is quantity), None)
+        return next((entry for entry in self.series if entry.quantity is quantity), None)
 
     @property
     def missing(self) -> tuple[tuple[Quantity, str], ...]:

@@ -44,17 +44,22 @@ def compare_models(
     kept: dict[str, list[tuple[RollingBacktest, float, float]]] = {
         model.name: [] for model in models
     }
-    usable = [one for one in series if scale_of(one) > 0 and origins_of(one, horizon, origins)]
-    for done, one in enumerate(usable):
+    usable = [
+        demand_series
+        for demand_series in series
+        if scale_of(demand_series) > 0 and origins_of(demand_series, horizon, origins)
+    ]
+    for done, demand_series in enumerate(usable):
         if progress is not None:
             progress(done, len(usable))
-        moments = origins_of(one, horizon, origins)
+        moments = origins_of(demand_series, horizon, origins)
         results = [
-            rolling_backtest(one, model, origins=moments, horizon=horizon) for model in models
+            rolling_backtest(demand_series, model, origins=moments, horizon=horizon)
+            for model in models
         ]
         baseline = _mean(results[0].pinball)
         for result in results:
-            kept[result.model].append((result, scale_of(one), baseline))
+            kept[result.model].append((result, scale_of(demand_series), baseline))
     if progress is not None:
         progress(len(usable), len(usable))
     return tuple(_score(name, rows) for name, rows in kept.items())
@@ -65,7 +70,7 @@ def origins_of(series: DemandSeries, horizon: int, most: int) -> list[int]:
     first, last = len(series.values) // 2, len(series.values) - horizon
     if last <= first:
         return []
-    return sorted({int(one) for one in np.linspace(first, last, most).round()})
+    return sorted({int(entry) for entry in np.linspace(first, last, most).round()})
 
 
 def scale_of(series: DemandSeries) -> float:

@@ -79,7 +79,7 @@ def shared_out(weights: Sequence[float], workers: int) -> list[list[int]]:
     count = max(1, min(workers, len(weights)))
     shares: list[list[int]] = [[] for _ in range(count)]
     load = [0.0] * count
-    for number in sorted(range(len(weights)), key=lambda one: -weights[one]):
+    for number in sorted(range(len(weights)), key=lambda entry: -weights[entry]):
         least = load.index(min(load))
         shares[least].append(number)
         load[least] += weights[number]
@@ -111,6 +111,6 @@ def _keep_open(ray: Any, line: Connection) -> None:
     shares = [ray.put(share) for share in iter(line.recv_bytes, END)]
     workers = [worker.remote(share) for share in shares]
     while True:
-        waiting = [one.answers.remote(line.recv_bytes()) for one in workers]
+        waiting = [entry.answers.remote(line.recv_bytes()) for entry in workers]
         for answer in waiting:
             line.send_bytes(given(ray, answer))

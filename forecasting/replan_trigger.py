@@ -71,7 +71,7 @@ def replan_trigger(
         (*_first_alarm(misses & usable, usable, limit), side)
         for misses, side in ((seen > high, "above"), (seen < low, "below"))
     ]
-    slot, misses, side = min(alarms, key=lambda one: math.inf if one[0] is None else one[0])
+    slot, misses, side = min(alarms, key=lambda alarm: math.inf if alarm[0] is None else alarm[0])
     known = int(usable.sum()) if slot is None else int(usable[: slot + 1].sum())
     if slot is None:
         missed = int(((seen > high) | (seen < low))[usable].sum())
@@ -102,7 +102,7 @@ def _aligned(
     *series: npt.ArrayLike,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return observed, low and high cut to the shortest of them."""
-    arrays = [np.asarray(one, dtype=np.float64).ravel() for one in series]
+    arrays = [np.asarray(like, dtype=np.float64).ravel() for like in series]
     shortest = min(len(array) for array in arrays)
     observed, low, high = (array[:shortest] for array in arrays)
     return observed, low, high

@@ -33,14 +33,14 @@ def surprises(
     """
     known = [forecast for forecast in forecasts if isinstance(forecast, DemandForecast)]
     rows = {str(job_id): part for job_id, part in history.groupby("job_id", sort=False)}
-    watched = [one for one in known if one.job_id in rows and _has_band(one)]
+    watched = [forecast for forecast in known if forecast.job_id in rows and _has_band(forecast)]
     found = []
-    for one in watched:
-        path = one.path(Quantity.EFFECTIVE_GPUS)
+    for entry in watched:
+        path = entry.path(Quantity.EFFECTIVE_GPUS)
         if path is None:
             continue
-        mine = rows[one.job_id].set_index("slot_start")[str(Quantity.EFFECTIVE_GPUS)]
-        seen = mine.reindex(pd.DatetimeIndex(one.slot_starts)).to_numpy(dtype=np.float64)
+        mine = rows[entry.job_id].set_index("slot_start")[str(Quantity.EFFECTIVE_GPUS)]
+        seen = mine.reindex(pd.DatetimeIndex(entry.slot_starts)).to_numpy(dtype=np.float64)
         trigger = replan_trigger(
             seen,
             path.q05,
@@ -50,7 +50,7 @@ def surprises(
         if trigger.triggered:
             found.append(
                 Surprise(
-                    job_id=one.job_id,
+                    job_id=entry.job_id,
                     quantity=Quantity.EFFECTIVE_GPUS,
                     side=trigger.side or "",
                     reason=trigger.reason,

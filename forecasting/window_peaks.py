@@ -94,7 +94,9 @@ def _clock(seconds: int) -> int:
 def _gather(subjects: Sequence[PeakSubject], window: int) -> _Scores:
     cohorts, clocks, newest, values = [], [], [], []
     last_end = max(
-        one.series.first_slot + len(one.series.values) * one.series.slot_seconds for one in subjects
+        peak_subject.series.first_slot
+        + len(peak_subject.series.values) * peak_subject.series.slot_seconds
+        for peak_subject in subjects
     )
     for subject in subjects:
         origins, score = _scores_of(subject, window)

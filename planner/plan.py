@@ -241,7 +241,7 @@ def _repaired(
         budget = clock.share(_REPAIR_SHARE)
         placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
         again = {lost.job for lost in placed.failed if not lost.displaced} & failed
-        failed |= {one.job for one in placed.failed}
+        failed |= {stretch.job for stretch in placed.failed}
         limited = without_failed(slots, placed.failed, again)
         if limited is None:
             break
@@ -275,16 +275,16 @@ def _plan(
     grid, option_of = mapping.slots.grid, mapping.option_of
     job_plans = tuple(
         JobPlan(
-            job_id=one.demand.job.job_id,
-            now=one.options[0].configuration,
+            job_id=job.demand.job.job_id,
+            now=job.options[0].configuration,
             steps=tuple(
-                one.options[option].configuration
+                job.options[option].configuration
                 for option in option_of[column][found.paths[column]]
             ),
             stays=found.placed.stays[column],
             unplaced=found.placed.unplaced.get(column, ""),
         )
-        for column, one in enumerate(problem.jobs)
+        for column, job in enumerate(problem.jobs)
     )
     rows = coupling_rows(mapping.slots)
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
@@ -322,8 +322,9 @@ def _plan(
             *mapping.given_up,
             *rows.violations(use_of(mapping.slots, rows, found.paths)),
             *(
-                f"job {problem.jobs[one.job].demand.job.job_id}: {found.placed.unplaced[one.job]}"
-                for one in found.placed.failed
+                f"job {problem.jobs[stretch.job].demand.job.job_id}: "
+                f"{found.placed.unplaced[stretch.job]}"
+                for stretch in found.placed.failed
             ),
         ),
         moves=found.placed.moves,
@@ -341,7 +342,7 @@ def _nodes(problem: PlanningProblem, placed: NodePlacement) -> tuple[NodePlan, .
             node=node.name,
             gpu_model=node.gpu_model,
             gpus=node.gpus,
-            on=tuple(bool(one) for one in on),
+            on=tuple(bool(entry) for entry in on),
             open=node.open,
         )
         for node, on in zip(problem.facts.nodes, placed.on, strict=True)

@@ -84,7 +84,7 @@ def fleet_case(
             job_id = (
                 "" if rng.random() > busy else f"t{rng.integers(3)}/deployment/job-{number}-{at}"
             )
-            gpus += [gpu(name, at + one, model, job_id) for one in range(size)]
+            gpus += [gpu(name, at + index, model, job_id) for index in range(size)]
             at += size
             if not job_id:
                 continue
@@ -212,11 +212,12 @@ def mixed_fleet(
                     job = pods_job(f"w{key}", kind, **shape)
                 job_id = job.job_id
                 cases.append((job, float(rng.uniform(0.1, 0.95)), 20_000.0, 250.0 * size))
-            gpus += [gpu(name, at + one, model, job_id) for one in range(size)]
+            gpus += [gpu(name, at + index, model, job_id) for index in range(size)]
             at += size
         busy = AS_OF if name in nameless else None
         gpus += [
-            gpu(name, one, model, unexplained_at=busy if one == 7 else None) for one in range(at, 8)
+            gpu(name, index, model, unexplained_at=busy if index == 7 else None)
+            for index in range(at, 8)
         ]
     cases = cases or [(foreign_job(0), 0.5, 20_000.0, 250.0)]
     return case(*cases, gpus=gpus, nodes=described, planning=planning, rules=FleetRules())

@@ -36,7 +36,7 @@ def day_in_slots(slot_minutes: int, **changes: Any) -> PlanningSettings:
 def boards(model: str, count: int, *, cut: bool = False) -> list[Gpu]:
     """Boards of one model; with `cut` the first of them shows every MIG profile of its model."""
     known = load_gpu_catalogue().find(model)
-    profiles = [one.name for one in known.mig_profiles] if cut and known else []
+    profiles = [profile.name for profile in known.mig_profiles] if cut and known else []
     return [
         Gpu(
             gpu_uuid=f"GPU-{model}-{index}",
@@ -155,7 +155,7 @@ def case(
             occupied=occupied or {},
         ),
         [job for job, *_rest in jobs],
-        pd.concat([history_of(*one, slot) for one in jobs]),
+        pd.concat([history_of(*job, slot) for job in jobs]),
         changes.pop("forecasts", forecasts),
         **(values | changes),
     )

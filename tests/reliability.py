@@ -96,7 +96,7 @@ class ReliabilityReport:
 
     def _row(self, fault: Fault) -> str:
         names = "<br>".join(f"`{name}`{mark_of(name)}{self._count(name)}" for name in fault.tests)
-        said = dict.fromkeys(one for name in fault.tests for one in self.figures[name])
+        said = dict.fromkeys(text for name in fault.tests for text in self.figures[name])
         cells = (fault.number, fault.what, fault.aim, names, "; ".join(said), self._held(fault))
         return "| " + " | ".join(str(cell) for cell in cells) + " |\n"
 

@@ -11,7 +11,7 @@ def overloads(instance: TemporalInstance, bin_of: Ints) -> list[tuple[int, int, 
     for item in range(instance.items):
         for unit in range(int(instance.starts[item]), int(instance.ends[item])):
             load[int(bin_of[item]), unit] += int(instance.sizes[item])
-    return [(one, unit, held) for (one, unit), held in load.items() if held > instance.capacity]
+    return [(entry, unit, held) for (entry, unit), held in load.items() if held > instance.capacity]
 
 
 def busy_units(instance: TemporalInstance, bin_of: Ints) -> int:
@@ -29,5 +29,7 @@ def packings(items: int) -> list[list[int]]:
     """Every way to put items into unnamed bins."""
     found: list[list[int]] = [[]]
     for _ in range(items):
-        found = [[*one, number] for one in found for number in range(max(one, default=-1) + 2)]
+        found = [
+            [*group, number] for group in found for number in range(max(group, default=-1) + 2)
+        ]
     return found

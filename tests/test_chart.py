@@ -52,8 +52,8 @@ def secret_settings() -> list[tuple[str, str]]:
     return [
         (section, name)
         for section in Settings.__dataclass_fields__
-        for name, one in type(getattr(defaults, section)).__dataclass_fields__.items()
-        if one.metadata["secret"]
+        for name, entry in type(getattr(defaults, section)).__dataclass_fields__.items()
+        if entry.metadata["secret"]
     ]
 
 
@@ -94,11 +94,11 @@ def test_an_applier_without_namespaces_is_refused() -> None:
 def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The pod of every workload."""
     found = []
-    for one in objects:
-        if one["kind"] == "Deployment":
-            found.append(one["spec"]["template"]["spec"])
-        if one["kind"] == "CronJob":
-            found.append(one["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+    for entry in objects:
+        if entry["kind"] == "Deployment":
+            found.append(entry["spec"]["template"]["spec"])
+        if entry["kind"] == "CronJob":
+            found.append(entry["spec"]["jobTemplate"]["spec"]["template"]["spec"])
     return found
 
 
@@ -117,9 +117,9 @@ def test_pods_are_plain_users_on_a_read_only_system(values: dict[str, Any]) -> N
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        mounted = {one["name"] for one in container["volumeMounts"]}
-        assert mounted == {one["name"] for one in pod["volumes"]}
-        assert not any("hostPath" in one for one in pod["volumes"])
+        mounted = {volumemount["name"] for volumemount in container["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in pod["volumes"]}
+        assert not any("hostPath" in volume for volume in pod["volumes"])
 
 
 @pytest.mark.kubernetes
@@ -137,7 +137,7 @@ def test_pods_run_commands_that_exist_without_a_secret(values: dict[str, Any]) -
 @each_variant
 def test_the_settings_are_ones_that_trimtab_takes(values: dict[str, Any], tmp_path: Path) -> None:
     """The file of the ConfigMap loads, and says what the values said."""
-    (config,) = (one for one in rendered(values) if one["kind"] == "ConfigMap")
+    (config,) = (entry for entry in rendered(values) if entry["kind"] == "ConfigMap")
     path = tmp_path / "trimtab.toml"
     path.write_text(config["data"]["trimtab.toml"], encoding="utf-8")
     loaded = load_settings(path, environ={}).settings
@@ -166,11 +166,11 @@ def test_each_account_has_a_pod_of_its_own(writers: tuple[str, ...]) -> None:
     values = {name: EVERYTHING[name] | {"secret": f"{name}-variables"} for name in writers}
     objects = rendered(values | {"settings": {"store": SHARED}})
     found = {}
-    for one in objects:
-        assert one["kind"] != "Secret"
-        if one["kind"] != "Deployment":
+    for entry in objects:
+        assert entry["kind"] != "Secret"
+        if entry["kind"] != "Deployment":
             continue
-        name, pod = one["metadata"]["name"], one["spec"]["template"]["spec"]
+        name, pod = entry["metadata"]["name"], entry["spec"]["template"]["spec"]
         found[name] = pod["serviceAccountName"]
         (container,) = pod["containers"]
         variables = {each["name"]: each.get("value") for each in container["env"]}
@@ -194,15 +194,18 @@ def test_each_service_leads_to_one_deployment_and_each_volume_to_one_pod(
 ) -> None:
     """Nobody lands on the page of another account by chance; one pod at most has the volume."""
     objects = rendered(values)
-    pods = [one["spec"]["template"] for one in objects if one["kind"] == "Deployment"]
-    for service in (one for one in objects if one["kind"] == "Service"):
+    pods = [entry["spec"]["template"] for entry in objects if entry["kind"] == "Deployment"]
+    for service in (entry for entry in objects if entry["kind"] == "Service"):
         wanted = service["spec"]["selector"].items()
         chosen = [pod for pod in pods if wanted <= pod["metadata"]["labels"].items()]
         assert len(chosen) == 1
         submits = service["metadata"]["name"].endswith("-submit")
         assert chosen[0]["spec"]["serviceAccountName"].endswith("submitter") == submits
     claims = [
-        one for pod in pods for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one
+        volume
+        for pod in pods
+        for volume in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
     ]
     assert len(claims) <= 1
 
@@ -223,9 +226,9 @@ def test_pods_that_share_a_store_need_one_that_can_be_shared(writer: str) -> Non
 def rules(objects: list[dict[str, Any]], kinds: tuple[str, ...] = ("ClusterRole", "Role")) -> Any:
     """The rules of every role, by the last word of its name."""
     return {
-        re.sub(r".*trimtab-", "", one["metadata"]["name"]): one["rules"]
-        for one in objects
-        if one["kind"] in kinds
+        re.sub(r".*trimtab-", "", entry["metadata"]["name"]): entry["rules"]
+        for entry in objects
+        if entry["kind"] in kinds
     }
 
 
@@ -233,9 +236,9 @@ def rules(objects: list[dict[str, Any]], kinds: tuple[str, ...] = ("ClusterRole"
 def test_the_accounts_are_those_of_the_plain_manifests() -> None:
     """Who installs by chart gives no other rights than who applies deploy/kubernetes-*.yaml."""
     plain = [
-        one
+        entry
         for name in ("reader", "applier", "submitter")
-        for one in yaml.safe_load_all((DEPLOY / f"kubernetes-{name}.yaml").read_text())
+        for entry in yaml.safe_load_all((DEPLOY / f"kubernetes-{name}.yaml").read_text())
     ]
     assert rules(rendered(EVERYTHING)) == rules(plain)
 
@@ -249,8 +252,8 @@ def test_old_clusters_get_the_cron_jobs_that_they_know() -> None:
         (("batch/v1beta1",), "batch/v1beta1"),
         (("batch/v1beta1", "batch/v1/CronJob"), "batch/v1"),
     ):
-        found = [one for one in rendered(values, served=served) if one["kind"] == "CronJob"]
-        assert [one["apiVersion"] for one in found] == [version] * 2
+        found = [entry for entry in rendered(values, served=served) if entry["kind"] == "CronJob"]
+        assert [entry["apiVersion"] for entry in found] == [version] * 2
 
 
 @pytest.mark.kubernetes
@@ -258,17 +261,17 @@ def test_a_service_monitor_selects_the_service() -> None:
     """It asks /metrics by the port's name, and carries the labels that a Prometheus looks for."""
     values = {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
     objects = rendered(EVERYTHING | values)
-    (monitor,) = (one for one in objects if one["kind"] == "ServiceMonitor")
+    (monitor,) = (entry for entry in objects if entry["kind"] == "ServiceMonitor")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     wanted = monitor["spec"]["selector"]["matchLabels"].items()
     (service,) = (
-        one
-        for one in objects
-        if one["kind"] == "Service" and wanted <= one["metadata"]["labels"].items()
+        entry
+        for entry in objects
+        if entry["kind"] == "Service" and wanted <= entry["metadata"]["labels"].items()
     )
     assert service["metadata"]["name"] == "demo-trimtab"
     assert monitor["spec"]["endpoints"][0]["port"] in {
-        one["name"] for one in service["spec"]["ports"]
+        port["name"] for port in service["spec"]["ports"]
     }
 
 
@@ -293,9 +296,9 @@ def bed() -> Iterator[KubernetesBed]:
 
 def placed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The objects in the namespace of the release, as Helm sends them."""
-    for one in objects:
-        if not one["kind"].startswith("Cluster"):
-            one["metadata"].setdefault("namespace", "trimtab")
+    for entry in objects:
+        if not entry["kind"].startswith("Cluster"):
+            entry["metadata"].setdefault("namespace", "trimtab")
     return objects
 
 
@@ -304,17 +307,20 @@ def placed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @each_variant
 def test_a_real_api_takes_every_object(bed: KubernetesBed, values: dict[str, Any]) -> None:
     """Dry-run first, on the server, then for good; what is stored is what was meant."""
-    for one in placed(rendered(values, served=("batch/v1beta1",))):
-        bed.api_versions[one["kind"]] = one["apiVersion"]
-        path = bed.path(one["kind"], one["metadata"].get("namespace"))
-        tried = bed.answer("POST", path, json=one, params={"dryRun": "All"})
-        assert tried.status_code in (201, 409), f"{one['kind']}: {tried.text[:600]}"
-        bed.apply(one)
-        kept = bed.get(one["kind"], one["metadata"]["name"], namespace=one["metadata"].get(
+    for entry in placed(rendered(values, served=("batch/v1beta1",))):
+        bed.api_versions[entry["kind"]] = entry["apiVersion"]
+        path = bed.path(entry["kind"], entry["metadata"].get("namespace"))
+        tried = bed.answer("POST", path, json=entry, params={"dryRun": "All"})
+        assert tried.status_code in (201, 409), f"{entry['kind']}: {tried.text[:600]}"
+        bed.apply(entry)
+        kept = bed.get(entry["kind"], entry["metadata"]["name"], namespace=entry["metadata"].get(
             "namespace", "default"))  # fmt: skip
-        assert (kept.get("rules"), kept.get("roleRef")) == (one.get("rules"), one.get("roleRef"))
+        assert (kept.get("rules"), kept.get("roleRef")) == (
+            entry.get("rules"),
+            entry.get("roleRef"),
+        )
         # The variants before left theirs: a merge takes nothing away.
-        assert one.get("data", {}).items() <= kept.get("data", {}).items()
+        assert entry.get("data", {}).items() <= kept.get("data", {}).items()
 
 
 def may(bed: KubernetesBed, account: str, verb: str, group: str, resource: str, where: str) -> bool:
@@ -341,7 +347,9 @@ def served(bed: KubernetesBed) -> set[tuple[str, str]]:
         for group in bed.ask("GET", "apis")["groups"]
     ]
     found = {
-        (group, one["name"]) for group, path in lists for one in bed.ask("GET", path)["resources"]
+        (group, resource["name"])
+        for group, path in lists
+        for resource in bed.ask("GET", path)["resources"]
     }
     # Anybody may ask what they themselves may do.
     own = {pair for pair in found if pair[0] == "authorization.k8s.io" and "self" in pair[1]}
@@ -355,8 +363,8 @@ WRITING = ("create", "patch", "delete", "update", "deletecollection")
 @pytest.mark.slow
 def test_the_accounts_may_do_their_part_and_nothing_else(bed: KubernetesBed) -> None:
     """Of everything that the API serves: the reader writes nothing, the others a little."""
-    for one in placed(rendered(EVERYTHING)):
-        bed.apply(one)
+    for entry in placed(rendered(EVERYTHING)):
+        bed.apply(entry)
     resources = sorted(served(bed))
     assert len(resources) > 80
     granted: dict[str, set[tuple[str, str]]] = {}

@@ -35,7 +35,7 @@ def test_the_services_are_those_documented() -> None:
     assert SERVICES["prometheus"]["image"].startswith("prom/prometheus:v")
     mounted = [volume.split(":")[0] for volume in SERVICES["prometheus"]["volumes"]]
     assert "./deploy/prometheus/prometheus.yml" in mounted
-    published = {name: one["ports"] for name, one in SERVICES.items() if "ports" in one}
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert set(published) == {"trimtab", "grafana"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
 
@@ -44,7 +44,7 @@ def test_grafana_has_no_password_to_guess() -> None:
     """No account is made and none can sign in; who reaches loopback looks, by that name only."""
     image, _, version = SERVICES["grafana"]["image"].partition(":")
     assert image == "grafana/grafana"
-    assert [int(one) for one in version.split(".")] >= [12, 4, 4]
+    assert [int(part) for part in version.split(".")] >= [12, 4, 4]
     environment = SERVICES["grafana"]["environment"]
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
     assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"

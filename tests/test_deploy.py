@@ -21,7 +21,7 @@ RULES = yaml.safe_load((DEPLOY / "prometheus/trimtab-alerts.yml").read_text(enco
 def expressions() -> list[str]:
     """Every PromQL expression of the Grafana board, its variables filled in."""
     found = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
-    return [one.replace("$job", ".+") for one in found]
+    return [entry.replace("$job", ".+") for entry in found]
 
 
 def known_metrics() -> set[str]:
@@ -29,7 +29,9 @@ def known_metrics() -> set[str]:
     text = SOURCE.read_text(encoding="utf-8")
     names = set(re.findall(r'_(?:gauge|age)\(\s*"([a-z_]+)"', text))
     names |= set(re.findall(r'FamilyF?\(\s*"trimtab_([a-z_]+)"', text))
-    names |= {f"{one}_info" for one in re.findall(r'InfoMetricFamily\(\s*"trimtab_(\w+)"', text)}
+    names |= {
+        f"{entry}_info" for entry in re.findall(r'InfoMetricFamily\(\s*"trimtab_(\w+)"', text)
+    }
     units = re.findall(r'^    "(\w+)": \(', text, flags=re.MULTILINE)
     names |= {
         f"{kind}_{unit}"
@@ -82,7 +84,8 @@ def test_the_alert_rules_fire_as_their_tests_say() -> None:
 def test_every_panel_is_valid_promql(tmp_path: Path) -> None:
     """Each expression of the board is a rule that Prometheus' own tool accepts."""
     rules: list[dict[str, Any]] = [
-        {"record": f"panel:{number}", "expr": one} for number, one in enumerate(expressions())
+        {"record": f"panel:{number}", "expr": expression}
+        for number, expression in enumerate(expressions())
     ]
     document = {"groups": [{"name": "board", "rules": rules}]}
     (tmp_path / "board.yml").write_text(yaml.safe_dump(document), encoding="utf-8")

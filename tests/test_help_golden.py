@@ -39,9 +39,11 @@ def test_help_is_golden(
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[str]:
     """The words of every command that can be run."""
-    for one in parsers(parser):
-        if not any(isinstance(action, argparse._SubParsersAction) for action in one._actions):
-            yield one.prog.removeprefix("trimtab ")
+    for argument_parser in parsers(parser):
+        if not any(
+            isinstance(action, argparse._SubParsersAction) for action in argument_parser._actions
+        ):
+            yield argument_parser.prog.removeprefix("trimtab ")
 
 
 def target(run: Any) -> Any:
@@ -53,7 +55,10 @@ def target(run: Any) -> Any:
 def test_every_command_has_examples_that_it_takes(command: str) -> None:
     """Each is of this command, and no word of it is refused."""
     parser = build_parser()
-    run = {one.prog.removeprefix("trimtab "): one.get_default("run") for one in parsers(parser)}
+    run = {
+        argument_parser.prog.removeprefix("trimtab "): argument_parser.get_default("run")
+        for argument_parser in parsers(parser)
+    }
     for example in EXAMPLES[command]:
         words = shlex.split(re.split(r" [|>]", example)[0])
         assert words[0] == "trimtab"

@@ -26,6 +26,7 @@ RETIRED = {
     r"[Dd]oing work": "in use",
     r"[Hh]eld and idle": "allocated but idle",
     r'"""Give ': "Return",
+    r"\bfor (?:\w+, )*one(?:, \w+)* in\b": "the noun: for job in jobs",
 }
 """Words that the vocabulary has replaced, and by what."""
 ALLOWED = {"data/renamed_settings.py"}

@@ -35,7 +35,7 @@ def test_every_requirement_has_a_hash(lock: str) -> None:
         r"[a-z0-9-]+(\[[a-z,]+\])?==\S+ \\\n( {4}--hash=sha256:[0-9a-f]{64}( \\)?\n)+"
     )
     assert entries
-    assert [one[:80] for one in entries if not entry.fullmatch(one)] == []
+    assert [item[:80] for item in entries if not entry.fullmatch(item)] == []
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -50,9 +50,9 @@ def test_declared_dependencies_are_locked() -> None:
     extras = project["optional-dependencies"]
     declared = [
         *project["dependencies"],
-        *(one for extra in ("dev", "kubernetes", "postgres") for one in extras[extra]),
+        *(entry for extra in ("dev", "kubernetes", "postgres") for entry in extras[extra]),
     ]
-    names = {normal(re.split(r"[\[<>=!~; ]", one)[0]) for one in declared}
+    names = {normal(re.split(r"[\[<>=!~; ]", entry)[0]) for entry in declared}
     assert names - pinned("requirements.lock").keys() == set()
 
 

@@ -35,13 +35,13 @@ def test_a_drawn_fleet_is_advised_as_a_cycle_would_and_no_change_saves_nothing(
     """One fleet is played; every change to what a job has saves exactly 0 of every figure."""
     fleet, settings = drawn(1, TINY), settings_of(TINY)
     found, catalogue = recommended(fleet, settings)
-    assert {one.summary for one in found} == of_a_cycle(fleet, settings, store)
+    assert {entry.summary for entry in found} == of_a_cycle(fleet, settings, store)
     played = applies(fleet, settings, found, catalogue)
     assert len(played) >= 3
-    for one in played:
-        if one.nothing is not None:
-            assert (one.nothing.gpu_hours, one.nothing.kwh, one.nothing.money) == (0, 0, 0)
-        assert np.isfinite([one.came.gpu_hours, one.came.kwh, one.came.money]).all()
+    for apply in played:
+        if apply.nothing is not None:
+            assert (apply.nothing.gpu_hours, apply.nothing.kwh, apply.nothing.money) == (0, 0, 0)
+        assert np.isfinite([apply.came.gpu_hours, apply.came.kwh, apply.came.money]).all()
     assert any("came to at most 0." in line for line in report("one fleet", played))
 
 

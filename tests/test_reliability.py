@@ -14,13 +14,13 @@ def test_every_fault_is_there_once() -> None:
     assert [fault.number for fault in faults()] == list(range(1, len(faults()) + 1))
 
 
-@pytest.mark.parametrize("fault", faults(), ids=lambda one: str(one.number))
+@pytest.mark.parametrize("fault", faults(), ids=lambda entry: str(entry.number))
 def test_a_fault_names_tests_that_exist(fault: Fault) -> None:
     """Every test named is a function of its file; a fault without a test says what is open."""
     for name in fault.tests:
         file, _, function = name.partition("::")
         tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
-        assert function in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+        assert function in {entry.name for entry in tree.body if isinstance(entry, ast.FunctionDef)}
     assert fault.tests or fault.open
 
 

@@ -31,7 +31,7 @@ def test_every_locked_package_stands_in_it_once(lock: str, measured: Measured) -
     components = bill["components"]
     assert [(component["name"], component["version"]) for component in components] == wanted
     assert len({component["bom-ref"] for component in components}) == len(wanted)
-    hashes = [one["content"] for part in components for one in part["hashes"]]
+    hashes = [entry["content"] for part in components for entry in part["hashes"]]
     assert hashes == [line.split(":")[1][:64] for line in text.splitlines() if "sha256:" in line]
     assert all(component["hashes"] for component in components)
     licensed = sum("licenses" in component for component in components)

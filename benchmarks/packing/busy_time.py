@@ -157,7 +157,7 @@ class _Annealing:
             done += count
             late = (time.monotonic() - begun) / allowed
             ahead = min(1.0, max(done / work, late + max(0.0, late - share)))
-            best = step(trial, count, *(self._heat(hot, cold, one) for one in (share, ahead)))
+            best = step(trial, count, *(self._heat(hot, cold, entry) for entry in (share, ahead)))
             share = ahead
             reached = busy_length(self.pieces, best, self.bins)
             if reached < least:
@@ -252,7 +252,7 @@ def minimise_busy_time(
         for order in (Order.START_LONGEST, Order.START)
     ]
     pieces = _pieces(grid, instance.sizes, instance.capacity)
-    bin_of = min(greedy, key=lambda one: busy_length(pieces, one, bins_of(one)))
+    bin_of = min(greedy, key=lambda name: busy_length(pieces, name, bins_of(name)))
     most_moved = int(moved_share * instance.items)
     work = _Annealing(
         pieces=pieces,

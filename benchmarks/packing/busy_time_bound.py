@@ -153,7 +153,7 @@ def busy_time_bound(
     program = CoveringProgram(np.concatenate([np.ones(instance.items), paths.floor]))
     known: set[bytes] = set()
     packed = bin_of[order]
-    bins = [np.flatnonzero(packed == one) for one in np.unique(packed)]
+    bins = [np.flatnonzero(packed == entry) for entry in np.unique(packed)]
     alone = np.arange(instance.items)[:, None]
     program.add(list(_columns(paths, [*bins, *alone], known, None)))
     best = 0.0
@@ -229,7 +229,7 @@ def _scaled(paths: _Paths, prices: _Prices) -> tuple[float, _Prices]:
         if profit <= _TOLERANCE:
             break
         items = paths.best(scaled)
-        slots = np.concatenate([one for _, one in paths.periods(items)])
+        slots = np.concatenate([entry for _, entry in paths.periods(items)])
         worth = scaled.item[items].sum() + scaled.slot[slots].sum()
         scaled = scaled.times(float(paths.lengths[slots].sum() / worth))
         profit = paths.profit(scaled)

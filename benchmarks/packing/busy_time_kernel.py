@@ -275,9 +275,9 @@ def busy_length(pieces: Pieces, bin_of: Ints, bins: int) -> int:
     """Return the total time that bins hold anything."""
     fleet = filled(pieces, bin_of.copy(), bins)
     total = 0
-    for one in range(bins):
+    for number in range(bins):
         for slot in range(len(pieces.lengths)):
-            if fleet.held[one, slot] > 0:
+            if fleet.held[number, slot] > 0:
                 total += pieces.lengths[slot]
     return total
 
@@ -321,17 +321,17 @@ def best_splits(pieces: Pieces, bin_of: Ints, bins: int, splittable: Ints, most:
             if free[item] == 0:
                 continue
             home = fleet.bin_of[item]
-            for one in range(bins):
-                if one == home:
+            for index in range(bins):
+                if index == home:
                     continue
                 for tail in (False, True):
-                    saving, cut = _best_cut(pieces, fleet, item, one, tail)
+                    saving, cut = _best_cut(pieces, fleet, item, index, tail)
                     if saving > top:
                         top = saving
                         splits[number, 0] = item
                         splits[number, 1] = cut
-                        splits[number, 2] = home if tail else one
-                        splits[number, 3] = one if tail else home
+                        splits[number, 2] = home if tail else index
+                        splits[number, 3] = index if tail else home
         if top == 0:
             return splits[:number]
         _move_part(pieces, fleet, splits[number])

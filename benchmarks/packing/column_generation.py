@@ -86,7 +86,7 @@ def covering_bound(
     packed = bin_of[graph.order]
     rows = np.arange(items)
     program = CoveringProgram(np.ones(items))
-    first = [rows[packed == one] for one in np.unique(packed)]
+    first = [rows[packed == entry] for entry in np.unique(packed)]
     program.add([_column(row) for row in [*first, *rows[:, None]]])
     known: set[bytes] = set()
     bound, best_value = floor, -math.inf

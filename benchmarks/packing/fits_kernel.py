@@ -60,20 +60,20 @@ def fit(
         room = capacity - sizes[item]
         best = -1
         best_score = np.inf
-        for one in range(bins):
-            peak = _peak(load[one], first[item], last[item])
+        for number in range(bins):
+            peak = _peak(load[number], first[item], last[item])
             if peak > room:
                 continue
             if rule == FIRST:
-                best = one
+                best = number
                 break
             if rule == BEST:
                 score = float(room - peak)
             else:
-                score = _added(load[one], lengths, first[item], last[item], room, capacity, idle)
+                score = _added(load[number], lengths, first[item], last[item], room, capacity, idle)
             if score < best_score:
                 best_score = score
-                best = one
+                best = number
         if best < 0:
             if bins == len(load):
                 grown = np.zeros((2 * bins, slots), dtype=np.int64)

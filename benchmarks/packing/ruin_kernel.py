@@ -81,16 +81,16 @@ def _best_bin(
     chosen = -1
     chosen_added = 0
     least = np.inf
-    for one in range(len(fleet.counts)):
-        if draw_unit(state) < _BLINK or not fits(pieces, fleet, item, one):
+    for number in range(len(fleet.counts)):
+        if draw_unit(state) < _BLINK or not fits(pieces, fleet, item, number):
             continue
-        added = alone(pieces, fleet, item, one, 0)
+        added = alone(pieces, fleet, item, number, 0)
         if added >= least:
             continue
-        value = added + idle * _waste(pieces, fleet, item, one) / pieces.capacity
+        value = added + idle * _waste(pieces, fleet, item, number) / pieces.capacity
         if value < least:
             least = value
-            chosen = one
+            chosen = number
             chosen_added = added
     return chosen, chosen_added
 

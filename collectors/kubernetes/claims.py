@@ -48,11 +48,11 @@ def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
         if text_in(document, "spec", "driver") != BOARD_CLASS:
             continue
         pool = text_in(document, "spec", "pool", "name")
-        for one in list_in(document, "spec", "devices"):
+        for entry in list_in(document, "spec", "devices"):
             # Before v1 the attributes stood in `basic`.
-            attributes = part(one, "attributes") or part(one, "basic", "attributes")
+            attributes = part(entry, "attributes") or part(entry, "basic", "attributes")
             uuid = _UUID.fullmatch(text_in(attributes, "uuid", "string"))
-            found[pool, text_in(one, "name")] = ClaimedDevice(
+            found[pool, text_in(entry, "name")] = ClaimedDevice(
                 node=text_in(document, "spec", "nodeName") or pool,
                 gpu_uuid=f"GPU-{uuid[1].lower()}" if uuid else "",
                 gpu_index="",
@@ -108,12 +108,12 @@ def _requests(claim: Document, known: Mapping[DeviceName, ClaimedDevice]) -> Ite
 
 def _asked(claim: Document) -> Iterator[GpuRequest]:
     for entry in list_in(claim, "spec", "devices", "requests"):
-        for one in (entry, part(entry, "exactly")):  # before v1 it stood in the request itself
-            device_class = text_in(one, "deviceClassName")
-            count = count_of(part(one, "count") or 1)
+        for item in (entry, part(entry, "exactly")):  # before v1 it stood in the request itself
+            device_class = text_in(item, "deviceClassName")
+            count = count_of(part(item, "count") or 1)
             if (
                 device_class in (BOARD_CLASS, INSTANCE_CLASS)
-                and part(one, "adminAccess") is not True
+                and part(item, "adminAccess") is not True
             ):
                 profile = "" if device_class == BOARD_CLASS else UNKNOWN_PROFILE
                 yield GpuRequest(mig_profile=profile, shared=False, count=count)

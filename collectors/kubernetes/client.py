@@ -80,7 +80,11 @@ class KubernetesClient:
         found = Inventory()
         errors: dict[str, CollectorError] = {}
         for kind in KINDS:
-            silent = [one for one in errors.values() if isinstance(one, SourceUnreachableError)]
+            silent = [
+                collector_error
+                for collector_error in errors.values()
+                if isinstance(collector_error, SourceUnreachableError)
+            ]
             if len(silent) > 1:
                 # The server is gone: every further kind would wait as long.
                 found.missing[kind] = f"not asked: {silent[-1]}"
@@ -96,7 +100,7 @@ class KubernetesClient:
                 found.missing[kind] = str(error)
                 continue
             if listed is not None:
-                found.objects[kind] = [one for one in listed if isinstance(one, dict)]
+                found.objects[kind] = [entry for entry in listed if isinstance(entry, dict)]
                 found.unreadable += len(listed) - len(found.objects[kind])
             elif kind in NEEDED:
                 raise UnexpectedAnswerError(
@@ -112,13 +116,13 @@ class KubernetesClient:
         most pods of a cluster are such.
         """
         for path in KINDS[kind]:
-            pages = [self._all_pages(kind, one, kept) for one in self._paths(kind, path)]
+            pages = [self._all_pages(kind, entry, kept) for entry in self._paths(kind, path)]
             if all(page is not None for page in pages):
-                return [one for page in pages for one in page or []]
+                return [entry for page in pages for entry in page or []]
         return None
 
     def _paths(self, kind: str, path: str) -> list[str]:
-        namespaces = [one.strip() for one in self._settings.namespaces.split(",") if one.strip()]
+        namespaces = [part.strip() for part in self._settings.namespaces.split(",") if part.strip()]
         if not namespaces or kind in WITHOUT_NAMESPACE:
             return [path]
         group, _, plural = path.rpartition("/")

@@ -89,7 +89,7 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
 
 def _mig(nodes: list[Document]) -> Iterator[Finding]:
     cut = [node for node in nodes if mig_offer(gpu_resources(node))]
-    strategies = {text_in(one, "metadata", "labels", MIG_STRATEGY_LABEL) for one in cut}
+    strategies = {text_in(document, "metadata", "labels", MIG_STRATEGY_LABEL) for document in cut}
     strategies.discard("")
     if cut:
         said = (
@@ -104,5 +104,5 @@ def _claims(inventory: Inventory) -> Finding:
     if "ResourceClaim" not in inventory.objects:
         return what, "ok", "not served; telemetry alone tells which board a pod holds"
     known = devices_of(inventory.of("ResourceSlice"))
-    given = sum(len(claimed_devices(one, known)) for one in inventory.of("ResourceClaim"))
+    given = sum(len(claimed_devices(entry, known)) for entry in inventory.of("ResourceClaim"))
     return what, "ok", f"{given} devices are given to claims, {len(known)} are described"

@@ -108,12 +108,12 @@ class _View:
         self.window, self.source, self.catalogue = window, source, catalogue
         self.dropped: Counter[str] = Counter()
         self._inventory = inventory
-        self._nodes = {text_in(one, "metadata", "name"): one for one in inventory.of("Node")}
+        self._nodes = {text_in(entry, "metadata", "name"): entry for entry in inventory.of("Node")}
         self._owners = Owners(inventory)
         self._admissions = admissions(inventory)
         self._claims = {
-            (text_in(one, "metadata", "namespace"), text_in(one, "metadata", "name")): one
-            for one in inventory.of("ResourceClaim")
+            (text_in(entry, "metadata", "namespace"), text_in(entry, "metadata", "name")): entry
+            for entry in inventory.of("ResourceClaim")
         }
         self._devices = devices_of(inventory.of("ResourceSlice"))
         self._pods: dict[Workload, list[PodFacts]] = {}
@@ -142,7 +142,7 @@ class _View:
             self.dropped["unreadable-object"] += 1
             return None
         named = [self._claims.get((pod.namespace, claim)) for claim in pod.claims]
-        known = [one for one in named if one is not None]
+        known = [name for name in named if name is not None]
         self.dropped.update(["claim-not-visible"] * (len(named) - len(known)))
         counted = with_claims(pod, known, self._devices)
         if counted is None:
@@ -153,15 +153,15 @@ class _View:
     def nodes(self) -> tuple[Node, ...]:
         """Return every node that offers GPUs."""
         return tuple(
-            read_node(one, self.catalogue, seen_at=self.window.end, source=self.source)
-            for _name, one in sorted(self._nodes.items())
-            if gpu_resources(one)
+            read_node(entry, self.catalogue, seen_at=self.window.end, source=self.source)
+            for _name, entry in sorted(self._nodes.items())
+            if gpu_resources(entry)
         )
 
     def jobs(self) -> tuple[Job, ...]:
         """Return every workload whose pods ask for GPUs, or that wants such pods and has none."""
         found = []
-        for workload in sorted(self._pods, key=lambda one: one.job_id):
+        for workload in sorted(self._pods, key=lambda pod: pod.job_id):
             pods = self._pods[workload]
             standing = standing_of(workload, pods, self._wanted.get(workload, ()))
             over = standing.ended_at is not None and standing.ended_at < self.window.start
@@ -172,7 +172,9 @@ class _View:
     def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState) -> Job:
         starts = [pod.started_at for pod in pods if pod.started_at]
         created = [pod.created_at for pod in pods if pod.created_at]
-        created = created or list(filter(None, (_created_at(one) for one in workload.chain)))
+        created = created or list(
+            filter(None, (_created_at(document) for document in workload.chain))
+        )
         last = standing.ended_at or self.window.end
         profiles = sorted({device.mig_profile for device in standing.devices})
         models = self._models(pods)
@@ -215,11 +217,11 @@ class _View:
     def _models(self, pods: Sequence[PodFacts]) -> list[str]:
         """Return the models of the boards that claims name, else of the nodes that pods hold."""
         named = {
-            self.catalogue.recognise(one.product)
+            self.catalogue.recognise(device.product)
             for pod in pods
             if pod.holds
-            for one in self._devices_of(pod)
-            if one.product
+            for device in self._devices_of(pod)
+            if device.product
         }
         nodes = (self._nodes.get(pod.node, {}) for pod in pods if pod.holds)
         return sorted(named or {model_of(node, self.catalogue) for node in nodes} - {""})
@@ -245,12 +247,12 @@ class _View:
         holding = [pod for pod in pods if pod.holds]
         waiting = [pod for pod in pods if pod.waits]
         yield "pods", str(len(holding))
-        per_pod = sorted({one.gpus for one in holding or waiting or pods})
+        per_pod = sorted({facts.gpus for facts in holding or waiting or pods})
         if per_pod:
             yield "gpus_per_pod", ", ".join(map(str, per_pod))
         if waiting:
             yield "pending_pods", str(len(waiting))
-            yield "pending_gpus", str(sum(one.gpus for one in waiting))
+            yield "pending_gpus", str(sum(facts.gpus for facts in waiting))
         if workload.chain and not workload.group and workload.kind in KINDS_WITH_TEMPLATES:
             yield from unit_facts(workload.kind, workload.chain[0])
         queue = self._owners.queue_of(workload)
@@ -309,9 +311,14 @@ class _View:
             "source": self.source,
         }
         named = [
-            {"gpu_uuid": one.gpu_uuid, "gpu_index": one.gpu_index, "gpu_count": 1.0}
-            for one in self._devices_of(pod)
-            if one.node == pod.node and (one.gpu_uuid or one.gpu_index)
+            {
+                "gpu_uuid": claimed_device.gpu_uuid,
+                "gpu_index": claimed_device.gpu_index,
+                "gpu_count": 1.0,
+            }
+            for claimed_device in self._devices_of(pod)
+            if claimed_device.node == pod.node
+            and (claimed_device.gpu_uuid or claimed_device.gpu_index)
         ]
         # A share or a slice is no board: a count would claim the node's boards for this pod.
         whole = not any(

@@ -77,8 +77,8 @@ def _may_hold_devices(pod: Mapping[str, Any]) -> bool:
         return True
     for place in ("containers", "initContainers"):
         containers = spec.get(place)
-        for one in containers if isinstance(containers, list) else ():
-            resources = one.get("resources") if isinstance(one, dict) else None
+        for container in containers if isinstance(containers, list) else ():
+            resources = container.get("resources") if isinstance(container, dict) else None
             limits = resources.get("limits") if isinstance(resources, dict) else None
             if isinstance(limits, dict) and any(VENDOR in name for name in limits):
                 return True

@@ -27,8 +27,8 @@ def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, sou
         and not is_of_vendor(text_in(taint, "key"))
     ]
     ready = any(
-        text_in(one, "type") == "Ready" and text_in(one, "status") == "True"
-        for one in list_in(node, "status", "conditions")
+        text_in(entry, "type") == "Ready" and text_in(entry, "status") == "True"
+        for entry in list_in(node, "status", "conditions")
     )
     cordoned = part(node, "spec", "unschedulable") is True
     labels = part(node, "metadata", "labels")

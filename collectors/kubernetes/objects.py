@@ -128,9 +128,9 @@ def labels_of(document: Document) -> dict[str, str]:
 
 def controller_of(document: Document) -> Owner | None:
     """Return the owner that controls an object, else its first owner."""
-    owners = [one for one in list_in(document, "metadata", "ownerReferences")
-              if text_in(one, "kind") and text_in(one, "name")]  # fmt: skip
-    owners.sort(key=lambda one: part(one, "controller") is not True)
+    owners = [entry for entry in list_in(document, "metadata", "ownerReferences")
+              if text_in(entry, "kind") and text_in(entry, "name")]  # fmt: skip
+    owners.sort(key=lambda entry: part(entry, "controller") is not True)
     if not owners:
         return None
     group, slash, _version = text_in(owners[0], "apiVersion").partition("/")
@@ -148,7 +148,7 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
     Where memory or cores of a board are asked for too, the GPUs are pieces of boards.
     """
     first = list_in(pod_spec, "initContainers")
-    sidecars = [one for one in first if text_in(one, "restartPolicy") == "Always"]
+    sidecars = [entry for entry in first if text_in(entry, "restartPolicy") == "Always"]
     main: dict[str, int] = {}
     for container in [*list_in(pod_spec, "containers"), *sidecars]:
         for name, count in _asked(container):
@@ -209,19 +209,19 @@ def read_pod(pod: Document) -> PodFacts | None:
     claims = tuple(
         dict.fromkeys(
             name
-            for one in (
+            for entry in (
                 *list_in(spec, "resourceClaims"),
                 *list_in(status, "resourceClaimStatuses"),
             )
-            if (name := text_in(one, "resourceClaimName"))
+            if (name := text_in(entry, "resourceClaimName"))
         )
     )
     if not requests and not claims:
         return None
     statuses = list_in(status, "containerStatuses")
-    ends = [time_in(one, "state", "terminated", "finishedAt") for one in statuses]
+    ends = [time_in(statuse, "state", "terminated", "finishedAt") for statuse in statuses]
     if not any(ends):  # an evicted pod may list no container
-        ends = [time_in(one, "lastTransitionTime") for one in list_in(status, "conditions")]
+        ends = [time_in(entry, "lastTransitionTime") for entry in list_in(status, "conditions")]
     phase = text_in(status, "phase")
     over = phase in ("Succeeded", "Failed")
     return PodFacts(
@@ -255,11 +255,11 @@ def on_node(pod: PodFacts, node: Document) -> PodFacts:
 
 def _waiting(status: object) -> str:
     """Return why a pod waits: what the scheduler or a container says."""
-    for one in list_in(status, "conditions"):
-        if text_in(one, "type") == "PodScheduled" and text_in(one, "status") == "False":
-            return text_in(one, "message") or text_in(one, "reason")
-    for one in list_in(status, "containerStatuses"):
-        reason = text_in(one, "state", "waiting", "reason")
+    for entry in list_in(status, "conditions"):
+        if text_in(entry, "type") == "PodScheduled" and text_in(entry, "status") == "False":
+            return text_in(entry, "message") or text_in(entry, "reason")
+    for entry in list_in(status, "containerStatuses"):
+        reason = text_in(entry, "state", "waiting", "reason")
         if reason:
             return reason
     return text_in(status, "reason")

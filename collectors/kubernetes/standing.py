@@ -43,13 +43,13 @@ def standing_of(
     holding = [pod for pod in pods if pod.holds]
     living = holding or [pod for pod in pods if pod.waits]
     if living:
-        runs = any(one.phase != "Pending" for one in holding)
+        runs = any(facts.phase != "Pending" for facts in holding)
         why = next((pod.reason for pod in pods if pod.phase == "Pending" and pod.reason), "")
         return WorkloadState(
             state=JobState.RUNNING if runs else JobState.PENDING,
             reason=why,
             ended_at=None,
-            devices=added(request for one in living for request in one.requests),
+            devices=added(request for facts in living for request in facts.requests),
         )
     state, reason, ended_at = _without_living(workload, pods)
     over = state in (JobState.FINISHED, JobState.FAILED)
@@ -68,16 +68,16 @@ def _without_living(
     """Return (state, reason, end) of a workload none of whose pods lives."""
     last = max((pod.ended_at for pod in pods if pod.ended_at), default=None)
     waiting = ""
-    for one in workload.chain:
-        state, said, ended_at = _own_word(one)
+    for document in workload.chain:
+        state, said, ended_at = _own_word(document)
         if state is not None:
             return state, said, last or ended_at
         waiting = waiting or said
-    if any(_is_suspended(one) for one in workload.chain):
+    if any(_is_suspended(document) for document in workload.chain):
         return JobState.SUSPENDED, "suspended", None
     if not pods:
         return JobState.PENDING, waiting, None
-    newest = max(pods, key=lambda one: one.ended_at.timestamp() if one.ended_at else 0.0)
+    newest = max(pods, key=lambda pod: pod.ended_at.timestamp() if pod.ended_at else 0.0)
     if newest.phase == "Failed":
         return JobState.FAILED, newest.reason, last
     finished = newest.phase == "Succeeded"
@@ -89,13 +89,13 @@ def _own_word(document: Document) -> tuple[JobState | None, str, datetime | None
     status = part(document, "status")
     ended_at = time_in(status, "completionTime") or time_in(status, "endTime")
     waiting = ""
-    for one in list_in(status, "conditions"):
-        kind, holds = text_in(one, "type"), text_in(one, "status")
-        said = ": ".join(filter(None, (text_in(one, "reason"), text_in(one, "message"))))
+    for entry in list_in(status, "conditions"):
+        kind, holds = text_in(entry, "type"), text_in(entry, "status")
+        said = ": ".join(filter(None, (text_in(entry, "reason"), text_in(entry, "message"))))
         if holds == "True" and kind in _FINISHED:
-            return JobState.FINISHED, "", ended_at or time_in(one, "lastTransitionTime")
+            return JobState.FINISHED, "", ended_at or time_in(entry, "lastTransitionTime")
         if holds == "True" and kind in _FAILED:
-            return JobState.FAILED, said, ended_at or time_in(one, "lastTransitionTime")
+            return JobState.FAILED, said, ended_at or time_in(entry, "lastTransitionTime")
         if (kind, holds) in _WHY_NO_PODS:
             waiting = said
     word = text_in(status, "jobStatus")  # RayJob has no condition for it
@@ -135,12 +135,12 @@ def _at_once(pods: Sequence[PodFacts]) -> tuple[GpuRequest, ...]:
         if pod.started_at is not None and pod.ended_at is not None:
             moments += [(pod.started_at, 1, pod), (pod.ended_at, 0, pod)]
     held: list[PodFacts] = []
-    most = [max(pods, key=lambda one: one.gpus)]
-    for _moment, begins, pod in sorted(moments, key=lambda one: one[:2]):
+    most = [max(pods, key=lambda facts: facts.gpus)]
+    for _moment, begins, pod in sorted(moments, key=lambda moment: moment[:2]):
         if begins:
             held.append(pod)
         elif pod in held:
             held.remove(pod)
-        if sum(one.gpus for one in held) > sum(one.gpus for one in most):
+        if sum(facts.gpus for facts in held) > sum(facts.gpus for facts in most):
             most = list(held)
-    return added(request for one in most for request in one.requests)
+    return added(request for facts in most for request in facts.requests)

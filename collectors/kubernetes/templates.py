@@ -44,9 +44,9 @@ def _train_job(document: object) -> Templates:
 
 
 def _job_set(document: object) -> Templates:
-    for one in list_in(document, "spec", "replicatedJobs"):
-        for times, spec in _job(part(one, "template")):
-            yield _times(part(one, "replicas")) * times, spec
+    for entry in list_in(document, "spec", "replicatedJobs"):
+        for times, spec in _job(part(entry, "template")):
+            yield _times(part(entry, "replicas")) * times, spec
 
 
 def _ray(*place: str) -> Callable[[object], Templates]:
@@ -105,7 +105,7 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     each = sum(times * _gpus(spec) for times, spec in specs)
     if not each:
         return
-    total = sum(one.count for one in demand_of(kind, document))
+    total = sum(request.count for request in demand_of(kind, document))
     yield "wanted_gpus", str(total)
     yield "gpus_per_unit", str(each)
     yield "fixed_gpus", str(max(0, total - units * each))
@@ -121,7 +121,9 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
 def gpus_named_by(container: object) -> list[tuple[int, str]]:
     """Return the numbers of GPUs that a container's command and variables name, with the words."""
     words = (*list_in(container, "command"), *list_in(container, "args"))
-    variables = (f"{part(one, 'name')}={part(one, 'value')}" for one in list_in(container, "env"))
+    variables = (
+        f"{part(entry, 'name')}={part(entry, 'value')}" for entry in list_in(container, "env")
+    )
     lines = (" ".join(map(str, words)).replace("\n", " "), *variables)
     return [found for line in lines for found in named_gpus(line)]
 
@@ -147,13 +149,15 @@ def _units(kind: str, document: object) -> tuple[int, list[tuple[int, object]]]:
         )
         groups = [
             (
-                _times(part(one, "replicas")),
-                [(_times(part(one, "numOfHosts")), part(one, "template", "spec"))],
+                _times(part(entry, "replicas")),
+                [(_times(part(entry, "numOfHosts")), part(entry, "template", "spec"))],
             )
-            for one in list_in(cluster, "workerGroupSpecs")
+            for entry in list_in(cluster, "workerGroupSpecs")
         ]
         return max(
-            groups, key=lambda one: one[0] * one[1][0][0] * _gpus(one[1][0][1]), default=(0, [])
+            groups,
+            key=lambda entries: entries[0] * entries[1][0][0] * _gpus(entries[1][0][1]),
+            default=(0, []),
         )
     if kind in ("Deployment", "StatefulSet", "Job"):
         return next((units, [(1, spec)]) for units, spec in _BY_KIND[kind](document))
@@ -163,9 +167,9 @@ def _units(kind: str, document: object) -> tuple[int, list[tuple[int, object]]]:
 def demand_of(kind: str, document: Document) -> tuple[GpuRequest, ...]:
     """Return the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all."""
     return added(
-        replace(one, count=one.count * pods)
+        replace(request, count=request.count * pods)
         for pods, spec in _BY_KIND[kind](document)
-        for one in requests_of(spec)
+        for request in requests_of(spec)
     )
 
 

@@ -62,17 +62,21 @@ class Owners:
 
     def __init__(self, inventory: Inventory) -> None:
         self._objects = {
-            (kind, text_in(one, "metadata", "namespace"), text_in(one, "metadata", "name")): one
+            (
+                kind,
+                text_in(entry, "metadata", "namespace"),
+                text_in(entry, "metadata", "name"),
+            ): entry
             for kind, found in inventory.objects.items()
-            for one in found
+            for entry in found
         }
         self._scaled = {
             (
-                text_in(one, "metadata", "namespace"),
-                text_in(one, "spec", "scaleTargetRef", "kind"),
-                text_in(one, "spec", "scaleTargetRef", "name"),
-            ): one
-            for one in inventory.of("HorizontalPodAutoscaler")
+                text_in(entry, "metadata", "namespace"),
+                text_in(entry, "spec", "scaleTargetRef", "kind"),
+                text_in(entry, "spec", "scaleTargetRef", "name"),
+            ): entry
+            for entry in inventory.of("HorizontalPodAutoscaler")
         }
 
     def workload_of(self, pod: PodFacts) -> Workload:
@@ -133,7 +137,7 @@ class Owners:
     def bounds_of(self, workload: Workload) -> Iterator[tuple[str, str]]:
         """Yield between how many replicas something else moves the workload."""
         scaler = part(self.autoscaler_of(workload), "spec")
-        elastic = (part(one, "spec", "elasticPolicy") for one in workload.chain[:1])
+        elastic = (part(document, "spec", "elasticPolicy") for document in workload.chain[:1])
         policy = scaler or next(elastic, None)
         for fact, name in (("min_replicas", "minReplicas"), ("max_replicas", "maxReplicas")):
             found = part(policy, name)
@@ -143,16 +147,16 @@ class Owners:
     def managers_of(self, workload: Workload) -> tuple[str, ...]:
         """Name who would undo a change of the workload, from what its objects carry."""
         marks: dict[str, str] = {}
-        for one in reversed(workload.chain):
-            marks |= labels_of(one)
+        for document in reversed(workload.chain):
+            marks |= labels_of(document)
         found = [name for name, holds in _MANAGERS.items() if holds(marks)]
         if self.autoscaler_of(workload) is not None:
             found.append("HorizontalPodAutoscaler")
-        for one in workload.chain:
-            cluster = part(one, "spec", "rayClusterSpec") or part(one, "spec")
+        for document in workload.chain:
+            cluster = part(document, "spec", "rayClusterSpec") or part(document, "spec")
             if part(cluster, "enableInTreeAutoscaling") is True:
                 found.append("Ray autoscaler")
-            found += _appliers(one)
+            found += _appliers(document)
         return tuple(dict.fromkeys(found))
 
     def user_of(self, workload: Workload) -> str:
@@ -163,7 +167,12 @@ class Owners:
     def queue_of(self, workload: Workload) -> str:
         """Return the Kueue queue of a workload, '' without one."""
         return next(
-            (queue for one in workload.chain if (queue := labels_of(one).get(_QUEUE, ""))), ""
+            (
+                queue
+                for document in workload.chain
+                if (queue := labels_of(document).get(_QUEUE, ""))
+            ),
+            "",
         )
 
 
@@ -195,10 +204,10 @@ _APPLIERS = {
 
 def _appliers(document: Document) -> Iterator[str]:
     """Name who owns fields of the spec by server-side apply: it would set them again."""
-    for one in list_in(document, "metadata", "managedFields"):
-        manager = text_in(one, "manager")
-        applied = text_in(one, "operation") == "Apply"
-        if applied and manager and part(one, "fieldsV1", "f:spec") is not None:
+    for entry in list_in(document, "metadata", "managedFields"):
+        manager = text_in(entry, "manager")
+        applied = text_in(entry, "operation") == "Apply"
+        if applied and manager and part(entry, "fieldsV1", "f:spec") is not None:
             name = _APPLIERS.get(manager, f"server-side apply by {manager}")
             if name:
                 yield name
@@ -210,20 +219,20 @@ _MANAGERS = {"Helm": _helm, "Argo CD": _argo, "Flux": _flux, "Kueue": _kueue}
 def admissions(inventory: Inventory) -> dict[tuple[str, str, str], str]:
     """Return Kueue's word on an object, by (kind, namespace, name): admitted, or why it waits."""
     found = {}
-    for one in inventory.of("Workload"):
-        owner = controller_of(one)
+    for entry in inventory.of("Workload"):
+        owner = controller_of(entry)
         if owner is None or owner.group not in ("", GROUPS.get(owner.kind)):
             continue
-        conditions = part(one, "status", "conditions")
+        conditions = part(entry, "status", "conditions")
         said = {
             text_in(condition, "type"): condition
             for condition in (conditions if isinstance(conditions, list) else [])
         }
         admitted = text_in(said.get("Admitted"), "status") == "True"
         waiting = text_in(said.get("QuotaReserved"), "message")
-        namespace = text_in(one, "metadata", "namespace")
+        namespace = text_in(entry, "metadata", "namespace")
         word = "admitted" if admitted else waiting or "waits for quota"
-        priority = part(one, "spec", "priority")
+        priority = part(entry, "spec", "priority")
         if isinstance(priority, int):
             word += f", priority {priority}"
         found[(owner.kind, namespace, owner.name)] = word

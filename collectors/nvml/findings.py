@@ -105,7 +105,7 @@ def _xid_events(boards: tuple[Board, ...]) -> list[Finding]:
         if board.uuid in events.refused
     ]
     # a lost board has its own finding
-    others = [one for one in calls.missing if not one.endswith(": GpuIsLost")]
+    others = [entry for entry in calls.missing if not entry.endswith(": GpuIsLost")]
     return [*refused, *(("XID events", "missing", f"{other}: {_XID_FIX}") for other in others)]
 
 

@@ -97,8 +97,8 @@ class NvmlCollector:
         `overflowed` readings were lost because nobody collected them.
         """
         missing: Counter[str] = Counter()
-        for one in readings:
-            missing.update(one.missing)
+        for entry in readings:
+            missing.update(entry.missing)
         boards = sum(reading.boards for reading in readings)
         boards_read = sum(reading.boards_read for reading in readings)
         xids = merged_xids([dict(row) for reading in readings for row in reading.xids])
@@ -109,7 +109,7 @@ class NvmlCollector:
             )
         missing["sampler: not collected in time"] += overflowed
         samples = _samples([row for reading in readings for row in _stamped(reading)])
-        texts = [one.to_csv(index=False) for one in (samples, xids)]
+        texts = [frame.to_csv(index=False) for frame in (samples, xids)]
         held = samples[~samples["job_id"].str.startswith(POD_LABEL)]
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, *texts]),

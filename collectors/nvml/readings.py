@@ -96,7 +96,7 @@ class NvmlReader:
         """Take the first GPM samples, and wait once for all of them."""
         begun = False
         for board in boards:
-            for instance in [one.instance for one in board.instances] or [""]:
+            for instance in [entry.instance for entry in board.instances] or [""]:
                 if board.in_mig_mode and not instance:
                     continue
                 try:

@@ -87,9 +87,9 @@ class XidEvents:
         that fell off the bus.
         """
         failed = set()
-        for one, xid in self._events(calls):
-            one.show(xid, at, at)
-            failed.add(one.uuid)
+        for entry, xid in self._events(calls):
+            entry.show(xid, at, at)
+            failed.add(entry.uuid)
         for board in boards:
             known = self._registered.get(_address(board.handle))
             if known is None:
@@ -99,15 +99,15 @@ class XidEvents:
             known.since = at
         return tuple(
             {
-                "gpu_uuid": one.uuid,
+                "gpu_uuid": watched.uuid,
                 "xid": xid,
                 "node": node,
-                "gpu_index": one.index,
+                "gpu_index": watched.index,
                 "first_seen_at": first,
                 "last_seen_at": last,
             }
-            for one in self._boards.values()
-            for xid, (first, last) in one.times.items()
+            for watched in self._boards.values()
+            for xid, (first, last) in watched.times.items()
         )
 
     def close(self) -> None:
@@ -116,8 +116,8 @@ class XidEvents:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlEventSetFree(self._set)
         self._set = None
-        for one in self._registered.values():
-            one.since = None
+        for watched in self._registered.values():
+            watched.since = None
         self._registered.clear()
 
     def _register(self, calls: NvmlCalls, board: Board) -> str:

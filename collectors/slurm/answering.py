@@ -87,7 +87,7 @@ def list_in(document: object, key: str, *, asked: str) -> list[Record]:
         raise UnexpectedAnswerError(
             f"{asked} answered JSON without a list of {key}", "Is this the answer of a Slurm?"
         )
-    return [one for one in found if isinstance(one, dict)]
+    return [entry for entry in found if isinstance(entry, dict)]
 
 
 def errors_in(document: object) -> list[str]:
@@ -97,10 +97,10 @@ def errors_in(document: object) -> list[str]:
     """
     found = document.get("errors") if isinstance(document, dict) else None
     return [
-        ": ".join(str(one[key]) for key in ("description", "error") if one.get(key))
-        + f" ({one.get('error_number')})"
-        for one in (found if isinstance(found, list) else [])
-        if isinstance(one, dict) and one.get("error_number") != _NOTHING_FOUND
+        ": ".join(str(entry[key]) for key in ("description", "error") if entry.get(key))
+        + f" ({entry.get('error_number')})"
+        for entry in (found if isinstance(found, list) else [])
+        if isinstance(entry, dict) and entry.get("error_number") != _NOTHING_FOUND
     ]
 
 

@@ -66,7 +66,7 @@ class Gpus:
 def text_of(value: object) -> str:
     """Return the text, '' for what Slurm writes when it has nothing to say."""
     if isinstance(value, list):
-        return ",".join(str(one) for one in value)
+        return ",".join(str(entry) for entry in value)
     said = "" if value is None else str(value).strip()
     return "" if said.casefold() in _NOTHING else said
 
@@ -117,8 +117,8 @@ def seconds_of_minutes(value: object) -> float | None:
 def words_of(value: object) -> tuple[str, ...]:
     """Return state words in capitals, of `["IDLE", "DRAIN"]`, `DOWN+DRAIN` or `CANCELLED by 0`."""
     said: Iterable[object] = value if isinstance(value, list) else str(value or "").split("+")
-    found = (str(one).strip(" *~#!%$@^-").partition(" ")[0].upper() for one in said)
-    return tuple(one for one in found if one)
+    found = (str(item).strip(" *~#!%$@^-").partition(" ")[0].upper() for item in said)
+    return tuple(name for name in found if name)
 
 
 def job_state_of(words: tuple[str, ...]) -> JobState:
@@ -163,14 +163,14 @@ def _expanded(part: str) -> list[str]:
         size *= len(piece)
     if size > MAX_HOSTS:
         raise ValueError(f"a node list of more than {MAX_HOSTS} names")
-    return ["".join(one) + tail for one in product(*pieces)]
+    return ["".join(entry) + tail for entry in product(*pieces)]
 
 
 def numbers_of(ranges: str) -> list[str]:
     """Return the numbers of `01-02,05`, keeping leading zeros. Errors: ValueError."""
     found: list[str] = []
-    for one in ranges.split(","):
-        first, dash, last = one.partition("-")
+    for part in ranges.split(","):
+        first, dash, last = part.partition("-")
         low, high = int(first), int(last if dash else first)
         if high < low or high - low >= MAX_HOSTS or len(first) > _MAX_NUMBER:
             raise ValueError("a range in a list runs backwards or is too long")
@@ -185,13 +185,13 @@ def gpus_of(gres: object) -> tuple[Gpus, ...]:
     `gpu:a100`, and `cpu=2,gres/gpu=8,gres/gpu:h100=8`, where the untyped entry is the total: it
     gives way to typed entries that add up to it.
     """
-    found = [one for part in _OUTSIDE_PARENTHESES.split(text_of(gres)) if (one := _gpus(part))]
-    typed = [one for one in found if one.gpu_type]
-    total = sum(one.count for one in found if not one.gpu_type)
+    found = [entry for part in _OUTSIDE_PARENTHESES.split(text_of(gres)) if (entry := _gpus(part))]
+    typed = [number for number in found if number.gpu_type]
+    total = sum(number.count for number in found if not number.gpu_type)
     if typed and total:
         return (
             tuple(typed)
-            if sum(one.count for one in typed) == total
+            if sum(number.count for number in typed) == total
             else (Gpus(gpu_type="", count=total),)
         )
     return tuple(found)

@@ -65,7 +65,7 @@ def _accounting(configuration: dict[str, str]) -> list[Finding]:
         return [("slurm accounting", "missing", detail)]
     found: list[Finding] = [("slurm accounting", "ok", scrub(kind))]
     resources = configuration.get("AccountingStorageTRES", "")
-    types = [one for one in resources.split(",") if one.startswith("gres/gpu")]
+    types = [part for part in resources.split(",") if part.startswith("gres/gpu")]
     if types:
         return [*found, ("slurm accounting of GPUs", "ok", scrub(",".join(types)))]
     detail = (

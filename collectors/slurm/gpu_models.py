@@ -12,7 +12,7 @@ from data.errors import SourceNotConfiguredError, scrub
 def gpu_models_of(setting: str) -> dict[str, str]:
     """Return the map of `h100=H100-SXM5-80GB,a100=…`. Errors: SourceNotConfiguredError."""
     found = {}
-    for pair in filter(None, (one.strip() for one in setting.split(","))):
+    for pair in filter(None, (part.strip() for part in setting.split(","))):
         gpu_type, equals, model = (part.strip() for part in pair.partition("="))
         if not (gpu_type and equals and model):
             raise SourceNotConfiguredError(
@@ -82,7 +82,9 @@ class ModelNames:
                 assumed.append(("gpu_type", f"{next(iter(types))}: {where} no other"))
         if len(types) != 1:
             return JobModel(
-                name=",".join(sorted(self.of_type(one)[0] for one in types)) if job.nodes else "",
+                name=",".join(sorted(self.of_type(indices)[0] for indices in types))
+                if job.nodes
+                else "",
                 mig_profile="",
                 memory_mib=None,
                 assumed=(),
@@ -102,7 +104,7 @@ class ModelNames:
         if job.nodes:
             around = [self._types_on.get(node, set()) for node in job.nodes]
         else:
-            around = [self._types_in.get(one, set()) for one in job.partition.split(",")]
+            around = [self._types_in.get(part, set()) for part in job.partition.split(",")]
         return set().union(*around) - {""}
 
     def _memory(self, name: str, profile: str) -> float | None:

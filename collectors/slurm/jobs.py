@@ -104,22 +104,24 @@ class _SlurmView:
 
     def jobs(self) -> tuple[Job, ...]:
         """Every job once: as the controller sees it, else as accounting last saw it."""
-        newest: dict[str, SlurmJob] = {one.raw_id: one for one in self._ended()}
-        newest |= {one.raw_id: one for one in self.answers.queue if not self._long_over(one)}
-        found = (self._job(one) for _raw_id, one in sorted(newest.items()))
+        newest: dict[str, SlurmJob] = {job.raw_id: job for job in self._ended()}
+        newest |= {
+            entry.raw_id: entry for entry in self.answers.queue if not self._long_over(entry)
+        }
+        found = (self._job(entry) for _raw_id, entry in sorted(newest.items()))
         return tuple(job for job in found if job is not None)
 
     def _ended(self) -> list[SlurmJob]:
         """The stretches of accounting that have ended, oldest first."""
-        known = {one.raw_id for one in self.answers.queue}
+        known = {entry.raw_id for entry in self.answers.queue}
         ended = []
-        for one in self.answers.past or ():
-            if one.ended_at is not None:
-                ended.append(one)
-            elif one.raw_id not in known:
+        for entry in self.answers.past or ():
+            if entry.ended_at is not None:
+                ended.append(entry)
+            elif entry.raw_id not in known:
                 # Accounting still waits for the end of a job that the controller has forgotten.
                 self.dropped["runaway"] += 1
-        return sorted(ended, key=lambda one: (one.ended_at or self.window.end, one.raw_id))
+        return sorted(ended, key=lambda job: (job.ended_at or self.window.end, job.raw_id))
 
     def _long_over(self, one: SlurmJob) -> bool:
         return one.is_over and one.ended_at is not None and one.ended_at <= self.window.start
@@ -188,23 +190,23 @@ class _SlurmView:
 
     def gpus_in_use(self) -> tuple[int, int]:
         """GPUs that nodes say are in use, and those that visible jobs hold."""
-        holding = (one for one in self.answers.queue if one.state in _HOLDING)
+        holding = (entry for entry in self.answers.queue if entry.state in _HOLDING)
         return (
             sum(node.gpus_in_use for node in self.answers.nodes),
-            sum(entry.count for one in holding for entry in one.gpus),
+            sum(entry.count for job in holding for entry in job.gpus),
         )
 
     def allocations(self) -> pd.DataFrame:
         """Who held what: columns ALLOCATIONS."""
         rows: list[dict[str, Any]] = []
         if self.answers.past is not None:
-            for one in self._ended_quietly():
-                rows.extend(self._counted(one))
-        for one in self.answers.queue:
-            if one.is_over and self.answers.past is None and not self._long_over(one):
-                rows.extend(self._counted(one))
-            elif one.state in _HOLDING:
-                rows.extend(self._held(one))
+            for job in self._ended_quietly():
+                rows.extend(self._counted(job))
+        for entry in self.answers.queue:
+            if entry.is_over and self.answers.past is None and not self._long_over(entry):
+                rows.extend(self._counted(entry))
+            elif entry.state in _HOLDING:
+                rows.extend(self._held(entry))
         if not rows:
             return empty_frame(ALLOCATIONS)
         frame = pd.DataFrame(rows)
@@ -213,7 +215,7 @@ class _SlurmView:
         return check_frame(frame, ALLOCATIONS)
 
     def _ended_quietly(self) -> list[SlurmJob]:
-        return [one for one in self.answers.past or () if one.ended_at is not None]
+        return [entry for entry in self.answers.past or () if entry.ended_at is not None]
 
     def _held(self, one: SlurmJob) -> Iterable[dict[str, Any]]:
         """One row for every GPU of a job that holds them now."""

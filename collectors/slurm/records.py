@@ -78,7 +78,9 @@ class SlurmJob:
     @property
     def gpus(self) -> tuple[Gpus, ...]:
         """What it holds or held; what it asked for while it waits or when it never started."""
-        return tuple(one for node in self.held for one in node) or self.allocated or self.requested
+        return (
+            tuple(entry for node in self.held for entry in node) or self.allocated or self.requested
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,7 @@ def _held(detail: object, node_count: int) -> tuple[tuple[Gpus, ...], ...]:
     """GPUs a node, in the order of the node list; nothing when the two do not match."""
     if not isinstance(detail, list) or len(detail) != node_count:
         return ()
-    return tuple(gpus_of(one) for one in detail)
+    return tuple(gpus_of(entry) for entry in detail)
 
 
 def raw_id_of(value: object) -> str:
@@ -187,7 +189,9 @@ def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
     for field, times in (("tres_per_node", nodes), ("tres_per_job", 1), ("tres_per_task", tasks)):
         found = gpus_of(record.get(field))
         if found:
-            return tuple(Gpus(gpu_type=one.gpu_type, count=one.count * times) for one in found)
+            return tuple(
+                Gpus(gpu_type=entry.gpu_type, count=entry.count * times) for entry in found
+            )
     return gpus_of(record.get("tres_req_str"))
 
 
@@ -249,8 +253,8 @@ def _queue_extra(
 def requested_facts(asked: tuple[Gpus, ...]) -> dict[str, str]:
     """Return what was asked for as (fact, value) pairs of a job."""
     return {
-        "requested_gpu_type": ",".join(one.gpu_type for one in asked if one.gpu_type),
-        "requested_gpus": str(sum(one.count for one in asked)) if asked else "",
+        "requested_gpu_type": ",".join(gpus.gpu_type for gpus in asked if gpus.gpu_type),
+        "requested_gpus": str(sum(gpus.count for gpus in asked)) if asked else "",
     }
 
 

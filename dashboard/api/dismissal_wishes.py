@@ -50,7 +50,9 @@ def dismissal_row(one: DismissalPattern) -> DismissalRow:
 
 def dismissal_rows(service: DecisionService) -> list[DismissalRow]:
     """Return the patterns in force, the oldest first."""
-    return [dismissal_row(one) for one in active_patterns(service.store.reader, service.clock())]
+    return [
+        dismissal_row(pattern) for pattern in active_patterns(service.store.reader, service.clock())
+    ]
 
 
 def make_dismissal(service: DecisionService, wish: DismissalWish, by: Person) -> DismissalRow:

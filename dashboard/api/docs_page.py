@@ -40,9 +40,9 @@ def _operation(
     schema: Mapping[str, Any], path: str, method: str, told: Mapping[str, Any]
 ) -> dict[str, Any]:
     parameters = [
-        {"name": one["name"], "required": one["required"], "schema": one["schema"]}
-        | {"about": one.get("description", "")}
-        for one in told.get("parameters", ())
+        {"name": entry["name"], "required": entry["required"], "schema": entry["schema"]}
+        | {"about": entry.get("description", "")}
+        for entry in told.get("parameters", ())
     ]
     tables = [("parameters", parameters)]
     body = told.get("requestBody", {}).get("content", {}).get("application/json", {})

@@ -86,7 +86,7 @@ class StatementQuery(RangeQuery):
 
     @model_validator(mode="after")
     def _can_be_charged(self) -> Self:
-        periods = [str(one) for one in PERIODS]
+        periods = [str(period) for period in PERIODS]
         if self.form == "focus" and (self.every not in periods or "board" in self.by):
             raise ValueError("FOCUS charges are by hour or day: give `every`, and not by board")
         return self

@@ -34,7 +34,7 @@ def response(request: Request, found: Document) -> Response:
     """Return the answer to a request: 304 without it where If-None-Match names it."""
     headers = {"ETag": found.tag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
     asked = request.headers.get("if-none-match", "")
-    if found.tag in {one.strip().removeprefix("W/") for one in asked.split(",")}:
+    if found.tag in {part.strip().removeprefix("W/") for part in asked.split(",")}:
         return Response(status_code=304, headers=headers)
     return Response(found.body, media_type="application/json", headers=headers)
 

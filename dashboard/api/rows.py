@@ -19,7 +19,7 @@ from data.store import StoreReader
 
 def columns_of(row: type[Any]) -> tuple[str, ...]:
     """Return the names of the columns of a row, in order."""
-    return tuple(one.name for one in fields(row))
+    return tuple(field.name for field in fields(row))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,9 @@ def _plain(value: Any) -> Any:
     """Return a tuple as text: names, or `2 x 3g.40gb` for pairs of a profile and a count."""
     if not isinstance(value, tuple):
         return value
-    return ", ".join(f"{one[1]} x {one[0]}" if isinstance(one, tuple) else one for one in value)
+    return ", ".join(
+        f"{entry[1]} x {entry[0]}" if isinstance(entry, tuple) else entry for entry in value
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

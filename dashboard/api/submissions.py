@@ -66,7 +66,8 @@ def add_submissions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     def submissions(who: viewer, query: Annotated[PageQuery, Query()]) -> PageOfRows[SubmissionRow]:
         """Return the submitted jobs, the newest first."""
         order = keyed(
-            world.reader.submissions(), lambda one: (-one.created_at.timestamp(), one.submission_id)
+            world.reader.submissions(),
+            lambda submission: (-submission.created_at.timestamp(), submission.submission_id),
         )
         return page_of(order, submission_row, query)
 

@@ -31,17 +31,17 @@ def why_wait(
     hour_ago = now - timedelta(hours=1)
     cool_down = timedelta(minutes=limits.cool_down_minutes)
     recent = [
-        (one, at)
-        for one, at in reader.prepared_since(min(hour_ago, now - cool_down))
-        if one.command_id != command.command_id
+        (entry, at)
+        for entry, at in reader.prepared_since(min(hour_ago, now - cool_down))
+        if entry.command_id != command.command_id
     ]
-    within = [at for one, at in recent if at > hour_ago and one.kind is CommandKind.APPLY]
+    within = [at for entry, at in recent if at > hour_ago and entry.kind is CommandKind.APPLY]
     if len(within) >= limits.max_per_hour:
         return CommandHold(
             reason=f"{len(within)} changes within the hour (apply.max_per_hour)",
             until=within[-limits.max_per_hour] + timedelta(hours=1),
         )
-    same = [at + cool_down for one, at in recent if one.target == command.target]
+    same = [at + cool_down for entry, at in recent if entry.target == command.target]
     if same and max(same) > now:
         return CommandHold(
             reason=f"{command.target} was changed less than {limits.cool_down_minutes:g} min ago "

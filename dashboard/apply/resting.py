@@ -35,9 +35,9 @@ def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
     said nothing.
     """
     named = {
-        one.report.source: {job.job_id: job for job in one.jobs}
-        for one in collected
-        if one.report.state is SourceState.RAN
+        entry.report.source: {job.job_id: job for job in entry.jobs}
+        for entry in collected
+        if entry.report.state is SourceState.RAN
     }
     found = {}
     for job in jobs:
@@ -157,9 +157,9 @@ def dismissed_targets(
 ) -> dict[tuple[str, Action], Dismissal]:
     """Return what is not proposed for targets of these namespaces, '' for what is no job."""
     return {
-        (target, action): Dismissal(at=one.at, until=one.until, pattern=one.words)
-        for one in active_patterns(reader, now)
+        (target, action): Dismissal(at=pattern.at, until=pattern.until, pattern=pattern.words)
+        for pattern in active_patterns(reader, now)
         for target, namespace in targets.items()
         for action in Action
-        if one.matches(target=target, namespace=namespace, kind=action)
+        if pattern.matches(target=target, namespace=namespace, kind=action)
     }

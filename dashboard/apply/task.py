@@ -115,15 +115,15 @@ class Task:
 
     def end_earlier_commands(self) -> bool:
         """End the commands before this one; False while another worker holds one of them."""
-        return all(self.store.commands.end(one, now=self.clock()) for one in self._earlier())
+        return all(self.store.commands.end(name, now=self.clock()) for name in self._earlier())
 
     def earlier_journals(self) -> list[tuple[JournalRow, ...]]:
         """Return what was written for each command before this one."""
-        return [self.store.reader.journal(command_id=one) for one in self._earlier()]
+        return [self.store.reader.journal(command_id=name) for name in self._earlier()]
 
     def _earlier(self) -> list[str]:
         found = self.store.reader.commands(self.command.digest)
-        ids = [one.command.command_id for one in found]
+        ids = [entry.command.command_id for entry in found]
         return ids[: ids.index(self.command.command_id)]
 
     def success(self) -> LifecycleEvent:

@@ -319,7 +319,9 @@ def _ratio(one: float, other: float) -> float | None:
 def _times(value: Range, factors: Sequence[float], unit: str = "") -> Range:
     """Scale a range by a factor that is a range itself."""
     central = value.central * factors[1]
-    ends = [one * factor for one in (value.low, value.high) for factor in (factors[0], factors[2])]
+    ends = [
+        entry * factor for entry in (value.low, value.high) for factor in (factors[0], factors[2])
+    ]
     return Range(
         low=min(*ends, central), central=central, high=max(*ends, central), unit=unit or value.unit
     )

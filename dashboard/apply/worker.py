@@ -203,7 +203,11 @@ def _ending_the_undone(task: Task, pace: Pace) -> Move | None:
     if not progress_of(task.undone_journal()).sent:
         return Conclude(event=task.success(), detail="nothing had been sent: nothing to undo")
     earlier = [progress_of(rows) for rows in task.earlier_journals()]
-    doubtful = [one.since for one in earlier if one.since and one.doubtful_step is not None]
+    doubtful = [
+        progress.since
+        for progress in earlier
+        if progress.since and progress.doubtful_step is not None
+    ]
     arrived = max((since + _ON_THE_WAY for since in doubtful), default=now)
     if now < arrived:
         return WaitMove(until=arrived, reason="waits until what was sent last has surely arrived")
@@ -369,5 +373,5 @@ def _pace(task: Task) -> Pace:
 
 def _last_switch(store: Store) -> str:
     """Return what the audit last said of the kill switch, '' when applying was not stopped."""
-    said = [one for one in store.reader.audit() if one.event in ("stopped", "resumed")]
+    said = [entry for entry in store.reader.audit() if entry.event in ("stopped", "resumed")]
     return said[-1].detail if said else ""

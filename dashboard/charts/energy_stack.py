@@ -102,9 +102,9 @@ def _layers(
 ) -> list[tuple[str, str, str, set[tuple[str, str]]]]:
     """Return (title, colour, hatching, members) of every layer, from the bottom up."""
     sizes: dict[str, float] = {}
-    for one in parts:
-        if one.kind not in _NOBODYS and one.value is not None:
-            sizes[one.group] = sizes.get(one.group, 0.0) + one.value
+    for stack_part in parts:
+        if stack_part.kind not in _NOBODYS and stack_part.value is not None:
+            sizes[stack_part.group] = sizes.get(stack_part.group, 0.0) + stack_part.value
     kinds = {part.group: part.kind for part in parts if part.kind not in _NOBODYS}
     largest = sorted(sizes, key=lambda name: (-sizes[name], name))
     layers = [

@@ -55,7 +55,7 @@ def forecast_band(
 
 def add_band(figure: go.Figure, times: list[datetime], path: QuantilePath, scale: float) -> None:
     """Draw q10 to q90 as a band and q50 as a dotted line, values times `scale`."""
-    low, middle, high = ([one * scale for one in row] for row in (path.q10, path.q50, path.q90))
+    low, middle, high = ([entry * scale for entry in row] for row in (path.q10, path.q50, path.q90))
     figure.add_scatter(
         x=[*times, *reversed(times)],
         y=[*high, *reversed(low)],

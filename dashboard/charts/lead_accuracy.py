@@ -19,7 +19,7 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
 
     Leads that no series was tested at are absent; series whose naive loss is zero do not count.
     """
-    leads = _alike({one.until_hours for test in backtests for one in test.by_lead})
+    leads = _alike({accuracy.until_hours for test in backtests for accuracy in test.by_lead})
     rows = [_means(backtests, alike) for alike in leads.values()]
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.18)
     names = [f"{lead:g} h" for lead in leads]
@@ -63,14 +63,16 @@ def _alike(leads: Set[float]) -> dict[float, frozenset[float]]:
 
 
 def _means(backtests: Sequence[Backtest], leads: Set[float]) -> tuple[float, float, float]:
-    found = [one for test in backtests for one in test.by_lead if one.until_hours in leads]
-    judged = [one for one in found if one.naive_loss > 0]
+    found = [
+        accuracy for test in backtests for accuracy in test.by_lead if accuracy.until_hours in leads
+    ]
+    judged = [accuracy for accuracy in found if accuracy.naive_loss > 0]
 
     def mean(values: list[float]) -> float:
         return float(np.mean(values)) if values else float("nan")
 
     return (
-        mean([one.loss / one.naive_loss for one in judged]),
-        mean([one.seasonal_naive_loss / one.naive_loss for one in judged]),
-        mean([one.coverage_ratio for one in found]),
+        mean([accuracy.loss / accuracy.naive_loss for accuracy in judged]),
+        mean([accuracy.seasonal_naive_loss / accuracy.naive_loss for accuracy in judged]),
+        mean([accuracy.coverage_ratio for accuracy in found]),
     )

@@ -45,12 +45,12 @@ def phase_segments(
     figure = go.Figure()
     naive = [at.replace(tzinfo=None) for at in times]
     shown = [segment for segment in phases.segments if COLOUR_OF_PHASE[segment.kind] is not None]
-    longest = sorted(shown, key=lambda one: one.start - one.end)[:_MAX_BLOCKS]
+    longest = sorted(shown, key=lambda segment: segment.start - segment.end)[:_MAX_BLOCKS]
     for kind in dict.fromkeys(segment.kind for segment in phases.segments):
         blocks = [
-            (naive[one.start], naive[min(one.end, len(naive) - 1)])
-            for one in longest
-            if one.kind is kind
+            (naive[entry.start], naive[min(entry.end, len(naive) - 1)])
+            for entry in longest
+            if entry.kind is kind
         ]
         if blocks:
             _add_blocks(figure, kind, blocks, top=_top(values))

@@ -97,7 +97,7 @@ def _by_node(plan: Plan) -> dict[str, list[tuple[JobPlan, int]]]:
         for number, stay in enumerate(job.stays):
             found[stay.node].append((job, number))
     for stays in found.values():
-        stays.sort(key=lambda one: _rank(one[0], one[1]))
+        stays.sort(key=lambda entry: _rank(entry[0], entry[1]))
     return found
 
 
@@ -224,8 +224,8 @@ def node_heat(plan: Plan) -> go.Figure:
 
     Nodes that are off are left blank.
     """
-    nodes = sorted(plan.nodes, key=lambda one: (one.gpu_model, one.node))
-    number = {one.node: index for index, one in enumerate(nodes)}
+    nodes = sorted(plan.nodes, key=lambda node: (node.gpu_model, node.node))
+    number = {node.node: index for index, node in enumerate(nodes)}
     load = np.zeros((len(nodes), len(plan.slot_starts)))
     boards: set[tuple[str, int]] = set()
     for job in plan.jobs:
@@ -247,7 +247,7 @@ def node_heat(plan: Plan) -> go.Figure:
         )
         first, last = nodes[at], nodes[min(at + group, len(nodes)) - 1]
         names.append(safe(first.node if group == 1 else f"{first.node} … {last.node}"))
-        shares.append([None if one != one else round(100 * float(one), 1) for one in share])
+        shares.append([None if entry != entry else round(100 * float(entry), 1) for entry in share])
     figure = go.Figure(
         go.Heatmap(
             x=[at.replace(tzinfo=None) for at in plan.slot_starts],

@@ -16,7 +16,7 @@ def run_lines(hours: pd.DataFrame, names: dict[str, str], this: str) -> go.Figur
         rows=1,
         cols=len(names),
         shared_yaxes=True,
-        subplot_titles=[safe(one) for one in names.values()],
+        subplot_titles=[safe(text) for text in names.values()],
         horizontal_spacing=0.02,
     )
     for panel, job_id in enumerate(names, start=1):

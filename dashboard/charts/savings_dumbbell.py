@@ -24,10 +24,10 @@ def savings_dumbbell(pairs: Sequence[Pair]) -> go.Figure:
     """Return promised and realised GPU-hours of each recommendation, joined by a line."""
     names = [safe(pair.name) for pair in pairs]
     figure = go.Figure()
-    for name, one in zip(names, pairs, strict=True):
+    for name, entry in zip(names, pairs, strict=True):
         figure.add_trace(
             go.Scatter(
-                x=[one.predicted.central, one.realised.central],
+                x=[entry.predicted.central, entry.realised.central],
                 y=[name, name],
                 mode="lines",
                 line={"color": FREE, "width": 3},
@@ -48,7 +48,7 @@ def savings_dumbbell(pairs: Sequence[Pair]) -> go.Figure:
 
 def _dots(names: list[str], ranges: list[Range], label: str, colour: str) -> go.Scatter:
     return go.Scatter(
-        x=[one.central for one in ranges],
+        x=[entry.central for entry in ranges],
         y=names,
         mode="markers",
         name=label,
@@ -59,8 +59,8 @@ def _dots(names: list[str], ranges: list[Range], label: str, colour: str) -> go.
         },
         error_x={
             "type": "data",
-            "array": [one.high - one.central for one in ranges],
-            "arrayminus": [one.central - one.low for one in ranges],
+            "array": [entry.high - entry.central for entry in ranges],
+            "arrayminus": [entry.central - entry.low for entry in ranges],
             "color": colour,
             "thickness": 1,
         },
@@ -70,16 +70,16 @@ def _dots(names: list[str], ranges: list[Range], label: str, colour: str) -> go.
 
 def savings_sum(pairs: Sequence[Pair]) -> go.Figure:
     """Return the running sums of promised and realised GPU-hours, in the order of measuring."""
-    ordered = sorted(pairs, key=lambda one: one.measured_at)
+    ordered = sorted(pairs, key=lambda pair: pair.measured_at)
     figure = go.Figure()
     for label, colour, dash in (("predicted", PROPOSED, "dash"), ("realised", USED, "solid")):
         total, sums = 0.0, []
-        for one in ordered:
-            total += (one.predicted if label == "predicted" else one.realised).central
+        for pair in ordered:
+            total += (pair.predicted if label == "predicted" else pair.realised).central
             sums.append(total)
         figure.add_trace(
             go.Scatter(
-                x=[one.measured_at for one in ordered],
+                x=[pair.measured_at for pair in ordered],
                 y=sums,
                 mode="lines+markers",
                 name=label,

@@ -39,7 +39,7 @@ def agent(options: argparse.Namespace) -> int:
                 if options.once:
                     power.step()
                 else:
-                    power.restore([one for one in options.gpus.split(",") if one])
+                    power.restore([part for part in options.gpus.split(",") if part])
             return FINDINGS if options.restore and not options.gpus and power.holds_any else 0
         stop = threading.Event()
         _on_end(stop)

@@ -144,11 +144,11 @@ def _working(options: argparse.Namespace, store: Store) -> Iterator[tuple[Worker
 
 def _say_what_is_open(store: Store, digest: str = "") -> None:
     """Say of each command under way how far it came, and who goes on with it."""
-    for one, state in store.reader.states().items():
-        if state in OPEN and digest in ("", one):
-            rows = store.reader.journal(digest=one)
+    for entry, state in store.reader.states().items():
+        if state in OPEN and digest in ("", entry):
+            rows = store.reader.journal(digest=entry)
             last = f"{rows[-1].event}: {rows[-1].detail}" if rows else "nothing was sent"
-            say(f"{one[:12]} is {state}; last {last}. {WHO_GOES_ON}", file=sys.stderr)
+            say(f"{entry[:12]} is {state}; last {last}. {WHO_GOES_ON}", file=sys.stderr)
 
 
 def _is_held(reason: str) -> bool:
@@ -169,9 +169,9 @@ def status(options: argparse.Namespace) -> int:
     rows = _switches(loaded.settings)
     with open_for_reading(loaded) as store:
         states = store.reader.states()
-        for one in store.reader.commands():
-            if not one.finished:
-                command = one.command
+        for entry in store.reader.commands():
+            if not entry.finished:
+                command = entry.command
                 stored = store.reader.recommendation(command.digest, now=utc_now())
                 again = goes_forward(command, store.reader.commands(command.digest)[0].command)
                 words = STATE_WORDS[states[command.digest]]
@@ -179,7 +179,7 @@ def status(options: argparse.Namespace) -> int:
                     {
                         "what": f"{stored.recommendation.recommendation_id}: "
                         + deed(stored.recommendation, back=not again),
-                        "state": words + (f": {one.held}" if one.held else ""),
+                        "state": words + (f": {entry.held}" if entry.held else ""),
                     }
                 )
     print_rows(rows, options.format, columns=("what", "state"), empty="")

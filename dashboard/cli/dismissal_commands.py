@@ -98,7 +98,7 @@ def list_(options: argparse.Namespace) -> int:
     """List what is dismissed by pattern now."""
     with open_for_reading(settings_of(options)) as store:
         found = active_patterns(store.reader, present(store.reader))
-    rows = [asdict(dismissal_row(one)) for one in found]
+    rows = [asdict(dismissal_row(pattern)) for pattern in found]
     empty = "Nothing is dismissed by pattern."
     print_rows(rows, options.format, columns=columns_of(DismissalRow), empty=empty)
     return 0

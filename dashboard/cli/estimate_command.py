@@ -76,7 +76,7 @@ def _say(found: EstimateAnswer) -> None:
     ]
     if "told" in found.rows[0]:
         lines.append("What is free now comes first. A command must name what stands under told.")
-    lines += [f"config.json: {one}" for one in found.assumed]
+    lines += [f"config.json: {entry}" for entry in found.assumed]
     lines += [
         f"tier {first.tier}" + (f"; missing: {', '.join(first.missing)}" * bool(first.missing))
     ]

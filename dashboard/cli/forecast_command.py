@@ -25,9 +25,9 @@ def forecast(options: argparse.Namespace) -> int:
     by_job = options.by == "job"
     with open_for_reading(settings_of(options)) as store:
         rows = (
-            [forecast_row(one) for one in store.reader.forecasts()]
+            [forecast_row(entry) for entry in store.reader.forecasts()]
             if by_job
-            else [group_row(one) for one in store.reader.group_forecasts()]
+            else [group_row(group_forecast) for group_forecast in store.reader.group_forecasts()]
         )
     if options.format == "json":
         print_json(rows)
@@ -64,10 +64,10 @@ def _scores(
     if options.by == "job":
         first = first_slot_after(view.as_of, slot_seconds)
         tasks = job_tasks(view.history, jobs=view.jobs, first_slot=first, settings=planning)
-        series = [one for task in tasks if isinstance(task, JobTask) for one in task.series]
+        series = [entry for task in tasks if isinstance(task, JobTask) for entry in task.series]
         horizon = planning.horizon_slots
     else:
-        series = [one for group in group_series(view.groups, 3600) for one in group.series]
+        series = [entry for group in group_series(view.groups, 3600) for entry in group.series]
         horizon = 24
     with progress_on_stderr(options) as show:
         scores = compare_models(

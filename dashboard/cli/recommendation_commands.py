@@ -30,24 +30,24 @@ def list_(options: argparse.Namespace) -> int:
         ]
         _warn_of_recording(store)
     if options.format == "json":
-        print_json([_document(one) for one in stored])
+        print_json([_document(entry) for entry in stored])
         return 0
     print_rows(
         [
             {
-                "finding": one.reference,
-                "id": one.recommendation.recommendation_id,
-                "state": one.state,
-                "action": str(one.recommendation.action),
-                "job": one.recommendation.target,
-                "now": one.recommendation.now.describe(),
-                "proposed": one.recommendation.summary,
-                "saves": range_text(one.recommendation.savings.cost),
-                "energy": range_text(one.recommendation.savings.energy_kwh),
-                "risk": str(one.recommendation.risk),
-                "expires": one.recommendation.expires_at,
+                "finding": entry.reference,
+                "id": entry.recommendation.recommendation_id,
+                "state": entry.state,
+                "action": str(entry.recommendation.action),
+                "job": entry.recommendation.target,
+                "now": entry.recommendation.now.describe(),
+                "proposed": entry.recommendation.summary,
+                "saves": range_text(entry.recommendation.savings.cost),
+                "energy": range_text(entry.recommendation.savings.energy_kwh),
+                "risk": str(entry.recommendation.risk),
+                "expires": entry.recommendation.expires_at,
             }
-            for one in stored
+            for entry in stored
         ],
         options.format,
         columns=_COLUMNS,

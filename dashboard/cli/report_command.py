@@ -85,18 +85,18 @@ def _send(options: argparse.Namespace, loaded: LoadedSettings) -> int:
         planned = rounds.planned(last_whole_week(now, settings.report))
         rows = [
             {
-                "week": one.week.name,
-                "edition": one.edition.key,
-                "to": " ".join(one.to),
-                "webhook": "yes" if one.webhook else "",
-                "findings": len(one.findings),
-                "held back": one.held,
+                "week": entry.week.name,
+                "edition": entry.edition.key,
+                "to": " ".join(entry.to),
+                "webhook": "yes" if entry.webhook else "",
+                "findings": len(entry.findings),
+                "held back": entry.held,
             }
-            for one in planned
+            for entry in planned
         ]
         if not options.check:
-            for one in planned:
-                rounds.file(one, now)
+            for entry in planned:
+                rounds.file(entry, now)
             notifier = Notifier(store=store, settings=lambda: settings)
             while notifier.deliver_once():
                 pass

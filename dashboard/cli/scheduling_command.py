@@ -173,7 +173,7 @@ def _applications(
         if model is None:
             raise ImpossibleProblemError(
                 f"the speed of {pool.gpu_type} is unknown",
-                f"name one of {', '.join(one.name for one in catalogue)}, or give --profiles",
+                f"name one of {', '.join(entry.name for entry in catalogue)}, or give --profiles",
             )
         speeds[pool.gpu_type] = model.relative_speed
     return synthetic_applications(cluster, speeds)

@@ -42,8 +42,8 @@ def completion(options: argparse.Namespace) -> int:
     from dashboard.cli.parser import build_parser
 
     parser = build_parser()
-    for one in parsers_of(parser):
-        for action in one._actions:  # noqa: SLF001 - the same
+    for argument_parser in parsers_of(parser):
+        for action in argument_parser._actions:  # noqa: SLF001 - the same
             if action.metavar in _FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
     print(shtab.complete(parser, shell=options.shell))
@@ -67,7 +67,7 @@ def manual_page(parser: argparse.ArgumentParser, *, made_on: date) -> str:
         f".SH SYNOPSIS\n.nf\n{_escaped(whole.format_usage().removeprefix('usage: '))}.fi",
         f".SH OPTIONS AND COMMANDS\n.nf\n{_body(whole)}.fi\n.SH EACH COMMAND",
     ]
-    lines += [f".SS {_escaped(one.prog)}\n.nf\n{_body(one)}.fi" for one in commands]
+    lines += [f".SS {_escaped(command.prog)}\n.nf\n{_body(command)}.fi" for command in commands]
     return "\n".join(lines) + _TAIL.rstrip()
 
 

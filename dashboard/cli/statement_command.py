@@ -84,9 +84,9 @@ def _print_table(made: CostStatement) -> None:
     rows = [flat_row(row, made) for row in made.rows]
     if rows:
         rows.append(flat_row(made.total, made) | {"period": "total"})
-    for one in made.invoices:
-        named: dict[str, Any] = {"period": f"residual of invoice {one.invoice.name}"}
-        rows.append(named | {"cost": one.residual, "currency": made.currency})
+    for invoice in made.invoices:
+        named: dict[str, Any] = {"period": f"residual of invoice {invoice.invoice.name}"}
+        rows.append(named | {"cost": invoice.residual, "currency": made.currency})
     print_rows(
         rows,
         "table",

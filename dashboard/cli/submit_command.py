@@ -179,8 +179,8 @@ def watch(options: argparse.Namespace) -> int:
 
 def _look(store: Store, settings: Settings) -> bool:
     looks = watch_all(store, settings, now=utc_now())
-    for one in looks:
-        said = one.error or one.submission.latest.reason
-        state = one.submission.state
-        say(f"{one.submission.submission_id}  {one.submission.name}  {state}  {said}".rstrip())
+    for look in looks:
+        sent = look.submission
+        said = look.error or sent.latest.reason
+        say(f"{sent.submission_id}  {sent.name}  {sent.state}  {said}".rstrip())
     return any(look.error for look in looks)

@@ -74,9 +74,9 @@ def team_of(detail: str) -> str:
 def of_team(found: Iterable[FindingStatus], team: str) -> list[FindingStatus]:
     """Return the findings of a namespace, all for ''."""
     return [
-        one
-        for one in found
-        if not team or (one.revision and one.revision.recommendation.namespace == team)
+        status
+        for status in found
+        if not team or (status.revision and status.revision.recommendation.namespace == team)
     ]
 
 
@@ -90,7 +90,9 @@ def open_findings(found: Iterable[FindingStatus]) -> list[FindingStatus]:
         cost = said.recommendation.savings.cost
         return (*said.recommendation.urgency, -cost.central if cost else 0.0)
 
-    return sorted((one for one in found if one.state == OPEN), key=order)
+    return sorted(
+        (finding_status for finding_status in found if finding_status.state == OPEN), key=order
+    )
 
 
 def digest_text(

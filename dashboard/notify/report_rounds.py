@@ -31,7 +31,7 @@ class ReportRounds:
         if not recipients(settings.report):
             return False
         weeks = due_weeks(now, settings.report, self.store.report_log)
-        filed = [self.file(one, now) for week in weeks for one in self.planned(week)]
+        filed = [self.file(entry, now) for week in weeks for entry in self.planned(week)]
         return any(filed)
 
     def planned(self, week: Week) -> tuple[Dispatch, ...]:

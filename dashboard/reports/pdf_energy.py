@@ -54,8 +54,8 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
         ]
     if report.decided:
         rows: list[tuple[object, ...]] = [
-            (report.week.text(one.at), one.actor, one.event, one.digest[:12], one.detail)
-            for one in report.decided
+            (report.week.text(entry.at), entry.actor, entry.event, entry.digest[:12], entry.detail)
+            for entry in report.decided
         ]
         header = ("when", "who", "what", "recommendation", "remark")
         story += [Spacer(1, 6), table(header, rows, widths=(3, 2, 2, 2.2, 6))]
@@ -131,7 +131,7 @@ def method_part(report: WeeklyReport) -> list[Flowable]:
     """Return the method, every factor with year and source, and what is not known."""
     statement = report.energy.statement
     factors: list[tuple[object, ...]] = [
-        (one.name, one.value, one.year or "", one.source) for one in statement.told
+        (entry.name, entry.value, entry.year or "", entry.source) for entry in statement.told
     ]
     lines = (
         *(f"{name}: {text}" for name, text in METHOD),

@@ -22,7 +22,7 @@ MARGIN = 16 * mm
 _PADDING = 6
 """What reportlab's frame keeps free on each side."""
 WIDTH = PAGE[0] - 2 * MARGIN - 2 * _PADDING
-INK, SOFT, LINE = (colors.HexColor(one) for one in ("#1d2730", "#5c6873", "#d9dee3"))
+INK, SOFT, LINE = (colors.HexColor(word) for word in ("#1d2730", "#5c6873", "#d9dee3"))
 _FONT, _BOLD = "DejaVuSans", "DejaVuSans-Bold"
 _LONGEST = 200
 
@@ -37,7 +37,8 @@ HEADING = ParagraphStyle(
 )
 FINDING = ParagraphStyle("finding", parent=BODY, fontSize=10.5, leading=15, spaceAfter=6)
 HEAD, HEAD_NUMBER = (
-    ParagraphStyle(f"head {one.name}", parent=one, fontName=_BOLD) for one in (SMALL, NUMBER)
+    ParagraphStyle(f"head {paragraph_style.name}", parent=paragraph_style, fontName=_BOLD)
+    for paragraph_style in (SMALL, NUMBER)
 )
 
 

@@ -126,10 +126,10 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     ]
     if not waiting:
         return [heading, paragraph("No recommendation waits for a decision.")]
-    shown = [one.recommendation for one in waiting[:_MAX_RECOMMENDATIONS]]
+    shown = [entry.recommendation for entry in waiting[:_MAX_RECOMMENDATIONS]]
     rows: list[tuple[object, ...]] = [
         (
-            (f"{said.action.spec.title}, {one.state}", said.target, one.reference),
+            (f"{said.action.spec.title}, {entry.state}", said.target, entry.reference),
             (f"{said.now.describe()} →", said.summary),
             (
                 range_text(said.savings.cost),
@@ -139,7 +139,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
             ),
             said.risk,
         )
-        for one, said in zip(waiting, shown, strict=False)
+        for entry, said in zip(waiting, shown, strict=False)
     ]
     header = ("recommendation", "now → proposed", "saves", "risk")
     return [
@@ -162,12 +162,12 @@ def _ahead(report: WeeklyReport) -> list[Flowable]:
         return [heading, paragraph("No forecast of the fleet is kept.")]
     rows: list[tuple[object, ...]] = [
         (
-            f"{one.day}" + (f" ({one.hours} h)" if one.hours < 24 else ""),
-            range_text(one.allocated),
-            range_text(one.used),
-            f"{number_text(one.peak_allocated)} at {time_text(one.peak_at, report.week)}",
+            f"{entry.day}" + (f" ({entry.hours} h)" if entry.hours < 24 else ""),
+            range_text(entry.allocated),
+            range_text(entry.used),
+            f"{number_text(entry.peak_allocated)} at {time_text(entry.peak_at, report.week)}",
         )
-        for one in report.ahead
+        for entry in report.ahead
     ]
     header = ("day", "GPUs allocated", "GPUs in use", "peak allocated (q90)")
     note = "Means of the hours' q10, q50 and q90."

@@ -124,9 +124,9 @@ def render_json(report: WeeklyReport) -> str:
                 row_fields(row, report.energy.days.calendar) for row in report.energy.days.rows
             ],
             "waste": [asdict(row) for row in report.waste],
-            "decided": [asdict(one) for one in report.decided],
+            "decided": [asdict(entry) for entry in report.decided],
             "saved": _saved(report.saved),
-            "ahead": [asdict(one) for one in report.ahead],
+            "ahead": [asdict(entry) for entry in report.ahead],
             "recommendations": [
                 stored.recommendation.as_dict() | {"state": stored.state}
                 for stored in report.recommendations

@@ -59,12 +59,12 @@ def saved_in(week: Week, rows: Iterable[LedgerRow], decided: Iterable[AuditEntry
         for row in rows
         if _within(row.applied_at, week) or (row.measured_at and _within(row.measured_at, week))
     ]
-    told = {(one.event, one.digest) for one in decided if _within(one.at, week)}
+    told = {(entry.event, entry.digest) for entry in decided if _within(entry.at, week)}
     events = Counter(event for event, _digest in told)
     return WeeklySaved(
         approved=events[LifecycleEvent.APPROVED],
         rejected=events[LifecycleEvent.REJECTED],
-        applied=sum(events[one] for one in _APPLIED),
+        applied=sum(events[entry] for entry in _APPLIED),
         rows=tuple(ours),
         gpu_hours=total_gpu_hours(ours),
         energy=total_energy(ours),

@@ -130,11 +130,11 @@ def make_weekly_report(
     ours = {stored.recommendation.digest for stored in recommendations}
     forecasts = [skipped for job, skipped in reader.forecast_jobs() if whole or job in jobs]
     decided = tuple(
-        one
-        for one in reader.audit()
-        if week.start <= one.at < week.end and (whole or one.digest in ours)
+        entry
+        for entry in reader.audit()
+        if week.start <= entry.at < week.end and (whole or entry.digest in ours)
     )
-    applied = [one for one in ledger(reader, now=week.end) if one.recommendation.digest in ours]
+    applied = [row for row in ledger(reader, now=week.end) if row.recommendation.digest in ours]
     return WeeklyReport(
         week=week,
         edition=edition,

@@ -61,7 +61,9 @@ def budget_rows(reader: StoreReader, settings: Settings, *, at: datetime) -> tup
     if not rows:
         return ()
     seen = min(row.start for row in rows).astimezone(zone).date()
-    tenants = {row.names[0] for row in rows} | {one.tenant for one in settings.statement.budgets}
+    tenants = {row.names[0] for row in rows} | {
+        budget.tenant for budget in settings.statement.budgets
+    }
     return tuple(
         _budget_row(tenant, [row for row in rows if row.names == (tenant,)], settings, seen, at)
         for tenant in sorted(tenants)
@@ -90,7 +92,7 @@ def _budget_row(
     if rest is not None and so_far is not None:
         low, central, high = (so_far + part for part in rest)
         month_end = Range(low=low, central=central, high=high, unit=settings.energy.currency)
-    budgets = {one.tenant: one.per_month for one in settings.statement.budgets}
+    budgets = {entry.tenant: entry.per_month for entry in settings.statement.budgets}
     budget = budgets.get(tenant)
     week, before = _week(days, 0), _week(days, 7)
     return BudgetRow(

@@ -30,12 +30,16 @@ def statement_csv(statement: CostStatement) -> str:
     """Return the rows as CSV that no spreadsheet runs, then a row for each invoice's residual."""
     columns = ["start", "end", "period", *statement.by, *COLUMNS, "currency"]
     rows = [flat_row(row, statement) for row in statement.rows]
-    for one in statement.invoices:
-        named = dict.fromkeys(statement.by[:1], f"(residual of invoice {one.invoice.name})")
+    for invoice in statement.invoices:
+        named = dict.fromkeys(statement.by[:1], f"(residual of invoice {invoice.invoice.name})")
         rows.append(
-            {"start": one.invoice.start, "end": one.invoice.end, "currency": statement.currency}
+            {
+                "start": invoice.invoice.start,
+                "end": invoice.invoice.end,
+                "currency": statement.currency,
+            }
             | named
-            | {"cost": one.residual}
+            | {"cost": invoice.residual}
         )
     return csv_text(rows, columns)
 
@@ -56,7 +60,7 @@ def statement_document(
         "rows": [flat_row(row, statement) for row in statement.rows],
         "total": flat_row(statement.total, statement),
         "unobserved_hours": statement.unobserved_hours,
-        "invoices": [asdict(one) for one in statement.invoices],
+        "invoices": [asdict(invoice) for invoice in statement.invoices],
         "budgets": [asdict(row) for row in budgets],
         "unknown": statement.unknown,
     }
@@ -70,12 +74,12 @@ def allocation_document(statement: CostStatement) -> dict[str, Any]:
     """
     periods: dict[str, dict[str, Any]] = {}
     for row in statement.rows:
-        name = "/".join(_OPENCOST_IDLE.get(one, one) for one in row.names) or "__all__"
+        name = "/".join(_OPENCOST_IDLE.get(entry, entry) for entry in row.names) or "__all__"
         begin, end = (f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (row.start, row.end))
         minutes = (row.end - row.start).total_seconds() / 60
         properties = {
-            {"tenant": "namespace", "job": "controller"}.get(group, group): one
-            for group, one in zip(statement.by, row.names, strict=True)
+            {"tenant": "namespace", "job": "controller"}.get(group, group): entry
+            for group, entry in zip(statement.by, row.names, strict=True)
         }
         told = row.used_hours + row.idle_hours
         periods.setdefault(begin, {})[name] = {

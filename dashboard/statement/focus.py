@@ -94,7 +94,7 @@ def focus_rows(statement: CostStatement, settings: Settings) -> list[dict[str, A
     spans = dict(statement.calendar.spans(statement.start, statement.end))
     made = _Rows(spans=spans, settings=settings)
     rows = [row for charge in statement.charges.to_dict("records") for row in made.of(charge)]
-    return rows + [made.residual(one) for one in statement.invoices]
+    return rows + [made.residual(invoice) for invoice in statement.invoices]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ class CostRow:
     @property
     def cost(self) -> float | None:
         """GPUs and electricity together, of what is known."""
-        known = [one for one in (self.gpu_cost, self.electricity_cost) if one is not None]
+        known = [value for value in (self.gpu_cost, self.electricity_cost) if value is not None]
         return sum(known) if known else None
 
 
@@ -171,7 +171,11 @@ def make_cost_statement(
         )
     calendar = calendar_of(settings, every)
     factors = factors_from(settings.energy, load_carbon_table().get(settings.energy.region))
-    covered = [one for one in settings.statement.invoices if start <= one.start and one.end <= end]
+    covered = [
+        invoice
+        for invoice in settings.statement.invoices
+        if start <= invoice.start and invoice.end <= end
+    ]
     charges = charges_of(
         reader,
         settings,
@@ -180,7 +184,7 @@ def make_cost_statement(
         calendar=calendar,
         prices=price_list(settings, load_gpu_catalogue()),
         factors=factors,
-        cuts=[at for one in covered for at in (one.start, one.end)],
+        cuts=[at for value in covered for at in (value.start, value.end)],
         boards="board" in by,
     )
     return CostStatement(
@@ -194,7 +198,7 @@ def make_cost_statement(
         rows=_rows(charges, by, dict(calendar.spans(start, end))),
         total=_row(_by_state(charges)[list(_SUMS)].sum(min_count=1), (), start, end),
         unobserved_hours=_unobserved(reader, charges, start, end),
-        invoices=tuple(_reconciled(reader, charges, one) for one in covered),
+        invoices=tuple(_reconciled(reader, charges, value) for value in covered),
         charges=charges,
     )
 

@@ -65,7 +65,9 @@ class AskedEstimate:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Return what is asked for by these options, of which others are left out."""
-        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
+        return cls(
+            **{field.name: given[field.name] for field in fields(cls) if field.name in given}
+        )
 
     @property
     def degrees(self) -> dict[str, int]:
@@ -123,8 +125,8 @@ class EstimateAnswer:
             "warnings": self.warnings,
             "notes": self.notes,
             "plans": [
-                row | {"estimate": estimate_document(one)}
-                for row, one in zip(self.rows, self.estimates, strict=True)
+                row | {"estimate": estimate_document(estimate)}
+                for row, estimate in zip(self.rows, self.estimates, strict=True)
             ],
         }
 
@@ -148,7 +150,10 @@ def estimate_answer(
             sharding=Sharding(asked.sharding) if asked.sharding else None,
             calibration=calibration,
         )
-        rows, estimates = [layout_row(one) for one in found], [one.estimate for one in found]
+        rows, estimates = (
+            [layout_row(layout) for layout in found],
+            [layout.estimate for layout in found],
+        )
         warnings, notes = list[str](), list[str]()
     else:
         offers = _offers(_question(asked, job, types, calibration), fleet)
@@ -180,11 +185,11 @@ def launched_answer(
         job=job,
         assumed=launched.model.assumed,
         origin=origin,
-        rows=[one.row for one in found],
-        estimates=[one.estimate for one in found],
-        warnings=[f"not read, though it may matter to memory: {one}" for one in launched.unread],
+        rows=[row.row for row in found],
+        estimates=[row.estimate for row in found],
+        warnings=[f"not read, though it may matter to memory: {name}" for name in launched.unread],
         notes=[f"read as a job of {launched.dialect}", *launched.read]
-        + [f"assumed: {one}" for one in launched.assumed],
+        + [f"assumed: {entry}" for entry in launched.assumed],
     )
 
 

@@ -16,7 +16,7 @@ def decision_notes(decision: PlacementDecision) -> tuple[str, ...]:
     )
     return (
         f"decided {decision.basis}; free: {free}",
-        *(_considered_text(one) for one in decision.considered),
+        *(_considered_text(considered) for considered in decision.considered),
         _waiting_text(decision),
     )
 
@@ -32,7 +32,7 @@ def _considered_text(one: Considered) -> str:
 def _waiting_text(decision: PlacementDecision) -> str:
     if not decision.waiting:
         return "nothing else waits, as far as the store knows"
-    shown = ", ".join(f"{one.name} for {one.gpus} GPUs" for one in decision.waiting[:_SHOWN])
+    shown = ", ".join(f"{entry.name} for {entry.gpus} GPUs" for entry in decision.waiting[:_SHOWN])
     more = len(decision.waiting) - _SHOWN
     return f"what else waits: {shown}" + (f" and {more} more" if more > 0 else "")
 
@@ -45,19 +45,24 @@ def decision_document(decision: PlacementDecision) -> dict[str, Any]:
         "total": dict(decision.total),
         "considered": [
             {
-                "gpu": one.plan.gpu_type,
-                "gpus": one.plan.gpus,
-                **fit_figures(one.plan.job, one.plan.estimate),
-                "needed_gib": gib(needed_bytes(one.plan.estimate)),
-                "speed": round(one.plan.speed, 3),
-                "speed_is": one.plan.basis,
-                "cost_per_work": round(one.plan.cost, 3),
-                "verdict": one.verdict,
+                "gpu": considered.plan.gpu_type,
+                "gpus": considered.plan.gpus,
+                **fit_figures(considered.plan.job, considered.plan.estimate),
+                "needed_gib": gib(needed_bytes(considered.plan.estimate)),
+                "speed": round(considered.plan.speed, 3),
+                "speed_is": considered.plan.basis,
+                "cost_per_work": round(considered.plan.cost, 3),
+                "verdict": considered.verdict,
             }
-            for one in decision.considered
+            for considered in decision.considered
         ],
         "waiting": [
-            {"job": one.name, "gpus": one.gpus, "gpu": sorted(one.speeds), "hours": one.hours}
-            for one in decision.waiting
+            {
+                "job": entry.name,
+                "gpus": entry.gpus,
+                "gpu": sorted(entry.speeds),
+                "hours": entry.hours,
+            }
+            for entry in decision.waiting
         ],
     }

@@ -44,11 +44,15 @@ def chosen_types(types: Sequence[GpuType], wanted: Sequence[str]) -> tuple[GpuTy
         return tuple(types)
     found = []
     for name in wanted:
-        own = [one for one in types if one.name.casefold().startswith(name.strip().casefold())]
+        own = [
+            gpu_type
+            for gpu_type in types
+            if gpu_type.name.casefold().startswith(name.strip().casefold())
+        ]
         if not name.strip() or not own:
             raise ImpossibleProblemError(
                 f"no GPU type on offer is called {name[:40]!r}",
-                f"Known here: {', '.join(one.name for one in types)}.",
+                f"Known here: {', '.join(gpu_type.name for gpu_type in types)}.",
             )
         found += own
     return tuple(dict.fromkeys(found))
@@ -81,10 +85,10 @@ def layouts(
         )
     found = []
     for gpu in types:
-        for one in (sharding,) if sharding else _shardings(spread):
+        for entry in (sharding,) if sharding else _shardings(spread):
             placed = replace(
                 job,
-                parallelism=replace(spread, sharding=one),
+                parallelism=replace(spread, sharding=entry),
                 micro_batch=micro_batch,
                 gradient_accumulation=global_batch // (micro_batch * spread.data),
             )
@@ -205,7 +209,9 @@ def offered(
     None is not known.
     """
     found = standings(plans, fleet, host)
-    rows = [OfferedPlan(plan=plan, standing=one) for plan, one in zip(plans, found, strict=True)]
+    rows = [
+        OfferedPlan(plan=plan, standing=answer) for plan, answer in zip(plans, found, strict=True)
+    ]
     fitting = [row for row in rows if row.plan.fits]
     return Offers(
         plans=tuple(sorted(fitting, key=lambda row: row.standing.room)),

@@ -66,7 +66,7 @@ class SubmissionFleet:
     @property
     def gpus(self) -> int:
         """GPUs on nodes that take jobs."""
-        return sum(one.gpus for one in self.usable)
+        return sum(entry.gpus for entry in self.usable)
 
     def gpu_types(self, catalogue: GpuCatalogue) -> tuple[GpuType, ...]:
         """Return the types on offer, each with the GPUs of its largest node."""
@@ -131,7 +131,7 @@ def fleet_of(
             unknown.add(node.word or node.gpu_type or "without a name")
     return SubmissionFleet(
         source=source,
-        nodes=tuple(sorted(known, key=lambda one: one.name)),
+        nodes=tuple(sorted(known, key=lambda submission_node: submission_node.name)),
         unknown=tuple(sorted(unknown)),
     )
 

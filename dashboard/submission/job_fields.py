@@ -123,9 +123,9 @@ class Table:
         found = self.value(key)
         if found is None:
             return ()
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        if not isinstance(found, list) or not all(isinstance(entry, str) for entry in found):
             raise refused(self._what(key), found, "a list of texts")
-        return tuple(plain_text(self._what(key), one) for one in found)
+        return tuple(plain_text(self._what(key), entry) for entry in found)
 
     def refuse_others(self) -> None:
         """Refuse keys that nobody asked for: a misspelt limit must not be ignored."""

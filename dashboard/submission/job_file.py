@@ -208,7 +208,7 @@ def _training(table: Table) -> dict[str, Any]:
         "flash_attention": table.flag("flash_attention"),
         "compiled": table.flag("compiled"),
         "micro_batch": table.whole("micro_batch", high=10**6),
-        "recompute": table.word("recompute", (one.value for one in Recompute)),
+        "recompute": table.word("recompute", (entry.value for entry in Recompute)),
     }
     if found["optimizer"]:
         optimizer(found["optimizer"])

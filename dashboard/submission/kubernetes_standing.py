@@ -18,13 +18,15 @@ _MAX_REASON = 300
 def standing_of(workload: Document, pods: list[Any]) -> SentJobState:
     """Return where a workload stands; its pods tell whether memory ran out, and why they wait."""
     conditions = [
-        one for one in list_in(workload, "status", "conditions") if text_in(one, "status") == "True"
+        entry
+        for entry in list_in(workload, "status", "conditions")
+        if text_in(entry, "status") == "True"
     ]
-    for one in conditions:
-        if text_in(one, "type") in _DONE:
+    for condition in conditions:
+        if text_in(condition, "type") in _DONE:
             return SentJobState(state=SubmissionState.FINISHED)
-        if text_in(one, "type") in _FAILED:
-            reason = text_in(one, "reason") or "failed"
+        if text_in(condition, "type") in _FAILED:
+            reason = text_in(condition, "reason") or "failed"
             return _cause(pods) or SentJobState(state=SubmissionState.FAILED, reason=reason)
     waiting = next(filter(None, map(_why_waiting, pods)), "")
     if any(text_in(pod, "status", "phase") == "Running" for pod in pods):

@@ -77,7 +77,7 @@ class KubernetesTarget:
         found = self._reader.listed(kind, kept=asked_by)
         if found is None:
             raise UnexpectedAnswerError(f"Kubernetes lists no {kind}s", "Is this a Kubernetes API?")
-        return [one for one in found if isinstance(one, dict)]
+        return [entry for entry in found if isinstance(entry, dict)]
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
         """Return the objects. Errors: ChangeRefusedError."""
@@ -91,9 +91,9 @@ class KubernetesTarget:
         is not there.
         """
         said = ["the API server would take it (dryRun=All)"]
-        for one in _objects(manifest):
-            kept = self._api.create(_path(one), one, trial=True)
-            lost = [] if kept is None else list(_dropped(one, kept, ""))
+        for entry in _objects(manifest):
+            kept = self._api.create(_path(entry), entry, trial=True)
+            lost = [] if kept is None else list(_dropped(entry, kept, ""))
             said += [
                 f"it drops {place}: finished jobs stay until somebody deletes them"
                 for place in lost
@@ -102,10 +102,10 @@ class KubernetesTarget:
             vital = [place for place in lost if not place.endswith(TTL)]
             if vital:
                 raise ChangeRefusedError(
-                    f"this Kubernetes would drop {vital[0]} of the {one['kind']}",
+                    f"this Kubernetes would drop {vital[0]} of the {entry['kind']}",
                     "Jobs of several nodes need Kubernetes 1.21; or set submit.kubernetes_kind.",
                 )
-            said += filter(None, (self._claim(one, name) for name in sorted(set(_claims(one)))))
+            said += filter(None, (self._claim(entry, name) for name in sorted(set(_claims(entry)))))
         return "; ".join(said)
 
     def _claim(self, one: dict[str, Any], name: str) -> str:
@@ -139,9 +139,9 @@ class KubernetesTarget:
             "name": manifest.name,
             "uid": text_in(made, "metadata", "uid"),
         }
-        for one in rest:
-            one["metadata"] = {**one["metadata"], "ownerReferences": [owner]}
-            self._created(one, manifest)
+        for entry in rest:
+            entry["metadata"] = {**entry["metadata"], "ownerReferences": [owner]}
+            self._created(entry, manifest)
         return _job_id(first, manifest)
 
     def _created(self, one: dict[str, Any], manifest: Manifest) -> Document:
@@ -203,7 +203,7 @@ def _job_id(first: dict[str, Any], manifest: Manifest) -> str:
 
 def _objects(manifest: Manifest) -> list[dict[str, Any]]:
     """Return the objects of the very text that was shown."""
-    return [one for one in yaml.safe_load_all(manifest.text) if isinstance(one, dict)]
+    return [entry for entry in yaml.safe_load_all(manifest.text) if isinstance(entry, dict)]
 
 
 def _dropped(wanted: Any, kept: Any, place: str) -> Iterator[str]:
@@ -216,8 +216,8 @@ def _dropped(wanted: Any, kept: Any, place: str) -> Iterator[str]:
             else:
                 yield from _dropped(value, there, f"{place}.{name}")
     if isinstance(wanted, list) and isinstance(kept, list):
-        for index, (one, there) in enumerate(zip(wanted, kept, strict=False)):
-            yield from _dropped(one, there, f"{place}[{index}]")
+        for index, (entry, there) in enumerate(zip(wanted, kept, strict=False)):
+            yield from _dropped(entry, there, f"{place}[{index}]")
 
 
 def _claims(wanted: Any) -> Iterator[str]:

@@ -144,7 +144,7 @@ class _Choice:
         self._ranked = ranked
         self._seats = seats
         self._arrival = arrival
-        cheapest = min((one for of in ranked.values() for one in of), key=lambda one: one.cost)
+        cheapest = min((plan for of in ranked.values() for plan in of), key=lambda plan: plan.cost)
         self._hours = arrival.hours(cheapest) or UNKNOWN_HOURS
         self._unseated: list[TrainingPlan] = []
 
@@ -179,12 +179,12 @@ class _Choice:
         best = {name: of[0] for name, of in ranked.items() if of}
         offers = [
             Offer(
-                gpu_type=one.gpu_type,
-                gpus=one.gpus,
-                memory_bytes=one.job.gpu_memory_bytes or 1.0,
-                cost=one.cost,
+                gpu_type=entry.gpu_type,
+                gpus=entry.gpus,
+                memory_bytes=entry.job.gpu_memory_bytes or 1.0,
+                cost=entry.cost,
             )
-            for one in best.values()
+            for entry in best.values()
         ]
         found = chosen_offer(offers, room, waiting, hours=self._hours)
         return None if found is None else best[found.gpu_type]
@@ -224,9 +224,9 @@ def _by_type(
 
     Where a plan meets the deadline, those that do not are left out.
     """
-    timely = [one for one in plans if not late(one)] or plans
+    timely = [plan for plan in plans if not late(plan)] or plans
     found: dict[str, list[TrainingPlan]] = {}
-    for plan in sorted(timely, key=lambda one: (seats.count_ever(one), one.gpus, one.cost)):
+    for plan in sorted(timely, key=lambda plan: (seats.count_ever(plan), plan.gpus, plan.cost)):
         found.setdefault(plan.gpu_type, []).append(plan)
     return found
 
@@ -243,9 +243,9 @@ def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
 def _hint(plans: Sequence[TrainingPlan], fleet: SubmissionFleet) -> str:
     if not plans:
         return "No plan was given."
-    least = min(plans, key=lambda one: one.gpus)
+    least = min(plans, key=lambda plan: plan.gpus)
     offers = ", ".join(
-        sorted({f"{one.gpus} x {one.gpu_type} on {one.name}" for one in fleet.usable})[:4]
+        sorted({f"{entry.gpus} x {entry.gpu_type} on {entry.name}" for entry in fleet.usable})[:4]
     )
     return (
         f"The smallest needs {least.gpus} x {least.gpu_type}; there are "
@@ -263,8 +263,8 @@ class _Seats:
         for node in fleet.usable:
             self._by_type.setdefault(node.gpu_type, []).append(node)
         self._counts: dict[tuple[str, int, int, bool], int] = {}
-        self.free = self._counted(lambda one: one.free_gpus)
-        self.total = self._counted(lambda one: one.gpus)
+        self.free = self._counted(lambda entry: entry.free_gpus)
+        self.total = self._counted(lambda entry: entry.gpus)
 
     def _counted(self, gpus: Callable[[SubmissionNode], int]) -> dict[str, int]:
         return {name: sum(map(gpus, nodes)) for name, nodes in sorted(self._by_type.items())}
@@ -309,7 +309,7 @@ class _Seats:
         """Return the placement on these nodes, or on as many as an empty fleet would take."""
         count = len(nodes) or self.count_ever(plan)
         each = plan.gpus // count
-        of_type = [one for one in self._by_type[plan.gpu_type] if one.gpus >= each]
+        of_type = [entry for entry in self._by_type[plan.gpu_type] if entry.gpus >= each]
         cpus = ((node, node.cpus) for node in of_type if node.cpus)
         memory = ((node, node.memory_mib) for node in of_type if node.memory_mib)
         return Placement(
@@ -317,7 +317,7 @@ class _Seats:
             node_count=count,
             gpus_per_node=each,
             nodes=nodes,
-            words=tuple(sorted({one.word for one in of_type})),
+            words=tuple(sorted({entry.word for entry in of_type})),
             fair_milli_cpus=min(
                 (int(there * _MILLI * each / node.gpus) for node, there in cpus), default=None
             ),
@@ -347,7 +347,7 @@ class _Seats:
         self, nodes: list[SubmissionNode], each: int, count: int
     ) -> tuple[str, ...]:
         """Choose the nodes one by one; of those that strand alike the fullest."""
-        ordered = sorted(nodes, key=lambda one: (one.free_gpus, one.name))
+        ordered = sorted(nodes, key=lambda node: (node.free_gpus, node.name))
         pod = Pod(
             cpu=(self._host.cpus_per_gpu or 0) * each * _MILLI,
             memory=(self._host.memory_mib_per_gpu or 0) * each,

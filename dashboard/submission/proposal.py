@@ -188,7 +188,7 @@ def _plans(
 
 def _notes(job: JobFile, fleet: SubmissionFleet, placement: Placement) -> tuple[str, ...]:
     estimate = placement.plan.estimate
-    notes = [f"the model's config did not state {one}" for one in job.assumed]
+    notes = [f"the model's config did not state {entry}" for entry in job.assumed]
     notes += estimate.notes
     if job.tokens is not None:
         low, high = hours_range(placement.plan, job.tokens)

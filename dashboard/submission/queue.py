@@ -26,7 +26,7 @@ def waiting_jobs(reader: StoreReader, catalogue: GpuCatalogue) -> tuple[WaitingJ
     if newest is None:
         return ()
     runs = past_run_seconds(jobs)
-    speeds = {one.name: one.relative_speed for one in catalogue}
+    speeds = {entry.name: entry.relative_speed for entry in catalogue}
     return tuple(
         WaitingJob(
             name=job.job_id,

@@ -161,9 +161,9 @@ def _wait() -> str:
     settings = world.decision_service.settings()
     slots = f"{settings.apply.verify_slots} slots of {settings.planning.slot_minutes} min"
     pending = [
-        one
-        for one in ledger(world.store.reader, now=world.clock())
-        if one.measurement is None and one.state in STANDING
+        row
+        for row in ledger(world.store.reader, now=world.clock())
+        if row.measurement is None and row.state in STANDING
     ]
     if not pending:
         return f"Savings shows what a change really brought, {slots} after it was made."

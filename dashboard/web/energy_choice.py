@@ -35,10 +35,10 @@ def ask_energy_choice(newest: datetime, zone: str, scope: Scope) -> EnergyChoice
     """Ask for it, starting with what the address says, and write the answer into the address."""
     days = scope.days
     # What single jobs used is not told apart by node.
-    groups = [one.value for one in _BY if one is not GroupBy.NODE or not scope.chosen]
+    groups = [entry.value for entry in _BY if entry is not GroupBy.NODE or not scope.chosen]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         by = _choose("By", "by", groups, GroupBy.TENANT.value)
-        every = _choose("Bars", "every", [one.value for one in _EVERY], Every.DAY.value)
+        every = _choose("Bars", "every", [entry.value for entry in _EVERY], Every.DAY.value)
         shown = _choose("Show", "show", SHOWN, SHOWN[0])
         last = newest.astimezone(ZoneInfo(zone)).date()
         until = st.date_input("Until", _asked_day(last), max_value=last, key="until-day", width=150)

@@ -73,7 +73,9 @@ def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | No
         return None
     groups = claims.get(access.oidc_groups_claim)
     known = groups if isinstance(groups, list | tuple) else []
-    return Person(name=name, groups=tuple(one for one in known if isinstance(one, str)), via="oidc")
+    return Person(
+        name=name, groups=tuple(entry for entry in known if isinstance(entry, str)), via="oidc"
+    )
 
 
 def current_role() -> str:

@@ -56,10 +56,12 @@ def every_row() -> tuple[InboxRow, ...]:
     person = signed_in(service.settings().access)
     revisions = [status.revision for status in found if status.revision is not None]
     seen = service.visible(person, revisions) if person else ()
-    numbers = {one.finding for one in seen}
+    numbers = {recommendation.finding for recommendation in seen}
     return inbox_rows(
         (status for status in found if status.finding.number in numbers),
-        jobs=world.reader.jobs_of({one.recommendation.job_id for one in seen}),
+        jobs=world.reader.jobs_of(
+            {recommendation.recommendation.job_id for recommendation in seen}
+        ),
         urgent=frozenset(fact.finding for fact in urgent_now() if fact.finding),
         saved=saved_by_finding(),
     )

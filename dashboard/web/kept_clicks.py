@@ -50,11 +50,11 @@ class Presses:
         whole.CopyFrom(asked)
         with self._lock:
             own = {widget.id: widget for widget in whole.widget_states.widgets}
-            for one in self._latest.widget_states.widgets if self._waiting else ():
-                if one.id not in own:
-                    whole.widget_states.widgets.append(one)
-                elif one.id in self._waiting:
-                    own[one.id].CopyFrom(one)
+            for entry in self._latest.widget_states.widgets if self._waiting else ():
+                if entry.id not in own:
+                    whole.widget_states.widgets.append(entry)
+                elif entry.id in self._waiting:
+                    own[entry.id].CopyFrom(entry)
             self._waiting |= {
                 widget.id for widget in whole.widget_states.widgets if _pressed(widget)
             }

@@ -35,15 +35,15 @@ class PatientFiles(MediaFileManager):
         with self._lock:
             unused = super()._get_inactive_file_ids() | self._unused_functions()
             now = self._clock()
-            self._unused_since = {one: self._unused_since.get(one, now) for one in unused}
+            self._unused_since = {name: self._unused_since.get(name, now) for name in unused}
         super().remove_orphaned_files()
 
     def _get_inactive_file_ids(self) -> set[str]:
         return self._past(super()._get_inactive_file_ids())
 
     def _remove_orphaned_deferred_callables(self) -> None:
-        for one in self._past(self._unused_functions()):
-            self._drop_deferred_id(one)
+        for name in self._past(self._unused_functions()):
+            self._drop_deferred_id(name)
 
     def _unused_functions(self) -> set[str]:
         pages = self._files_by_session_and_coord.values()
@@ -51,7 +51,7 @@ class PatientFiles(MediaFileManager):
 
     def _past(self, unused: Iterable[str]) -> set[str]:
         now = self._clock()
-        return {one for one in unused if now - self._unused_since.get(one, now) >= KEPT_SECONDS}
+        return {name for name in unused if now - self._unused_since.get(name, now) >= KEPT_SECONDS}
 
 
 def keep_downloads() -> None:

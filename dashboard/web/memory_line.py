@@ -10,15 +10,15 @@ from data.records.memory import MemoryOutlook
 
 def memory_line(job_id: str) -> None:
     """Say below a job's memory what will run out, with what can be done, or where room is."""
-    for one in current_world().reader.memory_outlook() or ():
-        if one.job_id != job_id:
+    for finding in current_world().reader.memory_outlook() or ():
+        if finding.job_id != job_id:
             continue
-        alarm = one.outlook is MemoryOutlook.RUNS_OUT
-        (st.warning if alarm else st.info)(plain(f"{one.why}."))
-        for advice in one.advice:
+        alarm = finding.outlook is MemoryOutlook.RUNS_OUT
+        (st.warning if alarm else st.info)(plain(f"{finding.why}."))
+        for advice in finding.advice:
             mark = {True: " — fits", False: " — not enough alone", None: ""}[advice.fits]
             st.markdown(f"- {plain(advice.text + mark)}")
-        st.caption(plain("; ".join(one.evidence)))
+        st.caption(plain("; ".join(finding.evidence)))
 
 
 def memory_section() -> None:
@@ -35,14 +35,16 @@ def memory_section() -> None:
         pd.DataFrame(
             [
                 {
-                    "job": one.job_id,
-                    "outlook": str(one.outlook),
-                    "chance (%)": None if one.probability is None else 100 * one.probability,
-                    "at": one.at,
-                    "room (GiB)": one.room_mib / 1024 or None,
-                    "why": one.why,
+                    "job": finding.job_id,
+                    "outlook": str(finding.outlook),
+                    "chance (%)": None
+                    if finding.probability is None
+                    else 100 * finding.probability,
+                    "at": finding.at,
+                    "room (GiB)": finding.room_mib / 1024 or None,
+                    "why": finding.why,
                 }
-                for one in found
+                for finding in found
             ]
         ),
         "memory",

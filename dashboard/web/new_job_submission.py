@@ -151,17 +151,17 @@ def _submitted() -> None:
         pd.DataFrame(
             [
                 {
-                    "id": one.submission_id,
-                    "name": one.name,
-                    "state": str(one.state),
-                    "job": one.latest.job_id,
-                    "GPUs": one.latest.plan.gpus,
-                    "GPU type": one.latest.plan.gpu_type,
-                    "attempts": len(one.attempts),
-                    "by": one.submitted_by,
-                    "reason": one.latest.reason,
+                    "id": entry.submission_id,
+                    "name": entry.name,
+                    "state": str(entry.state),
+                    "job": entry.latest.job_id,
+                    "GPUs": entry.latest.plan.gpus,
+                    "GPU type": entry.latest.plan.gpu_type,
+                    "attempts": len(entry.attempts),
+                    "by": entry.submitted_by,
+                    "reason": entry.latest.reason,
                 }
-                for one in found
+                for entry in found
             ]
         ),
         "submissions",

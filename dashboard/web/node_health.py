@@ -30,32 +30,32 @@ def troubles(
     closed = [node for node in nodes if node.gpu_count and not node.schedulable]
     rows = [
         *(
-            ("board is silent", _place(one), f"last seen {_time(one['last_seen_at'])}")
-            for one in silent.to_dict("records")
+            ("board is silent", _place(entry), f"last seen {_time(entry['last_seen_at'])}")
+            for entry in silent.to_dict("records")
         ),
         *(
             (
-                f"XID {one['xid']}: {meaning_of(one['xid']).what}",
-                f"{one['node']} · GPU {one['gpu_index']}",
-                f"shown since {_time(one['first_seen_at'])}; {meaning_of(one['xid']).next_step}",
+                f"XID {row['xid']}: {meaning_of(row['xid']).what}",
+                f"{row['node']} · GPU {row['gpu_index']}",
+                f"shown since {_time(row['first_seen_at'])}; {meaning_of(row['xid']).next_step}",
             )
-            for one in xids.to_dict("records")
+            for row in xids.to_dict("records")
         ),
         *(
-            ("node takes no jobs", one.name, f"{one.state} {one.reason}".strip() or "not said")
-            for one in closed
+            ("node takes no jobs", node.name, f"{node.state} {node.reason}".strip() or "not said")
+            for node in closed
         ),
         *(
-            ("power is not reported", _place(one), "its energy is unknown")
-            for one in mute.to_dict("records")
+            ("power is not reported", _place(entry), "its energy is unknown")
+            for entry in mute.to_dict("records")
         ),
         *(
             (
                 "energy counter contradicts power",
-                f"{one['node']} · {one['gpu_uuid']}",
-                f"{one['counter_kwh']:.3g} against {one['power_kwh']:.3g} kWh in 24 h",
+                f"{entry['node']} · {entry['gpu_uuid']}",
+                f"{entry['counter_kwh']:.3g} against {entry['power_kwh']:.3g} kWh in 24 h",
             )
-            for one in jumps.to_dict("records")
+            for entry in jumps.to_dict("records")
         ),
     ]
     return pd.DataFrame(rows, columns=_COLUMNS)

@@ -27,10 +27,10 @@ NAMED = 100
 _MAX_LABEL = 200
 _HOUR = timedelta(hours=1)
 _SAVED: dict[str, tuple[str, Callable[[Savings], Range | None]]] = {
-    "gpu_hours": ("GPU-hours of the present model", lambda one: one.gpu_hours),
-    "energy_kilowatthours": ("site energy, kWh", lambda one: one.energy_kwh),
-    "emissions_kgco2e": ("emissions, kgCO2e location-based", lambda one: one.emissions_kgco2e),
-    "cost": ("money, in the currency of trimtab_plan_info", lambda one: one.cost),
+    "gpu_hours": ("GPU-hours of the present model", lambda entry: entry.gpu_hours),
+    "energy_kilowatthours": ("site energy, kWh", lambda entry: entry.energy_kwh),
+    "emissions_kgco2e": ("emissions, kgCO2e location-based", lambda entry: entry.emissions_kgco2e),
+    "cost": ("money, in the currency of trimtab_plan_info", lambda entry: entry.cost),
 }
 
 
@@ -209,14 +209,18 @@ def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> It
         "trimtab_recommendations", "Recommendations kept.", labels=["state", "action"]
     )
     for (state, action), count in sorted(
-        Counter((one.state, str(one.recommendation.action)) for one in every).items()
+        Counter(
+            (recommendation.state, str(recommendation.recommendation.action))
+            for recommendation in every
+        ).items()
     ):
         counted.add_metric([state, action], count)
     yield counted
     waiting = [
-        one
-        for one in every
-        if one.recommendation.plan_id == plan_id and one.state in ("proposed", "approved")
+        recommendation
+        for recommendation in every
+        if recommendation.recommendation.plan_id == plan_id
+        and recommendation.state in ("proposed", "approved")
     ]
     for unit, (meaning, part) in _SAVED.items():
         yield _by_kind(every, unit, meaning, part)
@@ -231,9 +235,9 @@ def _by_kind(
 ) -> Metric:
     """Return the central savings added up by state and action; unknown ones have no part in it."""
     sums: defaultdict[tuple[str, str], float] = defaultdict(float)
-    for one in every:
-        if saving := part(one.recommendation.savings):
-            sums[one.state, str(one.recommendation.action)] += saving.central
+    for recommendation in every:
+        if saving := part(recommendation.recommendation.savings):
+            sums[recommendation.state, str(recommendation.recommendation.action)] += saving.central
     family = GaugeMetricFamily(
         f"trimtab_recommended_savings_{unit}",
         f"Central savings of all recommendations kept, as they were promised: {meaning}.",
@@ -260,12 +264,16 @@ def _savings(
         f"Central saving of one waiting recommendation, the largest {NAMED}: {meaning}.",
         labels=["finding", "action", "risk", "state"],
     )
-    known = [(one, saving) for one in waiting if (saving := part(one.recommendation.savings))]
+    known = [
+        (recommendation, saving)
+        for recommendation in waiting
+        if (saving := part(recommendation.recommendation.savings))
+    ]
     if known:
         for estimate in ("low", "central", "high"):
             total.add_metric([estimate], sum(getattr(saving, estimate) for _one, saving in known))
-    for one, saving in sorted(known, key=lambda pair: -pair[1].central)[:NAMED]:
-        said = one.recommendation
-        labels = (one.reference, str(said.action), str(said.risk), one.state)
+    for entry, saving in sorted(known, key=lambda pair: -pair[1].central)[:NAMED]:
+        said = entry.recommendation
+        labels = (entry.reference, str(said.action), str(said.risk), entry.state)
         single.add_metric(labels, saving.central)
     yield from (total, single)

@@ -63,7 +63,7 @@ def freshness() -> str:
         return "No samples yet."
     known = [report for report in reader.source_reports() if report.completeness_ratio is not None]
     complete = (
-        f"; sources {100 * min(one.completeness_ratio or 0 for one in known):.0f} % complete"
+        f"; sources {100 * min(report.completeness_ratio or 0 for report in known):.0f} % complete"
         if known
         else ""
     )
@@ -137,7 +137,7 @@ def table(
     for column, page in (links or {}).items():
         # A cell that names several leads to none of them.
         if column in rows.columns and not rows[column].astype(str).str.contains("\n").any():
-            shown[column] = [link_to(page, one) for one in rows[column]]
+            shown[column] = [link_to(page, entry) for entry in rows[column]]
             settings[column] = st.column_config.LinkColumn(
                 settings[column]["label"], display_text=r"[?&][a-z]+=([^&]*)$"
             )

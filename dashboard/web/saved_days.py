@@ -21,4 +21,4 @@ def saved_days() -> Sequence[DaySaved]:
 
 def saved_by_finding() -> Mapping[str, SavedSum]:
     """Return what each finding has saved to date, by its reference."""
-    return {one.name: one for one in summed(saved_days(), "finding")}
+    return {saved_sum.name: saved_sum for saved_sum in summed(saved_days(), "finding")}

@@ -65,7 +65,7 @@ class Scope:
     def address(self) -> dict[str, str]:
         """Return what an address says of it; the usual range and all jobs are left out."""
         usual = {"days": str(Scope().days)} | dict.fromkeys(_LABELS, "")
-        said = {one.name: str(getattr(self, one.name)) for one in fields(self)}
+        said = {field.name: str(getattr(self, field.name)) for field in fields(self)}
         return {name: value for name, value in said.items() if value != usual[name]}
 
 

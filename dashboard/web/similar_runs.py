@@ -20,7 +20,9 @@ def similar_runs(reader: CachedReader, job: Job) -> None:
     """Show the latest runs of the job beside this one, or say that there are none."""
     st.subheader("Runs of the same job")
     others = [
-        one for one in reader.similar_jobs(job, most=_LOOKED_AT) if job_key(one) == job_key(job)
+        entry
+        for entry in reader.similar_jobs(job, most=_LOOKED_AT)
+        if job_key(entry) == job_key(job)
     ][:_LISTED]
     if not others:
         st.write("None is known: no other job has this name, owner, kind and GPU model.")

@@ -39,7 +39,7 @@ def xid_texts(boards: pd.DataFrame, xids: pd.DataFrame) -> pd.Series:
     """Return for each board its latest code, 'none', or None when nobody reports it."""
     latest = latest_xids(xids).set_index("gpu_uuid")["xid"]
     found = boards["gpu_uuid"].map(latest)
-    texts = [None if pd.isna(one) else _text(int(one)) for one in found]
+    texts = [None if pd.isna(entry) else _text(int(entry)) for entry in found]
     return pd.Series(texts, index=boards.index, dtype=object)
 
 
@@ -63,7 +63,7 @@ def worth_a_look(xids: pd.DataFrame, *, since: datetime) -> pd.DataFrame:
     A job's own fault of last month is still shown by its board, and is nobody's trouble any more.
     """
     errors = errors_in(latest_xids(xids))
-    old_fault = errors["xid"].map(lambda one: meaning_of(one).concerns == "job")
+    old_fault = errors["xid"].map(lambda entry: meaning_of(entry).concerns == "job")
     return errors[~old_fault.astype(bool) | (errors["first_seen_at"] >= since)]
 
 
@@ -72,17 +72,17 @@ def board_rows(xids: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "node": one["node"],
-                "gpu_index": one["gpu_index"],
-                "xid": one["xid"],
-                "concerns": meaning_of(one["xid"]).concerns,
-                "what": meaning_of(one["xid"]).what,
-                "first_seen_at": one["first_seen_at"],
-                "last_seen_at": one["last_seen_at"],
-                "next_step": meaning_of(one["xid"]).next_step,
-                "gpu_uuid": one["gpu_uuid"],
+                "node": entry["node"],
+                "gpu_index": entry["gpu_index"],
+                "xid": entry["xid"],
+                "concerns": meaning_of(entry["xid"]).concerns,
+                "what": meaning_of(entry["xid"]).what,
+                "first_seen_at": entry["first_seen_at"],
+                "last_seen_at": entry["last_seen_at"],
+                "next_step": meaning_of(entry["xid"]).next_step,
+                "gpu_uuid": entry["gpu_uuid"],
             }
-            for one in errors_in(xids).to_dict("records")
+            for entry in errors_in(xids).to_dict("records")
         ]
     )
 
@@ -99,7 +99,7 @@ def code_rows(xids: pd.DataFrame) -> pd.DataFrame:
         )
     )
     for name in ("concerns", "what", "next_step"):
-        rows[name] = [getattr(meaning_of(int(one)), name) for one in rows["xid"]]
+        rows[name] = [getattr(meaning_of(int(entry)), name) for entry in rows["xid"]]
     shown = rows.sort_values(["boards", "xid"], ascending=[False, True], ignore_index=True)
     return shown[_CODE_COLUMNS]
 

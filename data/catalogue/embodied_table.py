@@ -56,7 +56,7 @@ def load_embodied_carbon(stated: dict[str, float] | None = None) -> dict[str, Em
 
     A model that is not in it has no known footprint.
     """
-    known = {one.gpu_model: one for one in _shipped()}
+    known = {entry.gpu_model: entry for entry in _shipped()}
     for model, kgco2e in (stated or {}).items():
         known[model] = EmbodiedCarbon(
             gpu_model=model,

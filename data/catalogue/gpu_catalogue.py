@@ -62,14 +62,14 @@ class GpuModel:
 
     def mig_placement(self, profile: MigProfile) -> MigPlacement | None:
         """Return where instances of a profile may begin on a board, None when that is not known."""
-        whole = max((one.slices for one in self.mig_profiles), default=1)
+        whole = max((entry.slices for entry in self.mig_profiles), default=1)
         wanted = profile.memory_mib / self.memory_mib * self.memory_slices
         known = [
-            one
-            for cut, slices, one in _mig_placements()
+            entry
+            for cut, slices, entry in _mig_placements()
             if (cut, slices) == (whole, profile.slices)
         ]
-        return min(known, key=lambda one: abs(one.memory_slices - wanted), default=None)
+        return min(known, key=lambda entry: abs(entry.memory_slices - wanted), default=None)
 
     def mig_profile(self, name: str) -> MigProfile | None:
         """Return the profile of that name, or None.
@@ -82,7 +82,9 @@ class GpuModel:
         if wanted is None:
             return None
         sizes = [(profile, _size_in_name(profile.name) or (0, 0)) for profile in self.mig_profiles]
-        near = [(abs(gb - wanted[1]), one) for one, (slices, gb) in sizes if slices == wanted[0]]
+        near = [
+            (abs(gb - wanted[1]), entry) for entry, (slices, gb) in sizes if slices == wanted[0]
+        ]
         return min(near, key=lambda pair: pair[0], default=(0, None))[1]
 
 
@@ -153,7 +155,7 @@ def _mig_placements() -> tuple[tuple[int, int, MigPlacement], ...]:
             int(row["slices"]),
             MigPlacement(
                 memory_slices=int(row["memory_slices"]),
-                starts=tuple(int(one) for one in row["starts"].split("|")),
+                starts=tuple(int(part) for part in row["starts"].split("|")),
             ),
         )
         for row in _rows("mig_placements.csv")

@@ -103,8 +103,8 @@ def old_decision_problems(
     ]
     if len(said) != len(decisions):
         yield f"{len(decisions)} early decisions stand beside {len(said)} entries of them"
-    for number, (one, other) in enumerate(zip(said, decisions, strict=False), start=1):
-        if one != other:
+    for number, (item, other) in enumerate(zip(said, decisions, strict=False), start=1):
+        if item != other:
             yield f"early decision {number} is not what its entry says"
 
 

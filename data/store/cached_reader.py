@@ -65,7 +65,9 @@ class CachedReader(StoreReader):
         known = self._known
         if commits is None or known is None or known[0] != commits:
             sources = (tables.batches, tables.cycles, tables.audit)
-            newest = [sa.select(sa.func.max(one.c.sequence)).scalar_subquery() for one in sources]
+            newest = [
+                sa.select(sa.func.max(source.c.sequence)).scalar_subquery() for source in sources
+            ]
             known = (commits or 0, tuple(self._rows(sa.select(*newest))[0]))
             self._known = known
         return known[1] if decisions else known[1][:2]

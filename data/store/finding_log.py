@@ -164,7 +164,7 @@ def numbers_of(
     A finding is a target and a kind of change. Its number is given once, and never anew.
     """
     findings = tables.findings.c
-    kinds = [(one.target, str(one.action)) for one in found]
+    kinds = [(recommendation.target, str(recommendation.action)) for recommendation in found]
     rows = connection.execute(
         sa.select(tables.findings).where(findings.target.in_({target for target, _ in kinds}))
     )
@@ -178,4 +178,7 @@ def numbers_of(
                 number=number, target=target, action=action, opened_at=at
             )
         )
-    return {one.digest: numbers[kind] for one, kind in zip(found, kinds, strict=True)}
+    return {
+        recommendation.digest: numbers[kind]
+        for recommendation, kind in zip(found, kinds, strict=True)
+    }

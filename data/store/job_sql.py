@@ -8,7 +8,9 @@ from data.store.samples_sql import whole_slots
 
 def _said(*path: str) -> str:
     """Return SQL for a text of the job's record, such as namespace or scheduler, user."""
-    return f"coalesce(record::JSON{''.join(f'->{one!r}' for one in path[:-1])}->>{path[-1]!r}, '')"
+    return (
+        f"coalesce(record::JSON{''.join(f'->{name!r}' for name in path[:-1])}->>{path[-1]!r}, '')"
+    )
 
 
 FIELDS = {

@@ -68,7 +68,7 @@ class Outbox:
             rows = connection.execute(
                 sa.select(tables.audit).where(audit.sequence > position).order_by(audit.sequence)
             ).all()
-            for message in (one for row in rows for one in compose(audit_entry(row))):
+            for message in (entry for row in rows for entry in compose(audit_entry(row))):
                 connection.execute(tables.outbox.insert().values(**waiting_row(message, now)))
                 written += 1
             if rows:

@@ -151,15 +151,15 @@ class OwnedReader(CachedReader):
         """Return how the owner's jobs were submitted, the latest first."""
         ids = self.owned_jobs()
         return tuple(
-            one
-            for one in self._whole.submissions()
-            if one.attempts and all(attempt.job_id in ids for attempt in one.attempts)
+            submission
+            for submission in self._whole.submissions()
+            if submission.attempts and all(attempt.job_id in ids for attempt in submission.attempts)
         )
 
     def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
         """Return what is foreseen of the owner's jobs, None if the latest cycle did none."""
         found, ids = self._whole.memory_outlook(), self.owned_jobs()
-        return None if found is None else tuple(one for one in found if one.job_id in ids)
+        return None if found is None else tuple(entry for entry in found if entry.job_id in ids)
 
     def plan(self, plan_id: str) -> Plan | None:
         """Return what a plan says of the owner's jobs; its cost and bounds stay the fleet's."""

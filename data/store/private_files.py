@@ -13,7 +13,7 @@ _FILE, _FOLDER = 0o600, 0o700
 
 def make_folder(folder: Path) -> None:
     """Make a folder and its missing parents, all for the owner only. Errors: OSError."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    missing = [file for file in (folder, *folder.parents) if not file.exists()]
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
         path.chmod(_FOLDER)

@@ -142,16 +142,16 @@ class StoreReader(
         return tuple(
             sorted(
                 found,
-                key=lambda one: (
-                    one.recommendation.plan_id != newest,
-                    -one.recommendation.created_at.timestamp(),
-                    *one.recommendation.urgency,
+                key=lambda recommendation: (
+                    recommendation.recommendation.plan_id != newest,
+                    -recommendation.recommendation.created_at.timestamp(),
+                    *recommendation.recommendation.urgency,
                     -(
-                        one.recommendation.savings.cost.central
-                        if one.recommendation.savings.cost
+                        recommendation.recommendation.savings.cost.central
+                        if recommendation.recommendation.savings.cost
                         else 0
                     ),
-                    one.recommendation.job_id,
+                    recommendation.recommendation.job_id,
                 ),
             )
         )
@@ -218,7 +218,11 @@ class StoreReader(
             advice.c.plan_id == self._latest_plan_id(), advice.c.finding == old.finding
         )
         found = self._stored(newest, now)
-        return tuple(one for one in found if one.recommendation.is_like(old.recommendation))
+        return tuple(
+            recommendation
+            for recommendation in found
+            if recommendation.recommendation.is_like(old.recommendation)
+        )
 
     def _stored(self, statement: sa.Select[Any], now: datetime) -> list[StoredRecommendation]:
         decided = {

@@ -58,8 +58,8 @@ def _build_tuple(inner: tuple[Any, ...], value: list[Any]) -> tuple[Any, ...]:
     if len(inner) == 2 and inner[1] is Ellipsis:
         if inner[0] in _AS_JSON_HAS_IT:
             return tuple(value)
-        return tuple(_build(inner[0], one) for one in value)
-    return tuple(_build(kind, one) for kind, one in zip(inner, value, strict=True))
+        return tuple(_build(inner[0], entry) for entry in value)
+    return tuple(_build(kind, entry) for kind, entry in zip(inner, value, strict=True))
 
 
 def _build_scalar(kind: Any, value: Any) -> Any:

@@ -80,7 +80,7 @@ def _require_select(text: str) -> None:
         statements = duckdb.extract_statements(text)
     except duckdb.Error as error:
         raise StoreError(f"this is no query: {error}") from error
-    if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise StoreError("only one SELECT is answered")
 
 

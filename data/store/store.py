@@ -262,12 +262,12 @@ class Store:
                 [
                     {
                         "cycle_id": cycle_id,
-                        "job_id": one.job_id,
+                        "job_id": forecast.job_id,
                         "position": position,
                         "skipped": skipped[position],
-                        "record": to_json(one),
+                        "record": to_json(forecast),
                     }
-                    for position, one in enumerate(forecasts)
+                    for position, forecast in enumerate(forecasts)
                 ],
                 key=("cycle_id", "position"),
             )
@@ -275,8 +275,8 @@ class Store:
                 connection,
                 "group_forecasts",
                 [
-                    {"cycle_id": cycle_id, "position": position, "record": to_json(one)}
-                    for position, one in enumerate(group_forecasts)
+                    {"cycle_id": cycle_id, "position": position, "record": to_json(forecast)}
+                    for position, forecast in enumerate(group_forecasts)
                 ],
                 key=("cycle_id", "position"),
             )

@@ -90,9 +90,12 @@ def mix_many(series: Sequence[DemandSeries], horizons: Sequence[int]) -> list[Mi
 
     Errors: NotEnoughHistoryError when one has fewer than MIN_KNOWN known slots.
     """
-    ready = [_ready(one, horizon) for one, horizon in zip(series, horizons, strict=True)]
-    said = prophet_points([_moments(one) for one in ready])
-    return [_mixed(one, points) for one, points in zip(ready, said, strict=True)]
+    ready = [
+        _ready(demand_series, horizon)
+        for demand_series, horizon in zip(series, horizons, strict=True)
+    ]
+    said = prophet_points([_moments(flag) for flag in ready])
+    return [_mixed(flag, points) for flag, points in zip(ready, said, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

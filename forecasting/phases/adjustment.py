@@ -85,8 +85,8 @@ def _errors(series: DemandSeries, ahead: int, signal: Signal) -> tuple[float, fl
         level = middle if said is None else np.where(np.isfinite(said), said, middle)
         sums.append(
             [
-                float(np.nanmean(np.abs(truth - one)))
-                for one in (middle, 0.5 * (middle + level), level)
+                float(np.nanmean(np.abs(truth - value)))
+                for value in (middle, 0.5 * (middle + level), level)
             ]
         )
     if len(sums) < _MOMENTS // 2:

@@ -135,7 +135,7 @@ def _with_idle_after(part: Values, run: _Run, rules: LabelRules) -> list[Label]:
     stop = int(busy[-1]) + 1 if len(busy) else 0
     kind = PhaseKind.TAIL if stop <= rules.longest_dip else PhaseKind.STEADY
     found = [(run.start, run.start + stop, kind), (run.start + stop, run.end, PhaseKind.IDLE)]
-    return [one for one in found if one[0] < one[1]]
+    return [group for group in found if group[0] < group[1]]
 
 
 def _with_warm_up_after(part: Values, run: _Run, rules: LabelRules) -> list[Label]:
@@ -143,7 +143,7 @@ def _with_warm_up_after(part: Values, run: _Run, rules: LabelRules) -> list[Labe
     quiet = np.flatnonzero(part <= rules.idle_below)
     rise = run.start + int(quiet[-1]) + 1
     found = [(run.start, rise, PhaseKind.IDLE), (rise, run.end, PhaseKind.WARM_UP)]
-    return [one for one in found if one[0] < one[1]]
+    return [group for group in found if group[0] < group[1]]
 
 
 def _is_idle(level: float, rules: LabelRules) -> bool:

@@ -32,7 +32,7 @@ def power_models(readings: pd.DataFrame, catalogue: GpuCatalogue) -> PowerModels
         (name, signal): model
         for signal in signals
         for name, model in fit_power_models(
-            {model: one for (model, of), one in samples.items() if of == signal},
+            {model: sample for (model, of), sample in samples.items() if of == signal},
             catalogue,
             signal=signal,
         ).items()

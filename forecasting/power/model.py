@@ -62,7 +62,7 @@ class PowerModel:
         Without any error to compare, the one with the fewest inputs.
         """
         usable = [fit for fit in self.fits if set(fit.inputs) <= set(known)]
-        return min(usable, key=lambda one: one.error.mae_watts if one.error else np.inf)
+        return min(usable, key=lambda entry: entry.error.mae_watts if entry.error else np.inf)
 
     def predict(
         self,

@@ -45,14 +45,14 @@ def fit_power_models(
     not know takes its idle power and TDP from its own readings; with fewer than eight it is left
     out, for nothing is known of it.
     """
-    thinned = {name: _thinned(one) for name, one in samples.items()}
+    thinned = {name: _thinned(sample) for name, sample in samples.items()}
     boards = {model.name: _board_of(model, thinned.get(model.name)) for model in catalogue}
-    for name, one in thinned.items():
-        if name not in boards and len(one.power_watts) >= MIN_SAMPLES:
-            boards[name] = _unlisted_board(name, one)
+    for name, entry in thinned.items():
+        if name not in boards and len(entry.power_watts) >= MIN_SAMPLES:
+            boards[name] = _unlisted_board(name, entry)
     pooled = {
         inputs: _pooled(
-            inputs, {name: one for name, one in thinned.items() if name in boards}, boards
+            inputs, {name: entry for name, entry in thinned.items() if name in boards}, boards
         )
         for inputs in INPUT_SETS
     }
@@ -174,8 +174,8 @@ def _pooled(
     A model counts by its readings, at most as the prior does: none rules the others.
     """
     total, weight = prior_of(inputs), 1.0
-    for name, one in samples.items():
-        design, _ = _design(inputs, one, boards[name])
+    for name, sample in samples.items():
+        design, _ = _design(inputs, sample, boards[name])
         if len(design.power_watts) >= MIN_SAMPLES:
             share = min(1.0, len(design.power_watts) / 100)
             total = total + share * fit(design, prior_of(inputs))
@@ -208,7 +208,7 @@ def _fit(
         _spread(design.power_watts, predicted, prior_only, len(np.unique(design.group))),
         coefficients=tuple(fit(design, pooled).tolist()),
         error=error_of(design, predicted),
-        ranges=tuple((float(one.min()), float(one.max())) for one in values.T),
+        ranges=tuple((float(entry.min()), float(entry.max())) for entry in values.T),
     )
 
 

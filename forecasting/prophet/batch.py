@@ -76,7 +76,10 @@ def fit_batch(
     scale[~np.isfinite(scale) | (scale == 0.0)] = 1.0
     groups = _term_groups(survey, np.flatnonzero(status == FitStatus.FITTED), slot_seconds, chosen)
     widest = max(
-        (len(smooth_precision(one.seasonalities, own.shape[2], chosen)) for one in groups),
+        (
+            len(smooth_precision(term_group.seasonalities, own.shape[2], chosen))
+            for term_group in groups
+        ),
         default=2,
     )
     batch = _Batch(
@@ -157,8 +160,8 @@ def _term_groups(
     distinct = list(dict.fromkeys(terms))
     of_pair = np.array([distinct.index(term) for term in terms], dtype=np.int64)
     return tuple(
-        TermGroup(seasonalities=one, rows=rows[of_pair[member.reshape(-1)] == i])
-        for i, one in enumerate(distinct)
+        TermGroup(seasonalities=entry, rows=rows[of_pair[member.reshape(-1)] == i])
+        for i, entry in enumerate(distinct)
     )
 
 

@@ -103,14 +103,14 @@ def gram_of(
     hinge_products(t, scaled, rows, products)
     cross = np.ascontiguousarray(np.dot(products, vectors).T)
     basis, constant = np.empty((q, q)), np.empty(q)
-    for one in range(q):
-        constant[one] = vectors[level, one] / scale[level]
+    for number in range(q):
+        constant[number] = vectors[level, number] / scale[level]
         for column in range(q):
-            basis[column, one] = vectors[column, one] * scale[column]
-        if eigenvalues[one] <= _DEPENDENT * eigenvalues[q - 1]:  # its prior rules alone
-            eigenvalues[one] = 0.0
-            cross[one, :] = 0.0
-            basis[:, one] = 0.0
+            basis[column, number] = vectors[column, number] * scale[column]
+        if eigenvalues[number] <= _DEPENDENT * eigenvalues[q - 1]:  # its prior rules alone
+            eigenvalues[number] = 0.0
+            cross[number, :] = 0.0
+            basis[:, number] = 0.0
     hinges = np.zeros((len(rows), len(rows)))
     hinge_gram(t, rows, hinges)
     triangle = _triangle(eigenvalues, cross, hinges) if bounded else np.zeros((0, 0))

@@ -60,15 +60,15 @@ def prophet_points(moments: Sequence[Moments]) -> list[Values]:
     """
     found = [np.full((len(moment.origins), moment.horizon), np.nan) for moment in moments]
     hourly = {
-        index: _by_hour(one)
-        for index, one in enumerate(moments)
-        if one.slot_seconds <= SECONDS_PER_HOUR and len(one.origins)
+        index: _by_hour(moment)
+        for index, moment in enumerate(moments)
+        if moment.slot_seconds <= SECONDS_PER_HOUR and len(moment.origins)
     }
     for days in _WINDOW_DAYS:
         chosen = [
             (index, origin)
-            for index, one in hourly.items()
-            for origin in np.flatnonzero(one.windows == 24 * days)
+            for index, entry in hourly.items()
+            for origin in np.flatnonzero(entry.windows == 24 * days)
         ]
         if chosen:
             _fill(found, hourly, chosen, 24 * days)

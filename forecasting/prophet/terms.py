@@ -99,14 +99,14 @@ def auto_seasonalities(
     also two points closer than the period.
     """
     chosen = []
-    for one in _BUILT_IN:
-        order = getattr(options, one.name)
+    for built_in in _BUILT_IN:
+        order = getattr(options, built_in.name)
         if order == "auto":
-            dense = one.name == "yearly" or closest_seconds < one.period_seconds
-            order = one.order if span_seconds >= one.least_span_seconds and dense else 0
+            dense = built_in.name == "yearly" or closest_seconds < built_in.period_seconds
+            order = built_in.order if span_seconds >= built_in.least_span_seconds and dense else 0
         if order:
             chosen.append(
-                Seasonality(name=one.name, period_seconds=one.period_seconds, order=order)
+                Seasonality(name=built_in.name, period_seconds=built_in.period_seconds, order=order)
             )
     return tuple(chosen)
 

@@ -135,8 +135,8 @@ def framework_traits(name: str) -> FrameworkTraits:
     found, nearest = dict(frameworks[GENERIC]), [known]
     while like := frameworks[nearest[-1]].get("like"):
         nearest.append(like)
-    for one in reversed(nearest):
-        found |= frameworks[one]
+    for entry in reversed(nearest):
+        found |= frameworks[entry]
     found.pop("like", None)
     return FrameworkTraits(name=known, **found)
 

@@ -66,10 +66,10 @@ class Parallelism:
     stage_layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for one in ("data", "tensor", "pipeline", "context", "expert", "virtual_stages"):
-            if getattr(self, one) < 1:
+        for name in ("data", "tensor", "pipeline", "context", "expert", "virtual_stages"):
+            if getattr(self, name) < 1:
                 raise ImpossibleProblemError(
-                    f"{one} parallelism of {getattr(self, one)}", f"give {one} as 1 or more"
+                    f"{name} parallelism of {getattr(self, name)}", f"give {name} as 1 or more"
                 )
         if self.stage_layers and len(self.stage_layers) != self.pipeline:
             raise ImpossibleProblemError(
@@ -157,15 +157,15 @@ class TrainingJob:
     companions: Companions = Companions()
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for entry in fields(self):
+            value = getattr(self, entry.name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if number and not 0 < value < _TOO_LARGE:
                 large = abs(value) >= _TOO_LARGE
                 shown = "is beyond any machine" if large else f"of {value}"
                 raise ImpossibleProblemError(
-                    f"{self.shape.name}: {one.name} {shown}",
-                    f"give {one.name} above 0 and below {_TOO_LARGE:.0e}",
+                    f"{self.shape.name}: {entry.name} {shown}",
+                    f"give {entry.name} above 0 and below {_TOO_LARGE:.0e}",
                 )
         _check_parallelism(self.shape, self.parallelism)
 
@@ -173,7 +173,7 @@ class TrainingJob:
 def _check_parallelism(shape: ModelShape, spread: Parallelism) -> None:
     """Refuse what no framework can run, with the nearest that it could."""
     if shape.heads % spread.tensor:
-        allowed = [one for one in range(1, shape.heads + 1) if shape.heads % one == 0]
+        allowed = [number for number in range(1, shape.heads + 1) if shape.heads % number == 0]
         raise ImpossibleProblemError(
             f"{shape.name}: {shape.heads} heads over {spread.tensor} tensor-parallel GPUs",
             f"choose a divisor of the heads: {', '.join(map(str, allowed[:12]))}",

@@ -277,7 +277,7 @@ def _priced(
     """
     gpus = job.parallelism.gpus
     own = prior_speed(gpu, job)
-    types = {one.name: one for one in question.gpu_types}
+    types = {entry.name: entry for entry in question.gpu_types}
 
     def prior(name: str, count: int) -> float:
         if (name, count) == (gpu.name, gpus):

@@ -71,7 +71,9 @@ def watch_memory(
         from_chance = chosen.over_below if job.job_id in told else chosen.probability
         if (one := _finding(job, from_chance)) is not None:
             found.append(one)
-    return tuple(sorted(found, key=lambda one: (-(one.probability or 0.0), -one.room_mib)))
+    return tuple(
+        sorted(found, key=lambda finding: (-(finding.probability or 0.0), -finding.room_mib))
+    )
 
 
 def _finding(job: WatchedJob, from_chance: float) -> MemoryFinding | None:
@@ -114,8 +116,8 @@ class _Outlook:
     @property
     def peak(self) -> WindowPeak | None:
         """The calibrated peak of the longest window ahead."""
-        own = [one for one in self.job.forecast.peaks if one.quantity is Quantity.MEMORY]
-        return max(own, key=lambda one: one.window_hours, default=None)
+        own = [peak for peak in self.job.forecast.peaks if peak.quantity is Quantity.MEMORY]
+        return max(own, key=lambda finding: finding.window_hours, default=None)
 
     @property
     def peak_q50(self) -> float:
@@ -285,7 +287,7 @@ def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...
     found += _larger(job, needed_mib)
     found.append(_move(job))
     order = list(MemoryRemedy)
-    return tuple(sorted(found, key=lambda one: order.index(one.remedy)))
+    return tuple(sorted(found, key=lambda advice: order.index(advice.remedy)))
 
 
 def _changes(recipe: TrainingJob) -> list[tuple[MemoryRemedy, str, TrainingJob]]:
@@ -355,13 +357,13 @@ def _larger(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
     """Return the smallest GPU type that holds what is needed."""
     wanted = needed_mib * BYTES_PER_MIB / USABLE
     fitting = [
-        one
-        for one in job.gpu_types
-        if one.memory_bytes >= wanted and one.memory_bytes > job.limit_mib * BYTES_PER_MIB
+        entry
+        for entry in job.gpu_types
+        if entry.memory_bytes >= wanted and entry.memory_bytes > job.limit_mib * BYTES_PER_MIB
     ]
     if not fitting:
         return []
-    best = min(fitting, key=lambda one: (one.memory_bytes, one.price_per_hour))
+    best = min(fitting, key=lambda finding: (finding.memory_bytes, finding.price_per_hour))
     return [
         MemoryAdvice(
             remedy=MemoryRemedy.LARGER_GPU,

@@ -100,7 +100,7 @@ def _empty(
         return
     others = np.array([member for member in members if member != node], dtype=np.int64)
     done: list[tuple[int, int]] = []
-    for number in sorted(own, key=lambda one: (-units[one].gpus, units[one].start, one)):
+    for number in sorted(own, key=lambda index: (-units[index].gpus, units[index].start, index)):
         unit = units[number]
         window = load[others, :, unit.start : unit.end]
         needs = _needs(unit, unit.gpus)

@@ -235,11 +235,11 @@ def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState)
     """Return one of the bins that take the item, each as likely as the other, or -1."""
     chosen = -1
     fitting = 0
-    for one in range(len(bins.counts)):
-        if items.allowed[item, one] and first_excess(items, bins, item, one, 0) < 0:
+    for number in range(len(bins.counts)):
+        if items.allowed[item, number] and first_excess(items, bins, item, number, 0) < 0:
             fitting += 1
             if fitting == 1 or draw(state, fitting) == 0:
-                chosen = one
+                chosen = number
     return chosen
 
 

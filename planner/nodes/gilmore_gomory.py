@@ -110,5 +110,5 @@ def gilmore_gomory_bound(
         values[moment] = max(values[moment], float(prices @ here) / max(1.0, own))
         values = np.maximum(values, counts[:, present] @ prices / max(1.0, shared))
         bound = max(bound, math.ceil(float(values.max()) - _ROUNDING))
-        waiting.sort(key=lambda one: -values[one])
+        waiting.sort(key=lambda entry: -values[entry])
     return PatternBound(bins=bound, values=values)

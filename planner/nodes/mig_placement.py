@@ -44,7 +44,7 @@ def pack_slices(
         range(len(slices)),
         key=lambda n: (not slices[n].board, -slices[n].placement.memory_slices, slices[n].start, n),
     )
-    names = {one.board: one.pool for one in slices if one.board}
+    names = {entry.board: entry.pool for entry in slices if entry.board}
     pools, titles = list(names.values()), list(names)
     taken = np.zeros((len(pools) + len(slices), _POSITIONS, slots), dtype=np.bool_)
     places: dict[int, tuple[int, int]] = {}

@@ -44,8 +44,8 @@ def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
     """Return the share of nodes of jobs whose place is not known: whole nodes per pool and slot."""
     slots, pools = len(problem.slot_starts), len(problem.pools.pools)
     boards = np.zeros((pools, slots))
-    for one in lost:
-        boards[one.pool, one.start : one.end] += one.gpus
+    for stretch in lost:
+        boards[stretch.pool, stretch.start : stretch.end] += stretch.gpus
     size = np.ones(pools)
     for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
         size[pool] = max(size[pool], node.gpus)

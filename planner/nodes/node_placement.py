@@ -198,13 +198,13 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
     index = np.array([row[0] for row in rows], dtype=np.int64)
     sizes = np.array(
         [
-            (gpus, *(_share(one, gpus, runs[run].gpus) for one in _beside(runs[run])))
+            (gpus, *(_share(entry, gpus, runs[run].gpus) for entry in _beside(runs[run])))
             for run, gpus, _ in rows
         ],
         dtype=np.int64,
     )
-    starts = np.array([runs[one].start for one in index], dtype=np.int64)
-    ends = np.array([runs[one].end for one in index], dtype=np.int64)
+    starts = np.array([runs[entry].start for entry in index], dtype=np.int64)
+    ends = np.array([runs[entry].end for entry in index], dtype=np.int64)
     grid = clique_grid(
         TemporalInstance(
             capacity=int(sizes[:, 0].max()), starts=starts, ends=ends, sizes=sizes[:, 0]
@@ -234,8 +234,8 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
             ],
             dtype=np.int64,
         ).reshape(-1, 3),
-        group=np.array([jobs[runs[one].job_id] for one in index], dtype=np.int64),
-        fixed=np.array([runs[one].fixed for one in index], dtype=np.bool_),
+        group=np.array([jobs[runs[entry].job_id] for entry in index], dtype=np.int64),
+        fixed=np.array([runs[entry].fixed for entry in index], dtype=np.bool_),
     )
 
 
@@ -337,8 +337,8 @@ def _answer(
         reason = _reason(run, nodes, fits=bool(possible[own].all()))
         return RunNodes(run_id=run.run_id, nodes=(), gpus=(), moved=False, reason=reason)
     held: dict[str, int] = {}
-    for one, size in zip(placed, parts.gpus[own], strict=True):
-        held[nodes[one].name] = held.get(nodes[one].name, 0) + int(size)
+    for entry, size in zip(placed, parts.gpus[own], strict=True):
+        held[nodes[entry].name] = held.get(nodes[entry].name, 0) + int(size)
     names = tuple(held)
     return RunNodes(
         run_id=run.run_id,

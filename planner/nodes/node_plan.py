@@ -81,17 +81,17 @@ def _cut_boards(
     asked: Sequence[Stretch], slots: int
 ) -> tuple[tuple[CutBoard, ...], dict[int, tuple[int, int]]]:
     """Return the boards cut by MIG, and the board and position of every slice by its stretch."""
-    numbers = [number for number, one in enumerate(asked) if one.slice_ is not None]
+    numbers = [number for number, stretch in enumerate(asked) if stretch.slice_ is not None]
     wanted = [
         Slice(
-            pool=one.pool,
-            start=one.start,
-            end=one.end,
-            placement=one.slice_,
-            board=f"{one.mig_board} {one.home[0][0]}" if one.mig_board else "",
+            pool=stretch.pool,
+            start=stretch.start,
+            end=stretch.end,
+            placement=stretch.slice_,
+            board=f"{stretch.mig_board} {stretch.home[0][0]}" if stretch.mig_board else "",
         )
-        for one in (asked[number] for number in numbers)
-        if one.slice_ is not None
+        for stretch in (asked[number] for number in numbers)
+        if stretch.slice_ is not None
     ]
     boards, places = pack_slices(wanted, slots)
     return boards, dict(zip(numbers, places, strict=True))
@@ -101,28 +101,28 @@ def _units(
     problem: PlanningProblem, asked: Sequence[Stretch], boards: Sequence[CutBoard], slots: int
 ) -> list[Unit]:
     units = []
-    for number, one in enumerate(asked):
-        if one.slice_ is not None:
+    for number, stretch in enumerate(asked):
+        if stretch.slice_ is not None:
             continue
-        held = sum(count for _name, count in one.home)
-        whole = one.option == 0 or one.gpus <= held
-        settled = (one.start, one.end) == (0, slots) and held >= one.gpus
+        held = sum(count for _name, count in stretch.home)
+        whole = stretch.option == 0 or stretch.gpus <= held
+        settled = (stretch.start, stretch.end) == (0, slots) and held >= stretch.gpus
         units.append(
             Unit(
                 name=f"stretch {number}",
-                group=problem.jobs[one.job].demand.job.job_id,
-                pool=one.pool,
-                start=one.start,
-                end=one.end,
-                gpus=one.gpus,
-                home=_kept_home(one) if whole else (),
-                may_move=problem.movable(one.job) or not one.home,
+                group=problem.jobs[stretch.job].demand.job.job_id,
+                pool=stretch.pool,
+                start=stretch.start,
+                end=stretch.end,
+                gpus=stretch.gpus,
+                home=_kept_home(stretch) if whole else (),
+                may_move=problem.movable(stretch.job) or not stretch.home,
                 settled=settled,
-                cpus=one.cpus,
-                memory_mib=one.memory_mib,
-                move_cost=move_cost(problem, problem.jobs[one.job], one.option),
+                cpus=stretch.cpus,
+                memory_mib=stretch.memory_mib,
+                move_cost=move_cost(problem, problem.jobs[stretch.job], stretch.option),
                 stretch=number,
-                must=one.needs_a_place,
+                must=stretch.needs_a_place,
             )
         )
     for number, board in enumerate(boards):
@@ -197,7 +197,7 @@ def _held(
         if not lost:
             break
         units = [
-            replace(one, may_move=one.may_move and n not in lost) for n, one in enumerate(units)
+            replace(unit, may_move=unit.may_move and n not in lost) for n, unit in enumerate(units)
         ]
         found = _search(problem, units, fixed, budget, seed)
     return found
@@ -236,9 +236,9 @@ def _search(
     ]
     answer = place_on_nodes([*runs, *blockers], targets, budget_seconds=budget, seed=seed)
     found = dict(fixed)
-    for number, one in zip(waiting, answer.runs, strict=False):
-        if one.nodes:
-            parts = zip(one.nodes, one.gpus, strict=True)
+    for number, entry in zip(waiting, answer.runs, strict=False):
+        if entry.nodes:
+            parts = zip(entry.nodes, entry.gpus, strict=True)
             found[number] = tuple((names[name], count) for name, count in parts)
     return found
 

@@ -21,27 +21,27 @@ def stays_of(
     found: dict[int, list[Stay]] = defaultdict(list)
     before: dict[int, tuple[int, int, frozenset[str]]] = {}
     moves, cost = 0, 0.0
-    for number, one in enumerate(asked):
+    for number, stretch in enumerate(asked):
         where = at.get(number, ())
         names = frozenset(nodes[node].name for node, _count in where)
-        if one.job not in before and one.start == 0:
-            home = problem.facts.homes.get(problem.jobs[one.job].demand.job.job_id)
+        if stretch.job not in before and stretch.start == 0:
+            home = problem.facts.homes.get(problem.jobs[stretch.job].demand.job.job_id)
             known = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
-            before[one.job] = (0, 0, known)
-        last_end, last_option, last_names = before.get(one.job, (-1, -1, frozenset[str]()))
-        same = last_end == one.start and last_option == one.option
+            before[stretch.job] = (0, 0, known)
+        last_end, last_option, last_names = before.get(stretch.job, (-1, -1, frozenset[str]()))
+        same = last_end == stretch.start and last_option == stretch.option
         moved = bool(where) and same and bool(last_names) and not names <= last_names
         if moved:
             moves += 1
-            cost += move_cost(problem, problem.jobs[one.job], one.option)
-        before[one.job] = (one.end, one.option, names)
+            cost += move_cost(problem, problem.jobs[stretch.job], stretch.option)
+        before[stretch.job] = (stretch.end, stretch.option, names)
         board = slices.get(number)
-        found[one.job] += [
+        found[stretch.job] += [
             Stay(
                 node=nodes[node].name,
                 gpus=count,
-                start=one.start,
-                end=one.end,
+                start=stretch.start,
+                end=stretch.end,
                 moved=moved,
                 mig_board=board[0] if board else None,
                 mig_position=board[1] if board else None,

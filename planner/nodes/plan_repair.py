@@ -34,17 +34,17 @@ def without_failed(
     if not changed and not displaced:
         return None
     capacity = slots.fleet.capacity.copy()
-    for one in displaced:
-        free = capacity[one.pool, one.start : one.end]
-        free[:] = np.maximum(free - one.gpus, 0.0)
+    for entry in displaced:
+        free = capacity[entry.pool, entry.start : entry.end]
+        free[:] = np.maximum(free - entry.gpus, 0.0)
     cost = slots.jobs.base_cost.copy()
     required = np.full(cost.shape[:2], -1, dtype=np.int16)
     if slots.jobs.required is not None:
         required[:] = slots.jobs.required
-    for one in changed:
-        cost[one.job, one.start : one.end, one.row] = np.inf
-        pins = required[one.job, one.start : one.end]
-        pins[pins == one.row] = -1
+    for entry in changed:
+        cost[entry.job, entry.start : entry.end, entry.row] = np.inf
+        pins = required[entry.job, entry.start : entry.end]
+        pins[pins == entry.row] = -1
     for job in again:
         present = int(slots.jobs.present[job])
         required[job, np.isfinite(cost[job, :, present])] = present

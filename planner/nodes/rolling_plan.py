@@ -67,8 +67,8 @@ def rolling(
     slots = mapping.slots.slots
     announced = np.repeat(present[:, None], slots, axis=1).astype(np.int16)
     kept = np.zeros(len(present), dtype=np.bool_)
-    for column, one in enumerate(problem.jobs):
-        job_id = one.demand.job.job_id
+    for column, entry in enumerate(problem.jobs):
+        job_id = entry.demand.job.job_id
         if job_id not in plans or job_id in reconsidered:
             continue
         path = _path(problem, mapping, column, plans[job_id], elapsed, pool_of)
@@ -113,7 +113,7 @@ def _path(
     pool_of: dict[str, int],
 ) -> Path | None:
     """Return the rows that the last plan announced; None when one is no option any more."""
-    options = {one.configuration: n for n, one in enumerate(problem.jobs[column].options)}
+    options = {entry.configuration: n for n, entry in enumerate(problem.jobs[column].options)}
     grid, rows = mapping.slots.grid, mapping.option_of[column]
     known: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(rows != NOTHING):
@@ -141,7 +141,7 @@ def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
         return kept[name][slots] if name in kept else np.zeros(len(slots))
 
     return PlanPrices(
-        rows=np.column_stack([column(one) for one in coupling_rows(mapping.slots).names]),
+        rows=np.column_stack([column(entry) for entry in coupling_rows(mapping.slots).names]),
         boots=np.column_stack(
             [column(f"boot of {name}") for name in mapping.slots.fleet.gpu_types]
         ),

@@ -17,7 +17,7 @@ def parts_of_jobs(problem: PlanningProblem) -> Indices:
 
     All the same where the plan is not divided.
     """
-    names = [_name(problem, column, one) for column, one in enumerate(problem.jobs)]
+    names = [_name(problem, column, job) for column, job in enumerate(problem.jobs)]
     number = {name: index for index, name in enumerate(sorted(set(names)))}
     return np.array([number[name] for name in names], dtype=np.int64)
 

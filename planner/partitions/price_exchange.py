@@ -60,12 +60,12 @@ class PartMarket(PriceExchange):
             answer_of,
             [Question(prices=price, searches=searches) for price in self.part_prices(prices)],
         )
-        self.mean_use.note([one.used for one in found])
+        self.mean_use.note([entry.used for entry in found])
         return BlockAnswer(
-            value=sum(one.value for one in found),
-            values=np.concatenate([one.values for one in found]),
-            used=np.sum([one.used for one in found], axis=0),
-            work=np.concatenate([one.work for one in found]),
+            value=sum(entry.value for entry in found),
+            values=np.concatenate([entry.values for entry in found]),
+            used=np.sum([entry.used for entry in found], axis=0),
+            work=np.concatenate([entry.work for entry in found]),
         )
 
     def free_prices(self) -> ResourcePrices:

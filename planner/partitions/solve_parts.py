@@ -127,7 +127,7 @@ def solve_parts(
         found,
         prices=start.prices,
         price_steps=steps,
-        moves=found.moves + sum(one.moves for one in made if one is not None),
+        moves=found.moves + sum(entry.moves for entry in made if entry is not None),
         seconds=time.monotonic() - started,
     )
 
@@ -147,11 +147,17 @@ def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
     )
     found = _priced(task, market)
     each = market.part_prices(found.prices)
-    prices = [_by_job(one, layout.job) for one, layout in zip(each, layouts, strict=True)]
+    prices = [
+        _by_job(resource_prices, layout.job)
+        for resource_prices, layout in zip(each, layouts, strict=True)
+    ]
     made = _plans(task, places, _shares(task, _wanted(task, market.mean_use)), prices)
     bounds = places.each(
         bound_of,
-        [BoundQuestion(prices=one, label_room=task.effort.label_room) for one in each],
+        [
+            BoundQuestion(prices=resource_prices, label_room=task.effort.label_room)
+            for resource_prices in each
+        ],
     )
     value = sum(bound.value for bound in bounds) + priced_constant(market, found.prices)
     start = Start(
@@ -170,7 +176,7 @@ def _priced(task: _Task, market: PartMarket) -> PriceSearch:
             np.where(layout.job >= 0, task.warm.prices.work[part.jobs][layout.job], 0.0)
             for part, layout in zip(task.parts, market.layouts, strict=True)
         ]
-        most = np.concatenate([one.unfinished_price for one in market.layouts])
+        most = np.concatenate([layout.unfinished_price for layout in market.layouts])
         near = replace(near, work=np.minimum(np.concatenate(known), most))
     end = task.started + _PRICE_SHARE * task.budget_seconds
     return settled_prices(
@@ -271,7 +277,7 @@ def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
     nothing = np.zeros((len(task.parts), *task.rows.limit.shape))
     made = _plans(task, places, _shares(task, nothing), None)
     rows, boots = np.zeros(task.rows.limit.shape), np.zeros_like(task.problem.fleet.capacity.T)
-    solved = [one for one in made if one is not None]
+    solved = [entry for entry in made if entry is not None]
     if len(solved) < len(made):
         # There is no room anywhere else: the whole problem says for which job, or finds a way.
         whole = solve(task.problem, budget_seconds=task.left(), seed=task.seed, effort=task.effort)
@@ -280,14 +286,14 @@ def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
         rows[:, part] = plan.prices.rows[:, part]
         types = part[: task.rows.types]
         boots[:, types] = plan.prices.boots[:, types]
-    value = sum(one.lower_bound for one in solved)
-    names = [Bound(value=one.lower_bound, name=one.bound_name) for one in solved]
+    value = sum(prices.lower_bound for prices in solved)
+    names = [Bound(value=prices.lower_bound, name=prices.bound_name) for prices in solved]
     start = Start(
         prices=_joint_prices(task, [plan.prices for plan in solved], rows, boots),
         paths=_together(task, made),
         bound=Bound(value=value, name=_name(names)),
     )
-    return start, made, max(one.price_steps for one in solved)
+    return start, made, max(prices.price_steps for prices in solved)
 
 
 def _name(bounds: Sequence[Bound]) -> str:

@@ -122,7 +122,9 @@ class Shares:
 def limited(part: FleetPart, number: int, shares: Shares, rows: CouplingRows) -> SlotProblem:
     """Return the problem of a part that has its share to itself."""
     types, domains, problem = rows.types, rows.domains, part.problem
-    limit, free, floor = (one[number].T for one in (shares.limit, shares.free, shares.floor))
+    limit, free, floor = (
+        annotated[number].T for annotated in (shares.limit, shares.free, shares.floor)
+    )
     fleet: SlotFleet = replace(
         problem.fleet,
         capacity=np.ascontiguousarray(limit[:types]),

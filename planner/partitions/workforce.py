@@ -45,7 +45,8 @@ class _Here:
     def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
         """Return function(opened partition, its argument) of every partition, in order."""
         return [
-            function(one, argument) for one, argument in zip(self._opened, arguments, strict=True)
+            function(entry, argument)
+            for entry, argument in zip(self._opened, arguments, strict=True)
         ]
 
 

@@ -45,19 +45,19 @@ def partners_of(
     Best fit: the busiest job first gets the busiest one that still fits beside it.
     """
     groups: dict[tuple[str, ...], list[tuple[float, float, JobDemand]]] = {}
-    for one in candidates:
-        needs = _needs(one, catalogue, planning)
+    for candidate in candidates:
+        needs = _needs(candidate, catalogue, planning)
         if needs is not None:
-            room = one.job.namespace if planning.board_sharing == "namespace" else ""
-            runs_it = "" if one.job.scheduler is None else one.job.source
-            key = (one.job.gpu_model, room, runs_it)
-            groups.setdefault(key, []).append((*needs, one))
+            room = candidate.job.namespace if planning.board_sharing == "namespace" else ""
+            runs_it = "" if candidate.job.scheduler is None else candidate.job.source
+            key = (candidate.job.gpu_model, room, runs_it)
+            groups.setdefault(key, []).append((*needs, candidate))
     found: dict[str, Partner] = {}
     for group in groups.values():
-        waiting = sorted(group, key=lambda one: (-one[0], one[2].job.job_id))
+        waiting = sorted(group, key=lambda pair: (-pair[0], pair[2].job.job_id))
         while waiting:
             used, memory, first = waiting.pop(0)
-            other = next((one for one in waiting if _fit(used, memory, *one[:2])), None)
+            other = next((pair for pair in waiting if _fit(used, memory, *pair[:2])), None)
             if other is not None:
                 waiting.remove(other)
                 found |= _pair((used, memory, first), other)

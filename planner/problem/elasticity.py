@@ -81,7 +81,7 @@ def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
         elasticity=elasticity,
         reason=reason,
         protected=_protected_by(job, planning),
-        scaled_by=next((one for one in facts.managed_by if one in _AUTOSCALERS), ""),
+        scaled_by=next((name for name in facts.managed_by if name in _AUTOSCALERS), ""),
         step=step,
         most=int(most) * step if most.isdecimal() else None,
     )
@@ -89,7 +89,7 @@ def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
 
 def _protected_by(job: Job, planning: PlanningSettings) -> str:
     """Return the pattern that protects a job: one of its id, or of its namespace or partition."""
-    patterns = (one.strip() for one in planning.protected_jobs.split(","))
+    patterns = (part.strip() for part in planning.protected_jobs.split(","))
     names = (job.job_id, job.namespace)
     return next(
         (

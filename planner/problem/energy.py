@@ -131,7 +131,7 @@ def activity_ratio(present: Option, option: Option, terms: Terms) -> float:
     """Return how much busier boards are with the same work under an option."""
     now, then = present.configuration, option.configuration
     if now.mig_profile or then.mig_profile or then.shared_with:
-        speeds = [terms.catalogue.get(one.gpu_model).relative_speed for one in (now, then)]
+        speeds = [terms.catalogue.get(board.gpu_model).relative_speed for board in (now, then)]
         return now.gpu_count * speeds[0] / (then.gpu_count * speeds[1])
     return present.service / option.service
 

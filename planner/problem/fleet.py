@@ -131,7 +131,7 @@ def fleet_facts(
     `held` maps a job to the boards that it holds now; `ended` jobs hold nothing.
     """
     jobs = list(jobs)
-    times = [gpu.last_seen_at for gpu in cluster.gpus] + [one.seen_at for one in cluster.nodes]
+    times = [gpu.last_seen_at for gpu in cluster.gpus] + [entry.seen_at for entry in cluster.nodes]
     since = max(times, default=cluster.as_of) - _GONE_AFTER
     present = [gpu for gpu in cluster.gpus if gpu.last_seen_at > since]
     described: dict[str, list[Node]] = defaultdict(list)
@@ -257,7 +257,7 @@ def _foreign(
     found = set()
     for node in nodes:
         host = short_name(node.name)
-        words = {word for one in described.get(host, ()) for word in one.state.split("+")}
+        words = {word for entry in described.get(host, ()) for word in entry.state.split("+")}
         own = [runs.get(job_id, "") in node.schedulers for job_id in on_host[host]]
         if host in nameless or not all(own) or (words & _HOLDING and not own):
             found.add(node.name)
@@ -342,7 +342,7 @@ def _homes(
             boards=tuple(
                 sorted(
                     ((name, len(uuids)) for name, uuids in nodes.items()),
-                    key=lambda one: (-one[1], one[0]),
+                    key=lambda group: (-group[1], group[0]),
                 )
             ),
             mig_board=sliced.get(job_id, ""),
@@ -353,9 +353,9 @@ def _homes(
     for job in jobs:
         named = () if job.scheduler is None else job.scheduler.nodes
         known = [
-            full.get(short_name(one), one)
-            for one in named
-            if short_name(one) in {**full, **described}
+            full.get(short_name(entry), entry)
+            for entry in named
+            if short_name(entry) in {**full, **described}
         ]
         if job.job_id not in homes and known and not job.mig_profile:
             each, rest = divmod(job.gpu_count, len(known))
@@ -379,7 +379,7 @@ def _away(
     name: str, starts: Sequence[datetime], slot: timedelta, maintenance: Sequence[Maintenance]
 ) -> tuple[bool, ...]:
     """Return in which slots a node is in maintenance, () when in none."""
-    windows = [one for one in maintenance if fnmatchcase(name, one.nodes)]
+    windows = [entry for entry in maintenance if fnmatchcase(name, entry.nodes)]
     away = tuple(
         any(at < window.end and at + slot > window.start for window in windows) for at in starts
     )

@@ -68,7 +68,9 @@ def freed_board(
         return FreeBoard(low=(1 - _UNLIKE) * least, mean=least, high=(1 + _UNLIKE) * least)
     order = np.argsort(watts)
     shares = np.cumsum(weights[order]) - weights[order] / 2
-    low, high = (float(one) for one in np.interp((0.1, 0.9), shares / weights.sum(), watts[order]))
+    low, high = (
+        float(entry) for entry in np.interp((0.1, 0.9), shares / weights.sum(), watts[order])
+    )
     mean = min(float((weights * watts).sum() / weights.sum()), held_watts)
     return FreeBoard(low=min(low, mean), mean=mean, high=max(high, mean))
 

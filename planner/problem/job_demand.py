@@ -78,7 +78,7 @@ def job_demand(
     power = _path(forecast, Quantity.POWER)
     largest = _largest(rows, "memory_used_mib")
     forecast_memory = None if memory is None else float(memory[2].max())
-    known = [one for one in (largest, forecast_memory) if one is not None]
+    known = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
     span = forecast.history_slots
     idle_hours = _idle_hours(rows, planning)
     power = _at_rest(power, rows, idle_hours, planning)

@@ -182,12 +182,12 @@ def make_problem(
         energy=energy,
         carbon=carbon,
         tariff=tariff_of(slot_starts, slot, energy=energy, carbon=carbon),
-        cap_laws={one.name: one.cap_law for one in catalogue} | dict(cap_laws or {}),
+        cap_laws={entry.name: entry.cap_law for entry in catalogue} | dict(cap_laws or {}),
         may_requeue=rules.may_requeue,
         behind_others=rules.behind_others,
     )
     by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
-    forecast_of = {one.job_id: one for one in forecasts}
+    forecast_of = {demand_forecast.job_id: demand_forecast for demand_forecast in forecasts}
     boards_of = cluster.boards_by_model()
     demands, ended = [], {}
     for job in jobs:
@@ -218,19 +218,21 @@ def make_problem(
         _check_demand(demand, planning)
         demands.append(demand)
     kept = {
-        one.job.job_id: _SHARED
-        if (signals or {}).get(one.job.job_id) == "shared"
-        else keep_reason(one, catalogue, planning)
-        for one in demands
+        entry.job.job_id: _SHARED
+        if (signals or {}).get(entry.job.job_id) == "shared"
+        else keep_reason(entry, catalogue, planning)
+        for entry in demands
     }
     partners = partners_of(
-        [one for one in demands if not kept[one.job.job_id]], catalogue=catalogue, planning=planning
+        [entry for entry in demands if not kept[entry.job.job_id]],
+        catalogue=catalogue,
+        planning=planning,
     )
-    own_jobs = [one.job for one in demands]
+    own_jobs = [entry.job for entry in demands]
     facts = fleet_facts(
         cluster,
         own_jobs,
-        {one.job.job_id: present_option(one, catalogue).boards for one in demands},
+        {entry.job.job_id: present_option(entry, catalogue).boards for entry in demands},
         slot_starts=slot_starts,
         slot=slot,
         maintenance=rules.nodes.maintenance,
@@ -239,24 +241,24 @@ def make_problem(
     running = [
         _with_pin(
             JobProblem(
-                demand=one,
+                demand=entry,
                 options=options_for(
-                    one,
-                    _reach_of(facts, one.job.job_id),
+                    entry,
+                    _reach_of(facts, entry.job.job_id),
                     terms=terms,
-                    partner=partners.get(one.job.job_id),
+                    partner=partners.get(entry.job.job_id),
                 ),
-                keep_reason=kept[one.job.job_id],
+                keep_reason=kept[entry.job.job_id],
             ),
             planning,
         )
-        for one in demands
+        for entry in demands
     ]
     gpu_models = tuple(
         sorted(
             {
                 *boards_of,
-                *(one.demand.job.gpu_model for one in running),
+                *(problem.demand.job.gpu_model for problem in running),
                 *(node.gpu_model for node in cluster.nodes if node.gpu_count),
             }
         )
@@ -381,11 +383,11 @@ def _arrays(
     enter_cost, boards = np.zeros(shape), np.zeros(shape)
     model_of = np.full(shape, -1, dtype=np.int64)
     index = {name: position for position, name in enumerate(gpu_models)}
-    for column, one in enumerate(jobs):
-        for row, option in enumerate(one.options):
-            present = one.options[0]
-            slot_cost[:, row, column] = slot_costs(one.demand, present, option, terms).total
-            enter_cost[row, column] = change_cost(one.demand, present, option, terms)
+    for column, problem in enumerate(jobs):
+        for row, option in enumerate(problem.options):
+            present = problem.options[0]
+            slot_cost[:, row, column] = slot_costs(problem.demand, present, option, terms).total
+            enter_cost[row, column] = change_cost(problem.demand, present, option, terms)
             boards[row, column] = option.boards
             if option.boards:
                 model_of[row, column] = index[option.configuration.gpu_model]

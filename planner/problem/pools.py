@@ -108,7 +108,7 @@ def make_pools(
     present = {pool.gpu_model for pool in own}
     lacking = {Pool(gpu_model=name) for name in gpu_models if name not in present}
     order = {name: index for index, name in enumerate(gpu_models)}
-    pools = sorted({*own, *lacking}, key=lambda one: (order[one.gpu_model], one.name))
+    pools = sorted({*own, *lacking}, key=lambda entry: (order[entry.gpu_model], entry.name))
     number = {pool: index for index, pool in enumerate(pools)}
     of_node = np.array([number[pool] for pool in own], dtype=np.int64)
     found = Pools(
@@ -124,9 +124,9 @@ def make_pools(
     for index, job in enumerate(jobs):
         home = homes.get(job.job_id)
         here = [at[name] for name, _count in home.boards if name in at] if home else []
-        mine = [one for one in here if pools[one].gpu_model == job.gpu_model]
+        mine = [entry for entry in here if pools[entry].gpu_model == job.gpu_model]
         likely = found.open_to(job, job.gpu_model) or found.of_model(job.gpu_model)
-        found.of_job[index] = mine[0] if mine else max(likely, key=lambda one: size[one])
+        found.of_job[index] = mine[0] if mine else max(likely, key=lambda position: size[position])
     return found
 
 

@@ -57,7 +57,7 @@ def learned_curve(rows: pd.DataFrame, model: GpuModel | None) -> PowerCurve:
     idle = (model.idle_watts_low, model.idle_watts, model.idle_watts_high)
     rests = [(1 + share) * model.idle_watts for share in HELD]
     rests += [(1 + HELD[1]) * idle[0], (1 + HELD[1]) * idle[2]]
-    fits = [one for rest in rests if (one := _fit(activity, watts - rest)) is not None]
+    fits = [entry for rest in rests if (entry := _fit(activity, watts - rest)) is not None]
     if len(fits) < len(rests):
         return PowerCurve()
     (low, _), (slope, error), (high, _), (free_low, _), (free_high, _) = fits

@@ -86,7 +86,7 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
     slot_problem = SlotProblem(
         grid=grid,
         jobs=PlannedJobs(
-            names=tuple(one.demand.job.job_id for one in problem.jobs),
+            names=tuple(entry.demand.job.job_id for entry in problem.jobs),
             base_cost=base,
             power_kw=_power(problem, option_of),
             leave_cost=leave,
@@ -125,11 +125,11 @@ def _free_changes_within_home(
     back when leaving there. On them a change costs a trifle, so that it comes only where it lasts.
     """
     leave = np.zeros_like(enter)
-    for job, one in enumerate(problem.jobs):
-        now = one.options[0]
+    for job, entry in enumerate(problem.jobs):
+        now = entry.options[0]
         home = [
             number
-            for number, option in enumerate(one.options)
+            for number, option in enumerate(entry.options)
             if option.configuration.gpu_model == now.configuration.gpu_model
             and option.boards == now.boards
         ]
@@ -148,9 +148,9 @@ def _rows(problem: PlanningProblem) -> tuple[dict[tuple[int, float, int], int], 
     home_row = np.full((jobs, options), NOTHING, dtype=np.int64)
     rows: dict[tuple[int, float, int], int] = {}
     owned: list[tuple[int, int, int]] = []
-    for column, one in enumerate(problem.jobs):
+    for column, job in enumerate(problem.jobs):
         taken: dict[tuple[int, float], int] = {}
-        for option in range(len(one.options)):
+        for option in range(len(job.options)):
             boards = float(problem.boards[option, column])
             for pool in _pools_of(problem, column, option):
                 number = taken[pool, boards] = taken.get((pool, boards), -1) + 1
@@ -174,7 +174,7 @@ def _pools_of(problem: PlanningProblem, column: int, option: int) -> tuple[int, 
     mine = (own,) if problem.pools.pools[own].gpu_model == name else ()
     if mine and not problem.movable(column):
         return mine
-    return (*mine, *(one for one in found if one != own))
+    return (*mine, *(number for number in found if number != own))
 
 
 def _layout_changes(problem: PlanningProblem) -> Floats:
@@ -185,8 +185,11 @@ def _layout_changes(problem: PlanningProblem) -> Floats:
     models = [None, *(pool.gpu_model for pool in problem.pools.pools)]
     return np.array(
         [
-            [float(one is not None and one == other and a != b) for b, other in enumerate(models)]
-            for a, one in enumerate(models)
+            [
+                float(model is not None and model == other and a != b)
+                for b, other in enumerate(models)
+            ]
+            for a, model in enumerate(models)
         ]
     )
 
@@ -197,8 +200,8 @@ def _moving_costs(problem: PlanningProblem) -> Singles:
     A move enters the same option once more, which the solver charges already where it has a cost.
     """
     costs = [
-        max(0.0, move_cost(problem, one) - float(problem.enter_cost[0, column]))
-        for column, one in enumerate(problem.jobs)
+        max(0.0, move_cost(problem, job) - float(problem.enter_cost[0, column]))
+        for column, job in enumerate(problem.jobs)
     ]
     return np.array(costs, dtype=np.float32)
 
@@ -211,9 +214,9 @@ def move_cost(problem: PlanningProblem, one: JobProblem, option: int = 0) -> flo
 def _pins(problem: PlanningProblem, option_of: Indices, home_row: Indices) -> npt.NDArray[np.int16]:
     """Return the pinned rows [J, H], -1 where free."""
     pinned = np.full((len(problem.jobs), len(problem.slot_starts)), NOTHING, dtype=np.int16)
-    for column, one in enumerate(problem.jobs):
-        if one.pinned is not None:
-            pinned[column] = home_row[column, one.pinned]
+    for column, job in enumerate(problem.jobs):
+        if job.pinned is not None:
+            pinned[column] = home_row[column, job.pinned]
     return pinned
 
 
@@ -258,8 +261,8 @@ def _capacity(
 def _stuck(problem: PlanningProblem) -> dict[str, dict[str, int]]:
     """Return the boards by node and job of the jobs that no plan may move."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
-    for job, one in enumerate(problem.jobs):
-        job_id = one.demand.job.job_id
+    for job, entry in enumerate(problem.jobs):
+        job_id = entry.demand.job.job_id
         if job_id in problem.facts.homes and not problem.movable(job):
             for name, boards in problem.facts.homes[job_id].boards:
                 found[name][job_id] = boards

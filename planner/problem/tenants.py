@@ -51,7 +51,7 @@ def make_tenants(jobs: Sequence[Job], boards: float, settings: TenantSettings) -
         for share in shares
     )
     first = {
-        name: next((n for n, one in enumerate(filled) if _is(name, one, stated)), NOTHING)
+        name: next((n for n, entry in enumerate(filled) if _is(name, entry, stated)), NOTHING)
         for name in set(names)
     }
     return Tenants(
@@ -131,7 +131,7 @@ def lending(tenants: Tenants, boards: Floats, present: Floats) -> tuple[TenantPl
     known = tenants.of_job != NOTHING
     np.add.at(used, tenants.of_job[known], boards[known])
     np.add.at(now, tenants.of_job[known], present[known])
-    quota = np.array([one.quota for one in tenants.shares])[:, None]
+    quota = np.array([entry.quota for entry in tenants.shares])[:, None]
     borrowed = np.clip(used - quota, 0.0, None)
     left = np.clip(quota - used, 0.0, None)
     share = np.divide(
@@ -143,15 +143,15 @@ def lending(tenants: Tenants, boards: Floats, present: Floats) -> tuple[TenantPl
     lent = left * np.minimum(share, 1.0)
     return tuple(
         TenantPlan(
-            tenant=one.name,
-            quota=one.quota,
-            guaranteed=one.guaranteed,
+            tenant=entry.name,
+            quota=entry.quota,
+            guaranteed=entry.guaranteed,
             now=float(now[row]),
             used=_rounded(used[row]),
             borrowed=_rounded(borrowed[row]),
             lent=_rounded(lent[row]),
         )
-        for row, one in enumerate(tenants.shares)
+        for row, entry in enumerate(tenants.shares)
     )
 
 

@@ -90,7 +90,7 @@ def _unpaired(proposals: Sequence[Proposal]) -> set[int]:
     }
     return {
         number
-        for number, one in enumerate(proposals)
-        if (other := one.chosen.configuration.shared_with)
-        and with_whom.get(other) != one.job.demand.job.job_id
+        for number, proposal in enumerate(proposals)
+        if (other := proposal.chosen.configuration.shared_with)
+        and with_whom.get(other) != proposal.job.demand.job.job_id
     }

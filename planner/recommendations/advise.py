@@ -63,7 +63,7 @@ def advise(
     """
     resting, no = resting or {}, rejections or {}
     runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
-    memory = [one for one in memory if one.job_id not in resting]
+    memory = [finding for finding in memory if finding.job_id not in resting]
     proposals = [
         proposal_of(job, job_plan, problem.terms)
         for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
@@ -71,23 +71,23 @@ def advise(
     outcomes = [outcome_of(proposal, problem.terms) for proposal in proposals]
     room = AdmissionRoom(problem)
     relieved = reliefs(memory, proposals, problem, room)
-    out = frozenset(one.job_id for one in relieved)
-    margins = [_margin(one, problem, proposed_before) for one in proposals]
+    out = frozenset(relief.job_id for relief in relieved)
+    margins = [_margin(proposal, problem, proposed_before) for proposal in proposals]
     kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting, no, margins)
-    found = [memory_recommendation(one, plan, problem) for one in relieved]
-    found += [_recommendation(proposals[one], outcomes[one], plan, problem) for one in chosen]
+    found = [memory_recommendation(relief, plan, problem) for relief in relieved]
+    found += [_recommendation(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
     found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
-    changes = [one.proposal for one in relieved if one.outcome]
+    changes = [relief.proposal for relief in relieved if relief.outcome]
     changes += [proposals[number] for number in chosen]
     short = list(missing_boards(problem, groups, changes))
-    found += _not_rejected((_of_fleet(one, plan, problem) for one in short), no)
+    found += _not_rejected((_of_fleet(advice, plan, problem) for advice in short), no)
     empty = [
         _of_fleet(node, plan, problem)
         for node in empty_nodes(plan, problem, changes)
         if node.subject not in resting and not _wanted(node, relieved, short)
     ]
     found += _not_rejected(empty, no)
-    names = {proposals[one].job.demand.job.job_id for one in chosen}
+    names = {proposals[entry].job.demand.job.job_id for entry in chosen}
     idle = {
         proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, kept, resting)
         for proposal in proposals
@@ -105,18 +105,20 @@ def advise(
 def _not_rejected(
     found: Iterable[Recommendation], rejections: Rejections
 ) -> Iterator[Recommendation]:
-    for one in found:
-        if not rejected(rejections, one.target, one.action, one.savings):
-            yield one
+    for recommendation in found:
+        if not rejected(
+            rejections, recommendation.target, recommendation.action, recommendation.savings
+        ):
+            yield recommendation
 
 
 def _wanted(empty: FleetAdvice, relieved: Sequence[Relief], short: Sequence[FleetAdvice]) -> bool:
     """Say whether a node stays on for what the plan did not know: memory, or jobs yet to come."""
-    relief = (one.proposal.chosen.configuration.gpu_model for one in relieved if one.outcome)
+    relief = (entry.proposal.chosen.configuration.gpu_model for entry in relieved if entry.outcome)
     return empty.gpu_model in relief or any(
-        one.gpu_model == empty.gpu_model
-        and (empty.ends_at is None or empty.ends_at > one.starts_at)
-        for one in short
+        advice.gpu_model == empty.gpu_model
+        and (empty.ends_at is None or empty.ends_at > advice.starts_at)
+        for advice in short
     )
 
 
@@ -167,14 +169,16 @@ def _chosen(
     Jobs that are relieved are neither.
     """
     terms, kept, worthy = problem.terms, {}, []
-    for number, (one, outcome) in enumerate(zip(proposals, outcomes, strict=True)):
-        job_id = one.job.demand.job.job_id
+    for number, (entry, outcome) in enumerate(zip(proposals, outcomes, strict=True)):
+        job_id = entry.job.demand.job.job_id
         if job_id in relieved:
             continue
         reason = (
             resting.get(job_id)
-            or refusal(one, outcome, terms, past_runs.get(job_id, ()), margin_ratio=margins[number])
-            or rejected(rejections, job_id, one.action, outcome.savings)
+            or refusal(
+                entry, outcome, terms, past_runs.get(job_id, ()), margin_ratio=margins[number]
+            )
+            or rejected(rejections, job_id, entry.action, outcome.savings)
         )
         if reason:
             kept[job_id] = reason

@@ -54,7 +54,9 @@ def given_back(model: str, changes: Sequence[Proposal], slots: int) -> Values:
     freed = np.zeros(slots)
     for change in changes:
         held = [change.present, *(change.job.options[number] for number in change.proposed)]
-        now, *then = (one.boards * (one.configuration.gpu_model == model) for one in held)
+        now, *then = (
+            indices.boards * (indices.configuration.gpu_model == model) for indices in held
+        )
         freed += change.job.demand.remaining.central * (now - np.array(then))
     return freed
 
@@ -107,7 +109,7 @@ def _missing(
     problem: PlanningProblem,
 ) -> FleetAdvice:
     model, starts = group.name, short[0].at
-    worst = max(short, key=lambda one: one.needed)
+    worst = max(short, key=lambda entry: entry.needed)
     wanted = int(-(-worst.needed // 1))
     step = group.slot_starts[1] - group.slot_starts[0] if len(group.slot_starts) > 1 else None
     hours = len(short) * (1.0 if step is None else step.total_seconds() / SECONDS_PER_HOUR)
@@ -243,7 +245,7 @@ def _longest_off(node: NodePlan) -> tuple[int, int]:
     best, start = (0, 0), 0
     for slot, on in enumerate((*node.on, True)):
         if on:
-            best = max(best, (start, slot), key=lambda one: one[1] - one[0])
+            best = max(best, (start, slot), key=lambda entry: entry[1] - entry[0])
             start = slot + 1
     return best
 

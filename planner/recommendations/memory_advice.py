@@ -114,8 +114,8 @@ _REASONS = {
 
 def _in_program(finding: MemoryFinding) -> list[str]:
     """Return the remedies that a person makes in the job's own program, the mildest first."""
-    own = [one.text for one in finding.advice if one.remedy in _IN_PROGRAM]
-    return own or [one.text for one in finding.advice]
+    own = [entry.text for entry in finding.advice if entry.remedy in _IN_PROGRAM]
+    return own or [entry.text for entry in finding.advice]
 
 
 def _confidence(one: Relief) -> str:

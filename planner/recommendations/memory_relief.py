@@ -105,10 +105,10 @@ def _relief(
     why_not = _unchangeable(job, may_requeue=problem.rules.may_requeue)
     if not why_not:
         ways = list(_ways(job, finding, problem))
-        for one, way, outcome in _ordered(ways, planned, problem.terms):
-            if room.take(one):
+        for entry, way, outcome in _ordered(ways, planned, problem.terms):
+            if room.take(entry):
                 return Relief(
-                    finding=finding, proposal=one, outcome=outcome, limit_mib=way.limit_mib
+                    finding=finding, proposal=entry, outcome=outcome, limit_mib=way.limit_mib
                 )
         why_not = NO_ROOM if ways else "no GPU type of the fleet is large enough for it"
     keeps = replace(planned, option=0, proposed=(0,) * len(planned.planned), action=None)
@@ -190,7 +190,7 @@ def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -
             continue
         profiles: list[MigProfile | None] = [None]
         if now.mig_profile and model.name == here.name:
-            profiles += [one for one in model.mig_profiles if one.name in offered]
+            profiles += [entry for entry in model.mig_profiles if entry.name in offered]
         for profile in profiles:
             memory = model.memory_mib if profile is None else profile.memory_mib
             if memory <= finding.limit_mib or USABLE * memory < _asked_mib(finding):
@@ -228,7 +228,8 @@ def _spread(job: JobProblem, finding: MemoryFinding) -> Iterator[_Way]:
     """
     now, standing = job.demand.job, job.demand.standing
     fixed = any(
-        one.remedy is MemoryRemedy.SPREAD and one.expected_mib is not None for one in finding.advice
+        entry.remedy is MemoryRemedy.SPREAD and entry.expected_mib is not None
+        for entry in finding.advice
     )
     if fixed or standing.scaled_by or now.mig_profile:
         return

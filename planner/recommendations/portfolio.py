@@ -81,19 +81,21 @@ def portfolio_of(
     """
     parts = dict.fromkeys(("recommended", "not_recommended", "timing", "service"), 0.0)
     gpu_hours = 0.0
-    for one in proposals:
-        stays = path_cost(one.job, (0,) * len(one.planned), terms)
-        planned = path_cost(one.job, one.planned, terms)
+    for proposal in proposals:
+        stays = path_cost(proposal.job, (0,) * len(proposal.planned), terms)
+        planned = path_cost(proposal.job, proposal.planned, terms)
         parts["service"] += stays.shortfall - planned.shortfall
-        if one.job.demand.job.job_id not in recommended:
+        if proposal.job.demand.job.job_id not in recommended:
             parts["not_recommended"] += stays.money - planned.money
             continue
-        proposed = path_cost(one.job, one.proposed, terms)
+        proposed = path_cost(proposal.job, proposal.proposed, terms)
         parts["recommended"] += stays.money - proposed.money
         parts["timing"] += proposed.money - planned.money
         gpu_hours += terms.slot_hours * sum(
-            (one.present.boards - one.job.options[number].boards) * there
-            for number, there in zip(one.proposed, one.job.demand.remaining.central, strict=True)
+            (proposal.present.boards - proposal.job.options[number].boards) * there
+            for number, there in zip(
+                proposal.proposed, proposal.job.demand.remaining.central, strict=True
+            )
         )
     total = plan.cost_of_now - plan.cost
     return Portfolio(
@@ -105,8 +107,8 @@ def portfolio_of(
         nodes=worth_of(row for row in rows if row.action.spec.of_node)[0],
         taken=worth_of(rows)[1],
         for_memory=sum(
-            one.outcome.savings.cost.central
-            for one in relieved
-            if one.outcome is not None and one.outcome.savings.cost is not None
+            relief.outcome.savings.cost.central
+            for relief in relieved
+            if relief.outcome is not None and relief.outcome.savings.cost is not None
         ),
     )

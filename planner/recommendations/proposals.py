@@ -73,7 +73,7 @@ def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
     share = float(remaining[other].sum() / remaining.sum()) if there else 0.0
     more = [slot for slot in there if _serves_more(job, planned[slot])]
     if 0 < len(more) < STEADY_SHARE * len(there):
-        most = max((planned[slot] for slot in more), key=lambda one: job.options[one].service)
+        most = max((planned[slot] for slot in more), key=lambda entry: job.options[entry].service)
         return _for_a_while(job, planned, most, more[0], more[-1], Action.SCALE_OUT)
     if share >= STEADY_SHARE:
         return _steady(job, planned, _cheapest(job, planned, terms), share)

@@ -40,11 +40,11 @@ def oracle_of(
     cost = np.stack(
         [
             charges.step_cost(
-                usage[:, one * samples_per_step : (one + 1) * samples_per_step],
+                usage[:, number * samples_per_step : (number + 1) * samples_per_step],
                 levels,
                 sample_hours,
             )
-            for one in range(first_step, steps)
+            for number in range(first_step, steps)
         ],
         axis=1,
     )

@@ -86,13 +86,13 @@ def chosen_offer(
     nodes = {kind: dict.fromkeys(range(count), 1) for kind, count in room.items() if count}
     # A type without a speed would be taken for one that was not tried yet.
     nowhere = dict.fromkeys(nodes, _no_speed)
-    jobs = {f"{number} {one.name}": _queued(one, nowhere) for number, one in enumerate(waiting)}
+    jobs = {f"{number} {job.name}": _queued(job, nowhere) for number, job in enumerate(waiting)}
     jobs[_NEW] = _arriving(offers, hours, nowhere)
-    most = max(_LARGEST, *(one.gpus for one in fitting))
+    most = max(_LARGEST, *(offer.gpus for offer in fitting))
     found = HeterogeneousPolicy(most_nodes=most).optimize(jobs, nodes, {})
     gpu_type, given = found[_NEW]
     return next(
-        (one for one in fitting if (one.gpu_type, one.gpus) == (gpu_type, len(given))), None
+        (offer for offer in fitting if (offer.gpu_type, offer.gpus) == (gpu_type, len(given))), None
     )
 
 

@@ -60,7 +60,7 @@ def model_of(speed: Any, batch_factor: float) -> GoodputModel | None:
         return None
     submitted = getattr(speed, "_max_batch_size", None) or initial
     low, high = getattr(speed, "_atomic_bsz_range", None) or (None, None)
-    a, b, c, d, e, f, g = (float(one) for one in step)
+    a, b, c, d, e, f, g = (float(entry) for entry in step)
     return GoodputModel(
         step=(a, b, c, d, e, f, g),
         noise=(float(noise[0]), float(noise[1])),

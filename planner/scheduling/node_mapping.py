@@ -86,7 +86,7 @@ def _spread(wanted: Mapping[str, int], room: Mapping[int, int]) -> dict[str, Nod
     for job in _largest_first(wanted):
         taken: list[int] = []
         while len(taken) < wanted[job]:
-            node = max(free, key=lambda one: (free[one], -one))
+            node = max(free, key=lambda entry: (free[entry], -entry))
             count = min(free[node], wanted[job] - len(taken))
             taken += [node] * count
             free[node] -= count

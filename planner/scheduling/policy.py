@@ -134,7 +134,7 @@ class HeterogeneousPolicy:
             goodput = 0.0 if config == nothing else float(view.goodput[row, config])
             self._history.note_goodput(name, goodput)
         active = set(view.names)
-        for name in [one for one in self._since if one not in active]:
+        for name in [entry for entry in self._since if entry not in active]:
             del self._since[name]
 
 

@@ -173,23 +173,23 @@ def _best_pair(
     """Return (change, first move, second move, pairs tried); the moves are sorted by change."""
     job_of, config_of, change = moves
     best, first, second, tried = -least, -1, -1, 0
-    for one in range(len(change)):
-        if 2 * change[one] >= best:
+    for number in range(len(change)):
+        if 2 * change[number] >= best:
             break
-        for two in range(one + 1, len(change)):
-            if change[one] + change[two] >= best:
+        for two in range(number + 1, len(change)):
+            if change[number] + change[two] >= best:
                 break
             tried += 1
-            if job_of[one] != job_of[two] and _pair_fits(
+            if job_of[number] != job_of[two] and _pair_fits(
                 kind,
                 gpus,
                 free,
-                choice[job_of[one]],
-                config_of[one],
+                choice[job_of[number]],
+                config_of[number],
                 choice[job_of[two]],
                 config_of[two],
             ):
-                best, first, second = change[one] + change[two], one, two
+                best, first, second = change[number] + change[two], number, two
     return best, first, second, tried
 
 

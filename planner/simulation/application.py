@@ -159,4 +159,4 @@ def throughput_ratios(
         for name in gpu_types
         if name in application.speeds
     }
-    return {one: {two: known[one] / known[two] for two in known} for one in known}
+    return {entry: {two: known[entry] / known[two] for two in known} for entry in known}

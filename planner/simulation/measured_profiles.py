@@ -97,15 +97,15 @@ def _speed(measured: pd.DataFrame, scaled: pd.DataFrame, limit: int | None) -> M
 
 
 def _curve(rows: pd.DataFrame) -> LearningCurve:
-    sizes = sorted(int(one) for one in rows["batch_size"].unique())
+    sizes = sorted(int(entry) for entry in rows["batch_size"].unique())
     by_size: Mapping[int, pd.DataFrame] = {
         size: rows[rows["batch_size"] == size].sort_values("epoch") for size in sizes
     }
-    epochs = min(len(one) for one in by_size.values())
+    epochs = min(len(frame) for frame in by_size.values())
     progress = np.min([by_size[size]["progress"].to_numpy()[:epochs] for size in sizes], axis=0)
     return LearningCurve(
         batch_sizes=tuple(sizes),
-        progress=(0.0, *(float(one) for one in progress)),
+        progress=(0.0, *(float(entry) for entry in progress)),
         square=np.array([by_size[size]["grad_sqr"].to_numpy()[:epochs] for size in sizes]),
         variance=np.array([by_size[size]["grad_var"].to_numpy()[:epochs] for size in sizes]),
     )

@@ -51,7 +51,10 @@ def simulate(
     waiting = [_start(job, cluster, applications, fits) for job in in_order(jobs)]
     everyone, active = tuple(waiting), list[RunningJob]()
     gpu_types = tuple(pool.gpu_type for pool in cluster.pools)
-    ratios = {name: throughput_ratios(one, gpu_types) for name, one in applications.items()}
+    ratios = {
+        name: throughput_ratios(application, gpu_types)
+        for name, application in applications.items()
+    }
     nodes = _nodes(cluster)
     held: dict[str, Allocation] = {}
     decisions: list[float] = []
@@ -60,10 +63,10 @@ def simulate(
         while waiting and waiting[0].job.submitted_at <= now:
             active.append(waiting.pop(0))
         views = {
-            one.job.name: one.view(
-                now, gpu_types, ratios[one.application.name], declared_batch=rules.declared_batch
+            entry.job.name: entry.view(
+                now, gpu_types, ratios[entry.application.name], declared_batch=rules.declared_batch
             )
-            for one in active
+            for entry in active
         }
         held = {name: given for name, given in held.items() if name in views}
         if active:
@@ -71,21 +74,22 @@ def simulate(
             held = dict(policy.optimize(views, nodes, held))
             decisions.append(time.process_time() - began)
             _check(held, cluster)
-            for one in active:
-                gpu_type, given = held.get(one.job.name, (None, ()))
-                one.hold(gpu_type, _shape(given))
-        for one in active:
-            one.advance(now, rules.round_seconds)
-            if not one.placement:
-                held.pop(one.job.name, None)
+            for entry in active:
+                gpu_type, given = held.get(entry.job.name, (None, ()))
+                entry.hold(gpu_type, _shape(given))
+        for entry in active:
+            entry.advance(now, rules.round_seconds)
+            if not entry.placement:
+                held.pop(entry.job.name, None)
         now += rules.round_seconds
-        if any(one.finished_at is not None for one in active):
-            active = [one for one in active if one.finished_at is None]
+        if any(entry.finished_at is not None for entry in active):
+            active = [entry for entry in active if entry.finished_at is None]
             if progress is not None:
                 progress(len(everyone) - len(active) - len(waiting), len(everyone))
         if not active and not waiting:
             return SimulationOutcome(
-                jobs=tuple(_finished(one) for one in everyone), decision_seconds=tuple(decisions)
+                jobs=tuple(_finished(entry) for entry in everyone),
+                decision_seconds=tuple(decisions),
             )
     raise ImpossibleProblemError(
         f"{len(active) + len(waiting)} of {len(everyone)} jobs are not done after "

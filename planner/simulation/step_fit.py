@@ -62,7 +62,7 @@ def fit_step_parameters(profile: Profile) -> StepParameters:
     ).x
     if not several:
         found[2], found[3] = max(found[2], 1.1 * found[4]), max(found[3], 1.1 * found[5])
-    a, b, c, d, e, f, g = (float(one) for one in found)
+    a, b, c, d, e, f, g = (float(entry) for entry in found)
     return a, b, c, d, e, f, g
 
 

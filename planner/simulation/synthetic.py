@@ -113,7 +113,7 @@ def _application(
     size = len(kind.batches)
     curve = LearningCurve(
         batch_sizes=kind.batches,
-        progress=tuple(float(one) for one in np.linspace(0.0, steps, _EPOCHS + 1)),
+        progress=tuple(float(entry) for entry in np.linspace(0.0, steps, _EPOCHS + 1)),
         square=np.ones((size, _EPOCHS)),
         variance=np.tile(kind.noise * growth, (size, 1)),
     )
@@ -142,7 +142,7 @@ def _speed(
     by_size = {}
     for spread, gpus in zip(table.nodes, table.gpus, strict=True):
         seconds = np.array(
-            [step_seconds(step, int(spread), int(gpus), float(one)) for one in local]
+            [step_seconds(step, int(spread), int(gpus), float(entry)) for entry in local]
         )
         by_size[int(spread), int(gpus)] = (local, seconds, seconds - (step[0] + step[1] * local))
     return MeasuredSpeed(

@@ -34,7 +34,7 @@ def check_problem(problem: SlotProblem) -> None:
 def _refuse(found: npt.NDArray[np.bool_], what: str, hint: str) -> None:
     """Raise when any entry is wrong, with the position of the first."""
     if found.any():
-        place = ", ".join(str(int(one)) for one in np.argwhere(found)[0])
+        place = ", ".join(str(int(entry)) for entry in np.argwhere(found)[0])
         raise ImpossibleProblemError(f"{what} at [{place}]", hint)
 
 
@@ -194,7 +194,7 @@ def _check_pins(problem: SlotProblem) -> None:
     np.add.at(held, (kinds[holding], slots[holding]), problem.grid.boards[options[holding]])
     over = held > problem.fleet.capacity + SLACK
     if over.any():
-        kind, slot = (int(one) for one in np.argwhere(over)[0])
+        kind, slot = (int(entry) for entry in np.argwhere(over)[0])
         name = problem.fleet.gpu_types[kind]
         named = [
             jobs.names[row]

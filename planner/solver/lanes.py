@@ -63,7 +63,7 @@ def pack(problem: SlotProblem, cost: Singles, found: CostSurvey) -> Lanes:
     allowed[np.arange(problem.size), jobs.present] = True
     blocks = _order(allowed, jobs.work > 0)
     used = [np.flatnonzero(allowed[members].any(axis=0)) for members in blocks]
-    rows = np.array([len(one) for one in used], dtype=np.int64)
+    rows = np.array([len(entry) for entry in used], dtype=np.int64)
     offset = np.concatenate([[0], np.cumsum(rows * problem.slots * LANES)])
     count, width = len(blocks), int(rows.max(initial=1))
     flat = np.empty(int(offset[-1]), dtype=np.float32)

@@ -43,9 +43,9 @@ def two_owners(folder: Path) -> Iterator[Store]:
     now = utc_now()
     with open_store(f"duckdb:///{folder}/t.duckdb") as opened:
         jobs = tuple(
-            make_job(job_id=one.job_id, namespace=one.namespace, owner=one.namespace,
-                     gpu_count=one.now.gpu_count, last_seen_at=now)
-            for one in (MINE, THEIRS)
+            make_job(job_id=advice.job_id, namespace=advice.namespace, owner=advice.namespace,
+                     gpu_count=advice.now.gpu_count, last_seen_at=now)
+            for advice in (MINE, THEIRS)
         )  # fmt: skip
         opened.keep(make_collected(jobs=jobs))
         cycle(opened, 0, MINE, at=now)

@@ -34,7 +34,7 @@ def merged(defaults: Any, given: Any) -> Any:
     """The values as a release has them: maps are merged, all else is replaced."""
     if not isinstance(defaults, dict) or not isinstance(given, dict):
         return given
-    return {**defaults, **{key: merged(defaults.get(key), one) for key, one in given.items()}}
+    return {**defaults, **{key: merged(defaults.get(key), entry) for key, entry in given.items()}}
 
 
 def check(values: Object) -> None:
@@ -63,9 +63,9 @@ def texts(values: Object | None = None, *, served: Sequence[str] = ()) -> dict[s
 def rendered(values: Object | None = None, *, served: Sequence[str] = ()) -> list[Object]:
     """The objects of a release. Errors: ChartError."""
     return [
-        one
+        entry
         for name, text in texts(values, served=served).items()
         if name.endswith(".yaml")
-        for one in yaml.safe_load_all(text)
-        if one
+        for entry in yaml.safe_load_all(text)
+        if entry
     ]

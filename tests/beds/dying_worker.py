@@ -108,7 +108,7 @@ class Parent:
 @contextmanager
 def running_parent(folder: Path) -> Iterator[Parent]:
     """A parent that has worked on this folder itself, without dying."""
-    paths = os.pathsep.join(str(one) for one in Path(__file__).parents[1:3])
+    paths = os.pathsep.join(str(entry) for entry in Path(__file__).parents[1:3])
     with subprocess.Popen(
         [sys.executable, __file__],
         stdin=subprocess.PIPE,

@@ -110,8 +110,8 @@ class KubernetesBed:
         """
         for document in documents:
             several = yaml.safe_load_all(document) if isinstance(document, str) else [document]
-            for one in filter(None, several):
-                self._apply(one)
+            for entry in filter(None, several):
+                self._apply(entry)
 
     def get(self, kind: str, name: str, *, namespace: str = "default") -> dict[str, Any]:
         """Return an object."""
@@ -240,9 +240,9 @@ class KubernetesBed:
         """What discovery says of a kind; nothing when it says nothing."""
         if (version, kind) not in self.resources:
             named = self.answer("GET", f"{'api' if version == 'v1' else 'apis'}/{version}")
-            for one in named.json().get("resources", []) if named.ok else []:
-                if "/" not in one["name"]:  # the others are subresources
-                    self.resources[version, one["kind"]] = one
+            for entry in named.json().get("resources", []) if named.ok else []:
+                if "/" not in entry["name"]:  # the others are subresources
+                    self.resources[version, entry["kind"]] = entry
         return self.resources.get((version, kind), {})
 
 

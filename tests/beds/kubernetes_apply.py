@@ -58,9 +58,9 @@ def bind_in(bed: KubernetesBed, namespace: str) -> None:
     """Make a namespace that the applying account may change."""
     bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     binding = next(
-        one
-        for one in yaml.safe_load_all(APPLIER_MANIFEST.read_text(encoding="utf-8"))
-        if one["kind"] == "RoleBinding"
+        entry
+        for entry in yaml.safe_load_all(APPLIER_MANIFEST.read_text(encoding="utf-8"))
+        if entry["kind"] == "RoleBinding"
     )
     binding["metadata"]["namespace"] = namespace
     bed.apply(binding)

@@ -71,17 +71,17 @@ class FakeKubelet:
         )
         containers = [
             {
-                "name": one["name"],
-                "image": one["image"],
-                "imageID": one["image"],
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": container["image"],
                 "ready": running,
                 "started": running,
                 "restartCount": 0,
                 "state": state,
             }
-            for one in pod["spec"]["containers"]
+            for container in pod["spec"]["containers"]
         ]
-        conditions = {one["type"]: one for one in pod["status"].get("conditions", [])}
+        conditions = {entry["type"]: entry for entry in pod["status"].get("conditions", [])}
         for kind in ("Initialized", "ContainersReady", "Ready"):
             holds = running or kind == "Initialized"
             word = {"status": "True"} if holds else {"status": "False", "reason": "PodCompleted"}

@@ -22,7 +22,7 @@ def program_folder() -> Path:
     """Where the servers are, or a failure that says how to get them: missing is no skip."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     named = [os.environ.get(name) for name in ("KUBEBUILDER_ASSETS", "KUBE_BIN_DIR")]
-    folders = [Path(one) for one in named if one] + [cache / "trimtab" / "kubernetes-1.20.2"]
+    folders = [Path(name) for name in named if name] + [cache / "trimtab" / "kubernetes-1.20.2"]
     for folder in folders:
         if all(os.access(folder / name, os.X_OK) for name in PROGRAMS):
             return folder
@@ -57,7 +57,7 @@ class Servers:
         """Wait until it holds, or fail with the ends of the logs."""
         ends = time.monotonic() + seconds
         while not holds():
-            ended = [name for name, one in self.running.items() if one.poll() is not None]
+            ended = [name for name, entry in self.running.items() if entry.poll() is not None]
             assert not ended, f"{ended} ended while waiting: {what}{self.log_ends()}"
             assert time.monotonic() < ends, f"not in {seconds:g} s: {what}{self.log_ends()}"
             time.sleep(0.05)

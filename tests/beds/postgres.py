@@ -31,7 +31,7 @@ _SETTINGS = {
 def program(name: str) -> str:
     """A program of the newest PostgreSQL, or a failure that says how to get it."""
     folders = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda one: int(one.parent.name)
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda entry: int(entry.parent.name)
     )
     for folder in reversed(folders):
         if (folder / name).exists():

@@ -11,10 +11,18 @@ def differences(told: Any, said: Any, at: str = "") -> list[str]:
     A time may be written with Z or +00:00.
     """
     if isinstance(told, dict) and isinstance(said, dict) and told.keys() == said.keys():
-        return [one for key in told for one in differences(told[key], said[key], f"{at}.{key}")]
+        return [
+            difference
+            for key in told
+            for difference in differences(told[key], said[key], f"{at}.{key}")
+        ]
     if isinstance(told, list) and isinstance(said, list) and len(told) == len(said):
         pairs = enumerate(zip(told, said, strict=True))
-        return [one for number, pair in pairs for one in differences(*pair, f"{at}[{number}]")]
+        return [
+            difference
+            for number, pair in pairs
+            for difference in differences(*pair, f"{at}[{number}]")
+        ]
     if isinstance(told, float) and isinstance(said, float):
         same = math.isclose(told, said, rel_tol=1e-9, abs_tol=1e-12)
     else:

@@ -21,9 +21,9 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
             sink.sendall(data)
-    for one in (source, sink):
+    for entry in (source, sink):
         with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            entry.shutdown(socket.SHUT_RDWR)
 
 
 def _serve(client: socket.socket, port: int, person: str) -> None:
@@ -61,5 +61,5 @@ def running_sign_in_proxy(port: int, person: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
         accepting.join()
-    for one in threads:
-        one.join(timeout=10)
+    for thread in threads:
+        thread.join(timeout=10)

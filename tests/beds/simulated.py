@@ -34,18 +34,18 @@ def job_where(cluster: SimulatedCluster, fits: Callable[[Tenant], bool], at: dat
 
 def idle_job(cluster: SimulatedCluster) -> str:
     """A job that holds one H100 and does nothing."""
-    return job_where(cluster, lambda one: one.idle and one.devices[0].gpu_model == H100)
+    return job_where(cluster, lambda entry: entry.idle and entry.devices[0].gpu_model == H100)
 
 
 def small_service(cluster: SimulatedCluster, *, boards: int = 1) -> str:
     """A service that needs a part of what it holds: whole boards."""
     return job_where(
         cluster,
-        lambda one: (
-            one.kind is WorkloadKind.INFERENCE
-            and one.level < 0.25
-            and len(one.devices) == boards
-            and not one.devices[0].mig_instance
+        lambda entry: (
+            entry.kind is WorkloadKind.INFERENCE
+            and entry.level < 0.25
+            and len(entry.devices) == boards
+            and not entry.devices[0].mig_instance
         ),
     )
 
@@ -54,7 +54,7 @@ def training(cluster: SimulatedCluster, model: str = H100) -> str:
     """A training run in its middle."""
     return job_where(
         cluster,
-        lambda one: one.kind is WorkloadKind.TRAINING and one.devices[0].gpu_model == model,
+        lambda entry: entry.kind is WorkloadKind.TRAINING and entry.devices[0].gpu_model == model,
     )
 
 

@@ -44,7 +44,7 @@ class Tab:
     def ask(self, *pressed: str, name: str = "Robin", fragment: str = "") -> None:
         """Send a request with the values of the page, as a browser does."""
         widgets = [WidgetState(id=self.ids["name"], string_value=name)] if self.ids else []
-        widgets += [WidgetState(id=self.ids[one], trigger_value=True) for one in pressed]
+        widgets += [WidgetState(id=self.ids[text], trigger_value=True) for text in pressed]
         state = ClientState(widget_states=WidgetStates(widgets=widgets), fragment_id=fragment)
         self.connection.send(BackMsg(rerun_script=state).SerializeToString())
 

@@ -77,8 +77,10 @@ def cycle(
     at = at or NOW + number * timedelta(hours=1)
     plan = replace(make_plan(), plan_id=f"{number:064d}")
     made = tuple(
-        replace(one, plan_id=plan.plan_id, created_at=at, expires_at=at + timedelta(days=1))
-        for one in found
+        replace(
+            recommendation, plan_id=plan.plan_id, created_at=at, expires_at=at + timedelta(days=1)
+        )
+        for recommendation in found
     )
     store.keep_cycle(
         cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), forecasts=(),

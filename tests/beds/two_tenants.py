@@ -58,7 +58,7 @@ def _collect(store: Store, tenant: str, now: datetime, boards: int) -> None:
     samples = make_samples(
         gpus=4, minutes=26 * 60, job_id=f"{tenant}/chat", end=now, node=f"{tenant}-node"
     )
-    samples["gpu_uuid"] = [f"GPU-{tenant}-{one[-1]}" for one in samples["gpu_uuid"]]
+    samples["gpu_uuid"] = [f"GPU-{tenant}-{entry[-1]}" for entry in samples["gpu_uuid"]]
     xids = pd.DataFrame({
         "gpu_uuid": [f"GPU-{tenant}-0"], "xid": [79], "node": [f"{tenant}-node"],
         "gpu_index": [str(boards)], "first_seen_at": [now - DAY / 24], "last_seen_at": [now],
@@ -148,7 +148,7 @@ def fill(store: Store, now: datetime) -> datetime:
             ),
             violations=tuple(f"{tenant} has too few" for tenant in TENANTS),
         )  # fmt: skip
-        made = [replace(one, plan_id=plan.plan_id) for one in found]
+        made = [replace(entry, plan_id=plan.plan_id) for entry in found]
         store.keep_cycle(
             cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), plan=plan,
             forecasts=[forecast_of(job_of(tenant, end), [1.0, 2.0], 70_000.0, 400.0)
@@ -158,7 +158,7 @@ def fill(store: Store, now: datetime) -> datetime:
                     for tenant in TENANTS],
             recommendations=made,
         )  # fmt: skip
-        for tenant, one in zip(TENANTS, made, strict=True):
+        for tenant, entry in zip(TENANTS, made, strict=True):
             if number == 0:
-                _apply(store, one, tenant, at)
+                _apply(store, entry, tenant, at)
     return end

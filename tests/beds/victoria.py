@@ -46,8 +46,8 @@ def import_openmetrics(url: str, lines: Iterable[str]) -> None:
     request = urllib.request.Request(
         f"{url}/api/v1/import/prometheus", data=body.encode(), method="POST"
     )
-    for one in (request, f"{url}/internal/force_flush"):
-        with urllib.request.urlopen(one, timeout=60):
+    for entry in (request, f"{url}/internal/force_flush"):
+        with urllib.request.urlopen(entry, timeout=60):
             pass
 
 

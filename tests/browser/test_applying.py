@@ -122,8 +122,8 @@ def test_a_double_click_and_two_tabs_give_one_change(
         panel, chosen = open_first(visitor)
         twin, same = open_first(other)
         assert same == chosen
-        for tab, one in ((visitor, panel), (other, twin)):
-            one.get_by_role("button", name="Approve and apply").click()
+        for tab, entry in ((visitor, panel), (other, twin)):
+            entry.get_by_role("button", name="Approve and apply").click()
             asked = dialog(tab)
             asked.get_by_label("Your name").fill("Robin")
             asked.get_by_label("Comment").fill("go")
@@ -192,7 +192,7 @@ def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
     expect(visitor.page.get_by_text(re.compile("none of them can be measured yet"))).to_be_visible()
     visitor.go("Audit")
     expect(visitor.page.get_by_text(re.compile("entries, chain intact"))).to_be_visible()
-    words = {one.state for one in stored(applying.server).values()}
+    words = {entry.state for entry in stored(applying.server).values()}
     assert "applied" in words
 
 

@@ -19,7 +19,10 @@ def stored(server: Server) -> dict[str, StoredRecommendation]:
     assert status == 0, server.log.read_text(encoding="utf-8")[-4000:]
     with open_store(server.store_url, create=False) as store:
         assert store.reader.verify_audit() == ()
-        return {one.reference: one for one in store.reader.recommendations(now=utc_now())}
+        return {
+            recommendation.reference: recommendation
+            for recommendation in store.reader.recommendations(now=utc_now())
+        }
 
 
 def test_approve_then_write_the_change_file(own_server: Server, visitor: Visitor) -> None:
@@ -108,7 +111,7 @@ def test_several_are_decided_at_once(own_server: Server, visitor: Visitor) -> No
     expect(dialog(visitor)).to_have_count(0)
     told = [row for row in rows(visitor) if "approved by Robin" in row]
     assert len(told) == 2
-    states = [one.state for one in stored(own_server).values()]
+    states = [entry.state for entry in stored(own_server).values()]
     assert states.count("approved") == 2
 
 

@@ -186,14 +186,14 @@ FAMILIES = sorted({payload.family for payload in PAYLOADS})
 
 
 @pytest.mark.parametrize(
-    "quarter", [0, *(pytest.param(one, marks=pytest.mark.slow_end) for one in range(1, 4))]
+    "quarter", [0, *(pytest.param(index, marks=pytest.mark.slow_end) for index in range(1, 4))]
 )
 def test_one_job_is_text_whatever_its_name(
     hostile_server: Server, watched: Visitor, quarter: int
 ) -> None:
     """A job of every family by its permalink: heading, notes, scheduler's words, cards."""
     for family in FAMILIES[quarter::4]:
-        number = next(at for at, one in enumerate(PAYLOADS) if one.family == family)
+        number = next(at for at, payload in enumerate(PAYLOADS) if payload.family == family)
         pod, namespace = (PAYLOADS[at % len(PAYLOADS)].text.strip() for at in (number, number + 1))
         name = f"{namespace}/{pod}".replace("\0", "\ufffd")
         watched.open(f"{hostile_server.base}/job?id={quote(name)}")

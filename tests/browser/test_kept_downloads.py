@@ -22,7 +22,7 @@ def test_a_press_as_the_page_is_drawn_again_gets_its_file(bare_tab: Tab) -> None
         bare_tab.read_page()
         numbers.append(bare_tab.file)
     assert len(set(numbers)) == 5
-    assert [bare_tab.fetch(one) for one in numbers * 2] == [FILE] * 10
+    assert [bare_tab.fetch(number) for number in numbers * 2] == [FILE] * 10
 
 
 @pytest.mark.browser

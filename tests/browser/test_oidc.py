@@ -71,7 +71,7 @@ def fill(url: str) -> dict[str, str]:
             plan=make_plan(plan_id=PLAN, created_at=now),
             recommendations=tuple(advice.values()),
         )
-    return {one.job_id: owner for owner, one in advice.items()}
+    return {entry.job_id: owner for owner, entry in advice.items()}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,9 @@ def signing(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "oidc_cookie_secret": "canary-cookie-secret-of-forty-characters",
             "oidc_redirect_uri": provider.redirect_uri,
         }
-        variables = {f"TRIMTAB_ACCESS_{name.upper()}": one for name, one in settings.items()}
+        variables = {
+            f"TRIMTAB_ACCESS_{name.upper()}": setting for name, setting in settings.items()
+        }
         with running_server(url, folder, port=port, **variables) as server:
             yield SignedInServer(server, provider, owner, jobs)
 
@@ -155,7 +157,7 @@ def test_an_owner_sees_their_own_jobs_and_no_other_page(
     expect(
         visitor.page.get_by_text(shown_as(f"{signing.owner}@site.example", "owner"))
     ).to_be_visible()
-    mine = {one for one, owner in signing.jobs.items() if owner == signing.owner}
+    mine = {entry for entry, owner in signing.jobs.items() if owner == signing.owner}
     others = set(signing.jobs) - mine
     for path in ("", "jobs", "audit", "recommendations?state=proposed"):
         visitor.page.goto(f"{signing.server.base}/{path}")

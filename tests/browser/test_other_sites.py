@@ -83,5 +83,5 @@ def test_no_other_site_frames_a_page(other_site: str, browser: Browser) -> None:
         page.goto(other_site)
         expect(page.get_by_role("heading", name="other")).to_be_visible()
         page.wait_for_timeout(1500)
-        assert any("frame-ancestors" in one or "X-Frame-Options" in one for one in refused)
+        assert any("frame-ancestors" in name or "X-Frame-Options" in name for name in refused)
         assert page.frames[-1].locator("[data-testid='stApp']").count() == 0

@@ -191,4 +191,4 @@ def test_a_button_of_somebody_else_does_nothing(place: Place, role: str) -> None
     assert not [job for job in jobs if job.encode() in after.raw and role != "viewer"]
     with place.session("admin") as session:
         assert set(session.draw("findings", query=query).buttons) == set(buttons)
-    assert not any(place.applying.sent(one) for one in place.theirs | place.others)
+    assert not any(place.applying.sent(their) for their in place.theirs | place.others)

@@ -94,7 +94,7 @@ def test_each_code_has_its_first_and_last_time(tmp_path: Path) -> None:
 
 def test_what_repeats_on_slices_and_replicas_is_one_board(tmp_path: Path) -> None:
     """The code is the board's, whatever instance or holder the series names."""
-    slices = [answer([48], GPU_I_ID=str(one), GPU_I_PROFILE="3g.40gb") for one in (1, 2)]
+    slices = [answer([48], GPU_I_ID=str(number), GPU_I_PROFILE="3g.40gb") for number in (1, 2)]
     assert rows(read_answers(tmp_path, *slices, answer([48, 48]))) == [
         ("GPU-1", 48, AT - timedelta(minutes=1), AT)
     ]

@@ -116,7 +116,9 @@ def series(draw: st.DrawFn) -> list[Series]:
 def test_no_order_of_series_shows(found: list[Series], data: st.DataObject) -> None:
     """Any permutation, and every series twice, gives the same frame."""
     shuffled = data.draw(st.permutations(found))
-    frames = [samples_of(one, CATALOGUE, Dropped()) for one in (found, shuffled, found + shuffled)]
+    frames = [
+        samples_of(group, CATALOGUE, Dropped()) for group in (found, shuffled, found + shuffled)
+    ]
     key = ["sampled_at", "gpu_uuid", "mig_instance", "job_id"]
     ordered = [frame.sort_values(key).reset_index(drop=True) for frame in frames]
     pd.testing.assert_frame_equal(ordered[0], ordered[1])

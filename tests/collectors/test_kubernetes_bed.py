@@ -54,7 +54,7 @@ def pod(name: str, gpus: int, **annotations: str) -> dict[str, Any]:
 
 def phases(bed: KubernetesBed, namespace: str) -> list[str]:
     """The phases of a namespace's pods."""
-    return sorted(one["status"]["phase"] for one in bed.list("Pod", namespace=namespace))
+    return sorted(entry["status"]["phase"] for entry in bed.list("Pod", namespace=namespace))
 
 
 def make_deployment(bed: KubernetesBed, namespace: str, *, replicas: int) -> None:
@@ -79,11 +79,11 @@ def test_a_deployment_becomes_running_pods_on_the_gpu_node(bed: KubernetesBed) -
     """The controllers make the pods, the scheduler places them, and they count as ready."""
     make_deployment(bed, "team-a", replicas=2)
     bed.until("two pods run", lambda: phases(bed, "team-a") == ["Running", "Running"])
-    for one in bed.list("Pod", namespace="team-a"):
-        assert one["spec"]["nodeName"] == "gpu-node-1"
-        assert one["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
-        assert one["status"]["startTime"]
-        assert one["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
+    for entry in bed.list("Pod", namespace="team-a"):
+        assert entry["spec"]["nodeName"] == "gpu-node-1"
+        assert entry["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
+        assert entry["status"]["startTime"]
+        assert entry["status"]["containerStatuses"][0]["state"]["running"]["startedAt"]
     bed.until(
         "the Deployment is ready",
         lambda: (
@@ -106,7 +106,7 @@ def test_a_pod_that_asks_too_much_stays_pending_with_the_reason(bed: KubernetesB
 
     def unscheduled() -> list[dict[str, Any]]:
         conditions = bed.get("Pod", "too-big")["status"].get("conditions", [])
-        return [one for one in conditions if one["type"] == "PodScheduled"]
+        return [entry for entry in conditions if entry["type"] == "PodScheduled"]
 
     bed.until("the scheduler has said why", lambda: unscheduled() != [])
     (condition,) = unscheduled()
@@ -222,7 +222,7 @@ def test_a_kubeconfig_signs_its_user_in(bed: KubernetesBed) -> None:
         verify=cluster["certificate-authority"],
         timeout=30,
     )
-    assert "gpu-node-1" in [one["metadata"]["name"] for one in answer.json()["items"]]
+    assert "gpu-node-1" in [item["metadata"]["name"] for item in answer.json()["items"]]
 
 
 def test_a_wait_that_fails_shows_what_the_servers_wrote(bed: KubernetesBed) -> None:

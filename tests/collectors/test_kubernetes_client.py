@@ -126,7 +126,7 @@ def test_pages_are_put_together(folder: Path) -> None:
     with faulty_server(items("a", "b", then="t1"), items("c"), names=()) as server:
         found = client_of(folder, server, page_size=2).listed("Pod")
         asked = [query for _path, query, _headers in server.asked]
-    assert [one["metadata"]["name"] for one in found or []] == ["a", "b", "c"]
+    assert [entry["metadata"]["name"] for entry in found or []] == ["a", "b", "c"]
     assert asked == [{"limit": "2"}, {"limit": "2", "continue": "t1"}]
 
 
@@ -161,7 +161,7 @@ def test_an_expired_list_is_begun_again(folder: Path) -> None:
     script = [items("a", then="t1"), expired, items("a", then="t2"), items("b")]
     with faulty_server(*script, names=()) as server:
         found = client_of(folder, server).listed("Pod")
-    assert [one["metadata"]["name"] for one in found or []] == ["a", "b"]
+    assert [entry["metadata"]["name"] for entry in found or []] == ["a", "b"]
 
 
 def test_a_list_that_always_expires_is_given_up(folder: Path) -> None:

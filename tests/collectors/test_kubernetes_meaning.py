@@ -207,7 +207,7 @@ def test_one_kind_of_two_groups_is_two_workloads(tmp_path: Path) -> None:
     own = thing("Job", "train", labels={"app.kubernetes.io/managed-by": "Helm"})
     pods = [pod("a", TRAIN), pod("b", "batch.volcano.sh/v1alpha1/Job/train")]
     jobs = {job.job_id: job for job in told({PODS: pods, JOBS: [own]}, tmp_path).jobs}
-    managed = {name: one.scheduler and one.scheduler.managed_by for name, one in jobs.items()}
+    managed = {name: job.scheduler and job.scheduler.managed_by for name, job in jobs.items()}
     assert managed == {"ml/job/train": ("Helm",), "ml/job.batch.volcano.sh/train": ()}
     assert {job.gpu_count for job in jobs.values()} == {2}
 
@@ -373,7 +373,7 @@ def test_of_pods_without_devices_only_the_name_is_kept(tmp_path: Path) -> None:
     with served({PODS: [web], "/apis/apps/v1/replicasets": sets}, tmp_path) as settings:
         found = KubernetesClient(settings).inventory()
     assert found.of("Pod") == [{"metadata": {"name": "web", "namespace": "ml"}}]
-    assert [list(one) for one in found.of("ReplicaSet")] == [["metadata"]]
+    assert [list(entry) for entry in found.of("ReplicaSet")] == [["metadata"]]
 
 
 def test_a_server_that_falls_silent_is_not_asked_for_every_kind(tmp_path: Path) -> None:

@@ -111,7 +111,9 @@ def read(document: Document) -> Node:
 )
 def test_what_a_pod_asks_for(spec: Document, expected: list[tuple[str, bool, int]]) -> None:
     """Containers add up, an init container counts by itself, a sidecar runs along."""
-    wanted = [GpuRequest(mig_profile=one, shared=two, count=three) for one, two, three in expected]
+    wanted = [
+        GpuRequest(mig_profile=entry, shared=two, count=three) for entry, two, three in expected
+    ]
     assert list(requests_of(spec)) == wanted
 
 
@@ -158,7 +160,7 @@ def test_a_taint_of_gpu_nodes_does_not_block_gpu_pods() -> None:
 
 def claim(name: str, *devices: tuple[str, str], count: int = 0) -> Document:
     """A resource claim that was given (driver, device) on n1, or still asks for `count`."""
-    results = [{"driver": driver, "pool": "n1", "device": one} for driver, one in devices]
+    results = [{"driver": driver, "pool": "n1", "device": entry} for driver, entry in devices]
     asked = {"exactly": {"deviceClassName": "gpu.nvidia.com", "count": count}} if count else {}
     status = {"allocation": {"devices": {"results": results}}} if devices else {}
     return thing(name) | {"spec": {"devices": {"requests": [asked]}}, "status": status}

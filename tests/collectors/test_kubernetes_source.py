@@ -225,7 +225,9 @@ def test_a_kind_that_may_not_be_listed_is_told_with_the_rule(bed: KubernetesBed)
     """What can be read is read: the Deployment keeps its name. The last test: rights change."""
     role = bed.get("ClusterRole", "trimtab-reader")
     for rule in role["rules"]:
-        rule["resources"] = [one for one in rule["resources"] if one != "deployments"]
+        rule["resources"] = [
+            resource for resource in rule["resources"] if resource != "deployments"
+        ]
     bed.patch("ClusterRole", "trimtab-reader", {"rules": role["rules"]})
     bed.until(
         "Deployments are refused",

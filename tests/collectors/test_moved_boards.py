@@ -29,7 +29,9 @@ def series(
 def read(*found: list[Series]) -> tuple[list[tuple[int, str, str, str]], tuple[str, ...]]:
     """(step, board, node, job) of every sample, and the warnings."""
     dropped = Dropped()
-    samples = samples_of([one for some in found for one in some], load_gpu_catalogue(), dropped)
+    samples = samples_of(
+        [column for some in found for column in some], load_gpu_catalogue(), dropped
+    )
     steps = [round((at.timestamp() - START) / STEP) for at in samples["sampled_at"]]
     rows = zip(steps, samples["gpu_uuid"], samples["node"], samples["job_id"], strict=True)
     return sorted(rows), dropped.two_nodes.warnings()

@@ -23,15 +23,15 @@ def test_mig_slots_may_be_empty(library: Path, play: Play, proc: Path) -> None:
     play("a100_mig_holes")
     collected = collector(library, proc).collect(WINDOW)
     found = rows(collected)
-    assert [(one["mig_instance"], one["mig_profile"]) for one in found] == [
+    assert [(entry["mig_instance"], entry["mig_profile"]) for entry in found] == [
         ("2", "3g.20gb"),
         ("9", "1g.5gb"),
         ("10", "1g.5gb"),
     ]
-    assert {one["gpu_uuid"] for one in found} == {"GPU-22222222-2222-3333-4444-555555555501"}
-    assert {one["power_watts"] for one in found} == {143.21}
-    assert [one["memory_used_mib"] for one in found] == [5120.0, 1.0, 2.0]
-    assert {one["gpu_model"] for one in found} == {"A100-SXM4-40GB"}
+    assert {entry["gpu_uuid"] for entry in found} == {"GPU-22222222-2222-3333-4444-555555555501"}
+    assert {entry["power_watts"] for entry in found} == {143.21}
+    assert [entry["memory_used_mib"] for entry in found] == [5120.0, 1.0, 2.0]
+    assert {entry["gpu_model"] for entry in found} == {"A100-SXM4-40GB"}
     assert collected.samples["utilization_ratio"].isna().all()
     assert collected.report.dropped == (("utilization: none on MIG", 3),)
 
@@ -42,8 +42,8 @@ def test_mig_instances_with_gpm_have_their_own_activity(
     """Hopper gives SM activity per GPU instance."""
     play("a100_mig_holes", "gpu0.mig0 sm_util 80\ngpu0.mig2 sm_util 12.5\ngpu0.mig3 sm_util 0\n")
     found = rows(collector(library, proc).collect(WINDOW))
-    assert [one["utilization_ratio"] for one in found] == [0.8, 0.125, 0.0]
-    assert {one["utilization_signal"] for one in found} == {"sm_active"}
+    assert [entry["utilization_ratio"] for entry in found] == [0.8, 0.125, 0.0]
+    assert {entry["utilization_signal"] for entry in found} == {"sm_active"}
 
 
 def test_activity_without_permission_falls_back(library: Path, play: Play, proc: Path) -> None:
@@ -86,7 +86,7 @@ def test_compute_instances_share_their_gpu_instance(library: Path, play: Play, p
         "gpu0.mig4 instance 2\ngpu0.mig4 process 11\n",
     )
     found = rows(collector(library, proc).collect(WINDOW))
-    assert [(one["mig_instance"], one["job_id"]) for one in found] == [
+    assert [(entry["mig_instance"], entry["job_id"]) for entry in found] == [
         ("2", "slurm:7"),
         ("9", ""),
         ("10", ""),
@@ -168,4 +168,4 @@ def test_mapping_files_name_the_jobs_of_mig_instances(
     (tmp_path / "0").write_text("99\n")
     play("a100_mig_holes")
     found = rows(collector(library, proc, str(tmp_path)).collect(WINDOW))
-    assert [one["job_id"] for one in found] == ["slurm:41", "slurm:42", ""]
+    assert [entry["job_id"] for entry in found] == ["slurm:41", "slurm:42", ""]

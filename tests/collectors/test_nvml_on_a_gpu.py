@@ -78,9 +78,9 @@ def test_every_board_is_there(
 ) -> None:
     """The same boards under the same names and numbers."""
     assert {our["gpu_uuid"] for our in ours} == set(theirs)
-    for one in ours:
-        other = theirs[str(one["gpu_uuid"])]
-        assert (one["gpu_model"], one["gpu_index"]) == (other["name"], other["index"])
+    for entry in ours:
+        other = theirs[str(entry["gpu_uuid"])]
+        assert (entry["gpu_model"], entry["gpu_index"]) == (other["name"], other["index"])
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_numbers_agree_with_nvidia_smi(
 ) -> None:
     """Power within 10 % or 15 W (other moments), memory within 16 MiB; limit and size exactly."""
     compared = 0
-    for one in ours:
-        if "memory" in ours_name and one["mig_instance"]:
+    for entry in ours:
+        if "memory" in ours_name and entry["mig_instance"]:
             continue
-        other = theirs[str(one["gpu_uuid"])][theirs_name]
+        other = theirs[str(entry["gpu_uuid"])][theirs_name]
         try:
             expected = float(other)
         except ValueError:
-            assert one[ours_name] is None, f"nvidia-smi says {other}"
+            assert entry[ours_name] is None, f"nvidia-smi says {other}"
             continue
-        assert one[ours_name] == pytest.approx(expected, rel=relative, abs=absolute)
+        assert entry[ours_name] == pytest.approx(expected, rel=relative, abs=absolute)
         compared += 1
     assert compared or any(our["mig_instance"] for our in ours)
 

@@ -21,7 +21,7 @@ from data.errors import SourceUnreachableError
 from data.records.cluster import SourceState
 from data.source_settings import NvmlSettings
 
-SCENARIO = [f"GPU-77777777-2222-3333-4444-55555555550{one}" for one in (1, 2, 3)]
+SCENARIO = [f"GPU-77777777-2222-3333-4444-55555555550{number}" for number in (1, 2, 3)]
 
 
 def codes(collected: Collected) -> list[tuple[str, int]]:

@@ -68,14 +68,14 @@ def smallest(part: RangePart) -> Iterator[RangePart]:
 def test_splits_ask_every_step_of_every_share_once(steps: int, step: int) -> None:
     """Split to the end, each time step stands in exactly one question per share of the boards."""
     (whole,) = parts_of(POWER, "", START, START + timedelta(seconds=steps * step), step)
-    asked = [(one.start, one.digits) for one in smallest(whole)]
-    assert all(one.start == one.end for one in smallest(whole))
+    asked = [(part.start, part.digits) for part in smallest(whole)]
+    assert all(part.start == part.end for part in smallest(whole))
     times = {START + timedelta(seconds=place * step) for place in range(steps + 1)}
     shares = {digits for _start, digits in asked}
     assert len(asked) == len(set(asked)) == len(times) * len(shares)
     assert {start for start, _digits in asked} == times
     assert sorted("".join(shares if None not in shares else ())) == sorted("0123456789abcdef")
-    assert sum(one.size for one in smallest(whole)) == pytest.approx(whole.size)
+    assert sum(part.size for part in smallest(whole)) == pytest.approx(whole.size)
 
 
 def test_long_ranges_are_asked_below_the_point_limit() -> None:

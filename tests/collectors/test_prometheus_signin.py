@@ -154,11 +154,11 @@ def test_files_are_read_at_each_collection(tmp_path: Path) -> None:
                 url=server.url, bearer_token_file=str(token), headers_file=str(headers)
             )
         )
-        for one, more in (
+        for entry, more in (
             ("first", "X-Scope-OrgID: a\nX-Old: b\n"),
             ("second", "X-Scope-OrgID: c"),
         ):
-            token.write_text(f"{one}\n")
+            token.write_text(f"{entry}\n")
             headers.write_text(more)
             client.begin()
             client.metric_names()

@@ -66,7 +66,7 @@ def begun(url: str) -> PrometheusClient:
 
 def points_of(found: Iterable[dict[str, Any]]) -> list[tuple[float, float]]:
     """The (time, value) pairs of the series, in order of answer."""
-    return [(at, float(value)) for one in found for at, value in one["values"]]
+    return [(at, float(value)) for entry in found for at, value in entry["values"]]
 
 
 @pytest.mark.parametrize(("limit", "minutes"), [(400, 240), (3, 4)])

@@ -70,7 +70,7 @@ def test_backfilled_fleet_reads_back_and_plans(
     assert code == 0
     assert document["outcome"]["sources"][0]["state"] == "ran"
     assert document["plan"]["lower_bound"] <= document["plan"]["cost"]
-    assert any(not one["skipped"] for one in document["forecasts"])
+    assert any(not forecast["skipped"] for forecast in document["forecasts"])
 
 
 def test_a_scraped_fleet_is_seen(tmp_path: Path) -> None:

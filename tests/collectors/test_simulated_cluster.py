@@ -69,7 +69,9 @@ def test_a_reclaimed_job_ends_and_its_board_is_free(cluster: SimulatedCluster) -
     assert readings(cluster, job).empty
     rows = cluster.fleet().history(NOW, LATER, 300)
     assert set(rows[rows["gpu_uuid"].isin(board)]["job_id"]) == {""}
-    assert job not in {one.job_id for one in cluster.fleet().jobs(NOW + timedelta(hours=1), LATER)}
+    assert job not in {
+        entry.job_id for entry in cluster.fleet().jobs(NOW + timedelta(hours=1), LATER)
+    }
 
 
 def test_a_service_does_the_same_work_on_fewer_boards(cluster: SimulatedCluster) -> None:
@@ -82,14 +84,14 @@ def test_a_service_does_the_same_work_on_fewer_boards(cluster: SimulatedCluster)
     assert len(set(after["gpu_uuid"])) == 1
     assert work(after) == pytest.approx(work(before), rel=0.03)
     assert after["power_watts"].sum() < before["power_watts"].sum()
-    listed = {one.job_id: one for one in cluster.fleet().jobs(NOW, LATER)}
+    listed = {entry.job_id: entry for entry in cluster.fleet().jobs(NOW, LATER)}
     assert listed[job].gpu_count == 1
 
 
 def test_a_service_that_is_given_too_little_is_saturated(cluster: SimulatedCluster) -> None:
     """What does not fit is not done: nothing runs above its utilization's limit."""
-    job = job_where(cluster, lambda one: not one.idle and not one.period_seconds
-                    and one.level > 0.5 and one.devices[0].gpu_model == H100)  # fmt: skip
+    job = job_where(cluster, lambda entry: not entry.idle and not entry.period_seconds
+                    and entry.level > 0.5 and entry.devices[0].gpu_model == H100)  # fmt: skip
     give(cluster, job, Configuration(gpu_model=H100, gpu_count=1, mig_profile="1g.10gb"))
     after = readings(cluster, job)
     assert after["utilization_ratio"].median() == pytest.approx(0.98, abs=0.04)
@@ -117,10 +119,10 @@ def test_a_cap_lowers_power_and_lengthens_the_run_by_its_law(cluster: SimulatedC
     had = held(cluster, job)
     fleet, now = cluster.fleet(), int(NOW.timestamp())
     tenant, ends = next(
-        (one, ends)
-        for one in fleet.tenants
-        for run, _begins, ends in fleet.runs(one, now, now)
-        if one.job_id(run) == job
+        (entry, ends)
+        for entry in fleet.tenants
+        for run, _begins, ends in fleet.runs(entry, now, now)
+        if entry.job_id(run) == job
     )
     before = readings(cluster, job, hours=3)
     give(cluster, job, replace(had, power_cap_watts=420.0))
@@ -145,9 +147,9 @@ def test_the_energy_counter_follows_the_changed_power(cluster: SimulatedCluster)
         cluster, training(cluster), replace(held(cluster, training(cluster)), power_cap_watts=420.0)
     )
     rows = cluster.fleet().history(NOW - timedelta(hours=1), NOW + timedelta(hours=1), 300)
-    for _board, one in rows[rows["mig_instance"] == ""].groupby("gpu_uuid"):
-        counter, power = one["energy_joules"].to_numpy(), one["power_watts"].to_numpy()
-        seconds = one["sampled_at"].diff().dt.total_seconds().to_numpy()[1:]
+    for _board, entry in rows[rows["mig_instance"] == ""].groupby("gpu_uuid"):
+        counter, power = entry["energy_joules"].to_numpy(), entry["power_watts"].to_numpy()
+        seconds = entry["sampled_at"].diff().dt.total_seconds().to_numpy()[1:]
         whole = (seconds == 300) & (np.diff(counter) >= 0)
         assert np.diff(counter)[whole] == pytest.approx((power[:-1] * 300)[whole], rel=1e-6)
 

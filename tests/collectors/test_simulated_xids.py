@@ -36,7 +36,7 @@ def errors(boards: int, days: int, seed: int = 7) -> list[XidError]:
     """All errors of a fleet whose boards always work, in so many days."""
     xids = SimulatedXids(seed=seed, boards=boards, works=always)
     found = xids.errors(np.arange(boards), LAST - days * DAY, LAST)
-    return [one for one in found if LAST - days * DAY < one.at <= LAST]
+    return [entry for entry in found if LAST - days * DAY < entry.at <= LAST]
 
 
 def codes_of(one: XidError, *times: int) -> list[int]:
@@ -79,7 +79,9 @@ def test_faults_of_jobs_are_common_and_those_of_boards_are_rare() -> None:
 def test_at_most_one_board_in_a_month_falls_off_the_bus(seed: int) -> None:
     """In a large fleet one does now and then, shortly before its node is restarted."""
     fallen = [error for error in errors(512, 720, seed) if error.xid == 79]
-    boards, times = (np.array([getattr(one, name) for one in fallen]) for name in ("board", "at"))
+    boards, times = (
+        np.array([getattr(entry, name) for entry in fallen]) for name in ("board", "at")
+    )
     assert len(fallen) in (11, 12, 13)
     assert np.diff(np.sort(times)).min() > 30 * DAY
     until_restart = driver_loaded(boards, times) + 3 * DAY - times
@@ -163,10 +165,10 @@ def test_a_prometheus_tells_what_the_collector_tells(tmp_path: Path) -> None:
         source = PrometheusDcgmCollector(PrometheusClient(settings), settings, load_gpu_catalogue())
         collected = source.collect(Window(start=start, end=END))
     frames = [
-        one.groupby(KEY, as_index=False).agg(
+        entry.groupby(KEY, as_index=False).agg(
             first_seen_at=("first_seen_at", "min"), last_seen_at=("last_seen_at", "max")
         )
-        for one in (truth.xids, collected.xids)
+        for entry in (truth.xids, collected.xids)
     ]
     pd.testing.assert_frame_equal(*frames)
     assert (frames[0]["xid"] > 0).any()

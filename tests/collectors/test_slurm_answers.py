@@ -207,10 +207,10 @@ def test_a_mig_type_names_board_and_profile() -> None:
 
 def test_text_and_identifiers() -> None:
     """What Slurm writes for nothing is nothing; task 0 is a task."""
-    assert [text_of(one) for one in ("(null)", "N/A", "None", None, " x ", ["a", "b"])] == [
+    assert [text_of(name) for name in ("(null)", "N/A", "None", None, " x ", ["a", "b"])] == [
         *("", "", "", "", "x", "a,b"),
     ]
-    assert [identifier_of(one) for one in (0, None, SET, SET | {"set": False})] == [
+    assert [identifier_of(number) for number in (0, None, SET, SET | {"set": False})] == [
         *("0", "", "60", ""),
     ]
 

@@ -68,9 +68,9 @@ def told(
 ) -> Collected:
     """What the collector makes of these records."""
     said = SlurmAnswers(
-        queue=tuple(read_queue_job(one) for one in queue),
+        queue=tuple(read_queue_job(entry) for entry in queue),
         nodes=tuple(read_node(node) for node in nodes),
-        past=None if past is None else tuple(read_accounting_row(one) for one in past),
+        past=None if past is None else tuple(read_accounting_row(entry) for entry in past),
         warnings=(),
         dropped=Counter(),
     )
@@ -124,7 +124,7 @@ def test_a_mig_instance_is_no_board() -> None:
     ((name, index, count),) = rows_of(collected)
     assert (name, index) == ("m1", "")
     assert count != count  # instances are no boards: how many boards it holds is not known
-    node = next(one for one in collected.nodes if one.name == "m1")
+    node = next(entry for entry in collected.nodes if entry.name == "m1")
     assert (node.gpu_count, node.mig_instances) == (1, (("1g.10gb", 7),))
 
 

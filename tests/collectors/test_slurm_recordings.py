@@ -96,7 +96,7 @@ def test_the_schedulers_facts_are_kept(told: Collected) -> None:
 
 def test_allocations_say_who_held_what_when(told: Collected) -> None:
     """Indices while a job runs, counts of what has ended; stretches of a job never overlap."""
-    names = {one.job_id: name for name, one in by_name(told).items()}
+    names = {text.job_id: name for name, text in by_name(told).items()}
     rows = [
         (names[row.job_id], row.node, row.gpu_index, row.gpu_count, str(row.ended_at) == "NaT")
         for row in told.allocations.itertuples()
@@ -126,7 +126,7 @@ def test_allocations_say_who_held_what_when(told: Collected) -> None:
 def test_nodes_with_gpus_are_there(told: Collected) -> None:
     """Boards, CPUs, memory, partition and features."""
     nodes = {node.name: node for node in told.nodes}
-    assert {name: one.gpu_count for name, one in nodes.items()} == {
+    assert {name: node.gpu_count for name, node in nodes.items()} == {
         "h100-01": 4,
         "h100-02": 4,
         "h100-05": 4,
@@ -145,7 +145,7 @@ def test_the_same_answers_give_the_same_batch(tmp_path: Path) -> None:
     collector = slurm_collector(settings, load_gpu_catalogue())
     window = window_of("22.05")
     later = Window(start=window.start, end=window.end + timedelta(minutes=1))
-    ids = [collector.collect(one).batch_id for one in (window, window, later)]
+    ids = [collector.collect(entry).batch_id for entry in (window, window, later)]
     assert ids[0] == ids[1] != ids[2]
 
 

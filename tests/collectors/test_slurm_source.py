@@ -71,7 +71,7 @@ def story() -> Iterator[Story]:
         stopped = bed.submit("--gres=gpu:h100:3", "-J", "stopped")
         bed.until(
             "jobs run",
-            lambda: {bed.states().get(one) for one in (two, requeued, stopped)} == {"RUNNING"},
+            lambda: {bed.states().get(name) for name in (two, requeued, stopped)} == {"RUNNING"},
         )
         bed.run("scontrol", "requeue", requeued)
         bed.run("scancel", stopped)
@@ -104,9 +104,9 @@ def test_jobs_are_those_submitted(told: Collected, story: Story) -> None:
     """Every job with GPUs once, with its state, GPUs in total and place in an array."""
     facts = {job.job_id.removeprefix("slurm:"): job for job in told.jobs}
     found = {
-        raw: (one.scheduler.state, one.gpu_count, one.scheduler.workload, one.name)
-        for raw, one in facts.items()
-        if one.scheduler is not None
+        raw: (fact.scheduler.state, fact.gpu_count, fact.scheduler.workload, fact.name)
+        for raw, fact in facts.items()
+        if fact.scheduler is not None
     }
     assert found == {
         story.two_nodes: (JobState.RUNNING, 4, story.two_nodes, "two"),
@@ -125,7 +125,9 @@ def test_jobs_are_those_submitted(told: Collected, story: Story) -> None:
 def test_facts_of_the_scheduler_are_those_submitted(told: Collected, story: Story) -> None:
     """Limit, features, nodes, restarts, and why a job waits."""
     facts = {job.job_id.removeprefix("slurm:"): job.scheduler for job in told.jobs}
-    two, waiting, again = (facts[one] for one in (story.two_nodes, story.waiting, story.requeued))
+    two, waiting, again = (
+        facts[nodes] for nodes in (story.two_nodes, story.waiting, story.requeued)
+    )
     assert two is not None
     assert (two.time_limit_seconds, len(two.nodes)) == (5400.0, 2)
     assert {name: value for name, value in two.extra if name in ("features", "gres_per")} == {

@@ -180,14 +180,14 @@ def test_a_registered_source_reads_its_recordings(name: str, tmp_path: Path) -> 
     once = list(REPLAYS[name](folder, tmp_path / "once"))
     again = list(REPLAYS[name](folder, tmp_path / "again"))
     assert once
-    for one, other in zip(once, again, strict=True):
-        assert len(one.samples) or one.jobs, one.report
-        assert one.report.samples == len(one.samples)
-        assert not one.samples["gpu_uuid"].eq("").any()
-        pd.testing.assert_frame_equal(one.samples, other.samples)
-        pd.testing.assert_frame_equal(one.allocations, other.allocations)
-        assert len(one.jobs) == len(other.jobs)
-        for job, same in zip(one.jobs, other.jobs, strict=True):
+    for entry, other in zip(once, again, strict=True):
+        assert len(entry.samples) or entry.jobs, entry.report
+        assert entry.report.samples == len(entry.samples)
+        assert not entry.samples["gpu_uuid"].eq("").any()
+        pd.testing.assert_frame_equal(entry.samples, other.samples)
+        pd.testing.assert_frame_equal(entry.allocations, other.allocations)
+        assert len(entry.jobs) == len(other.jobs)
+        for job, same in zip(entry.jobs, other.jobs, strict=True):
             assert replace(job, source="") == replace(same, source="")  # a server's port differs
 
 

@@ -55,7 +55,7 @@ def test_lists_are_for_who_may_see_the_jobs_of_others(
 def test_owners_see_the_findings_of_their_own_jobs(as_: Callable[..., TestClient]) -> None:
     """What belongs to others is answered as what does not exist, whatever is asked of it."""
     mine = as_("search")
-    assert [one["finding"] for one in mine.get("/api/v1/findings").json()["items"]] == ["TT-1"]
+    assert [item["finding"] for item in mine.get("/api/v1/findings").json()["items"]] == ["TT-1"]
     assert len(as_("vera").get("/api/v1/findings").json()["items"]) == 2
     assert mine.get("/api/v1/findings/TT-1").status_code == 200
     other = problem(mine.get("/api/v1/findings/TT-2"), 404)

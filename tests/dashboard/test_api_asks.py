@@ -244,6 +244,6 @@ def test_the_page_of_the_api_asks_nobody(as_: Callable[..., TestClient]) -> None
         for method in methods:
             assert f"<code>{method.upper()} {path}</code></h2>" in page.text
     loads = re.findall(r"(?:src|href|url|action)\s*[=(]\s*[\"']?([^\"'>)]*)", page.text)
-    assert [one for one in loads if not one.startswith("#")] == ["openapi.json"]
+    assert [load for load in loads if not load.startswith("#")] == ["openapi.json"]
     assert "<script" not in page.text
     assert "memory of a training job, and the plans that fit" in page.text

@@ -69,8 +69,8 @@ def test_each_entry_of_the_record_is_told_once(as_: Callable[..., TestClient]) -
     decide(ann, "TT-1", "approve", HOSTILE)
     decide(ann, "TT-2", "reject")
     events = told(as_("vera"), "seconds=0&after=0")
-    assert [(one["id"], one["event"]) for one in events] == [("1", "record"), ("2", "record")]
-    assert [one["data"]["finding"] for one in events] == ["TT-1", "TT-2"]
+    assert [(event["id"], event["event"]) for event in events] == [("1", "record"), ("2", "record")]
+    assert [event["data"]["finding"] for event in events] == ["TT-1", "TT-2"]
     assert events[0]["data"]["detail"] == ann.get("/api/v1/audit").json()["items"][0]["detail"]
     later = told(as_("vera"), "seconds=0&after=0", **{"Last-Event-ID": "1"})
     assert later == events[1:]
@@ -86,7 +86,7 @@ def test_owners_are_told_of_their_own(as_: Callable[..., TestClient]) -> None:
     decide(as_("ann"), "TT-1", "approve")
     assert as_("alex").post("/api/v1/tokens", json={"person": "x"}).status_code == 201
     mine = told(as_("search"), "seconds=0&after=0")
-    assert [one["data"]["finding"] for one in mine] == ["TT-1"]
+    assert [entry["data"]["finding"] for entry in mine] == ["TT-1"]
     problem(as_("somebody").get("/api/v1/events?seconds=0"), 403)
 
 
@@ -95,7 +95,7 @@ def test_more_than_a_batch_is_told_whole(store: Store, as_: Callable[..., TestCl
     for number in range(205):
         _entry(store, f"{number}")
     events = told(as_("vera"), "seconds=0&after=1")
-    assert [one["data"]["detail"] for one in events] == [str(n) for n in range(1, 205)]
+    assert [event["data"]["detail"] for event in events] == [str(n) for n in range(1, 205)]
 
 
 def test_what_happens_meanwhile_arrives(store: Store) -> None:

@@ -92,15 +92,15 @@ def test_every_request_has_an_answer_of_the_schema(
 def _with(text: str, operation: Mapping[str, Any], path: str) -> Iterator[dict[str, Any]]:
     """Requests of an operation with a text in each place that takes one, the others left out."""
     parameters = operation.get("parameters", [])
-    inside = [one["name"] for one in parameters if one["in"] == "path"]
+    inside = [parameter["name"] for parameter in parameters if parameter["in"] == "path"]
     address = path.format(**dict.fromkeys(inside, quote(text, safe="")))
     waits = {"seconds": 0} if path == "/events" else {}
-    for one in parameters:
-        if one["in"] == "query":
-            yield {"url": address, "params": waits | {one["name"]: text}}
-        elif one["in"] == "header":
+    for parameter in parameters:
+        if parameter["in"] == "query":
+            yield {"url": address, "params": waits | {parameter["name"]: text}}
+        elif parameter["in"] == "header":
             value = text.encode("utf-8", "surrogatepass")
-            yield {"url": address, "params": waits, "headers": {one["name"]: value}}
+            yield {"url": address, "params": waits, "headers": {parameter["name"]: value}}
     if "requestBody" in operation:
         for body in (text, [text], {}):
             yield {"url": address, "json": body}
@@ -130,7 +130,13 @@ def test_no_hostile_text_is_more_than_a_text(api_schema: Any, measured: Measured
     app = api_schema.app
     paths = TestClient(app).get("/openapi.json").json()["paths"]
     client = TestClient(app, headers={"X-Trimtab-By": "robin"}, raise_server_exceptions=False)
-    every = (*(one.text for one in PAYLOADS), "\0", "x" * 3000, "TT-" + "9" * 30, "[" * 3000)
+    every = (
+        *(payload.text for payload in PAYLOADS),
+        "\0",
+        "x" * 3000,
+        "TT-" + "9" * 30,
+        "[" * 3000,
+    )
     count = 0
     for number, (path, method) in enumerate((p, m) for p in paths for m in paths[p]):
         step = 30 if _DRAWN > 100 else 300

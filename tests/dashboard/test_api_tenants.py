@@ -55,7 +55,7 @@ def every_answer(store: Store, client: TestClient) -> Iterator[tuple[str, int, s
     schema = client.get("/api/v1/openapi.json").json()
     found = store.reader.recommendations(now=utc_now())
     digest = next(
-        one.recommendation.digest for one in found if one.recommendation.namespace == THEIRS
+        entry.recommendation.digest for entry in found if entry.recommendation.namespace == THEIRS
     )
     theirs = ("TT-2", "TT-4", digest[:8], digest)
     for path, methods in schema["paths"].items():
@@ -73,8 +73,8 @@ def every_answer(store: Store, client: TestClient) -> Iterator[tuple[str, int, s
 def _queries(path: str, operation: Any) -> list[str]:
     """What can be asked of an address: by each group that it knows, and as it is."""
     del path
-    by = next((one for one in operation.get("parameters", []) if one["name"] == "by"), None)
-    return ["", *(f"by={one}" for one in (by["schema"]["enum"] if by else ()))]
+    by = next((entry for entry in operation.get("parameters", []) if entry["name"] == "by"), None)
+    return ["", *(f"by={entry}" for entry in (by["schema"]["enum"] if by else ()))]
 
 
 def test_no_address_tells_an_owner_of_others(store: Store) -> None:
@@ -101,12 +101,12 @@ def test_what_an_owner_is_told_is_what_the_fleet_says_of_theirs(store: Store) ->
             ("memory", "", "job_id"),
             ("forecasts?by=job", "", "job_id"),
         ):
-            own, every = (one.get(f"/api/v1/{address}").json() for one in (mine, whole))
+            own, every = (group.get(f"/api/v1/{address}").json() for group in (mine, whole))
             own, every = (found[rows] if rows else found for found in (own, every))
-            same = {one[key]: one for one in every}
-            shown = [one for one in own if one[key] not in ("all", "")]
+            same = {entry[key]: entry for entry in every}
+            shown = [entry for entry in own if entry[key] not in ("all", "")]
             assert shown, address
-            assert [same[one[key]] for one in shown] == shown, address
+            assert [same[entry[key]] for entry in shown] == shown, address
 
 
 def test_two_owners_at_once_keep_their_own_answers(store: Store) -> None:

@@ -327,7 +327,7 @@ def test_every_answer_leads_to_a_stated_outcome(
     bench.ask()
     bench.work(visits=120)
     assert (bench.state, bench.job()["gpus"]) == (state, gpus)
-    assert len([one for one in sent(bench) if one[0] == "gpus"]) == (gpus != "4")
+    assert len([entry for entry in sent(bench) if entry[0] == "gpus"]) == (gpus != "4")
 
 
 def test_a_refusal_after_the_first_step_is_applied_differently(bench: Bench) -> None:
@@ -385,7 +385,7 @@ def test_a_recommendation_that_was_edited_after_its_approval_is_refused(
         connection.execute(tables.recommendations.update().values(record=edited))
     bench.work(visits=3)
     assert (bench.store.reader.states()[bench.digest], sent(bench)) == ("refused", [])
-    assert any("edited" in one for one in bench.store.reader.verify_audit())
+    assert any("edited" in name for name in bench.store.reader.verify_audit())
     with bench.store._transaction() as connection:
         connection.execute(tables.recommendations.update().values(record=text))
 
@@ -403,10 +403,13 @@ def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:
     bench.worker.work_once()
     assert decision_service.resume(Person(name="Robin"))
     bench.worker.work_once()
-    said = [(one.event, one.actor) for one in bench.store.reader.audit()]
+    said = [(entry.event, entry.actor) for entry in bench.store.reader.audit()]
     wishes = [("stop-asked", "Kim"), ("resume-asked", "Robin")]
-    assert [one for one in said if one not in wishes] == [("stopped", "Kim"), ("resumed", "Robin")]
-    assert [one for one in said if one in wishes] == (wishes if bench.store.is_shared else [])
+    assert [group for group in said if group not in wishes] == [
+        ("stopped", "Kim"),
+        ("resumed", "Robin"),
+    ]
+    assert [group for group in said if group in wishes] == (wishes if bench.store.is_shared else [])
 
 
 def test_a_previewed_change_binds_the_approval(bench: Bench) -> None:
@@ -443,7 +446,7 @@ def test_the_stop_file_holds_a_command_until_it_is_gone(bench: Bench) -> None:
     assert resume(path)
     bench.work()
     assert bench.state == "applied"
-    words = [one.event for one in bench.store.reader.audit()]
+    words = [entry.event for entry in bench.store.reader.audit()]
     assert words.count("stopped") == words.count("resumed") == 1
 
 

@@ -163,7 +163,7 @@ def test_change_file_is_written_whole(tmp_path: Path) -> None:
     change = change_for(make_recommendation(), ())
     path = write_change(change, tmp_path / "changes")
     assert path.read_text(encoding="utf-8") == change.text
-    assert [one.name for one in path.parent.iterdir()] == [change.file_name]
+    assert [entry.name for entry in path.parent.iterdir()] == [change.file_name]
 
 
 def test_unwritable_folder_is_an_error_with_a_hint(tmp_path: Path) -> None:

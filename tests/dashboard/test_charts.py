@@ -29,7 +29,7 @@ SLOTS = tuple(NOW + timedelta(minutes=15 * step) for step in range(3))
 
 def trace(figure: go.Figure, name: str) -> go.Scatter:
     """The trace of that name."""
-    return next(one for one in figure.data if one.name == name)
+    return next(entry for entry in figure.data if entry.name == name)
 
 
 def make_fleet(*, unknown: float = 0.0) -> pd.DataFrame:
@@ -76,10 +76,13 @@ def make_demand() -> tuple[tuple[datetime, ...], QuantilePath]:
 def test_fleet_stacks_what_boards_do() -> None:
     """Used, idle and free are stacked in their colours and add up to the boards."""
     figure = fleet_timeline(make_fleet())
-    assert [one.name for one in figure.data] == ["used", "allocated but idle", "free"]
-    assert [one.line.color for one in figure.data] == [USED, IDLE, FREE]
-    assert {one.stackgroup for one in figure.data} == {"gpus"}
-    assert [sum(values) for values in zip(*(one.y for one in figure.data), strict=True)] == [10, 10]
+    assert [entry.name for entry in figure.data] == ["used", "allocated but idle", "free"]
+    assert [entry.line.color for entry in figure.data] == [USED, IDLE, FREE]
+    assert {entry.stackgroup for entry in figure.data} == {"gpus"}
+    assert [sum(values) for values in zip(*(entry.y for entry in figure.data), strict=True)] == [
+        10,
+        10,
+    ]
     assert figure.layout.yaxis.title.text == "GPUs"
 
 

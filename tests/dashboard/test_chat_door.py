@@ -69,9 +69,9 @@ class Desk:
         self.client = client(peer="203.0.113.9")
         self.store = store
         self.digest = {
-            f"TT-{one.finding}": one.recommendation.digest
-            for one in store.reader.recommendations(now=utc_now())
-            if one.state == "proposed"
+            f"TT-{recommendation.finding}": recommendation.recommendation.digest
+            for recommendation in store.reader.recommendations(now=utc_now())
+            if recommendation.state == "proposed"
         }
         self.events = len(store.reader.audit())
 
@@ -307,9 +307,9 @@ def test_it_is_off_by_default(tmp_path: Path) -> None:
     with two_owners(tmp_path) as store, clients(store, PROXY) as client:
         desk = Desk(client, store)
         assert (desk.slack().status_code, desk.teams("x").status_code) == (404, 404)
-    for one in ({"slack_signing_secret": "x"}, {"teams_security_token": TOKEN}):
+    for entry in ({"slack_signing_secret": "x"}, {"teams_security_token": TOKEN}):
         with pytest.raises(SettingsError, match=r"chat\."):
-            Settings(chat=ChatSettings(**one))  # type: ignore[arg-type]
+            Settings(chat=ChatSettings(**entry))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -350,5 +350,5 @@ def test_the_person_is_answered_where_slack_takes_it(desk: Desk) -> None:
     with slack_server() as (address, heard):
         desk.slack(payload={"response_url": address})
         desk.slack("TT-2", payload={"response_url": address.replace("127.0.0.1", "localhost")})
-    assert [one["text"].split(" by ")[0] for one in heard] == ["TT-1 is approved"]
+    assert [entry["text"].split(" by ")[0] for entry in heard] == ["TT-1 is approved"]
     assert len(desk.approved()) == 2

@@ -56,7 +56,7 @@ def kept(folder: Path) -> pd.DataFrame:
     with duckdb.connect(f"{folder}/t.duckdb", read_only=True) as store:
         store.execute("SET TimeZone = 'UTC'")
         found = store.execute("SELECT * FROM samples")
-        return pd.DataFrame(found.fetchall(), columns=[one[0] for one in found.description])
+        return pd.DataFrame(found.fetchall(), columns=[entry[0] for entry in found.description])
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from data.store.served_store import ServedStore, StoreHolder, served_store, sock
 
 def commands(parser: argparse.ArgumentParser, before: tuple[str, ...] = ()) -> Iterator[str]:
     """Every command of the parser that has no commands below it."""
-    below = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
         yield " ".join(before)
     for group in below:

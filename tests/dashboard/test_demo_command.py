@@ -140,7 +140,7 @@ def test_a_demo_beside_real_settings_asks_the_simulated_fleet_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With a Prometheus in the environment: one source, which ran, and progress on stderr."""
-    for name in [one for one in os.environ if one.startswith("TRIMTAB")]:
+    for name in [text for text in os.environ if text.startswith("TRIMTAB")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIMTAB_SIMULATED_FLEET_NODES", "1")

@@ -213,9 +213,9 @@ def test_a_chat_that_approves_is_told_the_digest_of_each_change(store: Store) ->
     assert bodies["webhook"].count("&digest=") == 10
     assert "&digest=" not in bodies["mail"]
     blocks = content_of(bodies["webhook"], "slack", public_url=URL)["blocks"]
-    pressed = [one for block in blocks for one in block.get("elements", []) if "value" in one]
-    known = {f"{one.reference} {one.recommendation.digest}"
-             for one in store.reader.recommendations(now=MONDAY)}  # fmt: skip
-    assert len({one["value"] for one in pressed} & known) == len(pressed) == 10
+    pressed = [entry for block in blocks for entry in block.get("elements", []) if "value" in entry]
+    known = {f"{recommendation.reference} {recommendation.recommendation.digest}"
+             for recommendation in store.reader.recommendations(now=MONDAY)}  # fmt: skip
+    assert len({entry["value"] for entry in pressed} & known) == len(pressed) == 10
     _subject, off = digest_text(open_findings(_found(store)), URL)
     assert "&digest=" not in off

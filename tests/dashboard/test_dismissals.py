@@ -45,7 +45,7 @@ def dismissed(store: Store, *, days: float = 30.0, **parts: str) -> DismissalPat
 def states(store: Store, *, later: timedelta = timedelta()) -> dict[str, tuple[str, str]]:
     """State and reason of each finding."""
     found = findings_now(store.reader, now=utc_now() + later)
-    return {one.finding.reference: (one.state, one.reason) for one in found}
+    return {status.finding.reference: (status.state, status.reason) for status in found}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_ended_long_before_is_not_dismissed_afterwards(store: Store) -> Non
         until=late + timedelta(days=1),
     )  # fmt: skip
     found = findings_now(store.reader, now=late)
-    assert {one.finding.reference: one.state for one in found}["TT-1"] == "resolved"
+    assert {status.finding.reference: status.state for status in found}["TT-1"] == "resolved"
 
 
 def test_what_was_decided_stays_as_it_is(store: Store) -> None:
@@ -132,7 +132,7 @@ def test_it_is_made_and_ended_over_http(store: Store) -> None:
         assert made.status_code == 201
         assert client("vera").get("/api/v1/dismissals").json() == [made.json()]
         shown = client("search").get("/api/v1/findings").json()["items"]
-        assert [(one["finding"], one["state"]) for one in shown] == [("TT-1", "dismissed")]
+        assert [(entry["finding"], entry["state"]) for entry in shown] == [("TT-1", "dismissed")]
         address = f"/api/v1/dismissals/{made.json()['id']}"
         problem(client("vera").delete(address), 403)
         assert client("alex").delete(address).status_code == 200
@@ -187,7 +187,7 @@ def test_the_cycle_proposes_nothing_that_is_dismissed(tmp_path: Path) -> None:
     with open_store(url) as opened:
         found = findings_now(opened.reader, now=opened.reader.clock())
         plan = opened.reader.latest_plan()
-    kinds = {str(one.finding.action) for one in found}
+    kinds = {str(status.finding.action) for status in found}
     assert kinds
     assert "reclaim" not in kinds
     assert plan is not None

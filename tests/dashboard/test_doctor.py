@@ -152,7 +152,7 @@ def test_a_prometheus_without_gpu_exporter_is_one_finding(names: list[str], tmp_
     """What is missing is the exporter, not five of its counters; the next step is named."""
     with faulty_server(answers_series(), names=names) as server:
         settings = replace(Settings(), prometheus=PrometheusSettings(url=server.url))
-        found = [one for _source, one in source_findings(settings, NOW) if one[1] != "ok"]
+        found = [entry for _source, entry in source_findings(settings, NOW) if entry[1] != "ok"]
     ((what, _state, detail),) = found
     assert what == "GPU exporter"
     assert "no GPU exporter is scraped" in detail

@@ -59,7 +59,9 @@ def parts(question: str) -> tuple[str, list[str], dict[str, Any]]:
     before, *options = question.format(*RANGE).split(" --")
     words = before.split()
     length = 2 if words[0] in ("findings", "audit", "recommendations", "report") else 1
-    given = {name: value or "true" for name, _, value in (one.partition(" ") for one in options)}
+    given = {
+        name: value or "true" for name, _, value in (option.partition(" ") for option in options)
+    }
     return " ".join(words[:length]), words[length:], given
 
 
@@ -126,8 +128,8 @@ def by_command(url: str, question: str, capsys: pytest.CaptureFixture[str]) -> A
 def some(questions: tuple[str, ...]) -> list[Any]:
     """The questions, of which five of six wait for the slow end."""
     return [
-        pytest.param(one, id=one, marks=[pytest.mark.slow_end] if number % 6 else [])
-        for number, one in enumerate(questions)
+        pytest.param(question, id=question, marks=[pytest.mark.slow_end] if number % 6 else [])
+        for number, question in enumerate(questions)
     ]
 
 
@@ -150,10 +152,10 @@ class Doors:
         """Ask the API and the tools all at once."""
         with open_store(self.url) as store, clients(store, LOCAL) as client:
             page = client(peer="127.0.0.1")
-            for one in questions:
-                self.answers[one] = {"API": by_api(page, one)}
-                if one in COMMANDS:
-                    self.answers[one]["assistant"] = by_tool(page, one)
+            for question in questions:
+                self.answers[question] = {"API": by_api(page, question)}
+                if question in COMMANDS:
+                    self.answers[question]["assistant"] = by_tool(page, question)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def stacked(*parts: tuple[str, str, str, float | None], **measured: float | None
 
 def bars(figure: go.Figure) -> dict[str, go.Bar]:
     """The layers by name, from the bottom up."""
-    return {one.name: one for one in figure.data if isinstance(one, go.Bar)}
+    return {entry.name: entry for entry in figure.data if isinstance(entry, go.Bar)}
 
 
 def test_the_largest_lies_at_the_bottom_and_what_is_nobodys_on_top() -> None:
@@ -60,7 +60,7 @@ def test_a_bar_that_is_too_short_says_so() -> None:
         "50 % measured",
         "unknown",
     ]
-    (note,) = [one for one in figure.data if isinstance(one, go.Scatter)]
+    (note,) = [entry for entry in figure.data if isinstance(entry, go.Scatter)]
     assert list(note.customdata) == ["50.0 %", "unknown"]
     assert bars(figure)["a"].y[1] is None
 
@@ -72,7 +72,7 @@ def test_a_job_named_like_nobody_stays_a_job() -> None:
         ("d1", "<b>x</b>", "job", 2.0),
         ("d1", "(not allocated)", "free", 4.0),
     )
-    values = [(one.name, one.y[0]) for one in figure.data if isinstance(one, go.Bar)]
+    values = [(entry.name, entry.y[0]) for entry in figure.data if isinstance(entry, go.Bar)]
     assert values == [
         ("&lt;b&gt;x&lt;/b&gt;", 2.0),
         ("(not allocated)", 1.0),

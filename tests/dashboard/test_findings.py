@@ -28,7 +28,9 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 def status(store: Store, reference: str, now: datetime) -> FindingStatus:
     """Where a finding stands."""
     (found,) = (
-        one for one in findings_now(store.reader, now=now) if one.finding.reference == reference
+        finding_status
+        for finding_status in findings_now(store.reader, now=now)
+        if finding_status.finding.reference == reference
     )
     return found
 
@@ -41,9 +43,13 @@ def test_a_number_outlives_the_cycles(store: Store) -> None:
     cycle(store, 1, first, other_kind)
     cycle(store, 2, other_job)
     (third,) = cycle(store, 3, replace(first, why="another reading"))
-    found = {one.finding.reference: one for one in findings_now(store.reader, now=NOW + 3 * HOUR)}
+    found = {
+        finding_status.finding.reference: finding_status
+        for finding_status in findings_now(store.reader, now=NOW + 3 * HOUR)
+    }
     assert {
-        name: (one.finding.target, one.finding.action, one.state) for name, one in found.items()
+        name: (entry.finding.target, entry.finding.action, entry.state)
+        for name, entry in found.items()
     } == {
         "TT-1": (first.job_id, Action.FEWER_GPUS, "open"),
         "TT-2": (first.job_id, Action.POWER_CAP, "resolved"),
@@ -107,8 +113,8 @@ def test_a_dismissal_is_counted_by_its_reason(store: Store) -> None:
         ),
     )
     now = NOW + HOUR
-    for one, reason in zip(made, (*DismissalReason, None), strict=False):
-        decisions.reject(store, one.digest, by="Kim", now=now, reason=reason)
+    for recommendation, reason in zip(made, (*DismissalReason, None), strict=False):
+        decisions.reject(store, recommendation.digest, by="Kim", now=now, reason=reason)
     findings.snooze(store, made[5].digest, by="Kim", now=now, until=now + DAY)
     rows = {row["kind"]: row for row in outcome_rows(findings_now(store.reader, now=now))}
     fewer, reclaim = rows["fewer-gpus"], rows["reclaim"]
@@ -190,10 +196,10 @@ def test_an_older_store_gets_its_numbers(store: Store) -> None:
                 sa.text("INSERT INTO cycles VALUES (:id, :number, :at, :at, 'p', 0, 0, 2)"),
                 {"id": cycle_id, "number": sequence, "at": NOW + sequence * HOUR},
             )
-        for cycle_id, _sequence, one in rows:
+        for cycle_id, _sequence, entry in rows:
             connection.execute(
                 sa.text("INSERT INTO recommendations VALUES (:digest, :cycle, 'p', :record)"),
-                {"digest": one.digest, "cycle": cycle_id, "record": to_json(one)},
+                {"digest": entry.digest, "cycle": cycle_id, "record": to_json(entry)},
             )
     migrate(store._engine)
     assert {
@@ -204,7 +210,7 @@ def test_an_older_store_gets_its_numbers(store: Store) -> None:
         "TT-2": ("search/ranker-0", "fewer-gpus", NOW + HOUR),
         "TT-3": ("search/ranker-0", "power-cap", NOW + 2 * HOUR),
     }
-    assert [store.reader.finding_number(one.digest) for _cycle, _sequence, one in rows] == [
+    assert [store.reader.finding_number(entry.digest) for _cycle, _sequence, entry in rows] == [
         3,
         2,
         2,
@@ -238,11 +244,11 @@ def test_the_command_line_speaks_of_findings(
     run("findings", "snooze", "tt-1", "--days", "2", "--by", "Kim")
     run("findings", "dismiss", "TT-2", "--reason", "false-positive", "--by", "Kim")
     listed = json.loads(run("findings", "list", "--format", "json"))
-    assert [(one["finding"], one["state"]) for one in listed] == [
+    assert [(entry["finding"], entry["state"]) for entry in listed] == [
         ("TT-1", "snoozed"), ("TT-2", "dismissed"), ("TT-3", "open"),
     ]  # fmt: skip
     chosen = json.loads(run("findings", "list", "--team", "team-1", "--format", "json"))
-    assert [one["finding"] for one in chosen] == ["TT-2"]
+    assert [entry["finding"] for entry in chosen] == ["TT-2"]
     shown = json.loads(run("findings", "show", "TT-2", "--format", "json"))
     assert [entry["event"] for entry in shown["record"]] == ["dismissed", "rejected"]
     assert shown["reason"] == "false-positive"

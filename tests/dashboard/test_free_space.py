@@ -57,7 +57,11 @@ def test_below_the_floor_nothing_is_collected_until_there_is_room(tmp_path: Path
         assert first + later == len(world.collectors[0].collect(whole).samples)
         assert first > later > 0
         text = OwnMetrics(store.reader, CycleState, lambda: False).exposition(NOW).decode()
-        (line,) = [one for one in text.splitlines() if one.startswith("trimtab_store_free_bytes ")]
+        (line,) = [
+            splitline
+            for splitline in text.splitlines()
+            if splitline.startswith("trimtab_store_free_bytes ")
+        ]
         assert float(line.split()[1]) > MEBIBYTE
 
 

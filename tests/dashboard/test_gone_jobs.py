@@ -37,13 +37,13 @@ def report_of(source: str, state: SourceState) -> SourceReport:
         ),
         max_size=12,
     ),
-    states=st.fixed_dictionaries({one: st.sampled_from(SourceState) for one in SOURCES}),
+    states=st.fixed_dictionaries({name: st.sampled_from(SourceState) for name in SOURCES}),
 )
 def test_only_a_scheduler_that_answered_ends_a_job(
     known: list[tuple[str, bool, JobState | None]], states: dict[str, SourceState]
 ) -> None:
     """Known before, with or without a scheduler; told of now as in some state, or not at all."""
-    jobs, told, over = [], {one: [] for one in SOURCES}, set()
+    jobs, told, over = [], {name: [] for name in SOURCES}, set()
     for number, (source, scheduled, now) in enumerate(known):
         facts = SchedulerFacts(state=JobState.RUNNING) if scheduled else None
         job = make_job(f"ns/deployment/d{number}", source=source, scheduler=facts)
@@ -55,9 +55,9 @@ def test_only_a_scheduler_that_answered_ends_a_job(
             over.add(job.job_id)
     collected = [
         make_collected(
-            no_samples(), tuple(told[one]), report=report_of(one, states[one]), batch_id=one
+            no_samples(), tuple(told[name]), report=report_of(name, states[name]), batch_id=name
         )
-        for one in SOURCES
+        for name in SOURCES
     ]
     assert set(gone(jobs, collected)) == over
 
@@ -110,7 +110,7 @@ def test_a_deleted_deployment_is_not_recommended(store: Store) -> None:
     second = run_cycle(world, now=NOW + timedelta(minutes=1))
     assert {recommendation.job_id for recommendation in second.recommendations} == set(ids[1:])
     assert second.kept[ids[0]] == "its scheduler (kubernetes b) names no GPU of it any more"
-    assert {one.job_id for one in second.plan.jobs} == set(ids)
+    assert {entry.job_id for entry in second.plan.jobs} == set(ids)
     later = NOW + timedelta(minutes=40)
     for number, job_id in enumerate(ids[1:], start=1):
         frame = make_samples(gpus=2, minutes=40, job_id=job_id, utilization_ratio=0.02, end=later)
@@ -118,7 +118,7 @@ def test_a_deleted_deployment_is_not_recommended(store: Store) -> None:
         frame["node"] = f"node-{number}"
         store.keep(make_collected(frame, (), batch_id=f"later {job_id}"))
     third = run_cycle(world, now=later)
-    assert {one.job_id for one in third.plan.jobs} == set(ids[1:])
+    assert {entry.job_id for entry in third.plan.jobs} == set(ids[1:])
 
 
 def test_a_deleted_deployment_holds_nothing_once_its_boards_say_so(store: Store) -> None:

@@ -27,14 +27,14 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         return dict(client().get("/api/v1/openapi.json").json())
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=[one["url"] for one in TARGETS])
+@pytest.mark.parametrize("target", TARGETS, ids=[entry["url"] for entry in TARGETS])
 def test_each_address_is_one_of_the_api(target: dict[str, Any], schema: dict[str, Any]) -> None:
     """With parameters that it takes, and columns that its rows have."""
     address = urlsplit(target["url"])
     path = address.path.removeprefix("/api/v1")
     assert (address.scheme, address.netloc, path in schema["paths"]) == ("", "", True)
     operation = schema["paths"][path]["get"]
-    known = {one["name"] for one in operation.get("parameters", [])}
+    known = {entry["name"] for entry in operation.get("parameters", [])}
     assert {name for name, _value in parse_qsl(address.query)} <= known
     answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
     if "$ref" in answer:
@@ -43,7 +43,7 @@ def test_each_address_is_one_of_the_api(target: dict[str, Any], schema: dict[str
         columns = set(schema["components"]["schemas"][row]["properties"])
         assert target["root_selector"] == "items"
     else:
-        columns = {one.name for one in fields(SavedSum)}
+        columns = {field.name for field in fields(SavedSum)}
     wanted = {column["selector"].partition(".")[0] for column in target["columns"]}
     assert wanted <= columns
 

@@ -68,9 +68,9 @@ def shown_codes() -> pd.DataFrame:
 def headings_of(app: AppTest) -> list[str]:
     """What a person reads above the columns of all tables of a page."""
     found = []
-    for one in app.dataframe:
-        settings = json.loads(one.proto.columns or "{}")
-        found += [settings.get(name, {}).get("label") or name for name in one.value.columns]
+    for entry in app.dataframe:
+        settings = json.loads(entry.proto.columns or "{}")
+        found += [settings.get(name, {}).get("label") or name for name in entry.value.columns]
     return found
 
 
@@ -92,12 +92,12 @@ def test_no_table_shows_a_name_of_the_program(
     assert not app.exception
     shown = headings_of(app)
     assert view not in WITH_TABLES or shown
-    assert [one for one in shown if RAW.search(one)] == []
+    assert [name for name in shown if RAW.search(name)] == []
 
 
 def test_every_heading_is_in_words() -> None:
     """No entry of the table of headings is a program's name again."""
-    assert [one for one in HEADINGS.values() if RAW.search(one)] == []
+    assert [entry for entry in HEADINGS.values() if RAW.search(entry)] == []
 
 
 def test_a_heading_names_the_currency() -> None:
@@ -109,12 +109,12 @@ def test_times_say_their_zone() -> None:
     """A column of times is shown in UTC and says so; its seconds are shown where there are any."""
     rows = pd.DataFrame({"last_seen_at": [NOW], "at": [NOW + timedelta(seconds=5)]})
     shown = column_settings(rows)
-    assert [one["label"] for one in shown.values()] == ["last seen (UTC)", "at (UTC)"]
-    assert [one["type_config"]["format"][-2:] for one in shown.values()] == ["mm", "ss"]
+    assert [entry["label"] for entry in shown.values()] == ["last seen (UTC)", "at (UTC)"]
+    assert [entry["type_config"]["format"][-2:] for entry in shown.values()] == ["mm", "ss"]
 
 
 def test_a_table_may_name_its_own_columns() -> None:
     """A word that means something else in one table is told there."""
     rows = pd.DataFrame({"now": [1.0], "used_ratio": [0.5]})
     shown = column_settings(rows, other={"now": "now (boards)"})
-    assert [one["label"] for one in shown.values()] == ["now (boards)", "in use (%)"]
+    assert [entry["label"] for entry in shown.values()] == ["now (boards)", "in use (%)"]

@@ -73,9 +73,9 @@ def status(number: int, state: str = OPEN, *, revised: bool = True, **said: Any)
 def listed(*found: FindingStatus, **changes: Any) -> tuple[InboxRow, ...]:
     """Rows of findings whose jobs belong to Ada."""
     jobs = {
-        one.revision.recommendation.job_id: replace(make_job("ml/x"), owner="ada")
-        for one in found
-        if one.revision
+        finding_status.revision.recommendation.job_id: replace(make_job("ml/x"), owner="ada")
+        for finding_status in found
+        if finding_status.revision
     }
     values: dict[str, Any] = {"jobs": jobs, "urgent": frozenset(), "saved": {}} | changes
     return inbox_rows(found, **values)

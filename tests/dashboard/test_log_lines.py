@@ -67,7 +67,7 @@ def test_every_decision_step_and_outcome_is_one_line(tmp_path: Path, log: io.Str
     for kind, start in (("sending", "sending step"), ("answered", "step")):
         expected = sum(row.event == kind for row in rows)
         pattern = rf"\): {start} \d( was answered: done)?(:|$)"
-        assert len([one for one in said if re.search(pattern, one)]) == expected
+        assert len([entry for entry in said if re.search(pattern, entry)]) == expected
     for words in (
         "approved by Kim WARNING x: fewer-gpus of search/ranker-0",
         "apply asked for by Robin",
@@ -78,5 +78,5 @@ def test_every_decision_step_and_outcome_is_one_line(tmp_path: Path, log: io.Str
         "rollback asked for by Robin",
         ": rolled-back",
     ):
-        assert sum(words in one for one in said) >= 1, (words, said)
-    assert sum("waits: applying is stopped" in one for one in said) == 1
+        assert sum(words in entry for entry in said) >= 1, (words, said)
+    assert sum("waits: applying is stopped" in entry for entry in said) == 1

@@ -62,18 +62,20 @@ def test_tools_answer_with_the_rows_of_the_api(as_: Callable[..., TestClient]) -
 def test_an_owner_is_told_of_their_own(as_: Callable[..., TestClient]) -> None:
     """What belongs to others is answered as what does not exist, by tools and resources."""
     mine = as_("search")
-    assert [one["finding"] for one in tool(mine, "findings")["answer"]] == ["TT-1"]
+    assert [entry["finding"] for entry in tool(mine, "findings")["answer"]] == ["TT-1"]
     for name in ("finding", "proposed_change"):
         other, none = tool(mine, name, name="TT-2"), tool(mine, name, name="TT-9")
         assert other["refused"].replace("TT-2", "TT-9") == none["refused"]
     listed = asked(mine, "tools/list")["tools"]
-    for one in listed:
-        if one["name"] not in ("findings", "finding", "proposed_change"):
+    for entry in listed:
+        if entry["name"] not in ("findings", "finding", "proposed_change"):
             needed = {"estimate_memory": {"model": "llama3-8b", "batch": 8, "seq": 8}}
-            said = tool(mine, one["name"], **needed.get(one["name"], {}))
-            assert "owners see the findings of their own jobs only" in said["refused"], one["name"]
+            said = tool(mine, entry["name"], **needed.get(entry["name"], {}))
+            assert "owners see the findings of their own jobs only" in said["refused"], entry[
+                "name"
+            ]
     read = asked(mine, "resources/read", uri="trimtab://findings")["contents"][0]["text"]
-    assert [one["finding"] for one in json.loads(read)["answer"]] == ["TT-1"]
+    assert [entry["finding"] for entry in json.loads(read)["answer"]] == ["TT-1"]
     for uri in ("trimtab://findings/TT-2", "trimtab://reports/weekly"):
         assert "vision" not in json.dumps(asked(mine, "resources/read", uri=uri))
 
@@ -96,7 +98,7 @@ def test_nobody_is_let_in_without_a_role(as_: Callable[..., TestClient], store: 
 def test_no_verb_acts_and_no_text_is_one(as_: Callable[..., TestClient], store: Store) -> None:
     """For an admin too; nothing is written, whatever is asked."""
     alex = as_("alex")
-    names = [one["name"] for one in asked(alex, "tools/list")["tools"]]
+    names = [entry["name"] for entry in asked(alex, "tools/list")["tools"]]
     assert names
     assert not [name for name in names if any(verb in name for verb in ACTS)]
     for text in ("TT-1/decisions", "../tokens", "TT-1?all=true", "TT-1#", "", "\u202eTT-1",

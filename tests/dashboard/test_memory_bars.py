@@ -21,14 +21,14 @@ BAR = MemoryBar(
 def test_the_stack_is_the_breakdown() -> None:
     """Every part is in the bar, parts of a kind together, unknown ones as buffers."""
     figure = memory_bars([BAR])
-    sizes = {one.name: one.y[0] for one in figure.data if one.type == "bar"}
+    sizes = {entry.name: entry.y[0] for entry in figure.data if entry.type == "bar"}
     assert sum(sizes.values()) == sum(size for _, size in BAR.parts)
     assert (sizes["activations"], sizes["other states"], sizes["buffers"]) == (6.0, 2.0, 0.5)
 
 
 def test_limit_and_bound_are_marks() -> None:
     """What the GPU offers and the 95 % bound stand above the bar, with their unit."""
-    marks = {one.name: one.y for one in memory_bars([BAR]).data if one.type == "scatter"}
+    marks = {entry.name: entry.y for entry in memory_bars([BAR]).data if entry.type == "scatter"}
     assert marks == {"usable memory": (80.0,), "95 % bound": (50.0,)}
     assert "GiB" in memory_bars([BAR]).layout.yaxis.title.text
 

@@ -65,7 +65,7 @@ def test_unknown_is_not_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two sentences for two states of knowledge."""
-    assert [one.value for one in drawn(store, memory, monkeypatch).markdown] == [said]
+    assert [entry.value for entry in drawn(store, memory, monkeypatch).markdown] == [said]
 
 
 def test_every_finding_is_a_row(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

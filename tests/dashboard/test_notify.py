@@ -228,7 +228,7 @@ def test_a_chat_gets_the_text_without_markup_and_one_button(kind: str) -> None:
     body = f"{hostile}\nat noon\nhttps://t.example/recommendations?finding=TT-12"
     content = content_of(body, kind, public_url="https://t.example")
     if kind == "teams":
-        (card,) = [one["content"] for one in content["attachments"]]
+        (card,) = [attachment["content"] for attachment in content["attachments"]]
         assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
         runs = [run for block in card["body"] for run in block["inlines"]]
         assert [run["type"] for run in runs] == ["TextRun", "TextRun"]
@@ -255,7 +255,7 @@ def test_a_chat_gets_the_text_without_markup_and_one_button(kind: str) -> None:
 )
 def test_quiet_hours_end_at_their_end(begin: time, end: time, minutes: int, zone: str) -> None:
     """Outside of them nothing is held; inside, until the next end by the clock of the zone."""
-    begin, end = (one.replace(second=0, microsecond=0) for one in (begin, end))
+    begin, end = (entry.replace(second=0, microsecond=0) for entry in (begin, end))
     assume(begin != end)
     now = datetime(2020, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
     clock = now.astimezone(ZoneInfo(zone)).time()
@@ -319,7 +319,7 @@ def test_the_webhook_address_is_not_kept(store: Store) -> None:
     )
     settings = NotifySettings(webhook_url="https://hooks.example/SECRET")
     found = messages_for(entry, settings)
-    assert [one.recipient for one in found] == ["notify.webhook_url"]
+    assert [message.recipient for message in found] == ["notify.webhook_url"]
     assert "SECRET" not in found[0].body
     finding = Finding(number=12, target="a/b", action="reclaim", opened_at=NOW, seen_at=None)
     (told,) = messages_for(entry, settings, finding=finding)

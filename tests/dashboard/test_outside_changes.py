@@ -89,7 +89,7 @@ def test_what_others_do_to_an_applied_change_is_told(bench: Bench, how: str, whe
     named = {"undone-outside": "gpus is 4", "changed-outside": "gpus is 7"}
     assert named.get(how, "ended or was deleted") in entries[0].detail
     told = messages_for(entries[0], NotifySettings(mail_to="ops@site.example"))
-    assert [how in one.subject for one in told] == ([True] if how != "target-gone" else [])
+    assert [how in message.subject for message in told] == ([True] if how != "target-gone" else [])
     assert bench.store.reader.commands(bench.digest)[-1].finished
 
 

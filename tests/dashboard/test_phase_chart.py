@@ -24,7 +24,11 @@ def found(values: np.ndarray = WATTS) -> Phases:
 def test_every_kind_has_a_trace_of_its_own() -> None:
     """Dips and unknown time are blocks with a name in the legend; steady work is the line."""
     figure = phase_segments(TIMES, WATTS.tolist(), found())
-    assert [one.name for one in figure.data] == ["evaluation-or-checkpoint", "unknown", "measured"]
+    assert [entry.name for entry in figure.data] == [
+        "evaluation-or-checkpoint",
+        "unknown",
+        "measured",
+    ]
     dip = figure.data[0]
     assert [dip.x[0], dip.x[2]] == [
         TIMES[100].replace(tzinfo=None),
@@ -59,7 +63,7 @@ def test_idle_has_the_colour_of_idle() -> None:
     values = np.concatenate([np.full(300, 600.0), np.full(900, 60.0), np.full(300, 600.0)])
     times = [NOW + timedelta(seconds=2 * step) for step in range(len(values))]
     figure = phase_segments(times, values.tolist(), found(values))
-    idle = next(one for one in figure.data if one.name == "idle")
+    idle = next(entry for entry in figure.data if entry.name == "idle")
     assert idle.fillcolor == faded(IDLE, 0.3)
 
 

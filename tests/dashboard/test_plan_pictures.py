@@ -23,7 +23,7 @@ def plan() -> Plan:
 
 def area(figure: object, name: str) -> float:
     """GPU-hours of the bars of that name."""
-    bars = next(one for one in figure.data if one.name == name)  # type: ignore[attr-defined]
+    bars = next(entry for entry in figure.data if entry.name == name)  # type: ignore[attr-defined]
     hour = timedelta(hours=1) / timedelta(milliseconds=1)
     return sum(wide * high / hour for wide, high in zip(bars.width, bars.y, strict=True))
 
@@ -56,7 +56,7 @@ def test_hover_says_what_and_why(plan: Plan) -> None:
     """Names are escaped, the configuration of now and the reason stand there."""
     changed = next(job for job in plan.jobs if job.stays and job.steps[0] != job.now)
     figure = plan_gantt(plan, plan.nodes, {changed.job_id: "<b>half of it idles</b>"})
-    texts = [text for one in figure.data for text in (one.hovertext or ())]
+    texts = [text for entry in figure.data for text in (entry.hovertext or ())]
     mine = [text for text in texts if changed.job_id in text]
     assert any("&lt;b&gt;half of it idles" in text and "now " in text for text in mine)
 
@@ -65,7 +65,7 @@ def test_the_heat_map_has_a_row_per_node_up_to_two_hundred(plan: Plan) -> None:
     """Shares are percent of the GPUs that are on; groups beyond that."""
     (heat,) = node_heat(plan).data
     assert len(heat.y) == len(plan.nodes)
-    known = [one for row in heat.z for one in row if one is not None]
+    known = [name for row in heat.z for name in row if name is not None]
     assert known
     assert 0 <= min(known) <= max(known) <= 100
 
@@ -76,8 +76,8 @@ def test_the_band_has_capacity_and_plan_without_demand_too(plan: Plan) -> None:
     held = [1.0] * 24
     without = capacity_band(plan, held, None, 32.0)
     within = capacity_band(plan, held, (times, held, held, held), 32.0)
-    assert [one.name for one in without.data] == ["planned", "capacity"]
-    assert "demand, q10–q90" in [one.name for one in within.data]
+    assert [entry.name for entry in without.data] == ["planned", "capacity"]
+    assert "demand, q10–q90" in [entry.name for entry in within.data]
 
 
 def test_rows_tell_all_of_the_plan(plan: Plan) -> None:

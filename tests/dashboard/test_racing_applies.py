@@ -55,8 +55,8 @@ def test_a_thousand_racing_applies_are_one_execution(bench: Bench, measured: Mea
         while bench.state == "applying":
             pass
         done.set()
-        for one in working:
-            one.result()
+        for name in working:
+            name.result()
     assert asked == ASKERS
     assert bench.state == "applied"
     assert bench.job()["log"] == [["gpus", "2"], ["note", bench.digest]]

@@ -68,7 +68,7 @@ def assert_whole(store: Store, acknowledged: list[str]) -> None:
     with store._engine.connect() as connection:
         rows = connection.execute(sa.text("SELECT cycle_id FROM cycles"))
         kept = Counter(row.cycle_id for row in rows)
-    assert [kept[one] for one in acknowledged] == [1] * len(acknowledged)
+    assert [kept[name] for name in acknowledged] == [1] * len(acknowledged)
     assert set(kept.values()) <= {1}
     broken = (
         _DIFFERS.format("cycles", "forecast_count + skipped_count", "forecasts", "cycle_id"),
@@ -114,7 +114,7 @@ def test_a_cycle_killed_at_any_instant_loses_nothing_and_repeats_nothing(
             now += QUARTER
             commands.append(["--store", url, "cycle", "--now", now.isoformat(), "--format", "json"])
         ended = mortals.run(commands, tmp_path, kill_after=kill_after)
-        return ended.killed, [json.loads(one)["outcome"]["cycle_id"] for one in ended.printed]
+        return ended.killed, [json.loads(name)["outcome"]["cycle_id"] for name in ended.printed]
 
     started = time.monotonic()
     _killed, acknowledged = cycles(None)
@@ -189,7 +189,7 @@ def test_a_report_killed_at_any_instant_is_filed_once_and_arrives(
             assert all(any(week in subject for subject in arrived) for week in acknowledged)
         send(None)
     with reopened(url, slowest) as store:
-        filed = [one.detail for one in store.reader.audit() if one.event == "reported"]
+        filed = [entry.detail for entry in store.reader.audit() if entry.event == "reported"]
         outbox = count(store, "SELECT count(*) FROM outbox")
         assert count(store, "SELECT count(*) FROM outbox WHERE state <> 'sent'") == 0
     came = mail_ids(sink)

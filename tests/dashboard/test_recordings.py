@@ -114,7 +114,9 @@ class Serving:
     """A real `trimtab serve` without any source, and what it wrote to stderr."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        environ = {name: one for name, one in os.environ.items() if not name.startswith("TRIMTAB")}
+        environ = {
+            name: text for name, text in os.environ.items() if not name.startswith("TRIMTAB")
+        }
         command = "from dashboard.cli import program; program()"
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, "--store", url, "serve", "--port", str(free_port())],
@@ -186,7 +188,9 @@ def drawn(store: Store, view: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 def said_on(app: AppTest) -> str:
     """All words of a page."""
-    return "\n".join(str(one.value) for one in (*app.markdown, *app.caption, *app.info, *app.error))
+    return "\n".join(
+        str(entry.value) for entry in (*app.markdown, *app.caption, *app.info, *app.error)
+    )
 
 
 @pytest.mark.slow
@@ -209,7 +213,7 @@ def test_serve_plans_a_recording_once_at_its_end(
     assert plan is not None
     assert (last.started_at, plan.created_at) == (end, end)
     found, beside = listed(store_url, capsys)
-    assert {one["state"] for one in found} == {"proposed"}
+    assert {entry["state"] for entry in found} == {"proposed"}
     assert f"As of {long_time(end)}, the end of the recording old-cluster" in beside
 
 
@@ -305,7 +309,7 @@ def test_every_page_tells_a_recording_in_the_past_tense(
         for view in VIEWS:
             app = drawn(store, view, monkeypatch)
             words = said_on(app)
-            buttons = [one.label for one in app.button]
+            buttons = [entry.label for entry in app.button]
             found = [wrong for wrong in NOT_OF_THE_PAST if wrong in words]
             found += [button for button in buttons if button.startswith(("Approve", "Reject"))]
             if as_of not in words:
@@ -328,4 +332,4 @@ def test_nothing_from_a_recording_can_be_applied(
     words = ["recommendations", act, first, "--by", "ada"]
     assert main(["--store", store_url, *words]) == 1
     assert "recording old-cluster" in capsys.readouterr().err
-    assert {one["state"] for one in listed(store_url, capsys)[0]} == {"proposed"}
+    assert {entry["state"] for entry in listed(store_url, capsys)[0]} == {"proposed"}

@@ -71,10 +71,10 @@ def test_leaving_the_band_calls_for_a_plan(store_url: str, after: float, called:
         assert look_again(world, now=later) is called
         assert store.reader.latest_sample_at() == later
         found = surprises_since_plan(world, now=later)
-    assert [one.side for one in found] == (
+    assert [surprise.side for surprise in found] == (
         [] if not called else ["above" if after > 0.3 else "below"]
     )
-    assert all("the band" in one.reason for one in found)
+    assert all("the band" in surprise.reason for surprise in found)
 
 
 def node(*, schedulable: bool, at: datetime) -> Node:

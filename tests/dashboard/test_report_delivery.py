@@ -86,7 +86,8 @@ def send_all(store: Store, using: Settings, clock: Clock) -> None:
 def mails(sink: MailSink) -> list[tuple[list[str], EmailMessage]]:
     """What arrived: recipients of the envelope, and the mail."""
     parsed = [
-        (one.recipients, message_from_string(one.text, policy=policy.default)) for one in sink.mails
+        (mail.recipients, message_from_string(mail.text, policy=policy.default))
+        for mail in sink.mails
     ]
     return [(to, mail) for to, mail in parsed if isinstance(mail, EmailMessage)]
 
@@ -120,7 +121,7 @@ def test_a_week_goes_out_once_with_all_its_forms(store: Store) -> None:
         "trimtab-week-to-2026-01-05-recommendations.csv",
     }
     assert attached["trimtab-week-to-2026-01-05.pdf"].get_content().startswith(b"%PDF-")
-    assert [one.event for one in store.reader.audit()] == ["reported"]
+    assert [entry.event for entry in store.reader.audit()] == ["reported"]
     assert store.reader.verify_audit() == ()
 
 
@@ -199,7 +200,7 @@ def test_a_check_sends_and_files_nothing(store: Store) -> None:
     using = settings(mail_to="ops@site.example", owners="eve=eve@site.example")
     rounds = ReportRounds(store=store, settings=lambda: using, clock=Clock())
     planned = rounds.planned(last_whole_week(MONDAY, using.report))
-    assert [(one.edition.key, one.held) for one in planned] == [
+    assert [(entry.edition.key, entry.held) for entry in planned] == [
         ("fleet", ""),
         ("owner:eve", "nothing of theirs was idle and nothing waits"),
     ]
@@ -239,7 +240,7 @@ def test_the_webhook_gets_the_summary_and_the_tables(store: Store) -> None:
         send_all(store, using, Clock())
     (content,) = posted
     assert "GPU-hours" in content["text"]
-    titles = {one["title"] for one in content["attachments"]}
+    titles = {attachment["title"] for attachment in content["attachments"]}
     assert titles == {"held-and-idle.csv", "recommendations.csv", "energy.csv"}
     assert store.reader.audit()[-1].event == "reported"
 

@@ -86,13 +86,13 @@ def test_days_and_weeks_of_a_statement_tile_time(zone: str, every: Every) -> Non
         spans = calendar.spans(start, end)
         assert (spans[0][0], spans[-1][1]) == (start, end)
         assert all(since < until for since, until in spans)
-        assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
+        assert all(entry[1] == two[0] for entry, two in itertools.pairwise(spans))
         pieces = calendar.pieces(start, end)
         assert (pieces[0].start, pieces[-1].end) == (start, end)
-        assert all(one.end == two.start for one, two in itertools.pairwise(pieces))
+        assert all(entry.end == two.start for entry, two in itertools.pairwise(pieces))
         for since, until in spans:
             for at in (since, since + (until - since) / 2, until - timedelta(seconds=1)):
-                (piece,) = (one for one in pieces if one.start <= at < one.end)
+                (piece,) = (entry for entry in pieces if entry.start <= at < entry.end)
                 number = (at.timestamp() + piece.grid.shift_seconds) // piece.grid.seconds
                 assert calendar.start_of(int(number), start) == since
 

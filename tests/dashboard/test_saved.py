@@ -169,7 +169,10 @@ def test_every_form_has_the_statement(bench: Bench) -> None:
         assert "was not measured" in text
     document = json.loads(render_json(report))["energy"]
     assert document["total"]["location_based_kgco2e"] == total.location_kgco2e.central
-    assert {one["name"] for one in document["factors"]} >= {"PUE", "grid carbon, location-based"}
+    assert {factor["name"] for factor in document["factors"]} >= {
+        "PUE",
+        "grid carbon, location-based",
+    }
     (row, _missing) = csv.DictReader(io.StringIO(csv_tables(report)["energy.csv"]))
     assert row["group"] == "search"
     assert float(row["market_based_kgco2e"]) == total.market_kgco2e.central

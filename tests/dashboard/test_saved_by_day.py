@@ -153,7 +153,7 @@ def test_every_hour_counts_once_at_its_price(minute: int, lasted: int, slot_minu
     hours = slot_minutes / 60
     rent = 2 * BOARD.price_per_hour * hours * len(slots)
     kwh = [0.1 * WORK * PUE * hours for _slot in slots]
-    money = rent + sum(one * PRICES[at.hour] for one, at in zip(kwh, slots, strict=True))
+    money = rent + sum(value * PRICES[at.hour] for value, at in zip(kwh, slots, strict=True))
     (every,) = summed(found, "all")
     assert every.gpu_hours is not None
     assert every.energy_kwh is not None
@@ -163,25 +163,30 @@ def test_every_hour_counts_once_at_its_price(minute: int, lasted: int, slot_minu
     assert every.money.central == pytest.approx(money, rel=1e-6)
     assert every.money.low <= every.money.central <= every.money.high
     assert every.unknown_days == 0
-    assert [one.day for one in found] == sorted({at.date() for at in slots})
-    assert sum(one.measurement.hours for one in found) == pytest.approx(hours * len(slots))
-    for one in found:
-        held, without = one.measurement.board_hours_with, one.measurement.board_hours_without
+    assert [day_saved.day for day_saved in found] == sorted({at.date() for at in slots})
+    assert sum(day_saved.measurement.hours for day_saved in found) == pytest.approx(
+        hours * len(slots)
+    )
+    for day_saved in found:
+        held, without = (
+            day_saved.measurement.board_hours_with,
+            day_saved.measurement.board_hours_without,
+        )
         assert held is not None
         assert without is not None
-        saved = one.measurement.realised_gpu_hours
+        saved = day_saved.measurement.realised_gpu_hours
         assert saved is not None
         assert held + saved.central == pytest.approx(without, rel=1e-9)
-        assert one.money is not None
-        assert one.measurement.realised_energy_kwh is not None
-        price = np.mean([PRICES[at.hour] for at in slots if at.date() == one.day])
-        energy = one.measurement.realised_energy_kwh
+        assert day_saved.money is not None
+        assert day_saved.measurement.realised_energy_kwh is not None
+        price = np.mean([PRICES[at.hour] for at in slots if at.date() == day_saved.day])
+        energy = day_saved.measurement.realised_energy_kwh
         for side in ("low", "high"):
             unsure = np.hypot(
                 BOARD.price_per_hour * (getattr(saved, side) - saved.central),
                 price * (getattr(energy, side) - energy.central),
             )
-            off = abs(getattr(one.money, side) - one.money.central)
+            off = abs(getattr(day_saved.money, side) - day_saved.money.central)
             assert off == pytest.approx(unsure, abs=1e-9)
 
 
@@ -207,10 +212,10 @@ def test_a_change_saves_while_it_stands(
 ) -> None:
     """From when it was concluded until it was undone, and again when it was made again."""
     rows = [row(event, NOW + number * HOUR) for number, event in enumerate(events)]
-    found = [(one.begun, one.concluded, one.ended) for one in standing_times(rows)]
+    found = [(time.begun, time.concluded, time.ended) for time in standing_times(rows)]
     assert found == [
-        tuple(None if number is None else NOW + number * HOUR for number in one)
-        for one in stretches
+        tuple(None if number is None else NOW + number * HOUR for number in stretch)
+        for stretch in stretches
     ]
 
 
@@ -237,16 +242,16 @@ def test_an_idle_job_is_compared_with_the_same_hours() -> None:
     capped = advice(action=Action.POWER_CAP, proposed=Configuration(gpu_model=H100, gpu_count=4))
     rows = [row("sending", begun), row("applied", begun)]
     past = IdlePast(begun, midnight + 2 * DAY + 12 * HOUR, capped, rows)
-    saved = [one.measurement.realised_energy_kwh for one in days_of(past)]
+    saved = [day_saved.measurement.realised_energy_kwh for day_saved in days_of(past)]
     watts = [(300 - 90) * 10, (100 - 90) * 12 + (300 - 90) * 12, (100 - 90) * 12]
-    assert [one.central for one in saved if one is not None] == pytest.approx(
-        [4 * one / 1000 * PUE for one in watts]
+    assert [entry.central for entry in saved if entry is not None] == pytest.approx(
+        [4 * watt / 1000 * PUE for watt in watts]
     )
 
 
 def hours_of(past: Past) -> float:
     """The hours that counted."""
-    return sum(one.measurement.hours for one in days_of(past))
+    return sum(saved.measurement.hours for saved in days_of(past))
 
 
 def test_nothing_is_saved_after_the_end() -> None:
@@ -300,14 +305,14 @@ def test_the_ledger_begins_with_the_latest_and_counts_from_the_first_apply() -> 
             SimpleNamespace(command=SimpleNamespace(command_id=name, kind=kind))
             for name, kind in kinds.items()
         ],
-        journal=lambda *, events: [one for one in [*rows, undo] if one.event in events],
+        journal=lambda *, events: [name for name in [*rows, undo] if name.event in events],
         recommendation=lambda digest, *, now: SimpleNamespace(
             reference=digest, recommendation=advice(), state="applied"
         ),
     )
     found = ledger(reader, now=NOW + DAY)
-    assert [(one.reference, one.applied_at) for one in found] == [
+    assert [(ledger_row.reference, ledger_row.applied_at) for ledger_row in found] == [
         ("b", NOW + 2 * HOUR),
         ("a", NOW + HOUR),
     ]
-    assert {one.reason for one in found} == {"not measured yet"}
+    assert {ledger_row.reason for ledger_row in found} == {"not measured yet"}

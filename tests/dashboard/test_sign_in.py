@@ -182,8 +182,8 @@ def test_a_list_gives_its_role_to_exactly_whom_it_names(
     """A name never counts as a group, a group never as a name, a look-alike never as either."""
     entry = f"group:{listed}" if as_group else listed
     granted = entry.split(",")
-    names = {one for one in granted if not one.lower().startswith("group:")}
-    groups = {one[6:].strip() for one in granted if one not in names}
+    names = {item for item in granted if not item.lower().startswith("group:")}
+    groups = {item[6:].strip() for item in granted if item not in names}
     access = replace(PROXY, approvers=entry, default_role="none")
     meant = person.name in names or bool((groups - {""}) & set(person.groups))
     assert (role_of(person, access) == "approver") == meant
@@ -265,10 +265,13 @@ def test_a_viewer_decides_nothing() -> None:
         {"email": ""},
         {"email": ["a"]},
         {"email": "a@b"},
-        *({"email": "a@b", "email_verified": one} for one in (False, None, 0, 1, "true", "false")),
         *(
-            {"email": one, "email_verified": True}
-            for one in (" a@b", "a@b ", "a@b\u00a0", "a\u200b@b", "\u202ea@b", "a@b\n")
+            {"email": "a@b", "email_verified": flag}
+            for flag in (False, None, 0, 1, "true", "false")
+        ),
+        *(
+            {"email": name, "email_verified": True}
+            for name in (" a@b", "a@b ", "a@b\u00a0", "a\u200b@b", "\u202ea@b", "a@b\n")
         ),
     ],
 )

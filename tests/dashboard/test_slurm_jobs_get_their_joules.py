@@ -108,7 +108,7 @@ def test_collect_reads_slurm(
     capsys.readouterr()
     assert main([*common, "jobs", "--format", "json"]) == 0
     jobs = {load["name"]: load for load in json.loads(capsys.readouterr().out)}
-    assert {name: one["state"] for name, one in jobs.items()} == {
+    assert {name: job["state"] for name, job in jobs.items()} == {
         "train": "running",
         "sweep": "running",
         "waits": "pending",

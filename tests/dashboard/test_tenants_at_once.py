@@ -37,7 +37,8 @@ def fill(url: str) -> None:
             forecasts=(),
             plan=make_plan(created_at=now, slot_starts=(now, now + timedelta(minutes=15))),
             recommendations=[
-                replace(one, created_at=now, expires_at=now + timedelta(days=1)) for one in advice
+                replace(recommendation, created_at=now, expires_at=now + timedelta(days=1))
+                for recommendation in advice
             ],
         )
 

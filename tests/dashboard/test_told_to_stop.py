@@ -48,7 +48,7 @@ class Process:
     """One `trimtab` in a folder of its own, and the lines it wrote to stderr so far."""
 
     def __init__(self, folder: Path, cwd: Path, words: tuple[str, ...], **environ: str) -> None:
-        own = {name: one for name, one in os.environ.items() if not name.startswith("TRIMTAB")}
+        own = {name: text for name, text in os.environ.items() if not name.startswith("TRIMTAB")}
         own |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PYTHONUNBUFFERED": "1", **environ}
         own["TRIMTAB_TEST_CLUSTER"] = str(folder / "cluster.json")
         self.lines: list[str] = []
@@ -205,7 +205,9 @@ def test_a_server_told_to_end_at_any_moment_ends_whole(folder: Path, seed: int) 
         "SELECT count(*) FROM samples ANTI JOIN batches USING (batch_id)",
     )
     with open_store(f"duckdb:///{folder}/t.duckdb") as store, store._engine.connect() as connection:
-        assert [connection.execute(sa.text(one)).scalar_one() for one in whole] == [0] * len(whole)
+        assert [connection.execute(sa.text(name)).scalar_one() for name in whole] == [0] * len(
+            whole
+        )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -230,7 +232,7 @@ def test_an_apply_told_to_end_says_who_goes_on(
     with trimtab(folder, "apply", "work") as work:
         assert work.ended() == 0, work.said
     assert state(folder, digest) == "applied"
-    assert [one for one in cluster.read(JOB)["log"] if one[0] == "gpus"] == [["gpus", "2"]]  # type: ignore[index]
+    assert [entry for entry in cluster.read(JOB)["log"] if entry[0] == "gpus"] == [["gpus", "2"]]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("code", [0, 3])

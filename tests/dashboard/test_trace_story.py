@@ -67,10 +67,12 @@ def test_every_pod_is_accounted_for_and_totals_reconcile(
     document = json.loads(capsys.readouterr().out)
 
     forecasts = document["forecasts"]
-    assert len({one["job_id"] for one in forecasts}) == len(forecasts) == pods
-    assert all(one["skipped"] or one["quantities"] for one in forecasts)
-    accounted = {one["target"] for one in document["recommendations"]} | set(document["kept"])
-    assert accounted == {one["job_id"] for one in forecasts}
+    assert len({entry["job_id"] for entry in forecasts}) == len(forecasts) == pods
+    assert all(entry["skipped"] or entry["quantities"] for entry in forecasts)
+    accounted = {recommendation["target"] for recommendation in document["recommendations"]} | set(
+        document["kept"]
+    )
+    assert accounted == {entry["job_id"] for entry in forecasts}
 
     plan = document["plan"]
     assert plan["lower_bound"] <= plan["cost"] <= plan["cost_of_now"] + 1e-6
@@ -87,17 +89,17 @@ def test_every_pod_is_accounted_for_and_totals_reconcile(
                 "select count(*) from samples where job_id = ?", [forecast["job_id"]]
             ).fetchone()
             assert counted == (forecast["samples"],)
-        for one in document["recommendations"]:
-            evidence = one["evidence"]
+        for recommendation in document["recommendations"]:
+            evidence = recommendation["evidence"]
             found = database.execute(
                 "select count(*), max(memory_used_mib) from samples where job_id = ?"
                 " and sampled_at between ? and ?",
-                [one["target"], evidence["window_start"], evidence["window_end"]],
+                [recommendation["target"], evidence["window_start"], evidence["window_end"]],
             ).fetchone()
             assert found is not None
             assert found[0] == evidence["samples"]
             assert found[1] == pytest.approx(evidence["memory_max_mib"])
-            assert one["savings"]["energy_kwh"] is None, "the trace has no power"
+            assert recommendation["savings"]["energy_kwh"] is None, "the trace has no power"
             assert evidence["assumed"], "the map's constants must be shown as assumed"
     finally:
         database.close()

@@ -124,7 +124,7 @@ def test_nothing_is_urgent_where_nothing_is_known(store_url: str) -> None:
 def test_what_keeps_a_job_alive_is_listed_before_what_saves(store: Store) -> None:
     """On the pages and in the order that the command and the API have by default."""
     listed = store.reader.recommendations(now=NOW)
-    assert [one.recommendation.action for one in listed] == [Action.LARGER_GPU, SAVES.action]
+    assert [entry.recommendation.action for entry in listed] == [Action.LARGER_GPU, SAVES.action]
     found = findings_now(store.reader, now=NOW)
     ordered = sorted(found, key=FindingOrder.URGENT.key)
     assert [status.finding.action for status in ordered] == [Action.LARGER_GPU, SAVES.action]
@@ -163,9 +163,9 @@ def test_every_page_says_it_and_reads_names_as_text(
     assert ":red[" not in told
     if view == "health":
         (rows,) = [
-            one.value
-            for one in app.dataframe
-            if "next_step" in one.value.columns and "since or expected" in one.value.columns
+            entry.value
+            for entry in app.dataframe
+            if "next_step" in entry.value.columns and "since or expected" in entry.value.columns
         ]
         assert list(rows["finding"].fillna("")) == ["", "TT-2"]
 

@@ -106,7 +106,9 @@ def test_people_read_titles_and_programs_the_action(store: Store) -> None:
         assert "Fewer GPUs" in text
         assert "fewer-gpus" not in text
     document = json.loads(render_json(report))
-    assert {one["action"] for one in document["recommendations"]} == {"fewer-gpus"}
+    assert {recommendation["action"] for recommendation in document["recommendations"]} == {
+        "fewer-gpus"
+    }
     assert ",fewer-gpus," in csv_tables(report)["recommendations.csv"]
 
 
@@ -127,7 +129,7 @@ def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> Non
 def test_json_is_strict_and_has_the_digest(store: Store) -> None:
     """No NaN; recommendations can be followed by their digest."""
     document = json.loads(render_json(report_of(store)), parse_constant=pytest.fail)
-    digests = [one["digest"] for one in document["recommendations"]]
+    digests = [recommendation["digest"] for recommendation in document["recommendations"]]
     assert make_recommendation().digest in digests
 
 

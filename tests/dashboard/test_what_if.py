@@ -235,7 +235,7 @@ def test_memory_that_has_become_free_counts_in_the_copy(basis: WhatIfBasis) -> N
     view = replace(basis.view, history=history, cluster=cluster)
     full = replace(basis, view=view, memory=())
     freed = replace(full, memory=tuple(held_to_a_mebibyte(job) for job in view.jobs))
-    with_room, without = (what_if(one, SETTINGS, {}).changed for one in (freed, full))
+    with_room, without = (what_if(if_basis, SETTINGS, {}).changed for if_basis in (freed, full))
     assert with_room.money + with_room.service_cost < without.money + without.service_cost
 
 
@@ -251,4 +251,4 @@ def test_a_link_shows_the_same_comparison(store: Store, monkeypatch: pytest.Monk
     assert not page.exception
     assert page.slider(key="what-if-headroom").value == 0.5
     assert page.slider(key="what-if-churn").value == SETTINGS.planning.churn_ratio
-    assert any(one.value.startswith("With headroom 0") for one in page.markdown)
+    assert any(entry.value.startswith("With headroom 0") for entry in page.markdown)

@@ -61,7 +61,7 @@ def drawn(world: WebWorld, view: str, monkeypatch: pytest.MonkeyPatch, **query: 
 
 def table_with(app: AppTest, *columns: str) -> pd.DataFrame:
     """The page's table that has these columns."""
-    (found,) = [one.value for one in app.dataframe if set(columns) <= set(one.value.columns)]
+    (found,) = [entry.value for entry in app.dataframe if set(columns) <= set(entry.value.columns)]
     return found
 
 
@@ -70,7 +70,9 @@ def test_fleet_lists_errors_among_what_needs_a_look(
 ) -> None:
     """Code, meaning, board and next step; an unknown code says that it is unknown."""
     rows = table_with(drawn(world, "fleet", monkeypatch), "what", "where", "since or why")
-    told = {one["what"]: one for one in rows.to_dict("records") if one["what"].startswith("XID")}
+    told = {
+        entry["what"]: entry for entry in rows.to_dict("records") if entry["what"].startswith("XID")
+    }
     assert set(told) == {f"XID {code}: {meaning_of(code).what}" for code in (31, 109)}
     for code in (31, 109):
         one = told[f"XID {code}: {meaning_of(code).what}"]
@@ -86,11 +88,13 @@ def test_a_boards_page_tells_its_code_and_others_none(
     xids = world.reader.board_xids(since=NOW - timedelta(days=1))
     faulty = xids[xids["xid"] == 109]["gpu_uuid"].iloc[0]
     sound = next(
-        one for one in sorted(xids["gpu_uuid"]) if not xids[xids["gpu_uuid"] == one]["xid"].any()
+        entry
+        for entry in sorted(xids["gpu_uuid"])
+        if not xids[xids["gpu_uuid"] == entry]["xid"].any()
     )
     rows = table_with(drawn(world, "fleet", monkeypatch, gpu=faulty), "concerns", "next_step")
     assert (rows["xid"].tolist(), rows["concerns"].tolist()) == ([109], ["unknown"])
-    captions = [one.value for one in drawn(world, "fleet", monkeypatch, gpu=sound).caption]
+    captions = [entry.value for entry in drawn(world, "fleet", monkeypatch, gpu=sound).caption]
     assert any(caption.startswith("No XID error in the last") for caption in captions)
 
 
@@ -100,7 +104,7 @@ def test_health_counts_the_codes(world: WebWorld, monkeypatch: pytest.MonkeyPatc
     errors = xids[xids["xid"] != 0]
     app = drawn(world, "health", monkeypatch)
     said = f"{errors['gpu_uuid'].nunique()} of 64 boards that report showed an error in the last 7"
-    assert any(said in one.value.replace("\\", "") for one in app.markdown)
+    assert any(said in entry.value.replace("\\", "") for entry in app.markdown)
     rows = table_with(app, "xid", "boards", "concerns")
     assert set(rows["xid"]) == set(errors["xid"]) >= {31, 109}
-    assert [meaning_of(one).concerns for one in rows["xid"]] == rows["concerns"].tolist()
+    assert [meaning_of(entry).concerns for entry in rows["xid"]] == rows["concerns"].tolist()

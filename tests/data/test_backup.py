@@ -37,7 +37,7 @@ def write(store: Store, number: int) -> None:
 
 def numbers(store: Store) -> tuple[list[int], list[int]]:
     """The numbers of the entries and of the batches that the store holds, in order."""
-    entries = [int(one.detail) for one in store.reader.audit() if one.event == "noted"]
+    entries = [int(entry.detail) for entry in store.reader.audit() if entry.event == "noted"]
     with store._engine.connect() as connection:
         found = connection.exec_driver_sql("SELECT batch_id FROM batches ORDER BY sequence").all()
     return entries, [int(row[0]) for row in found]

@@ -17,7 +17,7 @@ OLD = NOW - timedelta(days=400)
 
 def shown(xid: int, first: int, last: int, *, board: str = "GPU-0000", node: str = "n1") -> tuple:
     """A code that a board showed from `first` to `last`, minutes before NOW."""
-    times = (NOW - timedelta(minutes=one) for one in (first, last))
+    times = (NOW - timedelta(minutes=number) for number in (first, last))
     return (board, xid, node, "0", *times)
 
 

@@ -8,7 +8,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 def test_every_footprint_is_of_a_known_model_and_says_where_it_is_from() -> None:
     """Low, central and high in order; a year, and a source short enough for every form."""
-    models = {one.name for one in load_gpu_catalogue()}
+    models = {entry.name for entry in load_gpu_catalogue()}
     for name, known in load_embodied_carbon().items():
         assert name in models
         assert 0 < known.kgco2e_low <= known.kgco2e <= known.kgco2e_high

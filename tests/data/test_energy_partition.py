@@ -90,11 +90,11 @@ def whole(store: Store, start: datetime, end: datetime) -> np.ndarray:
 @given(st.lists(ANY_TIME, min_size=3, max_size=6, unique=True).map(sorted))
 def test_the_parts_of_a_range_add_up(filled_store: Store, cuts: list[datetime]) -> None:
     """Split at any second."""
-    pieces = [whole(filled_store, one, two) for one, two in itertools.pairwise(cuts)]
+    pieces = [whole(filled_store, entry, two) for entry, two in itertools.pairwise(cuts)]
     total = whole(filled_store, cuts[0], cuts[-1])
     np.testing.assert_allclose(np.sum(pieces, axis=0), total, rtol=1e-9, atol=1e-6)
     if filled_store.reader.counts()["five_minute"] >= BOARDS * DAYS * 288:  # nothing forgotten
-        parted = sum(energy(filled_store, one, two) for one, two in itertools.pairwise(cuts))
+        parted = sum(energy(filled_store, entry, two) for entry, two in itertools.pairwise(cuts))
         assert parted == pytest.approx(energy(filled_store, cuts[0], cuts[-1]), rel=1e-9)
 
 

@@ -81,7 +81,7 @@ def test_nodes_on_which_a_waiting_job_may_start(changes: dict[str, Any], kept: s
         replace(node("other"), gpu_model="A100-SXM4-80GB", partitions=("debug",)),
     ]
     if changes.get("platform") is not Platform.SLURM:
-        nodes = [replace(one, partitions=()) for one in nodes]
+        nodes = [replace(entry, partitions=()) for entry in nodes]
     job = replace(make_job("team/waits", scheduler=WAITING), **changes)
     assert kept_on([job], set(), nodes) == kept
 

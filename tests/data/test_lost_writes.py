@@ -136,7 +136,7 @@ def test_a_loss_stays_told_until_it_is_accepted(
     assert main(["--store", url_of(path), "store", "check"]) == 0
     with open_store(url_of(path)) as store:
         assert store.losses == ()
-        assert [one.event for one in store.reader.audit()].count("writes-lost") == 1
+        assert [entry.event for entry in store.reader.audit()].count("writes-lost") == 1
 
 
 def test_a_note_that_cannot_be_read_is_told(tmp_path: Path) -> None:

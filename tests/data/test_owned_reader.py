@@ -51,9 +51,9 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
     span = {"start": end - DAY, "end": end + timedelta(minutes=5)}
     digests = {
         tenant: [
-            one.recommendation.digest
-            for one in whole.recommendations(now=end)
-            if one.recommendation.namespace == tenant
+            recommendation.recommendation.digest
+            for recommendation in whole.recommendations(now=end)
+            if recommendation.recommendation.namespace == tenant
         ]
         for tenant in TENANTS
     }
@@ -119,7 +119,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
             lambda r, n=tenant: r.board_history(f"GPU-{n}-0", **span, **slots)  # type: ignore[misc]
         )
         asked.setdefault("similar_jobs", []).append(
-            lambda r, one=job[tenant]: r.similar_jobs(one, most=9)  # type: ignore[misc]
+            lambda r, entry=job[tenant]: r.similar_jobs(entry, most=9)  # type: ignore[misc]
         )
         for digest in digests[tenant]:
             asked.setdefault("recommendation", []).append(

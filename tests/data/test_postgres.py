@@ -286,7 +286,7 @@ def test_a_thousand_racing_applies_are_one_execution(
     assert bench.job()["log"] == [["gpus", "2"], ["note", bench.digest]]
     assert len(shared.reader.commands()) == 1
     events = [entry.event for entry in shared.reader.audit()]
-    assert [events.count(one) for one in ("approved", "apply-asked", "applied")] == [1, 1, 1]
+    assert [events.count(name) for name in ("approved", "apply-asked", "applied")] == [1, 1, 1]
     assert shared.reader.verify_audit() == ()
 
 
@@ -470,8 +470,8 @@ def test_a_server_without_free_connections_is_busy(own_server: PostgresBed) -> N
             with pytest.raises(StoreBusyError, match="no further connection"):
                 open_store(url.replace("trimtab@", "plain@", 1))
         finally:
-            for one in held:
-                one.close()
+            for entry in held:
+                entry.close()
         assert store.reader.counts()["samples"] == 0
 
 

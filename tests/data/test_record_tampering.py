@@ -132,7 +132,14 @@ def test_an_edited_recommendation_is_detected(record: Store) -> None:
     rows, recommendations = copied(record)
     for digest, text in recommendations.items():
         assert problems(rows, {**recommendations, digest: text.replace("4", "8", 1)})
-        assert problems(rows, {key: one for key, one in recommendations.items() if key != digest})
+        assert problems(
+            rows,
+            {
+                key: recommendation
+                for key, recommendation in recommendations.items()
+                if key != digest
+            },
+        )
 
 
 @pytest.mark.parametrize(

@@ -42,4 +42,4 @@ def test_history_begins_with_the_submission_of_this_job(
     slot = timedelta(minutes=slot_minutes)
     begins = NOW - timedelta(hours=kept_hours)
     assert begins - slot <= first <= begins + slot
-    assert [one.job_id for one in view.jobs] == ["slurm:5"]
+    assert [entry.job_id for entry in view.jobs] == ["slurm:5"]

@@ -50,7 +50,7 @@ def facts(samples: pd.DataFrame | None = None, held: pd.DataFrame | None = None)
     """Samples and allocations as one batch of its own."""
     frame = empty_frame(SAMPLES) if samples is None else samples
     spans = empty_frame(ALLOCATIONS) if held is None else held
-    key = [pd.util.hash_pandas_object(one, index=False).tolist() for one in (frame, spans)]
+    key = [pd.util.hash_pandas_object(entry, index=False).tolist() for entry in (frame, spans)]
     return make_collected(
         frame,
         (),
@@ -160,8 +160,8 @@ def test_no_order_of_arrival_shows(
             for piece in shuffled:
                 opened.keep(piece)
             tables.append([rows_of(opened, name) for name in ("five_minute", "hourly")])
-    for one, other in zip(*tables, strict=True):
-        pd.testing.assert_frame_equal(one, other, rtol=1e-9)
+    for table, other in zip(*tables, strict=True):
+        pd.testing.assert_frame_equal(table, other, rtol=1e-9)
 
 
 def holders(store: Store) -> dict[str, float]:

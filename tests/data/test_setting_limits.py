@@ -12,8 +12,8 @@ from data.settings import Settings
 
 DECLARED: list[tuple[Section, Field[Any]]] = [
     (section, field)
-    for one in fields(Settings)
-    for section in [getattr(Settings(), one.name)]
+    for entry in fields(Settings)
+    for section in [getattr(Settings(), entry.name)]
     for field in fields(section)
     if field.metadata["limits"] != Limits()
 ]
@@ -39,9 +39,9 @@ def test_sections_are_called_as_settings_calls_them() -> None:
 def test_most_numbers_have_limits() -> None:
     """A number that may be anything breaks arithmetic somewhere."""
     free = {
-        f"{one.name}.{field.name}"
-        for one in fields(Settings)
-        for field in fields(getattr(Settings(), one.name))
+        f"{entry.name}.{field.name}"
+        for entry in fields(Settings)
+        for field in fields(getattr(Settings(), entry.name))
         if type(field.default) in (int, float) and field.metadata["limits"] == Limits()
     }
     assert free == set()
@@ -71,7 +71,7 @@ def test_a_range_is_held_at_both_ends(pair: tuple[Section, Field[Any]]) -> None:
         assert caught.value.hint == f"It must be {limits.rule()}."
 
 
-@pytest.mark.parametrize("pair", [one for one in DECLARED if one not in RANGES], ids=name_of)
+@pytest.mark.parametrize("pair", [entry for entry in DECLARED if entry not in RANGES], ids=name_of)
 def test_only_the_words_of_a_choice_are_taken(pair: tuple[Section, Field[Any]]) -> None:
     """Another word is refused with all that there are."""
     section, field = pair

@@ -36,5 +36,5 @@ def test_every_store_keeps_what_people_and_labels_say(store: Store) -> None:
     assert store.reader.verify_audit() == ()
     job = make_job("team/job/a", name=HOSTILE, owner=HOSTILE)
     store.keep(make_collected(make_samples(job_id=job.job_id), (job,)))
-    assert [(one.name, one.owner) for one in store.reader.jobs()] == [(KEPT, KEPT)]
+    assert [(item.name, item.owner) for item in store.reader.jobs()] == [(KEPT, KEPT)]
     assert store.reader.job("a\0b") is None

@@ -87,7 +87,7 @@ def test_pinball_loss_of_a_sure_and_right_forecast_is_zero() -> None:
 
 def test_pinball_loss_is_the_textbook_one() -> None:
     """One slot, truth 10: q10 of 4 costs .1 x 6, q50 of 9 costs .5, q90 of 13 costs .1 x 3."""
-    rows = (np.array([one]) for one in (4.0, 4.0, 9.0, 13.0, 13.0))
+    rows = (np.array([value]) for value in (4.0, 4.0, 9.0, 13.0, 13.0))
     found = Quantiles(**dict(zip(("q05", "q10", "q50", "q90", "q95"), rows, strict=True)))
     assert pinball_loss(np.array([10.0]), found) == pytest.approx((0.6 + 0.5 + 0.3) / 3)
 

@@ -84,7 +84,7 @@ def test_noise_has_no_period() -> None:
         autocorrelation_period(np.random.default_rng(seed).normal(size=600) + 100)
         for seed in range(200)
     ]
-    assert sum(one is not None for one in found) <= 4
+    assert sum(value is not None for value in found) <= 4
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [5.0] * 50, [np.nan] * 50, [0.0] * 50])

@@ -21,7 +21,7 @@ def readings(boards: int = 6, minutes: int = 240) -> pd.DataFrame:
         minutes=minutes,
         utilization_ratio=np.clip(use + rng.normal(0, 0.02, len(use)), 0, 1),
         power_watts=90 + 550 * use + noise,
-        job_id=[f"a/{one}" for one in np.repeat(np.arange(boards), minutes)],
+        job_id=[f"a/{entry}" for entry in np.repeat(np.arange(boards), minutes)],
     )
 
 

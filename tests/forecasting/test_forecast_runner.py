@@ -163,8 +163,10 @@ def test_peaks_come_with_their_cohort() -> None:
     rng = np.random.default_rng(4)
     frame = pd.concat([history(job.job_id, rng.uniform(0, 0.8, 24 * 6)) for job in jobs])
     found = forecast_demand(frame, jobs=jobs, as_of=AS_OF, settings=HOURLY)
-    assert all(isinstance(one, DemandForecast) for one in found)
-    peaks = [peak for one in found for peak in one.peaks if peak.quantity == "effective_gpus"]
+    assert all(isinstance(forecast, DemandForecast) for forecast in found)
+    peaks = [
+        peak for forecast in found for peak in forecast.peaks if peak.quantity == "effective_gpus"
+    ]
     assert len(peaks) == 12
     assert all(0.7 <= peak.q90 <= peak.q95 <= 1 for peak in peaks)
     assert {peak.cohort for peak in peaks} == {"inference jobs"}

@@ -46,11 +46,11 @@ def test_a_group_without_a_row_held_nothing() -> None:
     frame = group_history(
         {"a": np.array([4.0, np.nan, 4, 4, 4]), "b": np.array([1.0, 1, 1, 1, 1])}, boards
     )
-    found = {one.name: one for one in group_series(frame, 3600)}
+    found = {entry.name: entry for entry in group_series(frame, 3600)}
     values = found["a"].series[0].values
     assert np.array_equal(values, [4, 0, 4, np.nan, 4], equal_nan=True)
     assert found["a"].known_slots == 4
-    assert [one.quantity for one in found["a"].series] == ["allocated_gpus", "effective_gpus"]
+    assert [entry.quantity for entry in found["a"].series] == ["allocated_gpus", "effective_gpus"]
 
 
 def test_a_slot_that_missed_boards_is_unknown() -> None:
@@ -76,7 +76,7 @@ def test_slots_with_a_queue_are_censored() -> None:
         scheduler=SchedulerFacts(state=JobState.PENDING, submitted_at=START + timedelta(hours=6)),
     )
     lost = make_job("b/z", scheduler=SchedulerFacts(submitted_at=START))
-    found = {one.name: one for one in group_series(frame, 3600, jobs=[waited, pending, lost])}
+    found = {entry.name: entry for entry in group_series(frame, 3600, jobs=[waited, pending, lost])}
     assert found["a"].series[0].censored == 3
     assert found["b"].series[0].censored == 2
 

@@ -186,7 +186,7 @@ def test_bands_grow_around_where_the_middle_was() -> None:
 
 def test_lead_times_are_told_apart_up_to_a_month() -> None:
     """The last bucket ends with the horizon."""
-    ends = [one.until_hours for one in mix(series(daily(3)), 720).weights]
+    ends = [weight.until_hours for weight in mix(series(daily(3)), 720).weights]
     assert ends == [1, 3, 6, 12, 24, 48, 96, 168, 336, 720]
 
 

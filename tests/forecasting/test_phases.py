@@ -84,7 +84,9 @@ def test_a_long_gap_is_unknown_and_a_short_one_is_not(find) -> None:
     unknown = [
         segment for segment in find(watts, STEP).segments if segment.kind is PhaseKind.UNKNOWN
     ]
-    assert [(one.start, one.end, one.level) for one in unknown] == [(300, 400, None)]
+    assert [(segment.start, segment.end, segment.level) for segment in unknown] == [
+        (300, 400, None)
+    ]
 
 
 @BOTH

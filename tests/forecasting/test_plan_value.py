@@ -53,8 +53,8 @@ def test_who_knows_more_pays_less() -> None:
     late = planned(case, "last", by_last_value)
     assert known.costs(case).sum() == pytest.approx(cost, rel=0.002)
     assert late.costs(case).sum() == pytest.approx(cost + MISSING_PRICE * 10, rel=0.02)
-    for one in (best, known, late):
-        assert (one.counts.sum(axis=0) <= case.capacity).all()
+    for entry in (best, known, late):
+        assert (entry.counts.sum(axis=0) <= case.capacity).all()
 
 
 def test_wishes_are_cut_in_proportion() -> None:

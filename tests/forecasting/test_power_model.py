@@ -240,7 +240,9 @@ def test_more_of_anything_never_draws_less(used, memory, clock, name, more, cap)
     }
     top = 900.0 if name == "power_cap_watts" else 1.0
     after = {**before, name: before[name] + more * (top - before[name])}
-    first, second = (MEASURED.predict(one.pop("utilization"), **one) for one in (before, after))
+    first, second = (
+        MEASURED.predict(value.pop("utilization"), **value) for value in (before, after)
+    )
     assert second.central >= first.central - 1e-9
     assert first.low <= first.central <= first.high
 

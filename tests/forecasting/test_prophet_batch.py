@@ -132,7 +132,7 @@ def test_the_design_is_prophets(known: Any, slot_seconds: int, options: dict[str
         "daily_seasonality": "daily",
         "weekly_seasonality": "weekly",
     }
-    chosen = ProphetOptions(**{ours.get(name, name): one for name, one in options.items()})
+    chosen = ProphetOptions(**{ours.get(name, name): option for name, option in options.items()})
     design = prophet_design(times, chosen)
     columns = design.columns(times)
     trend = 1 if chosen.growth == "flat" else 2

@@ -48,7 +48,7 @@ def test_after_a_rise_more_is_to_come() -> None:
     demand = jobs_per_hour(1000, seed=1)
     resting = np.append(demand, [20.0, 20.0])
     rising = np.append(demand, [16.0, 20.0])
-    q75 = [anchored(one, np.array([1]), DAY)[4, 0] for one in (resting, rising)]
+    q75 = [anchored(entry, np.array([1]), DAY)[4, 0] for entry in (resting, rising)]
     assert q75[1] - 20 > q75[0] - 20 + 0.5
 
 

@@ -10,8 +10,8 @@ from forecasting.window_peaks import FLEET, PeakSubject, window_peaks
 def subjects(values: np.ndarray, cohort: str = "training jobs") -> list[PeakSubject]:
     """One subject per row of hourly values."""
     return [
-        PeakSubject(job_id=f"job-{row}", cohort=cohort, series=series(one), scale=1.0)
-        for row, one in enumerate(values)
+        PeakSubject(job_id=f"job-{row}", cohort=cohort, series=series(entry), scale=1.0)
+        for row, entry in enumerate(values)
     ]
 
 
@@ -50,8 +50,8 @@ def test_a_small_cohort_is_measured_by_all() -> None:
     """Two jobs of a kind are too few; the fleet's windows are taken, and that is said."""
     many = subjects(bursty(40, 5, seed=3))
     few = [
-        PeakSubject(job_id="lone", cohort="inference jobs", series=series(one), scale=1.0)
-        for one in bursty(1, 4, seed=4)
+        PeakSubject(job_id="lone", cohort="inference jobs", series=series(entry), scale=1.0)
+        for entry in bursty(1, 4, seed=4)
     ]
     found = window_peaks([*many, *few], quantity=Quantity.MEMORY, window_slots=24)
     assert found["lone"].cohort == FLEET

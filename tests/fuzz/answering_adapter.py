@@ -73,7 +73,7 @@ class FuzzedPrometheus:
         if share != 1:
             raise AssertionError(f"nothing was refused, but {share} answered")
         # Labels, and what is said of the answer, can be written; values are read as numbers.
-        texts = [[one["metric"] for one in found], self._client.take_warnings()]
+        texts = [[entry["metric"] for entry in found], self._client.take_warnings()]
         json.dumps(texts, ensure_ascii=False).encode()
         return len(found)
 

@@ -74,7 +74,7 @@ def _series(document: Document, random: Random) -> Document:
 
 def _points(document: Document, random: Random) -> list[Any]:
     found = _series(document, random).get("values")
-    return [one for one in found if isinstance(one, list)] if isinstance(found, list) else []
+    return [entry for entry in found if isinstance(entry, list)] if isinstance(found, list) else []
 
 
 def _value(document: Document, random: Random) -> None:

@@ -79,7 +79,7 @@ def _junk(chance: random.Random, depth: int = 0) -> Any:
     if kind <= 4:
         return chance.choice(_TEXTS)
     inner = [_junk(chance, depth + 1) for _one in range(chance.randint(0, 3))]
-    return inner if kind == 5 else {chance.choice(_KEYS): one for one in inner}
+    return inner if kind == 5 else {chance.choice(_KEYS): entry for entry in inner}
 
 
 def _places(document: Any) -> list[tuple[Any, Any]]:
@@ -145,7 +145,7 @@ def _of_another_type(container: Any, key: Any, _chance: random.Random) -> None:
     elif isinstance(inner, dict):
         container[key] = list(inner.items())
     elif isinstance(inner, list):
-        container[key] = {str(place): one for place, one in enumerate(inner)}
+        container[key] = {str(place): entry for place, entry in enumerate(inner)}
     else:
         container[key] = str(inner)
 

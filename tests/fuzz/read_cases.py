@@ -46,7 +46,7 @@ class Outcome:
 def read_body(body: bytes, dropped: Dropped) -> list[Series]:
     """Return the series of a recorded answer. Errors: CollectorError."""
     answers = answers_in(body.decode("utf-8", "replace"), "the body")
-    return [one for answer in answers for one in parse_answer(answer, dropped)]
+    return [column for answer in answers for column in parse_answer(answer, dropped)]
 
 
 def read_text(text: bytes, dropped: Dropped) -> list[Series]:
@@ -98,7 +98,7 @@ def read_cases(
             parsed = [(body, _parse(body, read, outcome)) for body in batch]
             dropped = Dropped()
             try:
-                frame = frame_of([one for _body, series in parsed for one in series], dropped)
+                frame = frame_of([entry for _body, series in parsed for entry in series], dropped)
             except Exception:  # noqa: BLE001 - what is looked for is what nobody thought of
                 outcome.uncaught += _alone(parsed)
             else:

@@ -27,35 +27,35 @@ def every_setting() -> Iterator[tuple[str, Any, "dataclasses.Field[Any]"]]:
     defaults = Settings()
     for section in fields(Settings):
         part = getattr(defaults, section.name)
-        for one in fields(part):
-            yield section.name, part, one
+        for entry in fields(part):
+            yield section.name, part, entry
 
 
 def secret_values(address: str) -> dict[str, str]:
     """A canary for each secret setting: a word, or an address where only that is taken."""
     found = {}
-    for section, part, one in every_setting():
-        if not one.metadata["secret"]:
+    for section, part, entry in every_setting():
+        if not entry.metadata["secret"]:
             continue
-        word = f"{MARK}-{section}-{one.name}-{'x' * 32}"
+        word = f"{MARK}-{section}-{entry.name}-{'x' * 32}"
         try:
-            replace(part, **{one.name: word})
+            replace(part, **{entry.name: word})
         except SettingsError:
             word = f"{address}/{word}"
-            replace(part, **{one.name: word})
-        found[variable(section, one.name)] = word
+            replace(part, **{entry.name: word})
+        found[variable(section, entry.name)] = word
     return found
 
 
 def secret_files(folder: Path) -> dict[str, str]:
     """A file with a canary for each setting that names one which is kept secret."""
     found = {}
-    for section, _part, one in every_setting():
-        if one.name.endswith(("token_file", "secret_file", "headers_file", "key_file")):
-            path = folder / f"{section}-{one.name}"
-            content = f"{MARK}-{section}-{one.name}"
-            path.write_text(f"X-Key: {content}\n" if "headers" in one.name else content)
-            found[variable(section, one.name)] = str(path)
+    for section, _part, entry in every_setting():
+        if entry.name.endswith(("token_file", "secret_file", "headers_file", "key_file")):
+            path = folder / f"{section}-{entry.name}"
+            content = f"{MARK}-{section}-{entry.name}"
+            path.write_text(f"X-Key: {content}\n" if "headers" in entry.name else content)
+            found[variable(section, entry.name)] = str(path)
     return found
 
 
@@ -110,16 +110,16 @@ def running_adversary() -> Iterator[Adversary]:
     ):
         mail.daemon_threads = True
         adversary.port, adversary.mail_port = web.server_address[1], mail.server_address[1]
-        threads = [threading.Thread(target=one.serve_forever) for one in (web, mail)]
-        for one in threads:
-            one.start()
+        threads = [threading.Thread(target=entry.serve_forever) for entry in (web, mail)]
+        for thread in threads:
+            thread.start()
         try:
             yield adversary
         finally:
             for server in (web, mail):
                 server.shutdown()
-            for one in threads:
-                one.join()
+            for thread in threads:
+                thread.join()
 
 
 def environment(adversary: Adversary, folder: Path, way: str) -> dict[str, str]:

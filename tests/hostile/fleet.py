@@ -79,12 +79,12 @@ def from_schedulers(jobs: tuple[Job, ...], now: datetime) -> Collected:
     """The same jobs as schedulers tell of them: owners, users, reasons and nodes are hostile."""
     known = tuple(
         make_job(
-            one.job_id,
+            job.job_id,
             name=text(number),
             namespace=text(number + 1),
             owner=text(number + 2),
             kind=WorkloadKind.TRAINING if number % 2 else WorkloadKind.INFERENCE,
-            gpu_model=one.gpu_model,
+            gpu_model=job.gpu_model,
             first_seen_at=now - timedelta(hours=2),
             last_seen_at=now,
             assumed=((text(number + 3), text(number + 4)),),
@@ -100,7 +100,7 @@ def from_schedulers(jobs: tuple[Job, ...], now: datetime) -> Collected:
                 extra=((text(number + 12), text(number + 13)),),
             ),
         )
-        for number, one in enumerate(jobs)
+        for number, job in enumerate(jobs)
     )
     nodes = tuple(
         Node(
@@ -239,7 +239,7 @@ def fill(store: Store, folder: Path, now: datetime) -> None:
     """Keep the fleet, a plan, forecasts, recommendations, and decisions on two in three."""
     telemetry = collected(folder, now)
     store.keep(telemetry, from_schedulers(telemetry.jobs, now))
-    jobs = tuple(sorted(store.reader.jobs(), key=lambda one: one.job_id))
+    jobs = tuple(sorted(store.reader.jobs(), key=lambda job: job.job_id))
     starts = tuple(now + timedelta(hours=hour) for hour in range(24))
     advice = tuple(recommendations(jobs, now))
     store.keep_cycle(
@@ -274,24 +274,24 @@ def fill(store: Store, folder: Path, now: datetime) -> None:
                 name=name,
                 slot_starts=starts,
                 paths=tuple(
-                    _path(one, 24, TEXTS[:9])
-                    for one in (Quantity.ALLOCATED_GPUS, Quantity.EFFECTIVE_GPUS, Quantity.POWER)
+                    _path(entry, 24, TEXTS[:9])
+                    for entry in (Quantity.ALLOCATED_GPUS, Quantity.EFFECTIVE_GPUS, Quantity.POWER)
                 ),
                 known_slots=10,
             )
             for kind, name in (
                 (GroupKind.FLEET, "fleet"),
-                *((GroupKind.NAMESPACE, one) for one in TEXTS),
+                *((GroupKind.NAMESPACE, entry) for entry in TEXTS),
             )
         ),
         plan=plan(jobs, now),
         recommendations=advice,
     )
-    for number, one in enumerate(advice):
+    for number, entry in enumerate(advice):
         decision = _STATES[number % 3]
         if decision is not None:
             store.append_decision(
-                digest=one.digest,
+                digest=entry.digest,
                 decision=decision,
                 by=text(number + 16),
                 at=now,

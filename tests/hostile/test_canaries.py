@@ -36,7 +36,7 @@ def test_every_secret_setting_has_a_canary() -> None:
     found = secret_values("http://127.0.0.1:1")
     assert len(found) >= 8
     assert all(MARK in value for value in found.values())
-    secrets = [one for _section, _part, one in every_setting() if one.metadata["secret"]]
+    secrets = [entry for _section, _part, entry in every_setting() if entry.metadata["secret"]]
     assert len(found) == len(secrets)
 
 

@@ -29,7 +29,7 @@ def test_the_corpus_is_large_and_every_text_is_another() -> None:
 def unseen(text: str) -> list[str]:
     """Characters that are drawn as nothing, or move or turn what is drawn."""
     kinds = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-    return [one for one in text if unicodedata.category(one) in kinds]
+    return [entry for entry in text if unicodedata.category(entry) in kinds]
 
 
 def test_what_is_shown_can_be_seen() -> None:
@@ -58,7 +58,7 @@ def test_shown_twice_is_shown_once(text: str) -> None:
 def kinds_in(text: str) -> set[str]:
     """Every kind of token that CommonMark with tables and strike-through finds in a text."""
     tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text)
-    return {one.type for token in tokens for one in (token, *(token.children or ()))}
+    return {entry.type for token in tokens for entry in (token, *(token.children or ()))}
 
 
 def test_markdown_makes_nothing_but_a_paragraph() -> None:
@@ -92,7 +92,7 @@ def test_a_chat_mentions_and_links_nothing() -> None:
         assert ">" not in said
         assert "](" not in said
         assert "://" not in said
-        marked = [at for at, one in enumerate(said) if one in "@*_~`#!"]
+        marked = [at for at, entry in enumerate(said) if entry in "@*_~`#!"]
         assert all(said[at + 1] == JOINER for at in marked), text
 
 
@@ -114,7 +114,7 @@ def test_no_cell_is_a_formula() -> None:
     read = list(csv.reader(io.StringIO(csv_text(rows, ["name", "spaced"]), newline="")))
     assert len(read) == len(TEXTS) + 1
     for text, line in zip(TEXTS, read[1:], strict=True):
-        assert not any(starts_a_formula(one) for one in line)
+        assert not any(starts_a_formula(entry) for entry in line)
         assert line[0] in (text, f"'{text}")
 
 
@@ -125,7 +125,13 @@ def test_headers_of_columns_are_cells_too() -> None:
 
 def test_numbers_stay_numbers() -> None:
     """A negative number is no formula: only text is prefixed."""
-    assert [cell(one) for one in (-5, -0.5, None, "-5", "5")] == [-5, -0.5, None, "'-5", "5"]
+    assert [cell(none_type) for none_type in (-5, -0.5, None, "-5", "5")] == [
+        -5,
+        -0.5,
+        None,
+        "'-5",
+        "5",
+    ]
 
 
 @given(st.text(min_size=1))

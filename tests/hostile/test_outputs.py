@@ -87,8 +87,8 @@ def test_markdown_report_holds_no_link_picture_or_html(report: WeeklyReport) -> 
     """Its tables keep their columns, and names in them are text."""
     text = render_markdown(report)
     tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
-    inner = [one for token in tokens for one in (token.children or ())]
-    assert {one.type for one in inner} <= {
+    inner = [item for token in tokens for item in (token.children or ())]
+    assert {kept.type for kept in inner} <= {
         "text", "text_special", "strong_open", "strong_close", "softbreak", "code_inline"
     }  # fmt: skip
     assert not [token for token in tokens if token.type in ("html_block", "fence", "code_block")]
@@ -118,8 +118,8 @@ def test_html_report_holds_its_own_elements_only(report: WeeklyReport) -> None:
     )
     picture = "svg clippath rect g polygon path text"
     assert {tag for tag, _ in page.found} <= {*allowed.split(), *picture.split(), "br", "ul", "li"}
-    assert [one for _, one in page.found if any(name.startswith("on") for name in one)] == []
-    assert {one["href"] for _, one in page.found if "href" in one} == {"data:,"}
+    assert [item for _, item in page.found if any(name.startswith("on") for name in item)] == []
+    assert {item["href"] for _, item in page.found if "href" in item} == {"data:,"}
     assert "\u202e" not in text.partition("<h2>Allocated but idle")[2]
 
 
@@ -146,7 +146,7 @@ def test_json_report_carries_the_names_unchanged(report: WeeklyReport) -> None:
 def test_csv_tables_start_no_formula(report: WeeklyReport) -> None:
     """Every cell of both tables."""
     for text in csv_tables(report).values():
-        cells = [one for line in csv.reader(io.StringIO(text, newline="")) for one in line]
+        cells = [item for line in csv.reader(io.StringIO(text, newline="")) for item in line]
         assert len(cells) > 1000
         assert [cell for cell in cells if cell[:1] in tuple("=+-@\t\r\n\0")] == []
 
@@ -173,9 +173,9 @@ def test_mails_have_our_headers_and_one_plain_part() -> None:
             for message in messages_for(entry(text), settings):
                 send(message, settings)
     assert len(sink.mails) == len(TEXTS)
-    for one in sink.mails:
-        mail = message_from_string(one.text, policy=policy.default)
-        assert one.recipients == [ADDRESS]
+    for kept in sink.mails:
+        mail = message_from_string(kept.text, policy=policy.default)
+        assert kept.recipients == [ADDRESS]
         assert {name.lower() for name in mail} == {
             "from", "to", "subject", "date", "message-id", "auto-submitted", "content-type",
             "content-transfer-encoding", "mime-version"
@@ -236,9 +236,9 @@ def test_a_chat_gets_no_mention_link_or_markup(report: WeeklyReport) -> None:
         for text in (lines, title, *(body for _name, body in tables)):
             post(content_of(text, "slack"), "id", settings)
     assert len(sent) == 5
-    for one in sent:
-        assert (one["mrkdwn"], one["parse"], one["link_names"]) == (False, "none", False)
-        said = one["text"]
+    for row in sent:
+        assert (row["mrkdwn"], row["parse"], row["link_names"]) == (False, "none", False)
+        said = row["text"]
         assert not {"<", ">"} & set(said)
         assert "://" not in said
         assert "](" not in said
@@ -264,7 +264,9 @@ def test_a_terminal_is_told_text(
     """No control, escape or direction reaches stdout or stderr; JSON reads back whole."""
     main(["--store", f"duckdb:///{path}", "--quiet", *command, "--format", form])
     said = capsys.readouterr()
-    assert {one for one in said.out + said.err if not (one.isprintable() or one == "\n")} == set()
+    assert {
+        item for item in said.out + said.err if not (item.isprintable() or item == "\n")
+    } == set()
     if form == "json":
         json.loads(said.out)
 

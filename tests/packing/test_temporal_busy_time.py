@@ -19,7 +19,7 @@ from benchmarks.packing.fits import Order, Rule, fit
 from planner.nodes.temporal_instance import TemporalInstance, instance_of
 
 ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
-    lambda one: (one[0], one[0] + one[1], one[2])
+    lambda entry: (entry[0], entry[0] + entry[1], entry[2])
 )
 
 

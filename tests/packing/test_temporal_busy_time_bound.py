@@ -12,7 +12,7 @@ from benchmarks.packing.busy_time_bound import busy_time_bound
 from planner.nodes.temporal_instance import TemporalInstance, instance_of
 
 ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
-    lambda one: (one[0], one[0] + one[1], one[2])
+    lambda entry: (entry[0], entry[0] + entry[1], entry[2])
 )
 
 

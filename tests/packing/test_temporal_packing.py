@@ -26,7 +26,7 @@ from planner.nodes.gilmore_gomory import gilmore_gomory_bound
 from planner.nodes.temporal_instance import TemporalInstance, clique_grid, instance_of
 
 ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
-    lambda one: (one[0], one[0] + one[1], one[2])
+    lambda entry: (entry[0], entry[0] + entry[1], entry[2])
 )
 
 
@@ -61,7 +61,7 @@ def test_the_packing_is_optimal_where_every_packing_can_be_tried(
     """Volume <= L2 <= dual feasible <= proved bound <= optimum = bins <= every heuristic."""
     instance = instance_of(items, 10)
     optimum = min(
-        max(one) + 1 for one in packings(len(items)) if not overloads(instance, np.array(one))
+        max(group) + 1 for group in packings(len(items)) if not overloads(instance, np.array(group))
     )
     packing = pack(instance, budget_seconds=30, seed=1)
     volume, l2, dual = clique_bounds(instance)

@@ -240,7 +240,7 @@ def test_a_change_that_would_run_into_the_time_limit_is_refused() -> None:
     problem = case((job, 0.6, 70_000.0, 690.0), gpus=boards(H100, 1))
     free = advised(problem).recommendations
     held = advised(problem, past_runs={"slurm:7": [2.99 * HOUR]})
-    assert [one.action for one in free] == [Action.POWER_CAP]
+    assert [entry.action for entry in free] == [Action.POWER_CAP]
     assert held.recommendations == ()
     assert "time limit" in held.kept["slurm:7"]
 
@@ -295,11 +295,11 @@ def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None
         node("c", [True] * 23 + [False]),
     )
     found = advised(problem, nodes=nodes).recommendations
-    assert [(one.action, one.target) for one in found if not one.job_id] == [
+    assert [(entry.action, entry.target) for entry in found if not entry.job_id] == [
         (Action.CONSOLIDATE, "a"),
         (Action.CONSOLIDATE, "c"),
     ]
-    one = next(one for one in found if one.target == "a")
+    one = next(entry for entry in found if entry.target == "a")
     assert (one.details, one.platform) == ((("node", "a"),), Platform.SLURM)
     assert one.starts_at == AS_OF + timedelta(hours=5)
     assert one.ends_at == AS_OF + timedelta(hours=15)
@@ -333,7 +333,7 @@ def test_a_node_is_powered_down_only_on_what_is_recommended(
     off = replace(node("b", [False] * 24), gpu_model=H100)
     on = replace(node("a", [True] * 24), gpu_model=H100)
     found = advised(problem, nodes=(on, off)).recommendations
-    assert [one.target for one in found if one.action is Action.CONSOLIDATE] == advised_nodes
+    assert [entry.target for entry in found if entry.action is Action.CONSOLIDATE] == advised_nodes
 
 
 def test_an_empty_plan_advises_nothing() -> None:
@@ -368,7 +368,7 @@ def test_a_site_without_slices_gets_none() -> None:
     for cut in (False, True):
         problem = case((job, 0.1, 7_900.0, 90.0), gpus=boards(A100, 8, cut=cut))
         found = advised(problem).recommendations
-        assert [one.action for one in found] == ([Action.MIG_SLICE] if cut else [])
+        assert [entry.action for entry in found] == ([Action.MIG_SLICE] if cut else [])
 
 
 @pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])

@@ -107,7 +107,9 @@ def changes_in_a_day(plan: Plan, slot_minutes: int) -> int:
     """Return the largest number of changes that a plan gives one job within any 24 h."""
     found = 0
     for job in plan.jobs:
-        number = {one: index for index, one in enumerate(dict.fromkeys([job.now, *job.steps]))}
+        number = {
+            fromkey: index for index, fromkey in enumerate(dict.fromkeys([job.now, *job.steps]))
+        }
         path = np.array([number[step] for step in job.steps], dtype=np.int16)
         found = max(found, busiest(number[job.now], path, 1440 // slot_minutes))
     return found

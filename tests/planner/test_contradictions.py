@@ -113,7 +113,7 @@ def test_boards_are_added_only_beyond_those_given_back(
             for recommendation in found.recommendations
             if recommendation.action is Action.CONSOLIDATE and recommendation.now.gpu_model == model
         ]
-        assert all(one.ends_at is not None and one.ends_at <= more.starts_at for one in off)
+        assert all(entry.ends_at is not None and entry.ends_at <= more.starts_at for entry in off)
 
 
 @pytest.mark.parametrize("peak", [1.05, 1.5])

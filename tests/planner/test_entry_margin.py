@@ -38,7 +38,9 @@ def advised(problem: PlanningProblem, before: Kinds | None) -> Advice:
 
 def kinds(found: Advice) -> Kinds:
     """Target and kind of everything that is proposed."""
-    return frozenset((one.target, one.action) for one in found.recommendations)
+    return frozenset(
+        (recommendation.target, recommendation.action) for recommendation in found.recommendations
+    )
 
 
 @pytest.mark.parametrize("slot_minutes", [15, 60])

@@ -56,7 +56,7 @@ def test_a_plan_keeps_within_its_nodes(seed: int, nodes: int, busy: float) -> No
     """No node is over its GPUs, jobs have the GPUs of their configuration, off nodes are empty."""
     problem = fleet_case(seed, nodes=nodes, busy=busy)
     plan = plan_of(problem)
-    used, size = load_of(plan), {one.node: one.gpus for one in plan.nodes}
+    used, size = load_of(plan), {entry.node: entry.gpus for entry in plan.nodes}
     assert all(count <= size[name] for (name, _slot), count in used.items())
     for node in plan.nodes:
         assert all(on or not used.get((node.node, t)) for t, on in enumerate(node.on))
@@ -88,7 +88,7 @@ def test_the_same_problem_gives_the_same_plan(seed: int) -> None:
 def brute_force(problem: PlanningProblem) -> float:
     """The least cost of all joint constant choices of options that nodes can hold."""
     mapping = as_slot_problem(problem)
-    rows = [np.unique(one[one >= 0]) for one in mapping.home_row]
+    rows = [np.unique(entry[entry >= 0]) for entry in mapping.home_row]
     best = np.inf
     for choice in product(*rows):
         column = np.array(choice, dtype=np.int16)[:, None]
@@ -144,7 +144,7 @@ def test_the_arithmetic_of_a_plan_is_that_of_the_benchmarks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     allowed = np.isfinite(problem.jobs.base_cost[:, 0])
     paths = np.array(
-        [rng.choice(np.flatnonzero(one), problem.slots) for one in allowed], dtype=np.int16
+        [rng.choice(np.flatnonzero(entry), problem.slots) for entry in allowed], dtype=np.int16
     )
     rows = coupling_rows(problem)
     soft = rows.cost_of_use(use_of(problem, rows, paths)).sum()
@@ -333,13 +333,13 @@ def test_a_rack_stays_within_its_power_or_the_plan_names_it(seed: int, limit: fl
     broken = {
         int(violation.rsplit(" ", 1)[1]) for violation in plan.violations if "rack a" in violation
     }
-    homes = {one.node: n for n, one in enumerate(plan.nodes)}
+    homes = {node.node: n for n, node in enumerate(plan.nodes)}
     for slot in range(len(plan.slot_starts)):
         drawn = 0.0
         for column, job in enumerate(plan.jobs):
             nodes = [stay.node for stay in job.stays if stay.start <= slot < stay.end]
             if "node-0" in nodes and homes:
-                options = [one.configuration for one in problem.jobs[column].options]
+                options = [entry.configuration for entry in problem.jobs[column].options]
                 option = options.index(job.steps[slot])
                 rows = np.flatnonzero(mapping.option_of[column] == option)
                 drawn += float(mapping.slots.jobs.power_kw[column, rows].max())
@@ -373,8 +373,8 @@ def test_a_tenant_stays_within_quota_and_what_it_may_borrow(
             for violation in plan.violations
         )
         assert used <= quota + borrowable + 1e-6 or named
-        lent = sum(one.lent[slot] for one in plan.tenants)
-        borrowed = sum(one.borrowed[slot] for one in plan.tenants)
+        lent = sum(entry.lent[slot] for entry in plan.tenants)
+        borrowed = sum(entry.borrowed[slot] for entry in plan.tenants)
         assert lent <= borrowed + 1e-3
 
 
@@ -417,7 +417,7 @@ def test_contradicting_pins_are_refused() -> None:
 def test_a_pin_holds_in_every_slot() -> None:
     """The pinned job has exactly that, whatever it costs."""
     free = fleet_case(1)
-    job = next(one for one in free.jobs if len(one.options) > 1)
+    job = next(entry for entry in free.jobs if len(entry.options) > 1)
     wanted = next(
         o.configuration
         for o in job.options[1:]
@@ -431,7 +431,7 @@ def test_a_pin_holds_in_every_slot() -> None:
     )
     planning = PlanningSettings(slot_minutes=60, horizon_slots=6, pins=(pin,))
     plan = plan_of(fleet_case(1, planning=planning))
-    planned = next(one for one in plan.jobs if one.job_id == pin.job)
+    planned = next(entry for entry in plan.jobs if entry.job_id == pin.job)
     assert set(planned.steps) == {wanted}
 
 

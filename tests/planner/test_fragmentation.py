@@ -100,8 +100,8 @@ def test_what_is_taken_and_given_back_adds_up(steps: list[tuple[bool, int]], see
         assert (state.memory >= 0).all()
         assert (state.boards.sum(axis=1) == state.gpu).all()
         assert ((state.boards == 1000).sum(axis=1) == state.whole).all()
-    for one in held:
-        placer.release(*one)
+    for entry in held:
+        placer.release(*entry)
     assert all((now == then).all() for now, then in zip(placer.nodes, before, strict=True))
 
 

@@ -24,7 +24,9 @@ TYPES = tuple(GpuType.of(model) for model in load_gpu_catalogue())
 
 def make_path(low: Any, middle: Any, high: Any, **outer: Any) -> QuantilePath:
     """A memory path [slots] from three rows or constants, MiB."""
-    rows = [tuple(np.broadcast_to(np.asarray(one, float), SLOTS)) for one in (low, middle, high)]
+    rows = [
+        tuple(np.broadcast_to(np.asarray(entry, float), SLOTS)) for entry in (low, middle, high)
+    ]
     return QuantilePath(
         quantity=Quantity.MEMORY,
         model="mix",
@@ -76,9 +78,13 @@ def test_what_was_told_is_told_until_its_chance_is_small(middle: float) -> None:
     """From one chance on it is told first, and below a lower one no more."""
     job = make_job(make_path(middle - 9_000, middle, middle + 9_000), np.full(96, middle))
     settings = MemoryWatchSettings()
-    new = {one.job_id for one in watch_memory([job]) if one.probability is not None}
-    again = [one for one in watch_memory([job], told={job.job_id}) if one.probability is not None]
-    assert new <= {one.job_id for one in again}
+    new = {finding.job_id for finding in watch_memory([job]) if finding.probability is not None}
+    again = [
+        finding
+        for finding in watch_memory([job], told={job.job_id})
+        if finding.probability is not None
+    ]
+    assert new <= {finding.job_id for finding in again}
     every = watch_memory([job], MemoryWatchSettings(probability=0.0))
     chance = every[0].probability if every else None
     assert bool(new) == (chance is not None and chance >= settings.probability)
@@ -89,7 +95,7 @@ def test_a_climb_beyond_the_board_is_told_with_its_time() -> None:
     """Memory whose median passes the board is sure to run out, at the slot where it does."""
     found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024))
     usable = 0.985 * LIMIT
-    first = next(slot for slot, one in enumerate(climbing().q50) if one >= usable)
+    first = next(slot for slot, entry in enumerate(climbing().q50) if entry >= usable)
     assert found.outlook is MemoryOutlook.RUNS_OUT
     assert found.probability is not None
     assert found.probability >= 0.9
@@ -154,7 +160,7 @@ def test_room_that_was_always_there_is_no_news() -> None:
 def test_without_a_recipe_every_remedy_is_named_in_order() -> None:
     """Spread, shard, recompute, a larger GPU that exists, a smaller micro-batch, move."""
     found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024))
-    assert [one.remedy for one in found.advice] == list(MemoryRemedy)
+    assert [entry.remedy for entry in found.advice] == list(MemoryRemedy)
     larger = found.advice[3]
     assert larger.text.startswith("H200-SXM-141GB")
 
@@ -172,7 +178,7 @@ def test_with_a_recipe_remedies_say_what_they_do() -> None:
         recompute=Recompute.NONE,
     )
     found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024, recipe=recipe))
-    told = {one.remedy: one for one in found.advice}
+    told = {entry.remedy: entry for entry in found.advice}
     needed = found.peak_q50_mib
     assert set(told) == set(MemoryRemedy)
     for remedy in (MemoryRemedy.SPREAD, MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH):

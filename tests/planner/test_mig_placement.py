@@ -56,7 +56,7 @@ def test_what_the_driver_refuses_takes_two(profiles: list[str]) -> None:
 def test_every_profile_of_the_catalogue_has_its_starts() -> None:
     """No model's slices are without a place, and all lie within the board."""
     for model in CATALOGUE:
-        whole = 4 if max((one.slices for one in model.mig_profiles), default=7) == 4 else 8
+        whole = 4 if max((entry.slices for entry in model.mig_profiles), default=7) == 4 else 8
         for profile in model.mig_profiles:
             placement = model.mig_placement(profile)
             assert placement is not None
@@ -74,11 +74,13 @@ def test_no_two_slices_overlap(drawn: list[tuple[str, int, int]]) -> None:
     slices = [slice_of(name, start, start + length) for name, start, length in drawn]
     boards, places = pack_slices(slices, 10)
     taken = np.zeros((len(boards), 8, 10), dtype=np.int64)
-    for one, (board, position) in zip(slices, places, strict=True):
-        assert position in one.placement.starts
-        taken[board, position : position + one.placement.memory_slices, one.start : one.end] += 1
-        assert boards[board].start <= one.start
-        assert boards[board].end >= one.end
+    for entry, (board, position) in zip(slices, places, strict=True):
+        assert position in entry.placement.starts
+        taken[
+            board, position : position + entry.placement.memory_slices, entry.start : entry.end
+        ] += 1
+        assert boards[board].start <= entry.start
+        assert boards[board].end >= entry.end
     assert (taken <= 1).all()
 
 
@@ -86,7 +88,7 @@ def test_slices_that_are_there_now_stay_on_their_board() -> None:
     """Two boards with a slice each: neither leaves, and a new one joins them."""
     now = [slice_of("3g.40gb", board="x"), slice_of("3g.40gb", board="y")]
     boards, places = pack_slices([*now, slice_of("2g.20gb")], 4)
-    assert [one.name for one in boards] == ["x", "y"]
+    assert [board.name for board in boards] == ["x", "y"]
     assert [board for board, _position in places] == [0, 1, 0]
 
 
@@ -101,7 +103,7 @@ def test_small_jobs_share_a_board_of_a_plan() -> None:
         ],
     )
     plan = build_plan(problem, budget_seconds=30, created_at=problem.as_of)
-    stays = [one for job in plan.jobs for one in job.stays]
+    stays = [stay for job in plan.jobs for stay in job.stays]
     assert {stay.mig_board for stay in stays} == {0}
     assert len({stay.mig_position for stay in stays}) == 2
     assert all(step.mig_profile for job in plan.jobs for step in job.steps)

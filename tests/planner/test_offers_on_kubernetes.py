@@ -164,7 +164,7 @@ def draw(seed: int, *, managed: bool = False) -> Drawn:
         each, containers = int(rng.choice([1, 1, 2, 4])), int(rng.choice([1, 1, 1, 2]))
         _place(drawn, rng, (kind, f"w{number}"), (count, each, containers), managed=managed)
     for model, left in drawn.free.items():
-        drawn.boards += [gpu(name, 8 - one - 1, model) for name, n in left for one in range(n)]
+        drawn.boards += [gpu(name, 8 - index - 1, model) for name, n in left for index in range(n)]
     return drawn
 
 
@@ -269,11 +269,11 @@ def tried(
         found = recommended(drawn, seed, slot_minutes)
         fake.objects.clear()
         serve(fake, drawn)
-        for one in found:
-            if applier.covers(one):
-                asked[one.action] += 1
-                why = refusal_of(applier, one)
-                refused += [(seed, one, why)] if why else []
+        for entry in found:
+            if applier.covers(entry):
+                asked[entry.action] += 1
+                why = refusal_of(applier, entry)
+                refused += [(seed, entry, why)] if why else []
     return asked, refused
 
 
@@ -318,15 +318,17 @@ def test_a_fleet_of_three_models_gets_only_what_can_be_made(
     workload(drawn, ("StatefulSet", "embed"), (1, 4), 4)
     levels = {"detector": 0.2, "pairs": 0.3, "gang": 0.2, "embed": 0.1}
     found = recommended(drawn, 0, slot_minutes, levels=levels)
-    offered = {one.job_id.rpartition("/")[2]: one for one in found if one.job_id}
+    offered = {entry.job_id.rpartition("/")[2]: entry for entry in found if entry.job_id}
     assert set(offered) == {"detector", "pairs", "embed"}
-    for one in offered.values():
-        moved = one.proposed.gpu_model != one.now.gpu_model
-        assert not moved or one.proposed.gpu_count == one.now.gpu_count
-        assert not one.proposed.mig_profile
+    for entry in offered.values():
+        moved = entry.proposed.gpu_model != entry.now.gpu_model
+        assert not moved or entry.proposed.gpu_count == entry.now.gpu_count
+        assert not entry.proposed.mig_profile
     serve(fake, drawn)
     applier = KubernetesApplier(settings_of(kubeconfig(tmp_path / "kubeconfig", fake.url)))
-    assert [refusal_of(applier, one) for one in found if applier.covers(one)] == [""] * len(found)
+    assert [refusal_of(applier, entry) for entry in found if applier.covers(entry)] == [""] * len(
+        found
+    )
 
 
 @pytest.mark.parametrize(
@@ -344,8 +346,8 @@ def test_the_applier_takes_what_is_offered(
     asked, refused = tried(fake, tmp_path, range(first, first + seeds), slot_minutes)
     total = asked.total()
     shown = "\n".join(
-        f"seed {seed}: {one.target} {one.now.describe()} -> {one.summary}: {why}"
-        for seed, one, why in refused
+        f"seed {seed}: {entry.target} {entry.now.describe()} -> {entry.summary}: {why}"
+        for seed, entry, why in refused
     )
     assert total >= 2 * seeds
     assert len(refused) <= 0.05 * total, shown
@@ -356,7 +358,11 @@ def test_a_workload_whose_pods_are_not_all_there_is_left_alone() -> None:
     drawn = cluster_of_three_models()
     workload(drawn, ("StatefulSet", "short"), (3, 1), 0)
     workload(drawn, ("StatefulSet", "whole"), (3, 1), 0, at=3)
-    (short,) = (one for one in drawn.objects["StatefulSet"] if one["metadata"]["name"] == "short")
+    (short,) = (
+        document
+        for document in drawn.objects["StatefulSet"]
+        if document["metadata"]["name"] == "short"
+    )
     short["spec"]["replicas"] = 5
     found = recommended(drawn, 0, 60, levels={"short": 0.1, "whole": 0.1})
-    assert {one.job_id.rpartition("/")[2] for one in found if one.job_id} == {"whole"}
+    assert {entry.job_id.rpartition("/")[2] for entry in found if entry.job_id} == {"whole"}

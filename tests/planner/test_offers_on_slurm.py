@@ -52,10 +52,10 @@ def drawn(seed: int, release: str) -> tuple[list[dict[str, Any]], list[dict[str,
     """Records of nodes and of running jobs, and the boards as telemetry sees them."""
     rng = np.random.default_rng(seed)
     job_like = next(
-        one for one in recorded(release, "squeue.json")["jobs"] if "RUNNING" in one["job_state"]
-        and one.get("gres_detail")
+        job for job in recorded(release, "squeue.json")["jobs"] if "RUNNING" in job["job_state"]
+        and job.get("gres_detail")
     )  # fmt: skip
-    node_like = next(one for one in recorded(release, "nodes.json")["nodes"] if one["gres"])
+    node_like = next(node for node in recorded(release, "nodes.json")["nodes"] if node["gres"])
     prefix = "gres:" if release == "22.05" else "gres/"
     nodes, jobs, boards = [], [], []
     free: list[tuple[str, str, int]] = []
@@ -69,7 +69,7 @@ def drawn(seed: int, release: str) -> tuple[list[dict[str, Any]], list[dict[str,
     for index in range(8):
         wide, each = int(rng.choice([1, 1, 2])), int(rng.choice([1, 2, 4]))
         kind = str(rng.choice(["h100", "a100"]))
-        homes = [one for one in free if one[1] == kind and one[2] >= each][:wide]
+        homes = [pair for pair in free if pair[1] == kind and pair[2] >= each][:wide]
         if len(homes) < wide:
             continue
         raw = 100 + index
@@ -80,8 +80,10 @@ def drawn(seed: int, release: str) -> tuple[list[dict[str, Any]], list[dict[str,
         for name, _kind, left in homes:
             first = 8 - left
             held.append(f"gpu:{kind}:{each}(IDX:{first}-{first + each - 1})")
-            boards += [gpu(name, first + one, TYPES[kind], f"slurm:{raw}") for one in range(each)]
-            free[[one[0] for one in free].index(name)] = (name, kind, left - each)
+            boards += [
+                gpu(name, first + position, TYPES[kind], f"slurm:{raw}") for position in range(each)
+            ]
+            free[[pair[0] for pair in free].index(name)] = (name, kind, left - each)
         special = rng.random()
         jobs.append(copy.deepcopy(job_like) | {
             "job_id": raw, "name": f"j{raw}", "nodes": ",".join(home[0] for home in homes),
@@ -93,13 +95,13 @@ def drawn(seed: int, release: str) -> tuple[list[dict[str, Any]], list[dict[str,
             "array_job_id": number(raw if 0.1 < special < 0.2 else 0, release),
             "array_task_id": number(3, release) if 0.1 < special < 0.2 else
             (None if release == "22.05" else {"infinite": False, "number": 0, "set": False}),
-            **{f"tres_per_{one}": f"{prefix}gpu:{typed}{asked}" if one == per else ""
-               for one in ("node", "job", "task", "socket")},
+            **{f"tres_per_{text}": f"{prefix}gpu:{typed}{asked}" if text == per else ""
+               for text in ("node", "job", "task", "socket")},
             "tres_alloc_str": f"cpu={wide},node={wide},gres/gpu={total},gres/gpu:{kind}={total}",
             "tres_req_str": f"cpu={wide},node={wide},gres/gpu={total}",
         })  # fmt: skip
     for name, kind, left in free:
-        boards += [gpu(name, 8 - 1 - one, TYPES[kind]) for one in range(left)]
+        boards += [gpu(name, 8 - 1 - position, TYPES[kind]) for position in range(left)]
     return nodes, jobs, boards
 
 

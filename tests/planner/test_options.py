@@ -53,8 +53,8 @@ def test_a_rigid_job_may_only_be_capped() -> None:
     job = slurm_job("no", gpu_count=4)
     problem = case((job, 0.2, 5_000.0, 4 * 650.0), gpus=[*boards(H100, 8), *boards(L40S, 8)])
     found = choices(problem)
-    assert {one.gpu_count for one in found} == {4}
-    assert [one.power_cap_watts for one in found] == [None, 560.0, 490.0, 420.0]
+    assert {configuration.gpu_count for configuration in found} == {4}
+    assert [configuration.power_cap_watts for configuration in found] == [None, 560.0, 490.0, 420.0]
 
 
 def test_a_protected_job_may_only_be_kept() -> None:
@@ -107,7 +107,12 @@ def test_two_small_services_share_a_board_that_mig_cannot_cut() -> None:
         (make_job("a/y", gpu_model=L40S), 0.4, 9_000.0, 130.0),
         gpus=boards(L40S, 2),
     )
-    shared = [one.shared_with for job in (0, 1) for one in choices(problem, job) if one.shared_with]
+    shared = [
+        choice.shared_with
+        for job in (0, 1)
+        for choice in choices(problem, job)
+        if choice.shared_with
+    ]
     assert shared == ["a/y", "a/x"]
     halves = [option for option in problem.jobs[0].options if option.configuration.shared_with]
     assert (halves[0].boards, halves[0].service) == (0.5, 0.94)
@@ -139,7 +144,7 @@ def test_what_keeps_two_jobs_from_sharing(
         gpus=boards(L40S, 2),
         planning=planning,
     )
-    assert not any(one.shared_with for number in (0, 1) for one in choices(problem, number))
+    assert not any(choice.shared_with for number in (0, 1) for choice in choices(problem, number))
 
 
 def test_a_slice_is_preferred_to_sharing() -> None:
@@ -164,7 +169,7 @@ def test_pairs_are_mutual_and_fit(needs: list[tuple[float, float]]) -> None:
     problem = case(*jobs, gpus=boards(L40S, 10))
     demands = [job.demand for job in problem.jobs]
     found = partners_of(demands, catalogue=problem.catalogue, planning=problem.planning)
-    by_id = {one.job.job_id: need for one, need in zip(demands, needs, strict=True)}
+    by_id = {demand.job.job_id: need for demand, need in zip(demands, needs, strict=True)}
     for job_id, partner in found.items():
         assert found[partner.job_id].job_id == job_id != partner.job_id
         used, memory = np.add(by_id[job_id], by_id[partner.job_id])

@@ -28,7 +28,7 @@ def test_who_stays_as_now_keeps_a_place_whatever_others_do(seed: int) -> None:
         allowed = np.flatnonzero(np.isfinite(jobs.base_cost[job]).all(axis=0))
         path[start:end] = chance.choice(allowed)
     placed = place_plan(problem, mapping, paths, budget_seconds=5)
-    assert [one for one in placed.failed if one.option == 0 and one.home] == []
+    assert [stretch for stretch in placed.failed if stretch.option == 0 and stretch.home] == []
 
 
 @pytest.mark.parametrize("seed", [6, 9, 11, 18, 34, 45, 55, 57])

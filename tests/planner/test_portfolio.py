@@ -67,8 +67,8 @@ def check_sum(problem: PlanningProblem) -> Advice:
     # While nodes and limits cost nothing, single precision is shared, and the trifle that keeps
     # free changes from flapping: 0.01 h of rent each.
     trifles = sum(
-        0.01 * rent_per_hour(job.options[0], problem.terms) * changes(one)
-        for job, one in zip(problem.jobs, plan.jobs, strict=True)
+        0.01 * rent_per_hour(job.options[0], problem.terms) * changes(entry)
+        for job, entry in zip(problem.jobs, plan.jobs, strict=True)
     )
     assert abs(part.shared) <= 1e-5 * scale + trifles
     return found
@@ -187,17 +187,18 @@ def test_room_is_given_to_the_first_and_what_it_frees_to_the_next() -> None:
     )
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     jobs = [
-        replace(one, steps=(problem.jobs[number].options[0].configuration,) * 4)
-        for number, one in enumerate(plan.jobs)
+        replace(job, steps=(problem.jobs[number].options[0].configuration,) * 4)
+        for number, job in enumerate(plan.jobs)
     ]
     to_l40s = next(
         option.configuration
         for option in problem.jobs[0].options
         if option.configuration.gpu_model == L40S
     )
-    jobs = [replace(one, steps=(to_l40s,) * 4) for one in jobs]
+    jobs = [replace(job, steps=(to_l40s,) * 4) for job in jobs]
     proposals = [
-        proposal_of(job, one, problem.terms) for job, one in zip(problem.jobs, jobs, strict=True)
+        proposal_of(job, entry, problem.terms)
+        for job, entry in zip(problem.jobs, jobs, strict=True)
     ]
     assert admitted(proposals, AdmissionRoom(problem)) == ([0], set())
 

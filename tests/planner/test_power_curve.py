@@ -67,9 +67,9 @@ def test_a_freed_board_saves_what_holding_it_draws_and_never_less_than_nothing()
     free = middle + z * np.where(z > 0, high - middle, middle - low)
     held = free * (1 + 0.25 * rng.random(4_000))
     found = [freed_board(H100, watts, rests=True) for watts in held]
-    mean = np.array([one.mean for one in found])
+    mean = np.array([board.mean for board in found])
     assert (held - mean).mean() == pytest.approx((held - free).mean(), rel=0.15)
-    inside = [one.low <= true <= one.high for one, true in zip(found, free, strict=True)]
+    inside = [board.low <= true <= board.high for board, true in zip(found, free, strict=True)]
     assert np.mean(inside) == pytest.approx(0.8, abs=0.06)
     assert (mean <= held * (1 + 1e-9)).all()
 
@@ -104,9 +104,9 @@ def test_the_mean_of_many_seen_boards_is_surer_than_one() -> None:
     """By what a model is not known, all of its boards are off alike: there it is hardly surer."""
     seen, told = (
         [
-            one.high - one.low
+            board.high - board.low
             for boards in (1, 2, 8)
-            for one in [freed_board(model, 82.0, rests=True, boards=boards)]
+            for board in [freed_board(model, 82.0, rests=True, boards=boards)]
         ]
         for model in (SEEN, H100)
     )

@@ -254,8 +254,8 @@ def test_work_put_off_emits_like_a_mean_day(slot_minutes: int) -> None:
 def test_the_site_overhead_is_unsure_on_both_sides() -> None:
     """What is saved by the board is saved by the site, by a PUE that is not below 1."""
     sure, unsure = outcome(worst=1.0), outcome(worst=1.0, pue=1.05, pue_uncertainty=0.5)
-    for one in (sure, unsure):
-        assert one.savings.energy_kwh is not None
+    for number in (sure, unsure):
+        assert number.savings.energy_kwh is not None
     assert unsure.savings.energy_kwh.high > sure.savings.energy_kwh.central
 
 
@@ -269,11 +269,11 @@ def test_unknown_power_is_no_energy_but_rent() -> None:
     held = 24 * float(np.mean(SLOWER)) * HELD[1] * 2 * MODEL.idle_watts / 1000 * PUE * PRICE
     rent = found.savings.gpu_hours.central * MODEL.price_per_hour
     assert found.savings.cost.central == pytest.approx(rent - held)
-    for one, hours in (
+    for entry, hours in (
         (found.savings.cost.low, found.savings.gpu_hours.low),
         (found.savings.cost.high, found.savings.gpu_hours.high),
     ):
-        assert one == pytest.approx(hours * MODEL.price_per_hour, rel=0.01)
+        assert entry == pytest.approx(hours * MODEL.price_per_hour, rel=0.01)
     assert found.energy_bill == 0
 
 

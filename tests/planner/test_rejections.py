@@ -33,8 +33,10 @@ def advised(problem: PlanningProblem, *rejected: Recommendation) -> Advice:
     """What is advised after these were rejected."""
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     no = {
-        (one.target, one.action): Rejection(recommendation=one, at=AS_OF, until=AS_OF + DAYS)
-        for one in rejected
+        (recommendation.target, recommendation.action): Rejection(
+            recommendation=recommendation, at=AS_OF, until=AS_OF + DAYS
+        )
+        for recommendation in rejected
     }
     return advise(plan, problem, rejections=no)
 
@@ -82,7 +84,7 @@ def test_a_rejected_node_stays_on() -> None:
         planning=PlanningSettings(slot_minutes=60, horizon_slots=24, power_cap_ratios=""),
     )
     found = advised(problem).recommendations
-    (node,) = (one for one in found if one.action is Action.CONSOLIDATE)
+    (node,) = (entry for entry in found if entry.action is Action.CONSOLIDATE)
     assert node.target == "b"
     assert all(
         recommendation.target != "b" for recommendation in advised(problem, node).recommendations

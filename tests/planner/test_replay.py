@@ -39,7 +39,7 @@ class Fixed:
         return np.full(len(past.usage), self._limits[past.usage.shape[1] // 2 - 1])
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda one: one.name)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda entry: entry.name)
 @settings(max_examples=examples(12), deadline=None)
 @given(usage=USAGE)
 def test_no_rule_is_cheaper_than_the_oracle(policy: LimitRule, usage: np.ndarray) -> None:
@@ -58,7 +58,7 @@ def test_no_rule_is_cheaper_than_the_oracle(policy: LimitRule, usage: np.ndarray
     assert (best <= cost + 1e-9).all()
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda one: one.name)
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda entry: entry.name)
 @settings(max_examples=examples(12), deadline=None)
 @given(usage=USAGE, other=USAGE)
 def test_what_comes_later_changes_no_earlier_limit(

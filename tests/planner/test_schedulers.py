@@ -67,8 +67,8 @@ def test_every_scheduler_keeps_its_own(seed: int, slot_minutes: int) -> None:
     """Jobs stay within their scheduler; rigid and foreign ones do not move at all."""
     problem = mixed_fleet(seed, planning=planning(slot_minutes, hours=3))
     owners, plan = owners_of(problem), plan_of(problem)
-    for one, planned in zip(problem.jobs, plan.jobs, strict=True):
-        job = one.demand.job
+    for entry, planned in zip(problem.jobs, plan.jobs, strict=True):
+        job = entry.demand.job
         if job.job_id not in problem.facts.homes:
             continue
         home = {name for name, _count in problem.facts.homes[job.job_id].boards}
@@ -76,8 +76,8 @@ def test_every_scheduler_keeps_its_own(seed: int, slot_minutes: int) -> None:
             if stay.node in home or stay.node.startswith(UNSEEN):
                 continue
             assert explained(job, owners[stay.node]), (job.job_id, stay.node)
-            assert one.demand.standing.may_restart
-        if not one.demand.standing.may_restart or job.scheduler is None:
+            assert entry.demand.standing.may_restart
+        if not entry.demand.standing.may_restart or job.scheduler is None:
             assert not any(stay.moved for stay in planned.stays)
 
 

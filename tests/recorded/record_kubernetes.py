@@ -192,14 +192,14 @@ def tell_story(bed: KubernetesBed) -> None:
 
 
 def _phases(bed: KubernetesBed) -> list[str]:
-    return sorted(one["status"]["phase"] for one in bed.list("Pod", namespace="ml"))
+    return sorted(entry["status"]["phase"] for entry in bed.list("Pod", namespace="ml"))
 
 
 def _refused(bed: KubernetesBed) -> bool:
     """Whether the scheduler has said why the pod waits that finds no room."""
-    waiting = [one for one in bed.list("Pod", namespace="ml")
-               if one["status"]["phase"] == "Pending"]  # fmt: skip
-    return all(one["status"].get("conditions") for one in waiting)
+    waiting = [entry for entry in bed.list("Pod", namespace="ml")
+               if entry["status"]["phase"] == "Pending"]  # fmt: skip
+    return all(entry["status"].get("conditions") for entry in waiting)
 
 
 def record() -> None:
@@ -214,8 +214,8 @@ def record() -> None:
                 answer = bed.answer("GET", path, user="reader")
                 if answer.ok:
                     document = answer.json()
-                    for one in document["items"]:
-                        one["metadata"].pop("managedFields", None)
+                    for item in document["items"]:
+                        item["metadata"].pop("managedFields", None)
                     text = json.dumps(document, indent=1, sort_keys=True)
                     (folder / f"{kind}.json").write_text(f"{text}\n", encoding="utf-8")
                     break

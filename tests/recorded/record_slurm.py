@@ -39,7 +39,7 @@ def submit_story(bed: SlurmBed) -> None:
         "--gres=gpu:a100:1", "--wrap=sleep 60",
     )  # fmt: skip
     bed.until(
-        "jobs run", lambda: {bed.states()[one] for one in (two, again, paused)} == {"RUNNING"}
+        "jobs run", lambda: {bed.states()[name] for name in (two, again, paused)} == {"RUNNING"}
     )
     time.sleep(2)
     bed.run("scancel", cancelled)

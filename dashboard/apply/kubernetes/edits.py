@@ -99,8 +99,8 @@ def _counts(
     recommendation: Recommendation, document: Document, roles: list[Role]
 ) -> list[Edit] | None:
     """Return another number of pods; None when no number of whole pods gives the GPUs."""
-    total = sum(one.gpus for one in roles)
-    for role in sorted(roles, key=lambda one: -one.gpus):
+    total = sum(entry.gpus for entry in roles)
+    for role in sorted(roles, key=lambda entry: -entry.gpus):
         rest = recommendation.proposed.gpu_count - (total - role.gpus)
         if role.count_at and rest > 0 and rest % role.gpus_each == 0:
             wanted = rest // role.gpus_each
@@ -135,11 +135,11 @@ def _per_pod(
     """Return other GPUs in each pod, where all pods are alike."""
     proposed = recommendation.proposed
     role = roles[0]
-    pods = sum(one.count * one.pods_each for one in roles)
+    pods = sum(entry.count * entry.pods_each for entry in roles)
     held = holders(document, role.template_at)
-    beside = [one for one in held if not one.first]
+    beside = [entry for entry in held if not entry.first]
     if len(roles) > 1 or len(beside) != 1 or pods == 0 or proposed.gpu_count % pods:
-        parts = ", ".join(f"{one.count} × {one.gpus_each} ({one.name})" for one in roles)
+        parts = ", ".join(f"{entry.count} × {entry.gpus_each} ({entry.name})" for entry in roles)
         raise ChangeRefusedError(
             f"{recommendation.job_id} has {pods} pods with GPUs {parts} in {len(beside)} "
             f"containers a pod: {recommendation.now.describe()} -> {proposed.describe()} is no "
@@ -156,9 +156,9 @@ def _per_pod(
     resource = _resource(recommendation, beside[0])
     found = [
         change
-        for one in held
-        if not one.first or one.count > count or one.resource != resource
-        for change in _container(document, one, resource, min(count, one.count) if one.first
+        for entry in held
+        if not entry.first or entry.count > count or entry.resource != resource
+        for change in _container(document, entry, resource, min(count, entry.count) if entry.first
                                  else count)
     ]  # fmt: skip
     if recommendation.now.gpu_model != proposed.gpu_model:

@@ -44,8 +44,8 @@ def difference(place: Place, document: Document, edits: Iterable[Edit]) -> str:
     after = patched(before, operations_of(edits))
     head = {"kind": place.kind, "metadata": {"name": place.name, "namespace": place.namespace}}
     old, new = (
-        yaml.safe_dump(head | one, sort_keys=False).splitlines(keepends=True)
-        for one in (before, after)
+        yaml.safe_dump(head | entry, sort_keys=False).splitlines(keepends=True)
+        for entry in (before, after)
     )
     return "".join(difflib.unified_diff(old, new, f"{place.word} now", f"{place.word} proposed"))
 

@@ -55,9 +55,9 @@ def _applies(document: Document, name: str, pointers: Iterable[str]) -> bool:
     """Whether one of the fields is among those that a server-side applier owns."""
     manager = name.removeprefix(_BY_FIELDS)
     owned = [
-        part(one, "fieldsV1")
-        for one in list_in(document, "metadata", "managedFields")
-        if (text_in(one, "manager"), text_in(one, "operation")) == (manager, "Apply")
+        part(entry, "fieldsV1")
+        for entry in list_in(document, "metadata", "managedFields")
+        if (text_in(entry, "manager"), text_in(entry, "operation")) == (manager, "Apply")
     ]
     return any(_holds(fields, document, names_of(at)) for at in pointers for fields in owned)
 

@@ -38,7 +38,7 @@ def pointer(*names: str | int) -> str:
 
 def names_of(at: str) -> list[str]:
     """Return the names of a pointer."""
-    return [one.replace("~1", "/").replace("~0", "~") for one in at.split("/")[1:]]
+    return [entry.replace("~1", "/").replace("~0", "~") for entry in at.split("/")[1:]]
 
 
 def value_at(document: Any, at: str) -> Any:
@@ -64,8 +64,8 @@ def leaves(document: Any, at: str = "") -> Iterator[tuple[str, str]]:
         for name in sorted(document):
             yield from leaves(document[name], at + pointer(name))
     elif isinstance(document, list) and document:
-        for index, one in enumerate(document):
-            yield from leaves(one, at + pointer(index))
+        for index, entry in enumerate(document):
+            yield from leaves(entry, at + pointer(index))
     else:
         yield at, as_text(document)
 
@@ -93,8 +93,8 @@ def _with_lists(tree: Any) -> Any:
     if isinstance(tree, _Leaf):
         return tree.value
     if tree and all(name == str(index) for index, name in enumerate(tree)):
-        return [_with_lists(one) for one in tree.values()]
-    return {name: _with_lists(one) for name, one in tree.items()}
+        return [_with_lists(entry) for entry in tree.values()]
+    return {name: _with_lists(entry) for name, entry in tree.items()}
 
 
 def operations_of(edits: Iterable[Edit]) -> list[Operation]:
@@ -104,11 +104,11 @@ def operations_of(edits: Iterable[Edit]) -> list[Operation]:
     """
     several = list(edits)
     tests = [
-        {"op": "test", "path": one.at, "value": one.before}
-        for one in several
-        if one.before is not None
+        {"op": "test", "path": edit.at, "value": edit.before}
+        for edit in several
+        if edit.before is not None
     ]
-    return tests + [_change(one) for one in several]
+    return tests + [_change(edit) for edit in several]
 
 
 def _change(edit: Edit) -> Operation:

@@ -55,8 +55,8 @@ def limit_refusal(limit_ranges: Iterable[Document], pod_spec: object) -> str:
     containers = [
         Counter({name: count_of(value) for name, value in limits.items() if is_of_vendor(name)})
         for section in ("containers", "initContainers")
-        for one in list_in(pod_spec, section)
-        if isinstance(limits := part(one, "resources", "limits"), Mapping)
+        for entry in list_in(pod_spec, section)
+        if isinstance(limits := part(entry, "resources", "limits"), Mapping)
     ]
     asked = {"Container": containers, "Pod": [asked_by(pod_spec)]}
     for limit_range in limit_ranges:

@@ -149,7 +149,7 @@ def _all(
             return None
         if not answer.ok:
             return None
-        found += [one for one in list_in(answer.found, "items") if isinstance(one, dict)]
+        found += [entry for entry in list_in(answer.found, "items") if isinstance(entry, dict)]
         token = text_in(answer.found, "metadata", "continue")
         if not token:
             return found
@@ -166,7 +166,9 @@ def server_version(api: KubernetesApi) -> str:
 def is_elastic(document: Mapping[str, object]) -> bool:
     """Whether an MPIJob is started by elastic Horovod, which takes other numbers of workers."""
     launcher = part(document, "spec", "mpiReplicaSpecs", "Launcher", "template", "spec")
-    words = [(part(one, "command"), part(one, "args")) for one in list_in(launcher, "containers")]
+    words = [
+        (part(entry, "command"), part(entry, "args")) for entry in list_in(launcher, "containers")
+    ]
     return any(word in json.dumps(words) for word in _ELASTIC_WORDS)
 
 

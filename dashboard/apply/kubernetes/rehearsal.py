@@ -52,7 +52,7 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
             refusals.append(meaning_of(answer, command.path, verb="patch"))
             if answer.status == 422:
                 refusals.append(_recreate(change, document))
-    dropped = [one for one in differences if one[2] == _before(change, one[0])]
+    dropped = [entry for entry in differences if entry[2] == _before(change, entry[0])]
     if dropped:
         names = ", ".join(at for at, _intended, _answered in dropped)
         refusals += [f"this server drops {names} and says nothing", _recreate(change, document)]
@@ -120,8 +120,8 @@ def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iter
     kind = seen_of(change.target).place.kind
     templates = [role.template_at for role in roles_of(kind, document)]
     before, after = (
-        {name for at in templates for name in asked_by(value_at(one, at))}
-        for one in (document, wanted)
+        {name for at in templates for name in asked_by(value_at(entry, at))}
+        for entry in (document, wanted)
     )
     new = after - before
     nodes = reading.nodes(api) if new else None

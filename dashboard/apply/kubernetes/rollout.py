@@ -95,7 +95,7 @@ def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
         part(document, "spec", "runPolicy", "suspend") is True
     )
     wanted = 0 if suspended else pods_of(kind, document)
-    held = [one for one in living if asked_by(part(one, "spec")).total()]
+    held = [entry for entry in living if asked_by(part(entry, "spec")).total()]
     if len(held) != wanted:
         return f"{len(held)} of {wanted} pods with GPUs are there"
     return ""
@@ -219,10 +219,10 @@ def _own_trouble(work: WorkloadPods, before: datetime) -> str:
     name = text_in(made_by, "metadata", "name")
     for found, failing in ((made_by, ("ReplicaFailure", "True")),
                            (work.document, ("Progressing", "False"))):  # fmt: skip
-        for one in list_in(found, "status", "conditions"):
-            said = f"{text_in(one, 'reason')}: {text_in(one, 'message')}"
-            since = time_in(one, "lastTransitionTime")
-            if (text_in(one, "type"), text_in(one, "status")) != failing or since is None:
+        for entry in list_in(found, "status", "conditions"):
+            said = f"{text_in(entry, 'reason')}: {text_in(entry, 'message')}"
+            since = time_in(entry, "lastTransitionTime")
+            if (text_in(entry, "type"), text_in(entry, "status")) != failing or since is None:
                 continue
             if since <= before and (found is made_by or f'"{name}"' in said):
                 return said
@@ -237,21 +237,21 @@ def _observed(document: Document) -> bool:
 
 def _broken(pod: Document) -> Iterator[str]:
     for section in ("initContainerStatuses", "containerStatuses"):
-        for one in list_in(pod, "status", section):
-            waiting = text_in(one, "state", "waiting", "reason")
+        for entry in list_in(pod, "status", section):
+            waiting = text_in(entry, "state", "waiting", "reason")
             if waiting in _BROKEN:
-                last = text_in(one, "lastState", "terminated", "reason")
+                last = text_in(entry, "lastState", "terminated", "reason")
                 yield f"{waiting} {f'after {last}' if last else ''}".strip()
             for state in ("state", "lastState"):
-                reason = text_in(one, state, "terminated", "reason")
-                if reason == "OOMKilled" and part(one, "ready") is not True:
+                reason = text_in(entry, state, "terminated", "reason")
+                if reason == "OOMKilled" and part(entry, "ready") is not True:
                     yield "OOMKilled: it ran out of memory"
 
 
 def _waits(pod: Document) -> str:
-    for one in list_in(pod, "status", "conditions"):
-        if text_in(one, "type") == "PodScheduled" and text_in(one, "status") == "False":
-            return text_in(one, "message") or text_in(one, "reason")
+    for entry in list_in(pod, "status", "conditions"):
+        if text_in(entry, "type") == "PodScheduled" and text_in(entry, "status") == "False":
+            return text_in(entry, "message") or text_in(entry, "reason")
     return ""
 
 

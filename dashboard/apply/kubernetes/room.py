@@ -16,9 +16,9 @@ def asked_by(pod_spec: object) -> Counter[str]:
     together: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for section, into in (("containers", together), ("initContainers", largest)):
-        for one in part(pod_spec, section) or []:
-            limits = part(one, "resources", "limits")
-            beside = section == "containers" or text_in(one, "restartPolicy") == "Always"
+        for entry in part(pod_spec, section) or []:
+            limits = part(entry, "resources", "limits")
+            beside = section == "containers" or text_in(entry, "restartPolicy") == "Always"
             for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
                 if is_of_vendor(name):
                     if beside:
@@ -35,12 +35,12 @@ def room_for(pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Docum
     may be too kind, no is sure.
     """
     taken: dict[str, Counter[str]] = {}
-    for one in pods:
-        if text_in(one, "status", "phase") not in ("Succeeded", "Failed"):
-            node = text_in(one, "spec", "nodeName")
-            taken.setdefault(node, Counter()).update(asked_by(part(one, "spec")))
+    for pod in pods:
+        if text_in(pod, "status", "phase") not in ("Succeeded", "Failed"):
+            node = text_in(pod, "spec", "nodeName")
+            taken.setdefault(node, Counter()).update(asked_by(part(pod, "spec")))
     wanted = asked_by(pod_spec)
-    return YES if any(_fits(wanted, one, taken, pod_spec) for one in nodes) else NO
+    return YES if any(_fits(wanted, document, taken, pod_spec) for document in nodes) else NO
 
 
 def _fits(

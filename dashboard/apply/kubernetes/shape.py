@@ -90,18 +90,18 @@ def excerpt(document: Document) -> dict[str, Any]:
 
 def _lean(value: Any, *, whole: bool = False) -> Any:
     if isinstance(value, list):
-        return [_lean(one) for one in value]
+        return [_lean(entry) for entry in value]
     if not isinstance(value, Mapping):
         return value
     found = {
-        name: one if name in _WHOLE else _lean(one, whole=name.endswith("ReplicaSpecs"))
-        for name, one in value.items()
+        name: entry if name in _WHOLE else _lean(entry, whole=name.endswith("ReplicaSpecs"))
+        for name, entry in value.items()
         # Roles go by names of their own under the one field that holds them.
         if whole or name in _KEPT or name in _WHOLE or name.endswith("ReplicaSpecs")
     }
     for name in _OF_CONTAINERS:
         if isinstance(value.get(name), list):
-            found[name] = [_lean_container(one) for one in value[name]]
+            found[name] = [_lean_container(entry) for entry in value[name]]
     return found
 
 
@@ -110,11 +110,11 @@ def _lean_container(container: Any) -> dict[str, Any]:
     resources = part(container, "resources")
     if isinstance(resources, Mapping):
         found["resources"] = {
-            section: {name: one for name, one in asked.items() if is_of_vendor(name)}
+            section: {name: entry for name, entry in asked.items() if is_of_vendor(name)}
             for section, asked in resources.items()
             if section in ("limits", "requests") and isinstance(asked, Mapping)
         }
-    return {name: one for name, one in found.items() if one is not None}
+    return {name: text for name, text in found.items() if text is not None}
 
 
 def holders(document: Document, template_at: str) -> list[GpuContainer]:
@@ -122,8 +122,8 @@ def holders(document: Document, template_at: str) -> list[GpuContainer]:
     return [
         holder
         for section in _OF_CONTAINERS
-        for index, one in enumerate(list_in(value_at(document, template_at), section))
-        for holder in _holders(one, template_at + pointer(section, index), section)
+        for index, entry in enumerate(list_in(value_at(document, template_at), section))
+        for holder in _holders(entry, template_at + pointer(section, index), section)
     ]
 
 
@@ -144,7 +144,9 @@ def _holders(container: object, at: str, section: str) -> Iterator[GpuContainer]
 
 def profile_of(document: Document, roles: list[Role]) -> str | None:
     """Return the MIG profile of all GPUs, '' for whole boards, None when there are several."""
-    resources = {one.resource for role in roles for one in holders(document, role.template_at)}
+    resources = {
+        holder.resource for role in roles for holder in holders(document, role.template_at)
+    }
     if len(resources) != 1:
         return None
     (resource,) = resources
@@ -154,7 +156,7 @@ def profile_of(document: Document, roles: list[Role]) -> str | None:
 def roles_of(kind: str, document: Document) -> list[Role]:
     """Return the kinds of pods of a workload; none for a kind whose templates are not known."""
     reader = _BY_KIND.get(kind)
-    return [one for one in reader(document) if one.gpus_each] if reader else []
+    return [entry for entry in reader(document) if entry.gpus_each] if reader else []
 
 
 def pods_of(kind: str, document: Document) -> int:
@@ -214,7 +216,7 @@ def _fixed(role: Role) -> Role:
 
 
 def _job_set(document: Document) -> Iterator[Role]:
-    for index, one in enumerate(list_in(document, "spec", "replicatedJobs")):
+    for index, entry in enumerate(list_in(document, "spec", "replicatedJobs")):
         at = pointer("spec", "replicatedJobs", index)
         jobs, pods = f"{at}/replicas", f"{at}/template/spec/parallelism"
         # Of jobs with one pod the jobs are counted, of one job its pods.
@@ -222,7 +224,7 @@ def _job_set(document: Document) -> Iterator[Role]:
         count_at, other = (jobs, pods) if several else (pods, jobs)
         yield _role(
             document,
-            text_in(one, "name"),
+            text_in(entry, "name"),
             count_at,
             f"{at}/template/spec/template/spec",
             _count(document, other),
@@ -235,10 +237,10 @@ def _ray(above: str) -> Callable[[Document], Iterator[Role]]:
         head = _gpus(value_at(document, head_at))
         yield Role(name="head", count_at="", count=1, gpus_each=head, template_at=head_at)
         groups = value_at(document, f"{above}/workerGroupSpecs")
-        for index, one in enumerate(groups if isinstance(groups, list) else []):
+        for index, group in enumerate(groups if isinstance(groups, list) else []):
             at = f"{above}/workerGroupSpecs/{index}"
             hosts = _count(document, f"{at}/numOfHosts")
-            name = text_in(one, "groupName")
+            name = text_in(group, "groupName")
             yield _role(document, name, f"{at}/replicas", f"{at}/template/spec", hosts)
 
     return roles

@@ -70,8 +70,8 @@ def steps_for(
     place: Place, path: str, document: Document, edits: Sequence[Edit], *, surge: bool = True
 ) -> tuple[ChangeStep, ...]:
     """Return the steps of the edits; without `surge` pods are replaced one by one, never added."""
-    template = [one for one in edits if in_template(one)]
-    others = [one for one in edits if not in_template(one)]
+    template = [entry for entry in edits if in_template(entry)]
+    others = [entry for entry in edits if not in_template(entry)]
     guards = _guards(document, edits)
     before: list[Edit] = []
     after: list[Edit] = list(others) if template else []
@@ -96,7 +96,7 @@ def steps_for(
         _step(place, path, template or others, guards, wait_before),
         _step(place, path, after, (), wait_after),
     ]
-    return tuple(one for one in found if one is not None)
+    return tuple(step for step in found if step is not None)
 
 
 def _back(suspend: Edit) -> Edit:
@@ -166,8 +166,8 @@ _NAMED_BY = {
 def _guards(document: Document, edits: Iterable[Edit]) -> list[Operation]:
     """Return tests that every element of a list still is where it was: lists have no names."""
     found: list[Operation] = []
-    for one in edits:
-        names = names_of(one.at)
+    for entry in edits:
+        names = names_of(entry.at)
         for marker, (field, distance) in _NAMED_BY.items():
             if marker in names:
                 at = pointer(*names[: names.index(marker) + distance], field)
@@ -188,7 +188,9 @@ def _step(
         return None
     operations = [*guards, *operations_of(edits)]
     # Limits and requests say the same: people need it once.
-    said = list(dict.fromkeys((one.what, _text(one.before), _text(one.after)) for one in edits))
+    said = list(
+        dict.fromkeys((entry.what, _text(entry.before), _text(entry.after)) for entry in edits)
+    )
     return ChangeStep(
         verb=VERB,
         target=f"{place.word} in {place.namespace}" if place.namespace else place.word,

@@ -169,8 +169,8 @@ class PowerCapApplier:
             found = [self._of_board(exchange, step) for step in steps]
         except ApplyError as error:
             return ReadBack(seen=VerificationResult.UNREADABLE, detail=str(error))
-        worst = min(found, key=lambda one: _WORST_FIRST.index(one[0]))
-        observed = tuple((step.field, one[2]) for step, one in zip(steps, found, strict=True))
+        worst = min(found, key=lambda pair: _WORST_FIRST.index(pair[0]))
+        observed = tuple((step.field, pair[2]) for step, pair in zip(steps, found, strict=True))
         return ReadBack(seen=worst[0], detail=worst[1], observed=observed)
 
     def renew(self, *, live_jobs: Collection[str]) -> int:
@@ -268,7 +268,7 @@ class PowerCapApplier:
                 f"the agent of {node} is silent since {report.at}",
                 "",
             )
-        board = next((one for one in report.boards if one.gpu_uuid == uuid), None)
+        board = next((entry for entry in report.boards if entry.gpu_uuid == uuid), None)
         if board is None:
             return VerificationResult.GONE, f"{uuid} does not answer on {node}", ""
         return _of_report(board, step, uuid)

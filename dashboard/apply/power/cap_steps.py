@@ -29,7 +29,7 @@ def boards_of(gpus: Iterable[Gpu]) -> tuple[CappedBoard, ...]:
     Errors: ChangeRefusedError for MIG instances, whose board others use, and for what is no UUID.
     """
     found = {}
-    for gpu in sorted(gpus, key=lambda one: (one.node, one.gpu_uuid)):
+    for gpu in sorted(gpus, key=lambda entry: (entry.node, entry.gpu_uuid)):
         if gpu.mig_instance or gpu.mig_profile:
             raise ChangeRefusedError(
                 f"{scrub(gpu.gpu_uuid)} is a MIG instance: a cap would hold for the whole board",

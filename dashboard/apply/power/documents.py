@@ -88,8 +88,8 @@ def order_from(payload: dict[str, Any]) -> CapOrder:
         issued_at=datetime.fromisoformat(payload["issued_at"]),
         expires_at=datetime.fromisoformat(payload["expires_at"]),
         caps=tuple(
-            Cap(gpu_uuid=str(one["gpu_uuid"]), watts=int(one["watts"]), job_id=str(one["job_id"]))
-            for one in payload["caps"]
+            Cap(gpu_uuid=str(cap["gpu_uuid"]), watts=int(cap["watts"]), job_id=str(cap["job_id"]))
+            for cap in payload["caps"]
         ),
     )
 
@@ -106,7 +106,7 @@ def report_from(payload: dict[str, Any]) -> NodeReport:
         at=datetime.fromisoformat(payload["at"]),
         sequence=int(payload["sequence"]),
         note=str(payload["note"]),
-        boards=tuple(_board(one) for one in payload["boards"]),
+        boards=tuple(_board(board) for board in payload["boards"]),
     )
 
 

@@ -80,7 +80,7 @@ class SignedFolder:
         with self._locked():
             order = self.order(node)
             kept = () if order is None or order.expires_at <= now else order.caps
-            caps = tuple(one for one in kept if one.gpu_uuid != gpu_uuid)
+            caps = tuple(entry for entry in kept if entry.gpu_uuid != gpu_uuid)
             return self._order(node, order, caps + ((cap,) if cap else ()), now, lease)
 
     def renew(self, *, now: datetime, lease: timedelta, live_jobs: Collection[str]) -> int:
@@ -113,7 +113,7 @@ class SignedFolder:
             sequence=1 if last is None else last.sequence + 1,
             issued_at=now,
             expires_at=now + lease,
-            caps=tuple(sorted(caps, key=lambda one: one.gpu_uuid)),
+            caps=tuple(sorted(caps, key=lambda cap: cap.gpu_uuid)),
         )
         self._written(self._path("caps", node), order_payload(order), _ORDER)
         return order

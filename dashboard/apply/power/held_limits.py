@@ -60,8 +60,8 @@ class HeldLimits:
             {
                 "sequence": self.sequence,
                 "boards": {
-                    uuid: {"original": one.original, "ours": list(one.ours)}
-                    for uuid, one in sorted(self.boards.items())
+                    uuid: {"original": entry.original, "ours": list(entry.ours)}
+                    for uuid, entry in sorted(self.boards.items())
                 },
             }
         )
@@ -79,9 +79,10 @@ class HeldLimits:
             self.sequence = int(document["sequence"])
             self.boards = {
                 str(uuid): HeldLimit(
-                    original=int(one["original"]), ours=tuple(int(value) for value in one["ours"])
+                    original=int(board["original"]),
+                    ours=tuple(int(value) for value in board["ours"]),
                 )
-                for uuid, one in document["boards"].items()
+                for uuid, board in document["boards"].items()
             }
         except FileNotFoundError:
             return

@@ -123,7 +123,7 @@ class JobFacts:
         """
         each = gpus_of(dict(self.gpus_by).get("node"))
         total = sum(gpu.count for gpu in gpus_of(self.tres_asked))
-        wanted = sum(one.count for one in each) * self.nodes_asked
+        wanted = sum(entry.count for entry in each) * self.nodes_asked
         return self.state == "PENDING" and bool(each and total) and total != wanted
 
 

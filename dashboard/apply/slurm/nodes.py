@@ -37,7 +37,7 @@ _RUN_TO_THEIR_END = (
 def node_target(client: SlurmClient, name: str) -> Target:
     """Read a node. Errors: CollectorError, StalePlanError when it is gone."""
     answered = client.nodes()
-    record = next((one for one in answered.records if text_of(one.get("name")) == name), None)
+    record = next((entry for entry in answered.records if text_of(entry.get("name")) == name), None)
     if record is None:
         raise StalePlanError(f"Slurm has no node {scrub(name)!r}", "Run a new cycle.")
     gpus = ",".join(f"{gpu.gpu_type}:{gpu.count}" for gpu in gpus_of(record.get("gres")))

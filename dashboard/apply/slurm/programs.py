@@ -54,7 +54,9 @@ class SlurmPrograms:
             found = Records(
                 interface=found.interface,
                 records=found.records
-                + tuple(one for one in further if identifier_of(one.get("job_id")) not in known),
+                + tuple(
+                    record for record in further if identifier_of(record.get("job_id")) not in known
+                ),
             )
         return found
 

@@ -147,4 +147,4 @@ def rest_answer(status: int, body: bytes, retry_after: str = "") -> CommandAnswe
 
 def _warnings_in(document: Any) -> list[str]:
     found = document.get("warnings") if isinstance(document, dict) else None
-    return [str(one) for one in found] if isinstance(found, list) else []
+    return [str(entry) for entry in found] if isinstance(found, list) else []

@@ -92,10 +92,10 @@ def _gres_type(
     own = {gpu.gpu_type for gpu in facts.job.gpus}
     for around in (near, nodes):
         types = {
-            one.gpu_type
+            entry.gpu_type
             for node in around
-            for one in node.gpus
-            if one.gpu_type and models.of_type(one.gpu_type) == (model, profile)
+            for entry in node.gpus
+            if entry.gpu_type and models.of_type(entry.gpu_type) == (model, profile)
         }
         if types:
             best = types & own or types

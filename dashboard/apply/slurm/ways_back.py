@@ -36,7 +36,9 @@ def moves_back(moves: tuple[Move, ...], state: State, *, allow_requeue: bool) ->
 
 def _is_stray(move: Move, state: State) -> bool:
     now = state.get(move.field, "")
-    return not any(same_value(move.field, now, one) for one in (move.before, move.after))
+    return not any(
+        same_value(move.field, now, annotated) for annotated in (move.before, move.after)
+    )
 
 
 def restored(moves: tuple[Move, ...], state: State) -> tuple[tuple[str, str, str], ...]:

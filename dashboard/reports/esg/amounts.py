@@ -62,7 +62,7 @@ def priced(parts: pd.DataFrame, factors: Factors) -> pd.DataFrame:
 def _add_embodied(made: pd.DataFrame, parts: pd.DataFrame, factors: Factors) -> None:
     """Add what the board-hours carry of their boards' making, NaN for models of no footprint."""
     rates = {
-        model: one.kgco2e_per_hour(factors.life_years) for model, one in factors.embodied.items()
+        model: name.kgco2e_per_hour(factors.life_years) for model, name in factors.embodied.items()
     }
     unknown = (np.nan,) * len(_BOUNDS)
     per_hour = np.array([rates.get(model, unknown) for model in parts["gpu_model"]])
@@ -132,7 +132,7 @@ def _spread(sums: Any, quantity: str, unit: str, ratios: tuple[float, float, flo
     """Return a quantity of the three rules with the sensor's error, times further ratios."""
     central = float(sums[f"{quantity}_joules"])
     rules = [_known(sums[f"{quantity}_{rule}"]) for rule in _RULES]
-    known = [one for one in rules if one is not None]
+    known = [rule for rule in rules if rule is not None]
     low = min(known) * (1 - SENSOR_ERROR_RATIO) * ratios[0]
     high = max(known) * (1 + SENSOR_ERROR_RATIO) * ratios[2]
     return Range(

@@ -39,7 +39,7 @@ def flat_rows(statement: EsgStatement) -> list[dict[str, object]]:
 
     Unknown is None. Each row stands alone: it names its factors, their year and source.
     """
-    told = {one.name: one for one in statement.factors.told}
+    told = {entry.name: entry for entry in statement.factors.told}
     grid = told["grid carbon, location-based"]
     unknown = ", ".join(statement.unknown_models)
     basis = {
@@ -60,7 +60,7 @@ def factor_rows(statement: EsgStatement) -> list[dict[str, object]]:
     """Return what stands beside every figure: method, factors, what is not included or unknown."""
     return [
         *({"kind": "method", "name": name, "value": text} for name, text in METHOD),
-        *({"kind": "factor"} | asdict(one) for one in statement.told),
+        *({"kind": "factor"} | asdict(entry) for entry in statement.told),
         *({"kind": "not included", "name": text} for text in NOT_INCLUDED),
         *({"kind": "unknown", "name": text} for text in statement.unknown),
     ]
@@ -117,7 +117,7 @@ def statement_document(statement: EsgStatement) -> dict[str, object]:
         "unit_of_work": WORK_UNIT,
         "runs_scored_per_million_tokens": [asdict(score) for score in statement.unit_scores],
         "method": dict(METHOD),
-        "factors": [asdict(one) for one in statement.told],
+        "factors": [asdict(entry) for entry in statement.told],
         "not_included": list(NOT_INCLUDED),
         "currency": statement.factors.currency,
     }

@@ -55,10 +55,10 @@ def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
     half = energy.pue_uncertainty
     return Factors(
         pue=(max(1.0, energy.pue - half), energy.pue, energy.pue + half),
-        carbon=tuple(float(one) for one in tariff.gco2e),
+        carbon=tuple(float(entry) for entry in tariff.gco2e),
         carbon_low_ratio=grid.low / grid.gco2e_per_kwh,
         carbon_high_ratio=grid.high / grid.gco2e_per_kwh,
-        price=tuple(float(one) for one in tariff.electricity),
+        price=tuple(float(entry) for entry in tariff.electricity),
         currency=energy.currency,
         market=energy.market_factor,
         embodied=load_embodied_carbon(energy.stated_footprints),

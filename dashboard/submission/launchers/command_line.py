@@ -166,7 +166,7 @@ def _read_program(launch: Launch, words: list[str]) -> None:
         spoken = _by_flags(flags, spoken) or _by_file(launch, loose)
         flags, loose = _flags_of(rest, spoken)
     launch.spoken = spoken
-    stage = next((one for one in _STAGES if one in re.split(r"[_.\-/]", name.lower())), "")
+    stage = next((text for text in _STAGES if text in re.split(r"[_.\-/]", name.lower())), "")
     if stage and spoken.name in {"trl", "swift", "llamafactory"}:
         launch.said.put("stage", stage, flag=scrub(name, limit=60), origin=LINE)
     for key, values in flags:
@@ -175,9 +175,9 @@ def _read_program(launch: Launch, words: list[str]) -> None:
 
 
 def _by_name(name: str) -> LaunchDialect | None:
-    for one in ("sglang", "torchtitan", "megatron", *FRAMEWORKS):
-        if re.search(rf"(^|[_.\-/])({dialect(one).scripts})([_.\-/]|$)", name.lower()):
-            return dialect(one)
+    for text in ("sglang", "torchtitan", "megatron", *FRAMEWORKS):
+        if re.search(rf"(^|[_.\-/])({dialect(text).scripts})([_.\-/]|$)", name.lower()):
+            return dialect(text)
     return None
 
 
@@ -239,7 +239,7 @@ def _flags_of(
             flags.append((name, [value]))
             continue
         behind = takewhile(
-            lambda one: not _is_flag(one) and not _OVERRIDE.fullmatch(one), words[index:]
+            lambda text: not _is_flag(text) and not _OVERRIDE.fullmatch(text), words[index:]
         )
         values = list(behind)
         index += len(values)

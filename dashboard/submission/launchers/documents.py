@@ -85,7 +85,7 @@ def _leaves(
         if isinstance(value, Mapping):
             yield from _leaves(value, path, depth=depth + 1, above=f"{key}.")
         elif isinstance(value, list):
-            if all(isinstance(one, str | int | float) for one in value):
+            if all(isinstance(entry, str | int | float) for entry in value):
                 yield key, value
         else:
             yield key, value

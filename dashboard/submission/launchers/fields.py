@@ -115,9 +115,9 @@ def dialect(name: str) -> LaunchDialect:
     own = _tables()[name]
     base = dialect(own["like"]) if "like" in own else LaunchDialect(name=name)
     keys, words = own.get("keys", {}), own.get("words", {})
-    filled = {flag: one for one, flags in keys.items() for flag in flags.split()}
+    filled = {flag: entry for entry, flags in keys.items() for flag in flags.split()}
     filled |= {flag: table["to"] for flag, table in words.items()}
-    filled = {flag: "" if one == "ignored" else one for flag, one in filled.items()}
+    filled = {flag: "" if entry == "ignored" else entry for flag, entry in filled.items()}
     return LaunchDialect(
         name=name,
         framework=own.get("framework", ""),

@@ -87,7 +87,7 @@ def launched_job(words: Sequence[str], given: LaunchOptions) -> LaunchedJob:
         model=model,
         dialect=spoken.name,
         engine_share=share,
-        read=tuple(str(one) for one in launch.said.found.values()),
+        read=tuple(str(entry) for entry in launch.said.found.values()),
         assumed=(*launch.notes, *told.assumed),
         unread=tuple(launch.said.unread),
     )
@@ -95,10 +95,10 @@ def launched_job(words: Sequence[str], given: LaunchOptions) -> LaunchedJob:
 
 def _refuse_pairs(told: Told) -> None:
     """Refuse two flags that exclude one another."""
-    for one, other in (("bf16", "fp16"), ("four_bit", "eight_bit"), ("deepspeed", "fsdp")):
-        if told.stated(one) and told.stated(other):
+    for entry, other in (("bf16", "fp16"), ("four_bit", "eight_bit"), ("deepspeed", "fsdp")):
+        if told.stated(entry) and told.stated(other):
             raise ChangeRefusedError(
-                f"{told.named(one)} contradicts {told.named(other)}", "Take one of the two out."
+                f"{told.named(entry)} contradicts {told.named(other)}", "Take one of the two out."
             )
 
 
@@ -107,8 +107,8 @@ def _model(launch: Launch, told: Told, given: LaunchOptions) -> ReadModel:
     if given.config:
         return read_config(Path(given.config))
     described = {
-        name.partition(".")[2]: one.value
-        for name, one in told.said.found.items()
+        name.partition(".")[2]: entry.value
+        for name, entry in told.said.found.items()
         if name.startswith("shape.")
     }
     if "hidden_size" in described:
@@ -283,7 +283,7 @@ def _quantization(told: Told, method: Method) -> str:
     bits = "nf4" if told.value("four_bit") else str(told.value("bits") or "")
     bits = "int8" if told.value("eight_bit") else bits
     if bits and method is Method.FULL:
-        name = next(one for one in ("four_bit", "eight_bit", "bits") if told.stated(one))
+        name = next(text for text in ("four_bit", "eight_bit", "bits") if told.stated(text))
         raise ChangeRefusedError(
             f"{told.named(name)} quantises weights that are all to be trained",
             "Train an adapter (--use_peft, adapter: qlora, finetuning_type: lora), or take it out.",

@@ -73,8 +73,8 @@ def _sharding(told: Told) -> tuple[Sharding, bool]:
     """Return what is shared out, and whether only inside a node (HYBRID_SHARD)."""
     zero = told.value("zero_stage")
     words = str(told.stated("fsdp_words") or "").lower().replace(",", " ").split()
-    words = ["true" if one.startswith("fsdp2") else one for one in words]
-    words = [one for one in words if one not in {"auto_wrap", "offload", "false", "none"}]
+    words = ["true" if word.startswith("fsdp2") else word for word in words]
+    words = [word for word in words if word not in {"auto_wrap", "offload", "false", "none"}]
     by_fsdp = bool(words) or told.stated("fsdp") or told.stated("distributed") == "fsdp"
     by_fsdp = by_fsdp or told.stated("fsdp_version") is not None or told.value("sharding")
     if zero and by_fsdp:
@@ -103,7 +103,7 @@ def _strategy(word: str) -> tuple[Sharding, bool]:
     found = translated("sharding", word.lower())
     if found == "hybrid" or found.startswith("hybrid"):
         return Sharding.FSDP, True
-    known = {one.value: one for one in Sharding}
+    known = {entry.value: entry for entry in Sharding}
     if found not in known:
         raise ChangeRefusedError(
             f"the sharding {word[:40]!r} is not known",

@@ -36,16 +36,16 @@ if entries:
         pd.DataFrame(
             [
                 {
-                    "entry": one.sequence,
-                    "at": one.at,
-                    "who": one.actor,
-                    "what": one.event,
-                    "recommendation": one.digest[:12],
-                    "detail": one.detail,
-                    "covers": one.covers,
-                    "hash": one.entry_hash[:12],
+                    "entry": entry.sequence,
+                    "at": entry.at,
+                    "who": entry.actor,
+                    "what": entry.event,
+                    "recommendation": entry.digest[:12],
+                    "detail": entry.detail,
+                    "covers": entry.covers,
+                    "hash": entry.entry_hash[:12],
                 }
-                for one in found[:_SHOWN]
+                for entry in found[:_SHOWN]
             ],
         ),
         "audit",

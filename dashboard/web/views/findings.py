@@ -131,7 +131,13 @@ if not empty_state():
         opened = next((row for row in every if row.number == number_of(asked)), None)
     decision_dialog()
     revisions = [row.status.revision for row in every if row.status.revision]
-    watch({one.recommendation.digest: one.state for one in revisions if one.state in OPEN})
+    watch(
+        {
+            revision.recommendation.digest: revision.state
+            for revision in revisions
+            if revision.state in OPEN
+        }
+    )
     if opened is not None:
         finding_panel(opened)
     elif asked and (named := number_of(asked)):

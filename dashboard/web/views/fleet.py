@@ -59,7 +59,9 @@ def boards_now(end: datetime) -> pd.DataFrame:
     if scope.model:
         boards = boards[boards["gpu_model"] == scope.model]
     if jobs is not None and set(scope.chosen) != {"model"}:
-        held = boards["jobs"].map(lambda names: any(one in jobs for one in str(names).split("\n")))
+        held = boards["jobs"].map(
+            lambda names: any(part in jobs for part in str(names).split("\n"))
+        )
         boards = boards[held]
     return boards
 
@@ -112,7 +114,7 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
         "One GPU",
         ids,
         index=ids.index(asked) if asked in ids else 0,
-        format_func=lambda one: names[one],
+        format_func=lambda entry: names[entry],
     )
     st.query_params["gpu"] = gpu
     days = current_scope().days

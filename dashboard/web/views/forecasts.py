@@ -97,9 +97,9 @@ groups = [] if empty_state() else list(reader.group_forecasts())
 weeks = {(group.kind, group.name): group for group in groups if by_hour(group)}
 scope = current_scope()
 asked = {GroupKind.NAMESPACE: scope.namespace, GroupKind.GPU_MODEL: scope.model}
-wanted = [one for one in asked.items() if one[1]]
+wanted = [item for item in asked.items() if item[1]]
 if wanted:
-    weeks = {one: weeks[one] for one in wanted if one in weeks}
+    weeks = {test: weeks[test] for test in wanted if test in weeks}
     if not weeks and groups:
         st.info(plain(f"No forecast of {scope.describe()} is kept: too little is known of it."))
 if weeks:
@@ -122,12 +122,12 @@ if weeks:
     }
     with st.container(horizontal=True):
         chosen = st.selectbox("Group", list(names), key="group", bind="query-params")
-        quantities = {title: one for one, title in _TITLES.items()}
+        quantities = {title: entry for entry, title in _TITLES.items()}
         quantity = quantities[pick("Quantity", list(quantities), "quantity")]
         ahead = pick("Ahead", list(_HISTORY), "ahead")
     kind, name = names[chosen]
     mine = [group for group in groups if (group.kind, group.name) == (kind, name)]
-    shown = next((one for one in mine if by_hour(one) == (ahead == "7 d")), None)
+    shown = next((entry for entry in mine if by_hour(entry) == (ahead == "7 d")), None)
     end = reader.latest_sample_at() or utc_now()
     history = reader.group_history(
         start=end - _HISTORY[ahead],
@@ -170,7 +170,7 @@ if weeks:
             )
 if not empty_state():
     jobs = scoped_jobs()
-    tests = [one for one in reader.forecast_tests() if jobs is None or one.job_id in jobs]
+    tests = [test for test in reader.forecast_tests() if jobs is None or test.job_id in jobs]
     known, skipped = reader.forecast_counts()
     st.subheader("Jobs")
     if not tests:

@@ -84,7 +84,9 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
 
 def planned(plan: Plan | None, job: Job) -> JobPlan | None:
     """Return what the plan says of the job."""
-    return next((one for one in plan.jobs if one.job_id == job.job_id), None) if plan else None
+    return (
+        next((entry for entry in plan.jobs if entry.job_id == job.job_id), None) if plan else None
+    )
 
 
 def show_demand(job: Job, history: pd.DataFrame, known: DemandForecast | None) -> None:

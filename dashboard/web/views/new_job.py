@@ -110,7 +110,7 @@ else:
     for gap in job.assumed:
         st.caption(plain(f"The config did not state it: {gap}"))
     st.subheader("Memory of the best plan per GPU type")
-    chart(memory_bars([bar(one) for one in of_types.values()]), "memory-bars")
+    chart(memory_bars([bar(training_plan) for training_plan in of_types.values()]), "memory-bars")
     st.subheader("Plans")
     rows = [
         plan_row(offer, currency=settings.energy.currency, tokens=job.tokens)

@@ -43,9 +43,10 @@ def idle_cost(by_model: EsgStatement) -> float | None:
 def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     """Open with what is held and in use, and what the findings would free of it."""
     stored = [
-        one.recommendation
-        for one in reader.recommendations(now=world.clock())
-        if one.state == "proposed" and (jobs is None or one.recommendation.job_id in jobs)
+        recommendation.recommendation
+        for recommendation in reader.recommendations(now=world.clock())
+        if recommendation.state == "proposed"
+        and (jobs is None or recommendation.recommendation.job_id in jobs)
     ]
     freed = sum(
         said.savings.gpu_hours.central / said.savings.horizon_hours
@@ -99,7 +100,7 @@ def show_findings() -> None:
     with right:
         st.subheader("Saved to date")
         jobs = scoped_jobs()
-        days = [one for one in saved_days() if jobs is None or one.recommendation.job_id in jobs]
+        days = [day for day in saved_days() if jobs is None or day.recommendation.job_id in jobs]
         (saved,) = summed(days, "all") or (None,)
         if saved is None:
             st.write(tense("Nothing is applied yet.", "Nothing was applied."))

@@ -21,7 +21,7 @@ _GPUS_A_PAGE = 96
 # With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)
 _DETAIL_UP_TO = 256
 _LISTED = 200
-_OF_TENANTS = {one: f"{one} (boards)" for one in ("quota", "guaranteed", "now")}
+_OF_TENANTS = {name: f"{name} (boards)" for name in ("quota", "guaranteed", "now")}
 
 world = current_world()
 reader = world.reader
@@ -126,7 +126,7 @@ def node_pages(plan: Plan, model: str) -> list[Sequence[NodePlan]]:
     """Return the nodes of a model, '' for all, a picture's worth at a time."""
     nodes = sorted(
         (node for node in plan.nodes if model in ("", node.gpu_model)),
-        key=lambda one: (one.gpu_model, one.node),
+        key=lambda entry: (entry.gpu_model, entry.node),
     )
     per_page = max(1, _GPUS_A_PAGE // max((node.gpus for node in nodes), default=1))
     return [nodes[at : at + per_page] for at in range(0, len(nodes), per_page)]
@@ -137,7 +137,7 @@ def show_rows(plan: Plan) -> None:
     lost = [job for job in plan.jobs if job.unplaced]
     if lost:
         with st.expander(f"{len(lost)} jobs have no known place"):
-            rows = pd.DataFrame([{"job": one.job_id, "why": one.unplaced} for one in lost])
+            rows = pd.DataFrame([{"job": entry.job_id, "why": entry.unplaced} for entry in lost])
             table(rows.head(_LISTED), "unplaced", every=lambda: rows)
     left, right = st.columns(2)
     with left:

@@ -123,13 +123,13 @@ if not empty_state():
     show(
         [
             {
-                "day": f"{one.day}",
-                "GPUs allocated": range_text(one.allocated),
-                "GPUs in use": range_text(one.used),
-                "peak allocated, q90": one.peak_allocated,
-                "at": "" if one.peak_at is None else week.text(one.peak_at),
+                "day": f"{entry.day}",
+                "GPUs allocated": range_text(entry.allocated),
+                "GPUs in use": range_text(entry.used),
+                "peak allocated, q90": entry.peak_allocated,
+                "at": "" if entry.peak_at is None else week.text(entry.peak_at),
             }
-            for one in report.ahead
+            for entry in report.ahead
         ],
         "week-ahead",
         "No forecast of the fleet is kept: run `trimtab cycle` with some days of history.",
@@ -138,13 +138,13 @@ if not empty_state():
     show(
         [
             {
-                "when": week.text(one.at),
-                "who": one.actor,
-                "what": one.event,
-                "recommendation": one.digest[:12],
-                "remark": one.detail,
+                "when": week.text(entry.at),
+                "who": entry.actor,
+                "what": entry.event,
+                "recommendation": entry.digest[:12],
+                "remark": entry.detail,
             }
-            for one in report.decided
+            for entry in report.decided
         ],
         "decided",
         "Nobody approved, rejected or applied anything in this week.",

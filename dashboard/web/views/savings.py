@@ -62,7 +62,7 @@ else:
         f"{gpu_hours.measured} of {len(rows)} applied changes are measured: they saved "
         f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
     )
-days = [one for one in saved_days() if looked_at(one.recommendation)]
+days = [day for day in saved_days() if looked_at(day.recommendation)]
 for every in summed(days, "all"):
     figures(
         {
@@ -104,13 +104,15 @@ if rows:
                     "job": row.recommendation.job_id,
                     "state": row.state,
                     "applied": row.applied_at,
-                    "hours": one.hours if (one := row.measurement) else None,
-                    "promised": range_text(one.predicted_gpu_hours if one else None),
-                    "saved": range_text(one.realised_gpu_hours if one else None),
-                    "energy promised": range_text(one.predicted_energy_kwh if one else None),
-                    "energy saved": range_text(one.realised_energy_kwh if one else None),
-                    "emissions saved": range_text(one.realised_emissions_kgco2e if one else None),
-                    "throughput": one.throughput_ratio if one else None,
+                    "hours": entry.hours if (entry := row.measurement) else None,
+                    "promised": range_text(entry.predicted_gpu_hours if entry else None),
+                    "saved": range_text(entry.realised_gpu_hours if entry else None),
+                    "energy promised": range_text(entry.predicted_energy_kwh if entry else None),
+                    "energy saved": range_text(entry.realised_energy_kwh if entry else None),
+                    "emissions saved": range_text(
+                        entry.realised_emissions_kgco2e if entry else None
+                    ),
+                    "throughput": entry.throughput_ratio if entry else None,
                     "unknown because": row.reason,
                 }
                 for row in rows
@@ -129,16 +131,16 @@ if days:
         pd.DataFrame(
             [
                 {
-                    "finding": one.name,
-                    "days": one.days,
-                    "GPU-hours saved": range_text(one.gpu_hours),
-                    "promised": range_text(one.promised_gpu_hours),
-                    "energy saved": range_text(one.energy_kwh),
-                    "emissions saved": range_text(one.emissions_kgco2e),
-                    "money saved": range_text(one.money),
-                    "days in part unknown": one.unknown_days,
+                    "finding": saved_sum.name,
+                    "days": saved_sum.days,
+                    "GPU-hours saved": range_text(saved_sum.gpu_hours),
+                    "promised": range_text(saved_sum.promised_gpu_hours),
+                    "energy saved": range_text(saved_sum.energy_kwh),
+                    "emissions saved": range_text(saved_sum.emissions_kgco2e),
+                    "money saved": range_text(saved_sum.money),
+                    "days in part unknown": saved_sum.unknown_days,
                 }
-                for one in summed(days, "finding")
+                for saved_sum in summed(days, "finding")
             ]
         ),
         "to date",

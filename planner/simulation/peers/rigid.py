@@ -71,7 +71,7 @@ def _take_in_order(
         ]
         if fitting:
             now = before.get(name, (None, ()))[0]
-            kind = now if now in fitting else max(fitting, key=lambda one: (free[one], one))
+            kind = now if now in fitting else max(fitting, key=lambda text: (free[text], text))
             free[kind] -= gpus
             chosen[name] = (kind, gpus)
     return chosen

@@ -98,7 +98,7 @@ def test_the_daemonset_keeps_its_state_on_the_node() -> None:
     pod = next(document for document in documents if document["kind"] == "DaemonSet")["spec"][
         "template"
     ]["spec"]
-    volumes = {one["name"]: one for one in pod["volumes"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert volumes["state"]["hostPath"]["path"] == "/var/lib/trimtab-agent"
     assert volumes["secret"]["secret"]["defaultMode"] == 0o400
     assert pod["automountServiceAccountToken"] is False

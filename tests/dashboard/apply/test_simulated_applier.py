@@ -210,7 +210,7 @@ def test_it_needs_both_switches(tmp_path: Path) -> None:
     for missing in (None, "TRIMTAB_APPLY_SIMULATED_ENABLED", "TRIMTAB_APPLY_ENABLED"):
         chosen = {name: value for name, value in environ.items() if name != missing}
         found = build_appliers(load_settings(environ=chosen).settings)
-        assert [one.name for one in found] == ([] if missing else ["simulated"])
+        assert [applier.name for applier in found] == ([] if missing else ["simulated"])
 
 
 def fill(store: Store, cluster: SimulatedCluster, until: Clock) -> None:

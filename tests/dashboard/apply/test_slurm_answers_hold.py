@@ -168,7 +168,7 @@ def test_a_person_s_variables_reach_no_program(
     command_folder(folder, scancel=f"env > '{tmp_path}/env'")
     applier = applier_in(folder)
     job = recorded_job("24.11", "again")
-    held = sum(int(one.split(":")[2].split("(")[0]) for one in job["gres_detail"])
+    held = sum(int(entry.split(":")[2].split("(")[0]) for entry in job["gres_detail"])
     nothing = replace(proposal("1", 1, 0).proposed, gpu_count=0)
     change = prepared(
         applier,
@@ -288,7 +288,7 @@ def test_a_thousand_mutated_targets_are_refused(tmp_path: Path) -> None:
 
     for _trial in range(1_500):
         mutant = Mutant(mutated(job, chance))
-        applier._client = lambda one=mutant: one  # type: ignore[method-assign,misc]
+        applier._client = lambda entry=mutant: entry  # type: ignore[method-assign,misc]
         try:
             found = applier.look_again(change).fingerprint
         except (StalePlanError, ChangeRefusedError):
@@ -413,7 +413,7 @@ def test_a_job_that_has_run_longer_than_its_new_limit_is_not_killed() -> None:
     """The command is not sent: Slurm would end the job at once."""
     job = recorded_job("24.11", "two|nodes")
     applier, cluster = played(job)
-    held = sum(int(one.split(":")[2].split("(")[0]) for one in job["gres_detail"])
+    held = sum(int(entry.split(":")[2].split("(")[0]) for entry in job["gres_detail"])
     details = (("time_limit_seconds", "600"),)
     shorter = proposal(
         str(job["job_id"]), held, held, action=Action.TIME_LIMIT, details=details, created_at=NOW

@@ -109,7 +109,7 @@ def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None
         ("update", "gpu:h100:4"),
         ("release", "no"),
     ]
-    assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
+    assert {result.outcome for result in run_steps(applier, back)} == {StepOutcome.DONE}
     assert settled(bed, applier, back).seen is VerificationResult.AS_INTENDED
     assert applier.look_again(change).state == change.target.state
 
@@ -171,11 +171,11 @@ def test_a_job_that_starts_meanwhile_is_refused(bed: SlurmBed) -> None:
     several = prepared(applier, proposal(job, 4, 2, details=(("features", "nvlink"),)))
     bed.run("scancel", holder)
     bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
-    for one in (change, several):
-        answer = run_steps(applier, one)
+    for item in (change, several):
+        answer = run_steps(applier, item)
         assert [entry.outcome for entry in answer] == [StepOutcome.REFUSED]
         assert "started meanwhile" in answer[0].detail
-        assert applier.read_back(one, done=1).seen is VerificationResult.UNTOUCHED
+        assert applier.read_back(item, done=1).seen is VerificationResult.UNTOUCHED
     assert "Priority=0" not in shown(bed, job)
 
 

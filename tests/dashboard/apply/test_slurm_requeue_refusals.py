@@ -28,7 +28,7 @@ SCRIPT = "#!/bin/bash\n#SBATCH -p gpu\n#SBATCH {option}\nsrun python train.py --
 def facts(**changes: object) -> JobFacts:
     """A running job of a recorded answer: account ml, QOS normal, an hour's limit, two nodes."""
     jobs = json.loads((RECORDED / "22.05" / "squeue.json").read_text(encoding="utf-8"))["jobs"]
-    found = read_job(next(one for one in jobs if "RUNNING" in one["job_state"]), [], NOW)
+    found = read_job(next(entry for entry in jobs if "RUNNING" in entry["job_state"]), [], NOW)
     job = replace(found.job, account="ml", qos="normal", user="somebody", time_limit_seconds=3600.0)
     values = {"job": job, "nodes_asked": 2, "least_seconds": 3600.0, "deadline_at": None}
     return replace(found, **(values | changes))  # type: ignore[arg-type]

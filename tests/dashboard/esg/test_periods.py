@@ -47,8 +47,8 @@ def test_weeks_begin_on_their_weekday(begins: int) -> None:
     start = MONDAY + timedelta(days=1)
     spans = calendar.spans(start, start + timedelta(days=20))
     assert spans[0][0] == start
-    local = [one.astimezone(ZoneInfo("Europe/Berlin")) for one, _end in spans[1:]]
-    assert {(one.weekday(), one.hour) for one in local} == {(begins, 0)}
+    local = [entry.astimezone(ZoneInfo("Europe/Berlin")) for entry, _end in spans[1:]]
+    assert {(entry.weekday(), entry.hour) for entry in local} == {(begins, 0)}
 
 
 @settings(deadline=None)
@@ -67,10 +67,10 @@ def test_periods_and_pieces_are_the_range(
     calendar = Calendar(every=every, zone=zone, week_begins=begins)
     spans = calendar.spans(start, end)
     assert (spans[0][0], spans[-1][1]) == (start, end)
-    assert all(one[1] == two[0] for one, two in pairwise(spans))
+    assert all(entry[1] == two[0] for entry, two in pairwise(spans))
     pieces = calendar.pieces(start, end)
     assert (pieces[0].start, pieces[-1].end) == (start, end)
-    assert all(one.end == two.start for one, two in pairwise(pieces))
+    assert all(entry.end == two.start for entry, two in pairwise(pieces))
     for piece in pieces:
         at = piece.start
         while at < piece.end:

@@ -65,7 +65,7 @@ def parts(value: Range | None) -> tuple[float, float, float]:
 
 def row_named(statement: EsgStatement, name: str) -> StatementRow:
     """The one row of that name."""
-    (row,) = [one for one in statement.rows if one.name == name]
+    (row,) = [entry for entry in statement.rows if entry.name == name]
     return row
 
 
@@ -88,7 +88,7 @@ def test_the_worked_example_is_what_the_document_says(state: State) -> None:
     document = (ROOT / "docs/energy.md").read_text(encoding="utf-8")
     example = document.partition("## A worked example")[2]
     shown = re.findall(r"(?m)^\| [^|]+ \| [^|]+ \| ([^|]+) \|$", example)
-    assert [one.strip() for one in shown[1:]] == [
+    assert [entry.strip() for entry in shown[1:]] == [
         bare_text(total.gpu_energy_kwh),
         bare_text(total.site_energy_kwh),
         bare_text(total.location_kgco2e),
@@ -142,7 +142,7 @@ def test_the_making_of_an_unknown_model_is_unknown(state: State) -> None:
     assert made.total.embodied_ratio == pytest.approx(0.5)
     assert made.total.embodied_share is None
     assert any("Voodoo2 (10 of 20 board-hours)" in line for line in made.unknown)
-    assert any(one.value == "unknown" and "Voodoo2" in one.name for one in made.told)
+    assert any(entry.value == "unknown" and "Voodoo2" in entry.name for entry in made.told)
 
 
 def test_a_stated_footprint_comes_first(state: State) -> None:
@@ -151,7 +151,7 @@ def test_a_stated_footprint_comes_first(state: State) -> None:
     made = state(samples_of(), settings=replace(GERMANY, energy=energy))
     assert made.total.embodied_kgco2e is not None
     assert made.total.embodied_kgco2e.central == pytest.approx(438 * 20 / 43_800)
-    (factor,) = [one for one in made.told if H100 in one.name]
+    (factor,) = [entry for entry in made.told if H100 in entry.name]
     assert "energy.embodied_kgco2e" in factor.source
 
 
@@ -220,7 +220,7 @@ def test_tenants_are_what_the_settings_say(state: State) -> None:
     assert {row.name for row in made.rows} == {"physics", "(unknown)"}
 
 
-@pytest.mark.parametrize("by", [one for one in GroupBy if one is not GroupBy.NODE])
+@pytest.mark.parametrize("by", [entry for entry in GroupBy if entry is not GroupBy.NODE])
 def test_an_edition_holds_nothing_of_others(state: State, by: GroupBy) -> None:
     """Of two jobs on three boards, one free, only the asked one's energy and name."""
     samples = make_samples(gpus=3, minutes=601)

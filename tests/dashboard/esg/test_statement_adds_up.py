@@ -109,7 +109,9 @@ def test_boards_cut_by_mig_are_among_them(store: Store) -> None:
     """The range of a job on a slice spans both pure rules, and so is wider than the sensor's."""
     made = make_statement(store.reader, start=START, end=END, settings=SETTINGS, by=GroupBy.JOB)
     widths = [
-        one.high / one.central for row in made.rows if (one := row.gpu_energy_kwh) and one.central
+        entry.high / entry.central
+        for row in made.rows
+        if (entry := row.gpu_energy_kwh) and entry.central
     ]
     assert min(widths) == pytest.approx(1.05)
     assert max(widths) > 1.06

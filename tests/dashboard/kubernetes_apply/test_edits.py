@@ -173,7 +173,7 @@ def test_the_steps_back_undo_the_steps() -> None:
     document = serve(pod_spec(2), strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
     recommendation = proposal(SERVE, gpus(2), gpus(1))
     change = change_of(document, recommendation, **{ROOM_FACT: "no"})
-    waits = [command_of(one).wait for one in change.steps]
+    waits = [command_of(entry).wait for entry in change.steps]
     assert waits == [StepWait.NOTHING, StepWait.ROLLED_OUT]
     found = applied(document, change)
     for step in change.undo:
@@ -335,8 +335,8 @@ def test_a_patch_does_what_its_edits_say_and_its_reverse_undoes_it(
         if after is not None or name in document:
             edits.append(Edit(at=pointer(name), before=document.get(name), after=after, what=name))
     after_all = patched(document, operations_of(edits))
-    for one in edits:
-        assert value_at(after_all, one.at) == one.after
+    for entry in edits:
+        assert value_at(after_all, entry.at) == entry.after
     assert edits_of(operations_of(edits)) == {edit.at: (edit.before, edit.after) for edit in edits}
     back = patched(after_all, operations_of(edit.reversed() for edit in edits))
     assert {k: v for k, v in back.items() if v is not None} == document

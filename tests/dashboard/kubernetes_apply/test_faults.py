@@ -259,9 +259,9 @@ def test_an_event_names_who_changed_what_and_why(
     assert applier.note(change, actor="ada\nroot", outcome="applied") == ""
     bed.api_versions["Event"] = "v1"
     found = [
-        one
-        for one in bed.list("Event", namespace="faults")
-        if one["source"].get("component") == "trimtab"
+        entry
+        for entry in bed.list("Event", namespace="faults")
+        if entry["source"].get("component") == "trimtab"
     ]
     assert found[0]["involvedObject"]["uid"] == change.target.identity
     assert found[0]["message"] == (

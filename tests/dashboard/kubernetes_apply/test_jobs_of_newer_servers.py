@@ -52,7 +52,7 @@ def test_a_job_is_suspended_resized_and_resumed(fake: FakeApi, newer: Kubernetes
     before = fake.put(PATH, job())["spec"]
     running(fake, 2, 2)
     change = resize(newer)
-    assert [one.field for one in change.steps] == [
+    assert [entry.field for entry in change.steps] == [
         "suspend",
         "nvidia.com/gpu of container main",
         "suspend",
@@ -106,7 +106,7 @@ def test_a_resized_but_suspended_job_gets_its_gpus_back_before_it_resumes(
     running(fake, 0, 0)
     assert newer.execute(change.steps[1], change).outcome is StepOutcome.DONE
     back = newer.change_back(change, newer.look_again(change))
-    assert [one.field for one in back.steps] == ["nvidia.com/gpu", "suspend"]
+    assert [entry.field for entry in back.steps] == ["nvidia.com/gpu", "suspend"]
     for step in back.steps:
         assert newer.execute(step, back).outcome is StepOutcome.DONE
     assert fake.objects[PATH]["spec"] == before

@@ -42,7 +42,7 @@ def quota(bed: KubernetesBed, namespace: str, name: str, hard: str, used: str) -
 def is_at_rest(bed: KubernetesBed, kind: str, namespace: str) -> bool:
     """Whether no further status is to come: one that did would make a dry run conflict."""
     status = bed.get(kind, "serve", namespace=namespace)["status"]
-    reasons = {one["reason"] for one in status.get("conditions", ())}
+    reasons = {entry["reason"] for entry in status.get("conditions", ())}
     said = kind != "Deployment" or "NewReplicaSetAvailable" in reasons
     return bool(status.get("readyReplicas") == 1 and said)
 

@@ -241,11 +241,15 @@ def test_pods_that_crash_or_run_out_of_memory_are_failing(
     change = planned(applier, proposal("crash/deployment/serve", gpus(2), gpus(1)))
     assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     (pod,) = [
-        one
-        for one in bed.list("Pod", namespace="crash")
-        if "deletionTimestamp" not in one["metadata"]
+        entry
+        for entry in bed.list("Pod", namespace="crash")
+        if "deletionTimestamp" not in entry["metadata"]
     ]
-    main = next(one for one in pod["status"]["containerStatuses"] if one["name"] == "main")
+    main = next(
+        containerstatuse
+        for containerstatuse in pod["status"]["containerStatuses"]
+        if containerstatuse["name"] == "main"
+    )
     killed = {"reason": "OOMKilled", "exitCode": 137}
     broken = main | {
         "ready": False,

@@ -139,8 +139,8 @@ def test_a_rollback_is_not_judged_by_what_the_rollout_before_it_left(
 
     def refused() -> bool:
         sets = bed.list("ReplicaSet", namespace="stale")
-        found = [one for each in sets for one in each["status"].get("conditions", ())]
-        return not play.sent or any(one["type"] == "ReplicaFailure" for one in found)
+        found = [entry for each in sets for entry in each["status"].get("conditions", ())]
+        return not play.sent or any(entry["type"] == "ReplicaFailure" for entry in found)
 
     assert play.settle(lambda: bed.until("the quota refuses", refused)) == "failing"
     assert "exceeded quota" in play.said

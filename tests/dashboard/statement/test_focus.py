@@ -248,11 +248,11 @@ def test_allocations_are_those_of_opencost(made: CostStatement) -> None:
     """A map per period; idle boards under OpenCost's name; costs add up, unknown is null."""
     document = json.loads(json.dumps(allocation_document(made)))
     assert (document["code"], document["status"]) == (200, "success")
-    found = [one for period in document["data"] for one in period.values()]
+    found = [entry for period in document["data"] for entry in period.values()]
     assert len(document["data"]) == len({row.start for row in made.rows})
-    assert sum(one["totalCost"] for one in found) == pytest.approx(made.total.cost)
-    assert {one["name"] for one in found} == {"__idle__", "a", "c"}
-    assert {one["properties"]["namespace"] for one in found} == {"(not allocated)", "a", "c"}
-    for one in found:
-        assert one["gpuCount"] * one["minutes"] / 60 == pytest.approx(one["gpuHours"])
-        assert one["window"] == {"start": one["start"], "end": one["end"]}
+    assert sum(entry["totalCost"] for entry in found) == pytest.approx(made.total.cost)
+    assert {entry["name"] for entry in found} == {"__idle__", "a", "c"}
+    assert {entry["properties"]["namespace"] for entry in found} == {"(not allocated)", "a", "c"}
+    for entry in found:
+        assert entry["gpuCount"] * entry["minutes"] / 60 == pytest.approx(entry["gpuHours"])
+        assert entry["window"] == {"start": entry["start"], "end": entry["end"]}

@@ -64,7 +64,7 @@ def test_every_format_has_the_same_cost(run: Callable[..., bytes], tmp_path: Pat
     assert run("--format", "focus-parquet", "--out", str(out), *RANGE) == b""
     assert sum(pq.read_table(out)["BilledCost"].to_pylist()) == pytest.approx(COST)
     found = json.loads(run("--format", "opencost", *RANGE))["data"][0]
-    assert sum(one["totalCost"] for one in found.values()) == pytest.approx(COST)
+    assert sum(entry["totalCost"] for entry in found.values()) == pytest.approx(COST)
     lines = run(*RANGE).decode().splitlines()
     assert len(lines) == 4
     assert lines[-1].startswith("total")

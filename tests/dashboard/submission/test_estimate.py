@@ -54,8 +54,8 @@ def test_plans_come_ranked_with_their_breakdown(
     assert document["model"].endswith("1,235,814,400 parameters")
     plans = document["plans"]
     assert {plan["gpu"].partition("-")[0] for plan in plans} <= {"H100", "A30"}
-    for one in plans:
-        estimate = one["estimate"]
+    for entry in plans:
+        estimate = entry["estimate"]
         assert estimate["p50_bytes"] <= estimate["p99_bytes"]
         assert sum(estimate["breakdown"].values()) == pytest.approx(estimate["allocated_bytes"])
         assert "framework" in estimate["missing"]
@@ -175,10 +175,10 @@ def test_what_is_listed_fits_with_the_stated_probability(
         return
     document = json.loads(out)
     assert document["warnings"] == []
-    for one in document["plans"]:
-        assert one["fit_probability"] >= 0.95
-        assert one["p50_gib"] <= one["p95_gib"] <= one["usable_gib"] < one["memory_gib"]
-        assert one["fleet"] == "fleet unknown"
+    for plan in document["plans"]:
+        assert plan["fit_probability"] >= 0.95
+        assert plan["p50_gib"] <= plan["p95_gib"] <= plan["usable_gib"] < plan["memory_gib"]
+        assert plan["fleet"] == "fleet unknown"
     for note in document["notes"]:
         assert "ways to train it were left out" in note
 
@@ -193,12 +193,12 @@ def test_a_layout_is_judged_by_the_same_probability(
         _code, out, _err = answer(
             capsys, tmp_path, "llama3-8b", degree, "4", "--micro-batch", batch, "--format", "json"
         )
-        for one in json.loads(out)["plans"]:
-            fits.add(one["fits"])
-            assert one["fits"] is (one["fit_probability"] >= 0.95)
-            if "may run out of memory" in one["why_not"]:
-                shown = 100 * one["fit_probability"]
-                assert f"fits with a probability of {shown:.1f} %, below 95 %" in one["why_not"]
+        for plan in json.loads(out)["plans"]:
+            fits.add(plan["fits"])
+            assert plan["fits"] is (plan["fit_probability"] >= 0.95)
+            if "may run out of memory" in plan["why_not"]:
+                shown = 100 * plan["fit_probability"]
+                assert f"fits with a probability of {shown:.1f} %, below 95 %" in plan["why_not"]
     assert fits == {True, False}
 
 

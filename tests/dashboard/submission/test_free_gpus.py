@@ -49,7 +49,7 @@ def test_a_gpu_in_use_is_not_free(
     samples = make_samples(gpus=4, job_id=label, utilization_ratio=used, **idle)
     store.keep(replace(make_collected(samples, jobs), nodes=(node,)))
     fleet = fleet_of_store(store.reader, load_gpu_catalogue())
-    assert [(one.gpus, one.free_gpus) for one in fleet.nodes] == [(4, free)]
+    assert [(entry.gpus, entry.free_gpus) for entry in fleet.nodes] == [(4, free)]
 
 
 @pytest.mark.parametrize("held", [0, 3])
@@ -65,4 +65,4 @@ def test_a_node_without_readings_has_what_its_scheduler_did_not_give_away(
         replace(make_collected(make_samples(node="elsewhere"), (make_job(), *jobs)), nodes=(node,))
     )
     fleet = fleet_of_store(store.reader, load_gpu_catalogue())
-    assert {one.name: one.free_gpus for one in fleet.nodes}["node-1.example"] == 4 - held
+    assert {entry.name: entry.free_gpus for entry in fleet.nodes}["node-1.example"] == 4 - held

@@ -51,7 +51,9 @@ FULL_JOB = {
 def placement_of(job: JobFile, *, nodes: int) -> Placement:
     """The job on so many nodes of two H100."""
     taint = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
-    fleet = make_fleet(*(node(f"h{one}", gpus=2, free=2, taints=(taint,)) for one in range(nodes)))
+    fleet = make_fleet(
+        *(node(f"h{number}", gpus=2, free=2, taints=(taint,)) for number in range(nodes))
+    )
     types = fleet.gpu_types(load_gpu_catalogue())
     plans = tuple(plan for plan in plans_for(job, types, max_gpus=16) if plan.gpus == 2 * nodes)
     return place(plans, fleet, Arrival(host=HostNeed(), late=lambda _plan: False))

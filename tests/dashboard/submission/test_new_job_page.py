@@ -63,7 +63,7 @@ def describe(app: AppTest, name: str) -> None:
 
 def script_of(app: AppTest) -> str:
     """The batch script that the page shows."""
-    (shown,) = [one.value for one in app.code if one.value.startswith("#!/bin/bash")]
+    (shown,) = [entry.value for entry in app.code if entry.value.startswith("#!/bin/bash")]
     return str(shown)
 
 
@@ -81,7 +81,7 @@ def test_what_is_previewed_is_sent_once(bed: SlurmBed, page: tuple[AppTest, Stor
     assert (kept.latest.manifest.rstrip("\n"), kept.submitted_by) == (shown, "ada")
     number = kept.latest.job_id.removeprefix("slurm:")
     assert bed.run("squeue", "-h", "-n", "by-page", "-t", "all", "-o", "%i") == number
-    assert any("Submitted" in one.value for one in app.success)
+    assert any("Submitted" in entry.value for entry in app.success)
     assert app.button(key="new-job-submit").disabled
 
 
@@ -96,7 +96,7 @@ def test_a_press_that_comes_twice_sends_once(bed: SlurmBed, page: tuple[AppTest,
     late.proto.disabled = False
     late.click().run()
     assert not app.exception
-    assert any("Submitted" in one.value for one in app.success)
+    assert any("Submitted" in entry.value for entry in app.success)
     assert len(store.reader.submissions()) == 1
     listed = bed.run("squeue", "-h", "-n", "pressed-twice", "-t", "all", "-o", "%i")
     assert len(listed.split()) == 1
@@ -110,7 +110,7 @@ def test_a_press_with_a_new_preview_sends_nothing(page: tuple[AppTest, Store]) -
     app.button(key="new-job-preview").click()
     app.button(key="new-job-submit").click()
     app.run()
-    assert any("Nothing was sent" in one.value for one in app.error)
+    assert any("Nothing was sent" in entry.value for entry in app.error)
     assert store.reader.submissions() == ()
     assert not app.button(key="new-job-submit").disabled
     app.button(key="new-job-submit").click().run()
@@ -124,5 +124,5 @@ def test_a_press_is_carried_out_before_the_page_is_drawn(page: tuple[AppTest, St
     app.button(key="new-job-preview").click().run()
     app.session_state["new-job-asked"] = None
     app.button(key="new-job-submit").click().run()
-    assert [one.key for one in app.button if one.key == "new-job-submit"] == []
+    assert [entry.key for entry in app.button if entry.key == "new-job-submit"] == []
     assert [submission.name for submission in store.reader.submissions()] == ["page-left"]

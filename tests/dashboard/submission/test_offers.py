@@ -70,9 +70,9 @@ def room_of(plan: TrainingPlan, fleet: SubmissionFleet) -> FleetRoom:
         if plan.gpus % count or plan.gpus // count % plan.job.parallelism.tensor:
             return False
         room = [
-            one.free_gpus if free else one.gpus
-            for one in fleet.nodes
-            if one.gpu_type == plan.gpu_type
+            entry.free_gpus if free else entry.gpus
+            for entry in fleet.nodes
+            if entry.gpu_type == plan.gpu_type
         ]
         return sum(gpus >= plan.gpus // count for gpus in room) >= count
 
@@ -91,22 +91,22 @@ def test_free_comes_before_busy_and_larger_last(
     types = make_fleet(node("h"), node("a", A100)).gpu_types(load_gpu_catalogue())
     plans = plans_of(model, framework, batch, types)
     offers = offered(plans, fleet)
-    assert {id(one.plan) for one in (*offers.plans, *offers.left_out)} == set(map(id, plans))
-    rows = [plan_row(one, currency="EUR") for one in offers.plans]
+    assert {id(plan.plan) for plan in (*offers.plans, *offers.left_out)} == set(map(id, plans))
+    rows = [plan_row(plan, currency="EUR") for plan in offers.plans]
     assert all(row["fit_probability"] >= 0.95 for row in rows)
     assert all(row["p95_gib"] <= row["usable_gib"] for row in rows)
-    rooms = [room_of(one.plan, fleet) for one in offers.plans]
-    assert [one.standing.room for one in offers.plans] == rooms == sorted(rooms)
+    rooms = [room_of(plan.plan, fleet) for plan in offers.plans]
+    assert [plan.standing.room for plan in offers.plans] == rooms == sorted(rooms)
     for room, row in zip(rooms, rows, strict=True):
         told = row["fleet"]
-        there = [one for one in fleet.nodes if one.gpu_type == row["gpu"]]
-        free, total = sum(one.free_gpus for one in there), sum(one.gpus for one in there)
+        there = [entry for entry in fleet.nodes if entry.gpu_type == row["gpu"]]
+        free, total = sum(plan.free_gpus for plan in there), sum(plan.gpus for plan in there)
         assert (told == "free now") is (room is FleetRoom.FREE)
         assert (told == f"has to wait: {free} of {total} are free") is (room is FleetRoom.BUSY)
         beyond = row["gpus"] > total
         assert (told == f"larger than the fleet: it has {total} of them") is beyond
-    for one in offers.left_out:
-        assert plan_row(one, currency="EUR")["fit_probability"] < 0.95
+    for entry in offers.left_out:
+        assert plan_row(entry, currency="EUR")["fit_probability"] < 0.95
     assert (f"{len(offers.left_out)} ways" in offers.remark) is bool(offers.left_out)
     if not offers.plans:
         closest = max(plans, key=lambda plan: plan.fit_probability)
@@ -135,7 +135,7 @@ def said(text: str) -> list[dict[str, float]]:
         text,
     )
     names = ("p50_gib", "p95_gib", "usable_gib", "fit_probability")
-    rows = [dict(zip(names, map(float, one.groups()), strict=True)) for one in found]
+    rows = [dict(zip(names, map(float, entry.groups()), strict=True)) for entry in found]
     return [row | {"fit_probability": round(row["fit_probability"] / 100, 3)} for row in rows]
 
 
@@ -161,13 +161,13 @@ def test_the_notes_of_a_decision_say_what_its_rows_say(
     if not found.plan.fits:
         assert found.plan.fit_probability == max(plan.fit_probability for plan in held)
     offers = offered(plans, fleet)
-    by_plan = {id(one.plan): one for one in (*offers.plans, *offers.left_out)}
+    by_plan = {id(plan.plan): plan for plan in (*offers.plans, *offers.left_out)}
     texts = decision_notes(found.decision)[1:-1]
     document = decision_document(found.decision)["considered"]
-    for text, one, considered in zip(texts, document, found.decision.considered, strict=True):
+    for text, entry, considered in zip(texts, document, found.decision.considered, strict=True):
         offer: OfferedPlan = by_plan[id(considered.plan)]
         row = plan_row(offer, currency="EUR")
-        assert {name: one[name] for name in FIGURES} == {name: row[name] for name in FIGURES}
+        assert {name: entry[name] for name in FIGURES} == {name: row[name] for name in FIGURES}
         (shown,) = said(text)
         assert agree(shown, row)
         assert said(offer.text) == [shown]
@@ -223,30 +223,36 @@ def test_page_table_and_programs_see_the_same_plans(
     kinds = [(room == "free now", "are free" in room) for room in rooms]
     assert kinds == sorted(kinds, reverse=True)
     assert {plan["gpus"] > 16 for plan in plans} == {True, False}
-    for one in plans:
-        assert (one["gpus"] > 16) is (one["fleet"] == "larger than the fleet: it has 16 of them")
-        assert one["fit_probability"] >= 0.95
+    for entry in plans:
+        assert (entry["gpus"] > 16) is (
+            entry["fleet"] == "larger than the fleet: it has 16 of them"
+        )
+        assert entry["fit_probability"] >= 0.95
         for name in ("p50", "p95", "p99"):
-            exact = one["estimate"][f"{name}_bytes"] / 2**30
-            assert one[f"{name}_gib"] == float(f"{exact:.3g}")
+            exact = entry["estimate"][f"{name}_bytes"] / 2**30
+            assert entry[f"{name}_gib"] == float(f"{exact:.3g}")
     written = list(csv.DictReader(answers["csv"].out.splitlines()))
     for name in (*FIGURES, "gpus"):
         assert [float(row[name]) for row in written] == [plan[name] for plan in plans]
     head, *lines = answers["table"].out.splitlines()
-    for one, text in zip(plans, lines, strict=False):
+    for entry, text in zip(plans, lines, strict=False):
         cells = dict(zip(re.split(r"\s{2,}", head), re.split(r"\s{2,}", text), strict=False))
-        assert [float(cells[name]) for name in FIGURES] == [one[name] for name in FIGURES]
+        assert [float(cells[name]) for name in FIGURES] == [entry[name] for name in FIGURES]
     (note,) = document["notes"]
     assert f"note: {note}" in answers["table"].err
 
-    told_to_page = next(one.value for one in app.markdown if one.value.startswith("## "))
+    told_to_page = next(entry.value for entry in app.markdown if entry.value.startswith("## "))
     (shown,) = said(told_to_page.replace("\\", ""))  # Markdown's escapes
-    (table,) = [one.value for one in app.dataframe if "p50_gib" in one.value.columns]
+    (table,) = [entry.value for entry in app.dataframe if "p50_gib" in entry.value.columns]
     first = table.iloc[0].to_dict()
     assert first["fleet"] == "free now"
     assert agree(shown, first)
     same = [plan for plan in plans if agree({name: plan[name] for name in FIGURES}, first)]
-    assert [one["gpus"] for one in same if one["sharding"] == first["sharding"]]
+    assert [
+        offered_plan["gpus"]
+        for offered_plan in same
+        if offered_plan["sharding"] == first["sharding"]
+    ]
     bars = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
     marks = {bar["name"]: bar["y"] for bar in bars if bar["type"] == "scatter"}
     assert first["p95_gib"] in list(marks["95 % bound"])

@@ -68,7 +68,9 @@ def test_best_fit_takes_the_fullest_node() -> None:
 
 def test_a_large_job_spans_the_fewest_nodes() -> None:
     """Eight GPUs go to one node of eight rather than two of four."""
-    fleet = make_fleet(*(node(f"four-{one}") for one in range(4)), node("eight", gpus=8, free=8))
+    fleet = make_fleet(
+        *(node(f"four-{number}") for number in range(4)), node("eight", gpus=8, free=8)
+    )
     plans = tuple(plan for plan in plans_on(fleet, "llama3-8b") if plan.gpus == 8)
     found = place(plans, fleet, arrival())
     assert found.nodes == ("eight",)
@@ -111,7 +113,9 @@ def test_what_waits_for_a_type_sends_the_job_to_another() -> None:
     assert (found.plan.gpu_type, found.nodes) == (H100, ("big",))
     assert found.decision is not None
     assert found.decision.basis is PlacementBasis.NOW
-    verdicts = {one.plan.gpu_type: one.verdict for one in found.decision.considered}
+    verdicts = {
+        considered.plan.gpu_type: considered.verdict for considered in found.decision.considered
+    }
     assert verdicts == {H100: "chosen", A100: "worth more to others or dearer"}
 
 
@@ -146,7 +150,8 @@ def test_a_queue_that_takes_everything_leaves_the_decision_alone() -> None:
 def test_a_choice_without_a_seat_is_decided_again() -> None:
     """Free GPUs in pieces hold no job that needs them on one node: the next type takes it."""
     fleet = make_fleet(
-        *(node(f"piece-{one}", A100, free=1, cpus=4) for one in range(4)), node("big", cpus=64)
+        *(node(f"piece-{number}", A100, free=1, cpus=4) for number in range(4)),
+        node("big", cpus=64),
     )
     found = placed(fleet, cpus_per_gpu=8)
     assert (found.plan.gpu_type, found.nodes) == (H100, ("big",))
@@ -160,7 +165,7 @@ def test_the_reason_names_what_was_weighed_and_what_waits() -> None:
     first, *weighed, last = decision_notes(found.decision)
     assert first.endswith("free: 4 of 4 A100-SXM4-40GB, 4 of 4 H100-SXM5-80GB")
     assert len(weighed) == 2
-    assert all("GiB expected" in one and "a unit of work" in one for one in weighed)
+    assert all("GiB expected" in entry and "a unit of work" in entry for entry in weighed)
     assert last == "what else waits: slurm:7 for 2 GPUs"
 
 
@@ -178,7 +183,7 @@ def test_no_node_is_given_more_than_it_has(free: list[tuple[int, bool]], model: 
         )
     )
     found = placed(fleet, model)
-    room = {one.name: one for one in fleet.nodes}
+    room = {entry.name: entry for entry in fleet.nodes}
     assert len(set(found.nodes)) == len(found.nodes)
     assert found.node_count * found.gpus_per_node == found.plan.gpus
     assert found.gpus_per_node % found.plan.job.parallelism.tensor == 0

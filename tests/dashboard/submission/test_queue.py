@@ -64,7 +64,7 @@ def test_only_fresh_jobs_that_wait_for_whole_gpus_count(store: Store) -> None:
 def test_a_job_without_a_type_may_run_on_all(store: Store) -> None:
     """As fast as the catalogue says of each."""
     found = found_in(store, queued(1, gpu_model=""))["slurm:1"]
-    assert set(found.speeds) == {one.name for one in CATALOGUE}
+    assert set(found.speeds) == {entry.name for entry in CATALOGUE}
 
 
 def test_earlier_runs_say_how_long_then_the_limit_then_two_hours(store: Store) -> None:
@@ -77,7 +77,7 @@ def test_earlier_runs_say_how_long_then_the_limit_then_two_hours(store: Store) -
     found = found_in(
         store, *past, queued(1, name="nightly", facts=limited), queued(2, facts=limited), queued(3)
     )
-    assert {name: one.hours for name, one in found.items()} == {
+    assert {name: text.hours for name, text in found.items()} == {
         "slurm:1": 5.0,
         "slurm:2": 3.0,
         "slurm:3": 2.0,

@@ -295,7 +295,7 @@ def _parquet(scenario: Scenario, names: list[str], table: list[dict[str, Any]]) 
     if scenario.shape == "doubled":
         arrays.append(arrays[0])
     out = io.BytesIO()
-    whole = pa.Table.from_arrays([one for _, one in arrays], names=[name for name, _ in arrays])
+    whole = pa.Table.from_arrays([entry for _, entry in arrays], names=[name for name, _ in arrays])
     pq.write_table(whole, out, row_group_size=1 + zlib.crc32(b"%d" % scenario.seed) % 100)
     return out.getvalue()
 
@@ -371,10 +371,10 @@ def expected(meaning: Meaning) -> tuple[float, float, Counter[str]]:
     joules = seconds = 0.0
     for moments in boards.values():
         ordered = sorted(moments.items())
-        for (before, one), (after, other) in pairwise(ordered):
+        for (before, entry), (after, other) in pairwise(ordered):
             if after - before > 300:
                 continue
             seconds += after - before
-            if one is not None and other is not None:
-                joules += (one + other) / 2 * (after - before)
+            if entry is not None and other is not None:
+                joules += (entry + other) / 2 * (after - before)
     return joules / 3.6e6, seconds / 3600, dropped

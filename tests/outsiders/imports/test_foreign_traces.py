@@ -28,7 +28,7 @@ def stored(path: Path) -> tuple[float, float, set[float]]:
         ).fetchone()
         seen = database.execute("SELECT DISTINCT utilization_ratio FROM samples").fetchall()
     assert found is not None
-    return float(found[0]), float(found[1]), {one for (one,) in seen if one is not None}
+    return float(found[0]), float(found[1]), {entry for (entry,) in seen if entry is not None}
 
 
 def broken_promise(scenario: Scenario) -> str | None:
@@ -52,7 +52,9 @@ def broken_promise(scenario: Scenario) -> str | None:
         new, read, repeated = map(int, told.groups()[:3])
         lost = {
             name: int(count)
-            for count, name in (one.split(" ", 1) for one in told[4].split(", ") if one != "none")
+            for count, name in (
+                part.split(" ", 1) for part in told[4].split(", ") if part != "none"
+            )
         }
         if new + repeated + sum(lost.values()) != read:
             return f"rows do not add up: {told[0]}"
@@ -65,8 +67,8 @@ def broken_promise(scenario: Scenario) -> str | None:
         if not seen <= BUSY:
             return f"utilizations {sorted(seen - BUSY)[:3]} stored, the file means {sorted(BUSY)}"
         if scenario.shape == "cut" or all(
-            math.isclose(one, other, rel_tol=near, abs_tol=1e-9)
-            for one, other in zip(found, (kwh, hours), strict=True)
+            math.isclose(entry, other, rel_tol=near, abs_tol=1e-9)
+            for entry, other in zip(found, (kwh, hours), strict=True)
         ):
             return None
         return f"stored {tuple(found)}, the file means {(kwh, hours)}: {told[0]}"

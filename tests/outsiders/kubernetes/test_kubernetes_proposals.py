@@ -82,7 +82,7 @@ def held_boards(bed: KubernetesBed) -> dict[tuple[str, int], str]:
             continue
         # An init container's devices are those that a later container gets.
         counts = (
-            sum(int(one.get("resources", {}).get("limits", {}).get(GPU, 0)) for one in listed)
+            sum(int(entry.get("resources", {}).get("limits", {}).get(GPU, 0)) for entry in listed)
             for listed in (spec["containers"], spec.get("initContainers", []))
         )
         for _ in range(max(counts)):
@@ -110,7 +110,7 @@ def judged(bed: KubernetesBed, number: int, folder: Path, found: Proposals) -> N
                 {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": about,
                  "spec": {"hard": hard}}
             )  # fmt: skip
-    bed.until("pods run or wait", lambda: all(settled(bed, *one) for one in made), seconds=240)
+    bed.until("pods run or wait", lambda: all(settled(bed, *group) for group in made), seconds=240)
     readers = KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig("admin")))
     recommendations = proposed(
         folder,

@@ -116,9 +116,9 @@ class Stream:
         ]
         if not held:
             return None
-        job = self.source.choice(sorted(held, key=lambda one: one.job_id))
+        job = self.source.choice(sorted(held, key=lambda name: name.job_id))
         stretched_now = self.since + (now - self.since) * SCALE
-        known = [stretched(one, self.since) for one in self.jobs.values()]
+        known = [stretched(entry, self.since) for entry in self.jobs.values()]
         forecast = queue_waits(known, stretched_now)[job.job_id]
         self.bed.run("scancel", job.job_id.removeprefix("slurm:"))
         return Probe(job=self.submit(job.gpu_count), forecast=forecast)
@@ -167,9 +167,9 @@ def test_waits_fall_into_the_band(bed: SlurmBed, measured: Measured) -> None:
     slack = SCALE * 2.0
     """Slurm keeps whole seconds, and looks at its queue once in one."""
     covered = sum(
-        one.forecast.low - slack <= wait <= one.forecast.high + slack for one, wait in pairs
+        entry.forecast.low - slack <= wait <= entry.forecast.high + slack for entry, wait in pairs
     )
-    above = sum(wait > one.forecast.median for one, wait in pairs)
+    above = sum(wait > entry.forecast.median for entry, wait in pairs)
     mean = sum(waits) / len(waits)
     line = (
         f"slurm waits: {len(pairs)} requeues, {covered} in the 80 % band, {above} above the median,"

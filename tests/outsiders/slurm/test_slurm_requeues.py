@@ -194,8 +194,8 @@ def started(bed: SlurmBed, scenario: Neighbours) -> tuple[str, str]:
 def broken_promise(bed: SlurmBed, scenario: Neighbours) -> str | None:
     """Return what became of the job that was not promised, or None."""
     raw, node = started(bed, scenario)
-    gpu_type = next(one.gpu_type for one in NODES if one.name == node)
-    others = [one for one in NODES if one.gpus and one.name != node]
+    gpu_type = next(bed_node.gpu_type for bed_node in NODES if bed_node.name == node)
+    others = [bed_node for bed_node in NODES if bed_node.gpus and bed_node.name != node]
     if scenario.full:
         for other in others:
             submitted(bed, "-pgpu", f"-w{other.name}", "--gres=gpu:4", f"-c{CPUS}", "-t600")
@@ -313,7 +313,7 @@ def shown(bed: SlurmBed, raw: str) -> tuple[str, str, int, str]:
     text = next((line for line in lines if line.startswith(f"JobId={raw} ")), "")
     fields = dict(part.partition("=")[::2] for part in text.split() if "=" in part)
     state, node = fields.get("JobState", "gone"), fields.get("NodeList", "")
-    gpu_type = next((one.gpu_type for one in NODES if one.name == node), "")
+    gpu_type = next((bed_node.gpu_type for bed_node in NODES if bed_node.name == node), "")
     tres = dict(part.partition("=")[::2] for part in fields.get("TRES", "").split(","))
     held = int(text.split("gres/gpu=")[1].split(",")[0].split()[0]) if "gres/gpu" in tres else 0
     return state, gpu_type, held, fields.get("Reason", "")

@@ -173,7 +173,7 @@ class Trial:
 
     def wait_for(self, state: str) -> None:
         """Wait for a state. Errors: NoJobError."""
-        self.wait(lambda: any(one["JobState"] == state for one in self.show().values()))
+        self.wait(lambda: any(entry["JobState"] == state for entry in self.show().values()))
 
     def wait(self, holds: Callable[[], bool], seconds: float = 25.0) -> None:
         """Wait until it holds. Errors: NoJobError: no room, or it sticks by itself."""
@@ -188,7 +188,7 @@ class Trial:
         """Return the job's records by number, those of an array or a het job included."""
         text = self.bed.run("scontrol", "-o", "-d", "show", "job", self.job, check=False)
         found = (oracle.read(line) for line in text.splitlines() if "JobId=" in line)
-        return {one["JobId"]: one for one in found}
+        return {entry["JobId"]: entry for entry in found}
 
     @property
     def mine(self) -> str:

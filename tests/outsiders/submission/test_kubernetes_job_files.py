@@ -78,7 +78,9 @@ def inside(document: Any, key: str) -> Any:
             return document[key]
         document = list(document.values())
     if isinstance(document, list):
-        return next((found for one in document if (found := inside(one, key)) is not None), None)
+        return next(
+            (found for entry in document if (found := inside(entry, key)) is not None), None
+        )
     return None
 
 
@@ -120,7 +122,7 @@ class Trial:
             return f"taken although the claim {job.data_claim} does not exist"
         shown = next(yaml.safe_load_all(proposal.manifest.text))
         pod, wanted = inside(stored, "template"), inside(shown, "template")
-        pod, wanted = (inside(one, "containers")[0] for one in (pod, wanted))
+        pod, wanted = (inside(entry, "containers")[0] for entry in (pod, wanted))
         for name in ("image", "command", "env", "workingDir", "resources"):
             if pod.get(name) != wanted.get(name):
                 return f"{name} is kept as {pod.get(name)} instead of {wanted.get(name)}"

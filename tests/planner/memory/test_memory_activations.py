@@ -105,8 +105,8 @@ def test_full_recomputation_keeps_the_input_of_each_layer() -> None:
 def test_recomputing_more_never_keeps_more() -> None:
     """None, attention, operators and full recomputation keep less and less, eager attention."""
     kept = [
-        layer_activations(recipe(GPT, recompute=one, flash_attention=False)).kept
-        for one in (Recompute.NONE, Recompute.ATTENTION, Recompute.OPERATORS, Recompute.FULL)
+        layer_activations(recipe(GPT, recompute=entry, flash_attention=False)).kept
+        for entry in (Recompute.NONE, Recompute.ATTENTION, Recompute.OPERATORS, Recompute.FULL)
     ]
     assert kept == sorted(kept, reverse=True)
 

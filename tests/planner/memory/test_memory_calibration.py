@@ -91,8 +91,8 @@ def test_any_history_gives_a_usable_correction(
 ) -> None:
     """Whatever was measured, the ratio is positive and finite, and so is its spread."""
     runs = tuple(
-        FinishedRun(static_bytes=one, dynamic_bytes=two, measured_bytes=three)
-        for one, two, three in history
+        FinishedRun(static_bytes=entry, dynamic_bytes=two, measured_bytes=three)
+        for entry, two, three in history
     )
     found = correction(
         Calibration(family="any", runs=runs), static_bytes=static, dynamic_bytes=dynamic

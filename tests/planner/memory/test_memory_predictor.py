@@ -36,7 +36,7 @@ QUIET = settings(
 
 jobs = st.builds(
     TrainingJob,
-    shape=st.sampled_from([known_model(one) for one in ("llama3-8b", "phi-2", "gemma2-2b")]),
+    shape=st.sampled_from([known_model(text) for text in ("llama3-8b", "phi-2", "gemma2-2b")]),
     framework=st.sampled_from(["", *known_frameworks()]),
     method=st.sampled_from(Method),
     micro_batch=st.integers(1, 8) | st.none(),
@@ -281,8 +281,10 @@ def test_a_shard_group_shares_out_inside_itself() -> None:
 def test_keeping_gathered_weights_needs_more() -> None:
     """SHARD_GRAD_OP holds all weights between forward and backward, so it needs more."""
     few, many = (
-        predict_peak(replace(STATED, parallelism=Parallelism(data=8, sharding=one))).allocated_bytes
-        for one in (Sharding.FSDP, Sharding.FSDP_GRADIENTS)
+        predict_peak(
+            replace(STATED, parallelism=Parallelism(data=8, sharding=entry))
+        ).allocated_bytes
+        for entry in (Sharding.FSDP, Sharding.FSDP_GRADIENTS)
     )
     assert many > few
 
@@ -332,7 +334,7 @@ def test_a_field_that_nobody_stated_is_named(field: str) -> None:
     found = predict_peak(replace(STATED, **changes))
     assert found.tier is Tier.C
     assert found.missing == (field,)
-    assert any(one.startswith(f"{field} = ") for one in found.assumed)
+    assert any(entry.startswith(f"{field} = ") for entry in found.assumed)
     assert found.p99_bytes >= 1.75 * found.p50_bytes
 
 

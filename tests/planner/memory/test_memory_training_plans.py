@@ -64,10 +64,10 @@ def test_the_fleets_own_history_comes_before_the_priors() -> None:
     """A measured speed of eight A100 replaces their prior, and corrects it at other sizes."""
     measured = {("A100-SXM4-40GB", 8): 80.0}
     found = training_plans(replace(QUESTION, measured_speed=measured))
-    eight = [one for one in found if one.gpu_type == A100.name and one.gpus == 8]
+    eight = [plan for plan in found if plan.gpu_type == A100.name and plan.gpus == 8]
     assert eight
-    assert all(one.measured and one.speed == 80.0 for one in eight)
-    others = [one for one in found if one.gpu_type == A100.name and one.gpus != 8]
+    assert all(plan.measured and plan.speed == 80.0 for plan in eight)
+    others = [plan for plan in found if plan.gpu_type == A100.name and plan.gpus != 8]
     assert others
     assert all(other.basis == "1 measured sizes of A100-SXM4-40GB" for other in others)
     assert all(other.speed > prior_speed(A100, other.job) for other in others)
@@ -77,10 +77,10 @@ def test_small_cards_need_sharding() -> None:
     """On 40 GB cards no plan holds an unsharded 8-billion model on one tensor-parallel GPU."""
     found = training_plans(replace(QUESTION, gpu_types=(A100,)))
     alone = [
-        one
-        for one in found
-        if one.job.parallelism.tensor * one.job.parallelism.pipeline == 1
-        and one.job.parallelism.sharding is not Sharding.FSDP
+        plan
+        for plan in found
+        if plan.job.parallelism.tensor * plan.job.parallelism.pipeline == 1
+        and plan.job.parallelism.sharding is not Sharding.FSDP
     ]
     assert alone == []
 

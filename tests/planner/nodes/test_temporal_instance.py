@@ -10,7 +10,7 @@ from data.errors import ImpossibleProblemError
 from planner.nodes.temporal_instance import clique_grid, instance_of, interval_grid
 
 ITEM = st.tuples(st.integers(0, 20), st.integers(1, 12), st.integers(1, 10)).map(
-    lambda one: (one[0], one[0] + one[1], one[2])
+    lambda entry: (entry[0], entry[0] + entry[1], entry[2])
 )
 ITEMS = st.lists(ITEM, max_size=12)
 
@@ -80,6 +80,6 @@ def test_the_clique_grid_has_the_peak_loads_of_the_interval_grid(
         initial=0
     )
     sets = {frozenset(np.flatnonzero(row)) for row in cliques.active()}
-    assert not any(one < other for one in sets for other in sets), "only maximal sets are kept"
+    assert not any(entry < other for entry in sets for other in sets), "only maximal sets are kept"
     for row in intervals.active():
-        assert any(set(np.flatnonzero(row)) <= one for one in sets)
+        assert any(set(np.flatnonzero(row)) <= entry for entry in sets)

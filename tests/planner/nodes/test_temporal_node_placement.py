@@ -91,12 +91,12 @@ def test_no_node_is_over_in_any_slot(
     ]
     found = place_on_nodes(runs, nodes, budget_seconds=30, seed=1)
     assert excesses(runs, nodes, found) == []
-    for one in found.runs:
-        assert bool(one.nodes) != bool(one.reason)
-    by_name = {one.run_id: one for one in runs}
-    for one in found.runs:
-        current = set(by_name[one.run_id].current_nodes)
-        assert one.moved == (bool(one.nodes) and not current <= set(one.nodes))
+    for entry in found.runs:
+        assert bool(entry.nodes) != bool(entry.reason)
+    by_name = {entry.run_id: entry for entry in runs}
+    for entry in found.runs:
+        current = set(by_name[entry.run_id].current_nodes)
+        assert entry.moved == (bool(entry.nodes) and not current <= set(entry.nodes))
 
 
 def test_a_feasible_present_stays_as_it_is() -> None:
@@ -108,7 +108,7 @@ def test_a_feasible_present_stays_as_it_is() -> None:
         run("d", 8, current_nodes=("n0",)),
     ]
     found = placed(runs)
-    assert [one.nodes for one in found.runs] == [("n2",), ("n1",), ("n2",), ("n0",)]
+    assert [entry.nodes for entry in found.runs] == [("n2",), ("n1",), ("n2",), ("n0",)]
     assert found.moved == ()
 
 
@@ -131,7 +131,7 @@ def test_the_next_run_of_a_job_stays_on_its_node() -> None:
         run("j1", 4, 0, 4, job_id="j", current_nodes=("n2",)),
         run("j2", 2, 4, 8, job_id="j"),
     ]
-    assert [one.nodes for one in placed(runs).runs][1:] == [("n2",), ("n2",)]
+    assert [entry.nodes for entry in placed(runs).runs][1:] == [("n2",), ("n2",)]
 
 
 def test_a_gang_takes_whole_nodes_and_a_part() -> None:
@@ -146,7 +146,7 @@ def test_a_gang_without_all_its_nodes_has_none() -> None:
     """Half a gang is of no use, and its room goes to others."""
     runs = [run("gang", 24), run("stay", 1, current_nodes=("n0",)), run("other", 8)]
     found = placed(runs)
-    assert [one.run_id for one in found.unplaced] == ["gang"]
+    assert [entry.run_id for entry in found.unplaced] == ["gang"]
     assert found.unplaced[0].reason == "no room found for 24 GPUs in all of slots [0, 4)"
 
 
@@ -183,7 +183,7 @@ def test_the_model_that_a_run_names_is_the_model_that_it_gets() -> None:
         PlacementNode(name="h", gpus=1, gpu_model="H100"),
     ]
     found = placed([run("any", 1), run("picky", 1, gpu_model="A100")], nodes)
-    assert [one.nodes for one in found.runs] == [("h",), ("a",)]
+    assert [entry.nodes for entry in found.runs] == [("h",), ("a",)]
 
 
 @pytest.mark.parametrize(

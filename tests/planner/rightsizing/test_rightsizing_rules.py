@@ -112,14 +112,16 @@ def test_the_cheapest_path_is_the_best_of_all_paths(
 
     def total(path: tuple[int, ...]) -> int:
         before = path[0] if start < 0 else start
-        moves = sum(enter[two] for one, two in itertools.pairwise((before, *path)) if one != two)
+        moves = sum(
+            enter[two] for entry, two in itertools.pairwise((before, *path)) if entry != two
+        )
         return moves + sum(row[level] for row, level in zip(cost, path, strict=True))
 
     found = cheapest_path(
         np.array([cost], dtype=float), np.array([enter], dtype=float), np.array([start])
     )[0]
     every = itertools.product(range(3), repeat=len(cost))
-    assert total(tuple(found.tolist())) == min(total(one) for one in every)
+    assert total(tuple(found.tolist())) == min(total(entry) for entry in every)
 
 
 @given(
@@ -132,21 +134,21 @@ def test_the_published_recursion_takes_the_first_step_of_its_best_path(
 ) -> None:
     """Compared with every path that covers the needs."""
     past = make_past(
-        [1.0], limits=np.array([float(now)]), forecast=certain([float(one) for one in needs])
+        [1.0], limits=np.array([float(now)]), forecast=certain([float(need) for need in needs])
     )
     first = PublishedRecursion(rebalance_factor=factor).recommend(past)[0]
 
     def total(path: tuple[int, ...]) -> float:
-        moves = sum(abs(two - one) for one, two in itertools.pairwise((now, *path)))
+        moves = sum(abs(two - entry) for entry, two in itertools.pairwise((now, *path)))
         return sum(path) + factor * moves
 
     paths = [
-        one
-        for one in itertools.product(range(10), repeat=len(needs))
-        if all(level >= need for level, need in zip(one, needs, strict=True))
+        entry
+        for entry in itertools.product(range(10), repeat=len(needs))
+        if all(level >= need for level, need in zip(entry, needs, strict=True))
     ]
-    best = min(total(one) for one in paths)
-    assert best == pytest.approx(min(total(one) for one in paths if one[0] == first))
+    best = min(total(number) for number in paths)
+    assert best == pytest.approx(min(total(number) for number in paths if number[0] == first))
 
 
 def test_packing_anew_serves_large_jobs_first_and_keeps_to_the_pool() -> None:

@@ -43,7 +43,7 @@ def test_a_pool_that_is_full_forgets_and_still_answers() -> None:
     models = [model(largest_batch=float(128 * k)) for k in range(1, 6)]
     wanted = np.ones((5, len(table.gpus)), dtype=np.bool_)
     found = tables.goodput(models, wanted)
-    assert found[:, 0] == pytest.approx([one.best(1, 1)[0] for one in models])
+    assert found[:, 0] == pytest.approx([goodput_model.best(1, 1)[0] for goodput_model in models])
 
 
 def test_one_sample_of_goodput_by_hand() -> None:

@@ -67,7 +67,7 @@ def test_a_start_out_of_memory_is_counted_and_tried_elsewhere() -> None:
     )
     crowd = tuple(replace(job, name=f"{job.name}-{index}") for index in range(12))
     assert run("first-in", crowd).out_of_memory > 0
-    told = tuple(replace(one, predicted_gib=one.memory_gib) for one in crowd)
+    told = tuple(replace(entry, predicted_gib=entry.memory_gib) for entry in crowd)
     assert run("has", told).out_of_memory == 0
 
 

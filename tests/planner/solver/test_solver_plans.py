@@ -54,8 +54,10 @@ def test_no_limit_is_exceeded_in_any_slot(problem: SlotProblem) -> None:
     power = np.take_along_axis(problem.jobs.power_kw, plan.paths.astype(np.int64), axis=1)
     assert problem.power is not None
     assert problem.quotas is not None
-    for one in range(3):
-        assert (np.where(kind == one, boards, 0).sum(0) <= problem.fleet.capacity[one] + 1e-5).all()
+    for number in range(3):
+        assert (
+            np.where(kind == number, boards, 0).sum(0) <= problem.fleet.capacity[number] + 1e-5
+        ).all()
     assert (np.where(kind >= 0, power, 0).sum(0) <= problem.power.limit_kw[0] + 1e-4).all()
     for tenant in range(8):
         own = boards[problem.jobs.tenant == tenant].sum(axis=0)
