@@ -74,7 +74,7 @@ def _queries(path: str, operation: Any) -> list[str]:
     """What can be asked of an address: by each group that it knows, and as it is."""
     del path
     by = next((entry for entry in operation.get("parameters", []) if entry["name"] == "by"), None)
-    return ["", *(f"by={entry}" for entry in (by["schema"]["enum"] if by else ()))]
+    return ["", *(f"by={entry}" for entry in (by["schema"].get("enum", ()) if by else ()))]
 
 
 def test_no_address_tells_an_owner_of_others(store: Store) -> None:

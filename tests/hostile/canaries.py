@@ -32,19 +32,28 @@ def every_setting() -> Iterator[tuple[str, Any, "dataclasses.Field[Any]"]]:
 
 
 def secret_values(address: str) -> dict[str, str]:
-    """A canary for each secret setting: a word, or an address where only that is taken."""
+    """A canary for each secret setting: a word, or an address or base64 where only one is taken."""
     found = {}
     for section, part, entry in every_setting():
         if not entry.metadata["secret"]:
             continue
         word = f"{MARK}-{section}-{entry.name}-{'x' * 32}"
-        try:
-            replace(part, **{entry.name: word})
-        except SettingsError:
-            word = f"{address}/{word}"
-            replace(part, **{entry.name: word})
-        found[variable(section, entry.name)] = word
+        letters = "".join(filter(str.isalnum, word))
+        in_base64 = letters + "x" * (-len(letters) % 4)
+        found[variable(section, entry.name)] = next(
+            form
+            for form in (word, f"{address}/{word}", in_base64)
+            if _is_taken(part, entry.name, form)
+        )
     return found
+
+
+def _is_taken(section: Any, name: str, word: str) -> bool:
+    try:
+        replace(section, **{name: word})
+    except SettingsError:
+        return False
+    return True
 
 
 def secret_files(folder: Path) -> dict[str, str]:
@@ -125,6 +134,7 @@ def running_adversary() -> Iterator[Adversary]:
 def environment(adversary: Adversary, folder: Path, way: str) -> dict[str, str]:
     """Variables with every secret set, and every source and channel leading to the adversary.
 
+    Those of chats are left out: they are refused where everybody is the admin.
     `way`: how Prometheus and slurmrestd are signed in to, since they take one way at a time.
     """
     secrets = secret_values(adversary.address)
@@ -137,7 +147,7 @@ def environment(adversary: Adversary, folder: Path, way: str) -> dict[str, str]:
     kept = {
         name: value
         for name, value in (secrets | files).items()
-        if not name.endswith(dropped) and "KEY_FILE" not in name
+        if not name.endswith(dropped) and "KEY_FILE" not in name and "_CHAT_" not in name
     }
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(
