@@ -69,8 +69,13 @@ class FindingStatus:
     events: tuple[FindingEvent, ...]
 
 
-def findings_now(reader: StoreReader, *, now: datetime) -> tuple[FindingStatus, ...]:
-    """Return every finding, the newest number first."""
+def findings_now(
+    reader: StoreReader, *, now: datetime, record: StoreReader | None = None
+) -> tuple[FindingStatus, ...]:
+    """Return every finding, the newest number first.
+
+    Dismissals by pattern are of the whole fleet: `record` reads them where `reader` sees a part.
+    """
     revisions: dict[int, list[StoredRecommendation]] = defaultdict(list)
     for stored in reader.current_recommendations(now=now):
         revisions[stored.finding].append(stored)
@@ -81,7 +86,7 @@ def findings_now(reader: StoreReader, *, now: datetime) -> tuple[FindingStatus, 
         _status(finding, revisions[finding.number], tuple(events[finding.number]))
         for finding in reader.findings()
     )
-    patterns = active_patterns(reader, now)
+    patterns = active_patterns(record or reader, now)
     if not patterns:
         return found
     namespaces = {job.job_id: job.namespace for job in reader.jobs()}

@@ -108,7 +108,11 @@ class ApiWorld:
     def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
         """Return the findings that who asks may see, the newest number first."""
         mine = self.of(who)
-        found = mine.kept.get(("findings",), lambda: findings_now(mine.reader, now=self.clock()))
+
+        def now() -> tuple[FindingStatus, ...]:
+            return findings_now(mine.reader, now=self.clock(), record=self.reader)
+
+        found = mine.kept.get(("findings",), now)
         if who.role != "owner":
             return found
         revisions = [status.revision for status in found if status.revision is not None]

@@ -50,7 +50,7 @@ def every_row() -> tuple[InboxRow, ...]:
     service, now = world.decision_service, world.clock()
     found = world.reader.remember(
         ("findings", floor_to_slot(now, _MINUTE)),
-        lambda: findings_now(world.reader, now=now),
+        lambda: findings_now(world.reader, now=now, record=service.store.reader),
         decisions=True,
     )
     person = signed_in(service.settings().access)
