@@ -20,7 +20,7 @@ from data.errors import ImpossibleProblemError
 from data.store import StoreReader
 from data.store.place import is_postgres_url, is_there, store_path
 
-MOST_GPUS = 64
+MAX_GPUS = 64
 
 
 def estimate(options: argparse.Namespace) -> int:
@@ -62,7 +62,7 @@ def _asked(
                 f"--{name} is missing", f"Say it: trimtab estimate {options.model[0]} --{name} N."
             )
     model = model_of_argument(options.config or options.model[0])
-    asked = AskedEstimate.of(vars(options) | {"gpus": options.gpus or MOST_GPUS})
+    asked = AskedEstimate.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
     asked.job(model.shape)
     return lambda reader: estimate_answer(asked, model, reader, currency=currency)
 

@@ -19,7 +19,7 @@ from data.chat_settings import key_of
 from data.errors import NotSignedInError
 
 MAX_AGE = timedelta(minutes=5)
-_MOST = 10_000
+_MAX_SEEN = 10_000
 _HINT = "Press the button again, or decide on the page of the finding."
 _SETUP = "Compare the secret in the section chat with the one that the chat shows for its app."
 
@@ -66,6 +66,6 @@ class SeenSignatures:
                 self._seen.popitem(last=False)
             if signature in self._seen:
                 raise NotSignedInError("the request was sent before", _HINT)
-            if len(self._seen) >= _MOST:
-                raise NotSignedInError(f"{_MOST} requests came in ten minutes", _HINT)
+            if len(self._seen) >= _MAX_SEEN:
+                raise NotSignedInError(f"{_MAX_SEEN} requests came in ten minutes", _HINT)
             self._seen[signature] = now

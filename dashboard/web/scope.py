@@ -4,7 +4,7 @@ The header asks for it (`ask_scope`), pages read it (`current_scope`), and links
 that does not follow a part of it says so: `FOLLOWED` is the one place that knows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 import streamlit as st
@@ -14,7 +14,7 @@ from dashboard.web.choices import ALL, choose, pick
 from dashboard.web.session import current_world
 from data.records.jobs import Job
 
-_DAYS, _USUAL_DAYS = ("1", "7", "30", "90"), "7"
+_DAYS, _USUAL_DAYS = ("1", "7", "30", "90"), 7
 _LABELS = {"namespace": "Namespace or partition", "team": "Team (account)", "model": "GPU model"}
 _WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model"}
 _JOBS = frozenset(_LABELS)
@@ -36,7 +36,7 @@ FOLLOWED: Mapping[str, frozenset[str]] = {
 class Scope:
     """The last `days`, and the jobs of a namespace, team and GPU model; '' chooses all."""
 
-    days: int = 7
+    days: int = _USUAL_DAYS
     namespace: str = ""
     team: str = ""
     model: str = ""
@@ -47,9 +47,10 @@ class Scope:
         values = {name: str(getattr(self, name)) for name in _LABELS}
         return {name: value for name, value in values.items() if value}
 
-    def describe(self) -> str:
-        """Return the filters of jobs in words, '' for all jobs."""
-        return ", ".join(f"{_WORDS[name]} {value}" for name, value in self.chosen.items())
+    def describe(self, followed: Collection[str] = _JOBS) -> str:
+        """Return those filters of jobs that are followed in words, '' for all jobs."""
+        kept = {name: value for name, value in self.chosen.items() if name in followed}
+        return ", ".join(f"{_WORDS[name]} {value}" for name, value in kept.items())
 
     def takes(self, job: Job | None) -> bool:
         """Tell whether a job is looked at; of an unknown one nothing fits a filter."""
@@ -64,7 +65,7 @@ class Scope:
 
     def address(self) -> dict[str, str]:
         """Return what an address says of it; the usual range and all jobs are left out."""
-        usual = {"days": str(Scope().days)} | dict.fromkeys(_LABELS, "")
+        usual = {"days": str(_USUAL_DAYS)} | dict.fromkeys(_LABELS, "")
         said = {field.name: str(getattr(self, field.name)) for field in fields(self)}
         return {name: value for name, value in said.items() if value != usual[name]}
 
@@ -91,7 +92,7 @@ def scoped_jobs() -> dict[str, Job] | None:
 
 def ask_scope() -> None:
     """Ask for the range, and behind one button for the filters."""
-    pick("Days", _DAYS, "days", usual=_DAYS.index(_USUAL_DAYS))
+    pick("Days", _DAYS, "days", usual=_DAYS.index(str(_USUAL_DAYS)))
     known = {name: [ALL, *current_world().reader.job_choices(name)] for name in _LABELS}
     # A page that was opened by its address knows its filters only when they are drawn, below.
     asked = {name: st.session_state.get(name, st.query_params.get(name, ALL)) for name in known}
@@ -106,11 +107,11 @@ def scope_note(title: str) -> None:
     """Say which filters narrow this page, and what of the scope it does not follow."""
     scope, followed = current_scope(), FOLLOWED.get(title, frozenset())
     asked = scope.address()
-    kept = {name: value for name, value in scope.chosen.items() if name in followed}
     left = [_WORDS.get(name, "time range") for name in asked if name not in followed]
-    if kept:
-        said = markdown(", ".join(f"{_WORDS[name]} {value}" for name, value in kept.items()))
-        st.caption(f":material/filter_list: **Filtered**: {said}. Sums are of these jobs alone.")
+    if kept := scope.describe(followed):
+        st.caption(
+            f":material/filter_list: **Filtered**: {markdown(kept)}. Sums are of these jobs alone."
+        )
     if left:
         does = "does" if len(left) == 1 else "do"
         st.caption(

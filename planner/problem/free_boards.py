@@ -22,7 +22,7 @@ _UNLIKE = 0.03
 """Boards of one model differ by so much (standard deviation)."""
 _ALIKE = 0.015
 """By so much at least the boards of a model err together, however many of them are free."""
-_MOST_HELD = HELD[2] + HELD[0]
+_MAX_HELD = HELD[2] + HELD[0]
 _BUSY_AT_REST = 0.05
 """The chance that a board that does no work draws more than holding it explains; an assumption."""
 
@@ -61,8 +61,8 @@ def freed_board(
     above = np.clip((added + _UNLIKE) / (2 * _UNLIKE), 0, 1)
     weights = _DENSITY * above / model.tdp_watts
     if rests:
-        little = _DENSITY * above * np.clip((_MOST_HELD + _UNLIKE - added) / (2 * _UNLIKE), 0, 1)
-        weights = _BUSY_AT_REST * weights + (1 - _BUSY_AT_REST) * little / (_MOST_HELD * watts)
+        little = _DENSITY * above * np.clip((_MAX_HELD + _UNLIKE - added) / (2 * _UNLIKE), 0, 1)
+        weights = _BUSY_AT_REST * weights + (1 - _BUSY_AT_REST) * little / (_MAX_HELD * watts)
     if not weights.sum() > 0:
         least = min(held_watts, middle)
         return FreeBoard(low=(1 - _UNLIKE) * least, mean=least, high=(1 + _UNLIKE) * least)
