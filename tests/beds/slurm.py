@@ -72,7 +72,17 @@ class SlurmBed:
 
     def run(self, *command: str, check: bool = True) -> str:
         """Return the standard output of a Slurm command."""
-        done = subprocess.run(
+        done = self._done(command)
+        assert not check or done.returncode == 0, f"{command}: {done.stderr}{done.stdout}"
+        return done.stdout.rstrip("\n")
+
+    def words(self, *command: str) -> str:
+        """Return all that a Slurm command says, whatever came of it."""
+        done = self._done(command)
+        return done.stderr + done.stdout
+
+    def _done(self, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [program(command[0]), *command[1:]],
             env=self.environment,
             cwd=self.folder / "run",
@@ -80,8 +90,6 @@ class SlurmBed:
             text=True,
             timeout=180,
         )
-        assert not check or done.returncode == 0, f"{command}: {done.stderr}{done.stdout}"
-        return done.stdout.rstrip("\n")
 
     def submit(self, *options: str, seconds: int = 600) -> str:
         """Submit a job that sleeps, and give its raw id."""

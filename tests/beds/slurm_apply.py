@@ -69,6 +69,12 @@ def run_steps(applier: SlurmApplier, change: Change) -> list[StepResult]:
     return results
 
 
+def nodes_answer(bed: SlurmBed) -> None:
+    """Wait until every node takes jobs: one that was resumed may not answer for a while."""
+    fine = {"idle", "mixed", "allocated"}
+    bed.until("nodes answer", lambda: set(bed.run("sinfo", "-h", "-N", "-o", "%T").split()) <= fine)
+
+
 def settled(bed: SlurmBed, applier: SlurmApplier, change: Change) -> ReadBack:
     """What reading back finds once the scheduler has looked at the job."""
     found: list[ReadBack] = []

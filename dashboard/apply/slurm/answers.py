@@ -35,6 +35,16 @@ _LATER = re.compile(
 _NOTHING = re.compile(
     r"Socket timed out|Zero Bytes|Unexpected message|Connection (?:reset|timed out)|Broken pipe"
 )
+_UNRECORDED = re.compile(r"DB index is being set")
+"""ESLURM_JOB_SETTING_DB_INX: no field of a job changes while slurmdbd has not recorded its requeue.
+
+22.05.8 never gets over it when slurmctld was restarted meanwhile (measured).
+"""
+_UNRECORDED_TEXT = (
+    "Slurm changes nothing of a job before slurmdbd has recorded its requeue: look whether "
+    "slurmdbd runs; where slurmctld was restarted meanwhile, it may never end: cancel the job and "
+    "submit it again"
+)
 _STARTED = re.compile(r"no longer pending execution|\b2073\b")
 _OVER = re.compile(r"already (?:finished|completing)|\b2021\b|\b2020\b")
 _WAITS = re.compile(r"Job is pending execution")
@@ -45,6 +55,8 @@ def answer_of(words: str) -> CommandAnswer:
     clean = scrub(words) or "without a word"
     if _LATER.search(words):
         return CommandAnswer(said=CommandOutcome.LATER, words=clean)
+    if _UNRECORDED.search(words):
+        return CommandAnswer(said=CommandOutcome.LATER, words=f"{_UNRECORDED_TEXT} ({clean})")
     if _NOTHING.search(words):
         return CommandAnswer(said=CommandOutcome.NOTHING, words=clean)
     if _STARTED.search(words):

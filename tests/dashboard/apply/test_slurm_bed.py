@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from beds.slurm import SlurmBed
-from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
+from beds.slurm_apply import (
+    applier_of,
+    nodes_answer,
+    prepared,
+    proposal,
+    run_steps,
+    settled,
+)
 from factories import make_job
 
 from data.clock import utc_now
@@ -25,12 +32,6 @@ def running(bed: SlurmBed, *options: str) -> str:
     job = bed.submit(*options)
     bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
     return job
-
-
-def nodes_answer(bed: SlurmBed) -> None:
-    """Wait until every node takes jobs: one that was resumed may not answer for a while."""
-    fine = {"idle", "mixed", "allocated"}
-    bed.until("nodes answer", lambda: set(bed.run("sinfo", "-h", "-N", "-o", "%T").split()) <= fine)
 
 
 def full(bed: SlurmBed) -> str:
