@@ -140,3 +140,10 @@ def fill(store: Store, recommendation: Recommendation | None = None) -> None:
         plan=make_plan(),
         recommendations=(recommendation or make_recommendation(),),
     )
+
+
+def sent(bench: Bench) -> list[list[str]]:
+    """Every command that ever arrived at the job."""
+    log = bench.job()["log"]
+    assert isinstance(log, list)
+    return log

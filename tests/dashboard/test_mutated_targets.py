@@ -1,30 +1,17 @@
 """A target that is not what was approved is never changed: every mutation, refused."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from beds.apply_bench import JOB, Bench, fill
-from beds.file_cluster import FIELDS, FileCluster
+from beds.apply_bench import JOB, Bench
+from beds.file_cluster import FIELDS
 from factories import make_recommendation
 from reliability import Measured
 
 from dashboard.apply.prepare import change_of
 from data.records.changes import Target
-from data.store import open_store
 
 MUTATIONS = 1000
-
-
-@pytest.fixture
-def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
-    """An approval over a previewed change."""
-    cluster = FileCluster(tmp_path / "cluster.json")
-    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
-    with open_store(store_url) as store:
-        fill(store)
-        yield Bench(store, cluster, tmp_path)
 
 
 def mutated(target: Target, chance: random.Random) -> Target:

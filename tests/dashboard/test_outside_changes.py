@@ -1,20 +1,16 @@
 """What becomes of an applied change that others undo, change, delete or follow with another one."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from beds.apply_bench import JOB, Bench, fill
-from beds.file_cluster import FileCluster
+from beds.apply_bench import JOB, Bench
 from factories import make_job, make_plan, make_recommendation
 
 from dashboard.apply.resting import REST, resting
 from dashboard.notify.messages import messages_for
 from data.access_settings import NotifySettings
 from data.records.lifecycle import STANDING
-from data.store import open_store
 
 WHEN = {
     "at once": 1.0,
@@ -25,19 +21,13 @@ WHEN = {
 
 
 @pytest.fixture
-def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
+def bench(bench: Bench) -> Bench:
     """A shrink from four GPUs to two that is applied."""
-    cluster = FileCluster(tmp_path / "cluster.json")
-    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
-    with open_store(store_url) as store:
-        fill(store)
-        bench = Bench(store, cluster, tmp_path)
-        bench.approve()
-        bench.ask()
-        bench.work(visits=3)
-        assert bench.state == "applied"
-        yield bench
-        assert store.reader.verify_audit() == ()
+    bench.approve()
+    bench.ask()
+    bench.work(visits=3)
+    assert bench.state == "applied"
+    return bench
 
 
 def passing(bench: Bench, minutes: float) -> None:

@@ -1,7 +1,6 @@
 """Many who ask and many who work at once: one command, one execution."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -20,15 +19,10 @@ WORKERS = 8
 
 
 @pytest.fixture
-def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
+def bench(bench: Bench) -> Bench:
     """An approved recommendation and the job that it is about."""
-    cluster = FileCluster(tmp_path / "cluster.json")
-    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
-    with open_store(store_url) as store:
-        fill(store)
-        made = Bench(store, cluster, tmp_path)
-        made.approve()
-        yield made
+    bench.approve()
+    return bench
 
 
 @pytest.mark.slow

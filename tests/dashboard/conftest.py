@@ -1,0 +1,21 @@
+"""What several tests of applying share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from beds.apply_bench import JOB, Bench, fill
+from beds.file_cluster import FileCluster
+
+from data.store import open_store
+
+
+@pytest.fixture
+def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
+    """A recommendation of two GPUs and the job that holds four; the record is whole at the end."""
+    cluster = FileCluster(tmp_path / "cluster.json")
+    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
+    with open_store(store_url) as store:
+        fill(store)
+        yield Bench(store, cluster, tmp_path)
+        assert store.reader.verify_audit() == ()

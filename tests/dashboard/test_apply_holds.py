@@ -1,0 +1,194 @@
+"""What holds or refuses a command of the apply worker: the stop file, limits, rights, time."""
+
+from dataclasses import replace
+
+import pytest
+from beds.apply_bench import JOB, Bench, sent
+from factories import H100, make_plan, make_recommendation
+
+from dashboard import decisions
+from dashboard.apply.guards import require_within_limits
+from dashboard.apply.kill_switch import resume, stop
+from dashboard.decision_service import DecisionService
+from data.access_settings import AccessSettings
+from data.apply_settings import ApplySettings
+from data.errors import (
+    ChangeRefusedError,
+)
+from data.records.commands import Person
+from data.records.decisions import Action
+from data.records.plans import Configuration
+
+
+def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:
+    """The worker finds it noted and adds nothing; on a shared store the wishes stand there too."""
+    decision_service = DecisionService(
+        store=bench.store,
+        settings=lambda: bench.settings,
+        appliers=lambda _settings: (bench.applier,),
+        clock=bench.clock,
+    )
+    bench.worker.work_once()
+    decision_service.stop(Person(name="Kim"), "trouble")
+    bench.worker.work_once()
+    assert decision_service.resume(Person(name="Robin"))
+    bench.worker.work_once()
+    said = [(entry.event, entry.actor) for entry in bench.store.reader.audit()]
+    wishes = [("stop-asked", "Kim"), ("resume-asked", "Robin")]
+    assert [group for group in said if group not in wishes] == [
+        ("stopped", "Kim"),
+        ("resumed", "Robin"),
+    ]
+    assert [group for group in said if group in wishes] == (wishes if bench.store.is_shared else [])
+
+
+def test_the_stop_file_holds_a_command_until_it_is_gone(bench: Bench) -> None:
+    """Nothing is sent while it exists; who stopped is said; the audit notes both."""
+    path = bench.folder / "STOP"
+    stop(path, by="Robin", reason="maintenance")
+    bench.approve()
+    bench.ask()
+    bench.work(visits=5)
+    assert sent(bench) == []
+    assert "stopped by Robin" in bench.held
+    assert resume(path)
+    bench.work()
+    assert bench.state == "applied"
+    words = [entry.event for entry in bench.store.reader.audit()]
+    assert words.count("stopped") == words.count("resumed") == 1
+
+
+def test_the_stop_file_stops_between_two_steps(bench: Bench) -> None:
+    """One step was sent; the second waits, and comes after the resume without a third."""
+    bench.approve()
+    bench.ask()
+    execute = type(bench.applier).execute
+    path = bench.folder / "STOP"
+
+    class StoppingApplier(type(bench.applier)):  # type: ignore[misc]
+        def execute(self, *arguments: object) -> object:
+            result = execute(self, *arguments)  # type: ignore[arg-type]
+            stop(path, by="Robin", reason="")
+            return result
+
+    plain, bench.applier = bench.applier, StoppingApplier(bench.cluster)
+    bench.work(visits=5)
+    assert sent(bench) == [["gpus", "2"]]
+    bench.applier = plain
+    resume(path)
+    bench.work()
+    assert sent(bench) == [["gpus", "2"], ["note", bench.digest]]
+    assert bench.state == "applied"
+
+
+def test_switching_applying_off_holds_a_command(bench: Bench) -> None:
+    """The first switch works between approval and apply."""
+    bench.approve()
+    bench.ask()
+    bench.set(enabled=False)
+    bench.work(visits=3)
+    assert (sent(bench), bench.held) == ([], "applying is off (apply.enabled)")
+
+
+def test_a_target_that_moves_while_the_command_is_held_is_refused(bench: Bench) -> None:
+    """Prepared, stopped, changed by someone else, resumed: nothing is sent."""
+    bench.approve()
+    bench.ask()
+    path = bench.folder / "STOP"
+    rehearse = type(bench.applier).rehearse
+
+    class StoppingApplier(type(bench.applier)):  # type: ignore[misc]
+        def rehearse(self, change: object) -> object:
+            stop(path, by="Robin", reason="")
+            return rehearse(self, change)  # type: ignore[arg-type]
+
+    plain, bench.applier = bench.applier, StoppingApplier(bench.cluster)
+    bench.work(visits=3)
+    bench.applier = plain
+    bench.cluster.change(JOB, gpus="3")
+    resume(path)
+    bench.work()
+    assert (bench.state, sent(bench)) == ("refused", [])
+
+
+def test_a_command_held_beyond_the_expiry_is_refused(bench: Bench) -> None:
+    """Waiting does not prolong the life of a recommendation."""
+    bench.approve()
+    bench.ask()
+    bench.clock.forward(hours=25)
+    bench.work(visits=3)
+    assert (bench.state, sent(bench)) == ("refused", [])
+
+
+def test_the_limits_refuse_too_small_and_too_large(bench: Bench) -> None:
+    """Half of the namespace is the limit; two of eight boards pass a quarter, not a fifth."""
+    bench.set(max_namespace_share_ratio=0.2)
+    bench.approve()
+    bench.ask()
+    bench.work(visits=3)
+    assert bench.state == "refused"
+    assert "2 of the 8 GPUs of search" in bench.store.reader.audit()[-1].detail
+
+
+def test_nodes_are_no_gpus_of_a_namespace(bench: Bench) -> None:
+    """Powering nodes down takes nothing from a namespace, however many there are."""
+    nothing = Configuration(gpu_model=H100, gpu_count=0)
+    node = make_recommendation(job_id="", action=Action.CONSOLIDATE, proposed=nothing)
+    limits = ApplySettings(max_namespace_share_ratio=0.01)
+    require_within_limits(bench.store.reader, node, [node], limits)
+
+
+def test_a_saving_below_the_minimum_is_refused(bench: Bench) -> None:
+    """48 GPU-hours are not worth it when a hundred are asked."""
+    bench.set(min_gpu_hours=100.0)
+    bench.approve()
+    bench.ask()
+    bench.work(visits=3)
+    assert (bench.state, sent(bench)) == ("refused", [])
+
+
+def test_a_second_change_of_the_job_waits_for_the_cool_down(bench: Bench) -> None:
+    """Another recommendation for the same job is held, and goes through an hour later."""
+    bench.approve()
+    bench.ask()
+    bench.work(visits=3)
+    other = replace(make_recommendation(), why="again", now=make_recommendation().proposed)
+    bench.store.keep_cycle(
+        cycle_id="c2",
+        started_at=bench.clock(),
+        finished_at=bench.clock(),
+        reports=(),
+        forecasts=(),
+        plan=replace(make_plan(), plan_id="q" * 64),
+        recommendations=(replace(other, plan_id="q" * 64),),
+    )
+    bench.digest = replace(other, plan_id="q" * 64).digest
+    bench.approve()
+    bench.ask()
+    bench.work(visits=3)
+    assert "cool_down" in bench.held
+    bench.clock.forward(minutes=60)
+    bench.work(visits=20)
+    assert bench.state in ("applied", "refused")
+    assert bench.held == ""
+
+
+def test_an_approver_who_lost_the_right_applies_nothing(bench: Bench) -> None:
+    """Rights are asked again when the command is carried out."""
+    access = AccessSettings(mode="proxy", proxy_addresses="10.0.0.1", approvers="Robin")
+    bench.settings = replace(bench.settings, access=access)
+    bench.approve()
+    bench.ask()
+    bench.settings = replace(bench.settings, access=replace(access, approvers="Kim"))
+    bench.work(visits=3)
+    assert (bench.state, sent(bench)) == ("refused", [])
+
+
+def test_with_four_eyes_the_owner_approves_nothing(bench: Bench) -> None:
+    """The job's owner is refused, another approver is not."""
+    access = AccessSettings(
+        mode="proxy", proxy_addresses="10.0.0.1", approvers="search,Robin", four_eyes=True
+    )
+    with pytest.raises(ChangeRefusedError, match="owns the job"):
+        decisions.approve(bench.store, bench.digest, by="search", now=bench.clock(), access=access)
+    decisions.approve(bench.store, bench.digest, by="Robin", now=bench.clock(), access=access)
