@@ -14,9 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from forecasting.prophet.fits import ProphetFits
-from forecasting.prophet.terms import ProphetDesign
+from forecasting.prophet.terms import ProphetDesign, ProphetOptions
 
 Floats = npt.NDArray[np.float64]
+MONDAY = 1_699_833_600
+HOUR = 3600
+SAFE = ProphetOptions(starts=2)
 
 
 def quiet_prophet(**options: Any) -> Any:
