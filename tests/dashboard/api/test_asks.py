@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from beds.api_clients import LOCAL, MINE, PROXY, clients, problem, two_owners
+from beds.api_clients import LOCAL, MINE, PROXY, clients, problem
 from beds.file_cluster import FileApplier, FileCluster
 from beds.same_figures import differences
 from starlette.testclient import TestClient
@@ -34,20 +34,6 @@ name = "tinyllama-1.1b"
 global_batch = 8
 sequence_length = 2048
 """
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """TT-1 of search, TT-2 of vision."""
-    with two_owners(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def as_(store: Store) -> Iterator[Callable[..., TestClient]]:
-    """Clients where a proxy signs people in."""
-    with clients(store, PROXY) as client:
-        yield client
 
 
 @pytest.mark.parametrize("address", ["what-if", "estimate?model=llama3-8b&batch=8&seq=2048",

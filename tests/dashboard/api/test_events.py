@@ -3,13 +3,12 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from beds.api_clients import PROXY, clients, problem, two_owners
+from beds.api_clients import problem
 from beds.stores import cycle
 from factories import make_recommendation
 from starlette.requests import Request
@@ -25,20 +24,6 @@ from data.settings import Settings
 from data.store import Store
 
 HOSTILE = "line\nid: 9\r\nevent: cycle\r\rdata: {}\u2028 \x1b[2J"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """TT-1 of search, TT-2 of vision."""
-    with two_owners(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def as_(store: Store) -> Iterator[Callable[..., TestClient]]:
-    """Clients where a proxy signs people in."""
-    with clients(store, PROXY) as client:
-        yield client
 
 
 def told(client: TestClient, query: str = "seconds=0", **headers: str) -> list[dict[str, Any]]:

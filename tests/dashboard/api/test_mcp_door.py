@@ -1,32 +1,16 @@
 """Assistants over HTTP: with the rights of who asks, and no verb that acts."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import pytest
-from beds.api_clients import PROXY, clients, problem, two_owners
+from beds.api_clients import problem
 from starlette.testclient import TestClient
 
 from data.store import Store
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 ACTS = ("approve", "apply", "reject", "submit", "write", "roll", "decide", "dismiss", "snooze")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """TT-1 of search, TT-2 of vision."""
-    with two_owners(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def as_(store: Store) -> Iterator[Callable[..., TestClient]]:
-    """Clients where a proxy signs people in."""
-    with clients(store, PROXY) as client:
-        yield client
 
 
 def asked(client: TestClient, method: str, **given: Any) -> dict[str, Any]:
