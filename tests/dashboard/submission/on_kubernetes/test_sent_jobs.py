@@ -1,92 +1,35 @@
 """A real Kubernetes API: a job that names no GPU arrives with GPUs, is followed, is sent again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import yaml
-from beds.kubernetes import KubernetesBed, running_kubernetes
+from beds.kubernetes import KubernetesBed
+from beds.kubernetes_submission import (
+    delete_job,
+    followed,
+    name_of,
+    pods_of,
+    proposal_of,
+    sent,
+    settings_of,
+    target_of,
+)
 from submission_cases import job_table, make_job
 
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.kubernetes_nodes import quantity
-from dashboard.submission.kubernetes_target import KubernetesTarget
-from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.submit import submit
 from dashboard.submission.watch import watch_all
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
-from data.errors import ChangeRefusedError, ImpossibleProblemError, SourceRefusedError
+from data.errors import ChangeRefusedError, SourceRefusedError
 from data.records.submissions import Submission, SubmissionState
 from data.settings import Settings
-from data.source_settings import KubernetesSettings
 from data.store import Store
-from data.submit_settings import SubmitSettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
-SUBMITTER = Path(__file__).parents[3] / "deploy" / "kubernetes-submitter.yaml"
-H100_LABEL, A100_LABEL = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB"
-
-
-@pytest.fixture(scope="module")
-def bed() -> Iterator[KubernetesBed]:
-    """One cluster with two kinds of nodes for all tests."""
-    with running_kubernetes() as running:
-        running.add_gpu_node("gpu-h100", gpus=8, product=H100_LABEL)
-        running.add_gpu_node("gpu-a100-1", gpus=2, product=A100_LABEL)
-        running.add_gpu_node("gpu-a100-2", gpus=2, product=A100_LABEL)
-        yield running
-
-
-def delete_job(bed: KubernetesBed, name: str) -> None:
-    """Delete a Job without waiting for a collector of garbage, which the bed has not."""
-    bed.ask("DELETE", bed.path("Job", "default", name), params={"propagationPolicy": "Background"})
-
-
-@pytest.fixture(autouse=True)
-def empty_cluster(bed: KubernetesBed) -> None:
-    """Nothing of another test holds GPUs."""
-    for job in bed.list("Job", namespace="default"):
-        delete_job(bed, job["metadata"]["name"])
-    for pod in bed.pods():  # no collector of garbage runs in the bed
-        bed.delete("Pod", pod["metadata"]["name"], grace_seconds=0)
-    bed.until("no pod is left", lambda: not bed.pods())
-
-
-def settings_of(bed: KubernetesBed, *, user: str = "admin", **submission: Any) -> Settings:
-    """Settings that read as the reader and submit as a user."""
-    values: dict[str, Any] = {"enabled": True, "kubeconfig": str(bed.kubeconfig(user))}
-    return Settings(
-        kubernetes=KubernetesSettings(
-            enabled=True, kubeconfig=str(bed.kubeconfig("reader")), timeout_seconds=20.0
-        ),
-        submit=SubmitSettings(**(values | submission)),
-    )
-
-
-def target_of(settings: Settings) -> KubernetesTarget:
-    """The target of these settings."""
-    return KubernetesTarget(settings.kubernetes, settings.submit, load_gpu_catalogue())
-
-
-def proposal_of(job: JobFile, settings: Settings, store: Store) -> SubmissionProposal:
-    """What would be sent."""
-    return propose(
-        job,
-        target_of(settings),
-        settings=settings.submit,
-        peaks=store.reader.measured_peaks("none"),
-        by="ada",
-        now=utc_now(),
-    )
-
-
-def sent(job: JobFile, settings: Settings, store: Store) -> Submission:
-    """The job, submitted."""
-    proposal = proposal_of(job, settings, store)
-    return submit(proposal, target_of(settings), store, settings=settings, by="ada", now=utc_now())
+SUBMITTER = Path(__file__).parents[4] / "deploy" / "kubernetes-submitter.yaml"
 
 
 def of_two_nodes() -> JobFile:
@@ -96,21 +39,9 @@ def of_two_nodes() -> JobFile:
     return make_job(model={"name": "llama3-8b"}, training=recipe)
 
 
-def name_of(one: Submission) -> str:
-    """The name of its Job."""
-    return one.latest.job_id.rpartition("/")[2]
-
-
-def pods_of(bed: KubernetesBed, one: Submission) -> list[dict[str, Any]]:
-    """The pods of its latest attempt."""
-    return [
-        pod for pod in bed.pods() if pod["metadata"]["labels"].get("trimtab/name") == name_of(one)
-    ]
-
-
-def end_pods(bed: KubernetesBed, one: Submission, **terminated: Any) -> None:
+def end_pods(bed: KubernetesBed, submission: Submission, **terminated: Any) -> None:
     """Call all its pods failed, as a kubelet would whose container ended so."""
-    for pod in pods_of(bed, one):
+    for pod in pods_of(bed, submission):
         container = {
             "name": "pytorch",
             "image": "x",
@@ -124,20 +55,6 @@ def end_pods(bed: KubernetesBed, one: Submission, **terminated: Any) -> None:
             pod["metadata"]["name"],
             {"phase": "Failed", "containerStatuses": [container]},
         )
-
-
-def followed(
-    bed: KubernetesBed, store: Store, settings: Settings, state: SubmissionState
-) -> Submission:
-    """The only submission, when its latest attempt is in a state."""
-
-    def reached() -> bool:
-        looks = watch_all(store, settings, now=utc_now())
-        assert not [look.error for look in looks if look.error]
-        return store.reader.submissions()[0].state is state
-
-    bed.until(f"the submission is {state}", reached, seconds=30)
-    return store.reader.submissions()[0]
 
 
 def sent_again(bed: KubernetesBed, store: Store, settings: Settings) -> Submission:
@@ -157,17 +74,20 @@ def test_a_job_without_gpus_arrives_with_the_right_resources(
 ) -> None:
     """TinyLlama becomes a Job on A100 nodes, the smallest GPU that takes it, and runs."""
     settings = settings_of(bed)
-    one = sent(make_job(), settings, store)
-    job = bed.get("Job", name_of(one))
+    submission = sent(make_job(), settings, store)
+    job = bed.get("Job", name_of(submission))
     container = job["spec"]["template"]["spec"]["containers"][0]
-    plan = one.latest.plan
+    plan = submission.latest.plan
     assert plan.gpu_type == "A100-SXM4-40GB"
     assert container["resources"]["limits"]["nvidia.com/gpu"] == str(plan.gpus_per_node)
     assert job["spec"]["completions"] == plan.nodes
     bed.until("its pods run", lambda: [
-        pod["status"]["phase"] for pod in pods_of(bed, one)
+        pod["status"]["phase"] for pod in pods_of(bed, submission)
     ] == ["Running"] * plan.nodes)  # fmt: skip
-    assert {pod["spec"]["nodeName"] for pod in pods_of(bed, one)} <= {"gpu-a100-1", "gpu-a100-2"}
+    assert {pod["spec"]["nodeName"] for pod in pods_of(bed, submission)} <= {
+        "gpu-a100-1",
+        "gpu-a100-2",
+    }
     followed(bed, store, settings, SubmissionState.RUNNING)
 
 
@@ -236,16 +156,16 @@ def test_a_job_set_is_created_and_followed(bed: KubernetesBed, store: Store) -> 
     settings = settings_of(bed, kubernetes_kind="jobset")
     bed.patch("Node", "gpu-h100", {"spec": {"unschedulable": True}})
     try:
-        one = sent(of_two_nodes(), settings, store)
+        submission = sent(of_two_nodes(), settings, store)
     finally:
         bed.patch("Node", "gpu-h100", {"spec": {"unschedulable": False}})
-    assert one.latest.job_id == f"default/jobset/{name_of(one)}"
-    job = bed.get("JobSet", name_of(one))["spec"]["replicatedJobs"][0]["template"]["spec"]
-    assert (job["completions"], job["completionMode"]) == (one.latest.plan.nodes, "Indexed")
+    assert submission.latest.job_id == f"default/jobset/{name_of(submission)}"
+    job = bed.get("JobSet", name_of(submission))["spec"]["replicatedJobs"][0]["template"]["spec"]
+    assert (job["completions"], job["completionMode"]) == (submission.latest.plan.nodes, "Indexed")
     (container,) = job["template"]["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
     done = {"type": "Completed", "status": "True"}
-    bed.patch_status("JobSet", name_of(one), {"conditions": [done]})
+    bed.patch_status("JobSet", name_of(submission), {"conditions": [done]})
     followed(bed, store, settings, SubmissionState.FINISHED)
 
 
@@ -254,8 +174,10 @@ def test_hostile_words_stay_words(bed: KubernetesBed, store: Store) -> None:
     evil = ["$(RANK)", "$$(X)", "{a: b}", "- x\t", "'\"`;#", "&anchor *alias", "!!python/name:os"]
     settings = settings_of(bed)
     evil[3] = "- x"
-    one = sent(make_job(command=["train.py", *evil], environment={"E": "$(HOME)"}), settings, store)
-    container = bed.get("Job", name_of(one))["spec"]["template"]["spec"]["containers"][0]
+    submission = sent(
+        make_job(command=["train.py", *evil], environment={"E": "$(HOME)"}), settings, store
+    )
+    container = bed.get("Job", name_of(submission))["spec"]["template"]["spec"]["containers"][0]
     assert container["command"][-len(evil) :] == [word.replace("$", "$$") for word in evil]
     assert {"name": "E", "value": "$$(HOME)"} in container["env"]
 
@@ -264,11 +186,11 @@ def test_cuda_out_of_memory_is_sent_again_on_more(bed: KubernetesBed, store: Sto
     """The end of the log in the pod's status tells; the second attempt has a larger share."""
     settings = settings_of(bed)
     job = make_job(on_out_of_memory={"resubmit": True, "retries": 1})
-    one = sent(job, settings, store)
+    submission = sent(job, settings, store)
     bed.until("its pods run", lambda: any(
-        pod["status"]["phase"] == "Running" for pod in pods_of(bed, one)
+        pod["status"]["phase"] == "Running" for pod in pods_of(bed, submission)
     ))  # fmt: skip
-    end_pods(bed, one, message="RuntimeError: CUDA out of memory. Tried to allocate 2 GiB")
+    end_pods(bed, submission, message="RuntimeError: CUDA out of memory. Tried to allocate 2 GiB")
     again = sent_again(bed, store, settings)
     assert again.attempts[0].state is SubmissionState.OUT_OF_GPU_MEMORY
     assert again.latest.raised > 1
@@ -283,11 +205,11 @@ def test_an_oom_kill_is_host_memory(bed: KubernetesBed, store: Store) -> None:
     job = make_job(
         host={"memory_gib_per_gpu": 4}, on_out_of_memory={"resubmit": True, "retries": 1}
     )
-    one = sent(job, settings, store)
+    submission = sent(job, settings, store)
     bed.until("its pods run", lambda: any(
-        pod["status"]["phase"] == "Running" for pod in pods_of(bed, one)
+        pod["status"]["phase"] == "Running" for pod in pods_of(bed, submission)
     ))  # fmt: skip
-    end_pods(bed, one, reason="OOMKilled", exitCode=137)
+    end_pods(bed, submission, reason="OOMKilled", exitCode=137)
     again = sent_again(bed, store, settings)
     assert again.attempts[0].state is SubmissionState.OUT_OF_HOST_MEMORY
     assert (again.latest.raised, again.latest.host_raised) == (1.0, 1.5)
@@ -313,12 +235,12 @@ def test_sending_twice_makes_one_job(bed: KubernetesBed, store: Store) -> None:
 def test_a_deleted_job_is_lost_only_after_a_while(bed: KubernetesBed, store: Store) -> None:
     """A job that the cluster does not show counts as lost five minutes after it was sent."""
     settings = settings_of(bed)
-    one = sent(make_job(), settings, store)
-    delete_job(bed, name_of(one))
+    submission = sent(make_job(), settings, store)
+    delete_job(bed, name_of(submission))
     bed.until("it is gone", lambda: not bed.list("Job", namespace="default"))
-    (early,) = watch_all(store, settings, now=one.latest.sent_at)
+    (early,) = watch_all(store, settings, now=submission.latest.sent_at)
     assert early.submission.state is SubmissionState.PENDING
-    late = one.latest.sent_at.replace(year=one.latest.sent_at.year + 1)
+    late = submission.latest.sent_at.replace(year=submission.latest.sent_at.year + 1)
     (gone,) = watch_all(store, settings, now=late)
     assert gone.submission.state is SubmissionState.LOST
 
@@ -342,153 +264,9 @@ def test_the_submitter_s_role_suffices(bed: KubernetesBed, store: Store) -> None
             }
         )
     settings = settings_of(bed, user="nobody")
-    one = sent(make_job(), settings, store)
+    submission = sent(make_job(), settings, store)
     followed(bed, store, settings, SubmissionState.RUNNING)
-    assert bed.get("Job", name_of(one))["metadata"]["labels"]["trimtab/submission"]
-
-
-def volume_claim(name: str) -> dict[str, Any]:
-    """A claim that nothing has bound yet."""
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
-
-
-def test_a_claim_that_does_not_exist_is_refused(bed: KubernetesBed, store: Store) -> None:
-    """Nothing is created for a job whose data has no claim; with the claim it is."""
-    settings, claim = settings_of(bed), f"of-math-{uuid4().hex[:8]}"
-    job = make_job(data={"path": "/data", "claim": claim})
-    with pytest.raises(ChangeRefusedError, match="does not exist in namespace default"):
-        sent(job, settings, store)
-    assert bed.list("Job", namespace="default") == []
-    bed.apply(volume_claim(claim))
-    assert "claim" not in target_of(settings).check(proposal_of(job, settings, store).manifest)
-
-
-def test_a_claim_that_may_not_be_read_is_unknown(bed: KubernetesBed, store: Store) -> None:
-    """Without the right to read claims the dry run says so instead of passing it."""
-    bed.apply(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": {"name": "jobs-alone", "namespace": "default"},
-            "rules": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}],
-        },
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": "jobs-alone", "namespace": "default"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "Role",
-                "name": "jobs-alone",
-            },
-            "subjects": [
-                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader"}
-            ],
-        },
-    )
-    settings = settings_of(bed, user="reader")
-    job = make_job(data={"path": "/data", "claim": "unseen"})
-    said = target_of(settings).check(proposal_of(job, settings, store).manifest)
-    assert "whether the claim unseen exists is not known" in said
-
-
-def reason_of(bed: KubernetesBed, store: Store, settings: Settings) -> str:
-    """Why the only submission waits, as soon as the cluster says it."""
-
-    def said() -> bool:
-        looks = watch_all(store, settings, now=utc_now())
-        assert not [look.error for look in looks if look.error]
-        return bool(store.reader.submissions()[0].latest.reason)
-
-    bed.until("the reason is kept", said)
-    (one,) = store.reader.submissions()
-    assert one.state is SubmissionState.PENDING
-    return one.latest.reason
-
-
-def test_why_a_pod_waits_stands_in_the_submission(bed: KubernetesBed, store: Store) -> None:
-    """The scheduler's words of a pending pod are kept, although the state stays pending."""
-    settings, claim = settings_of(bed), f"unbound-{uuid4().hex[:8]}"
-    bed.apply(volume_claim(claim))
-    sent(make_job(data={"path": "/data", "claim": claim}), settings, store)
-    assert "unbound immediate PersistentVolumeClaims" in reason_of(bed, store, settings)
-
-
-def test_why_no_pod_is_made_stands_in_the_submission(bed: KubernetesBed, store: Store) -> None:
-    """Where a limit range forbids the pods the event of the Job is the reason."""
-    settings = settings_of(bed)
-    limits = [{"type": "Container", "max": {"cpu": "1"}}]
-    bed.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "LimitRange",
-            "metadata": {"name": "tiny", "namespace": "default"},
-            "spec": {"limits": limits},
-        }
-    )
-    try:
-        sent(make_job(host={"cpus_per_gpu": 8}), settings, store)
-        assert "FailedCreate" in reason_of(bed, store, settings)
-    finally:
-        bed.delete("LimitRange", "tiny")
-
-
-@pytest.fixture
-def tainted(bed: KubernetesBed) -> Iterator[None]:
-    """Both A100 nodes are tainted, each in its own way; the H100 node by what no job tolerates."""
-    taints = {
-        "gpu-a100-1": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
-        "gpu-a100-2": [
-            {"key": "nvidia.com/gpu", "effect": "NoExecute"},
-            {"key": "spot", "value": "yes", "effect": "PreferNoSchedule"},
-        ],
-        "gpu-h100": [{"key": "team", "value": "vision", "effect": "NoSchedule"}],
-    }
-    for name, marks in taints.items():
-        bed.patch("Node", name, {"spec": {"taints": marks}})
-    yield
-    for name in taints:
-        bed.patch("Node", name, {"spec": {"taints": None}})
-
-
-@pytest.mark.usefixtures("tainted")
-def test_a_job_tolerates_the_taints_of_its_gpu_nodes_alone(
-    bed: KubernetesBed, store: Store
-) -> None:
-    """The pod tolerates key, value and effect of these nodes, and the real scheduler binds it."""
-    settings = settings_of(bed)
-    one = sent(make_job(), settings, store)
-    pod = bed.get("Job", name_of(one))["spec"]["template"]["spec"]
-    assert one.latest.plan.gpu_type == "A100-SXM4-40GB"
-    assert pod["tolerations"] == [
-        {"key": "nvidia.com/gpu", "operator": "Equal", "effect": "NoExecute"},
-        {
-            "key": "nvidia.com/gpu",
-            "operator": "Equal",
-            "value": "present",
-            "effect": "NoSchedule",
-        },
-    ]
-    followed(bed, store, settings, SubmissionState.RUNNING)
-
-
-@pytest.mark.usefixtures("tainted")
-def test_only_taints_of_the_settings_are_tolerated(bed: KubernetesBed, store: Store) -> None:
-    """With other keys allowed the job goes to the node that bears one of them, and nowhere else."""
-    settings = settings_of(bed, tolerate="team")
-    one = sent(make_job(), settings, store)
-    assert one.latest.plan.gpu_type == "H100-SXM5-80GB"
-    followed(bed, store, settings, SubmissionState.RUNNING)
-    with pytest.raises(ImpossibleProblemError, match="no node that takes jobs"):
-        proposal_of(make_job(), settings_of(bed, tolerate=""), store)
+    assert bed.get("Job", name_of(submission))["metadata"]["labels"]["trimtab/submission"]
 
 
 def test_cpu_and_memory_are_nine_tenths_of_the_share(bed: KubernetesBed, store: Store) -> None:
@@ -512,8 +290,10 @@ def test_cpu_and_memory_are_nine_tenths_of_the_share(bed: KubernetesBed, store: 
     settings = settings_of(bed)
     proposal = proposal_of(make_job(), settings, store)
     each = proposal.placement.gpus_per_node
-    one = submit(proposal, target_of(settings), store, settings=settings, by="ada", now=utc_now())
-    container = bed.get("Job", name_of(one))["spec"]["template"]["spec"]["containers"][0]
+    submission = submit(
+        proposal, target_of(settings), store, settings=settings, by="ada", now=utc_now()
+    )
+    container = bed.get("Job", name_of(submission))["spec"]["template"]["spec"]["containers"][0]
     asked = container["resources"]["requests"]
     assert quantity(asked["cpu"]) == pytest.approx(0.9 * (64 - 3.5) * each / 2, abs=0.002)
     assert quantity(asked["memory"]) == pytest.approx(0.9 * 510 * 2**30 * each / 2, rel=1e-3)

@@ -1,0 +1,85 @@
+"""Jobs submitted to a Kubernetes bed: proposed, sent, found and followed."""
+
+from typing import Any
+
+from beds.kubernetes import KubernetesBed
+
+from dashboard.submission.job_file import JobFile
+from dashboard.submission.kubernetes_target import KubernetesTarget
+from dashboard.submission.proposal import SubmissionProposal, propose
+from dashboard.submission.submit import submit
+from dashboard.submission.watch import watch_all
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.clock import utc_now
+from data.records.submissions import Submission, SubmissionState
+from data.settings import Settings
+from data.source_settings import KubernetesSettings
+from data.store import Store
+from data.submit_settings import SubmitSettings
+
+
+def delete_job(bed: KubernetesBed, name: str) -> None:
+    """Delete a Job without waiting for a collector of garbage, which the bed has not."""
+    bed.ask("DELETE", bed.path("Job", "default", name), params={"propagationPolicy": "Background"})
+
+
+def settings_of(bed: KubernetesBed, *, user: str = "admin", **submission: Any) -> Settings:
+    """Settings that read as the reader and submit as a user."""
+    values: dict[str, Any] = {"enabled": True, "kubeconfig": str(bed.kubeconfig(user))}
+    return Settings(
+        kubernetes=KubernetesSettings(
+            enabled=True, kubeconfig=str(bed.kubeconfig("reader")), timeout_seconds=20.0
+        ),
+        submit=SubmitSettings(**(values | submission)),
+    )
+
+
+def target_of(settings: Settings) -> KubernetesTarget:
+    """The target of these settings."""
+    return KubernetesTarget(settings.kubernetes, settings.submit, load_gpu_catalogue())
+
+
+def proposal_of(job: JobFile, settings: Settings, store: Store) -> SubmissionProposal:
+    """What would be sent."""
+    return propose(
+        job,
+        target_of(settings),
+        settings=settings.submit,
+        peaks=store.reader.measured_peaks("none"),
+        by="ada",
+        now=utc_now(),
+    )
+
+
+def sent(job: JobFile, settings: Settings, store: Store) -> Submission:
+    """The job, submitted."""
+    proposal = proposal_of(job, settings, store)
+    return submit(proposal, target_of(settings), store, settings=settings, by="ada", now=utc_now())
+
+
+def name_of(submission: Submission) -> str:
+    """The name of its Job."""
+    return submission.latest.job_id.rpartition("/")[2]
+
+
+def pods_of(bed: KubernetesBed, submission: Submission) -> list[dict[str, Any]]:
+    """The pods of its latest attempt."""
+    return [
+        pod
+        for pod in bed.pods()
+        if pod["metadata"]["labels"].get("trimtab/name") == name_of(submission)
+    ]
+
+
+def followed(
+    bed: KubernetesBed, store: Store, settings: Settings, state: SubmissionState
+) -> Submission:
+    """The only submission, when its latest attempt is in a state."""
+
+    def reached() -> bool:
+        looks = watch_all(store, settings, now=utc_now())
+        assert not [look.error for look in looks if look.error]
+        return store.reader.submissions()[0].state is state
+
+    bed.until(f"the submission is {state}", reached, seconds=30)
+    return store.reader.submissions()[0]
