@@ -1,0 +1,85 @@
+"""Jobs submitted to a Slurm bed: proposed, sent, found and followed."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from beds.slurm import SlurmBed
+
+from dashboard.submission.job_file import JobFile
+from dashboard.submission.proposal import SubmissionProposal, propose
+from dashboard.submission.queue import waiting_jobs
+from dashboard.submission.slurm_target import SlurmTarget
+from dashboard.submission.submit import submit
+from dashboard.submission.watch import watch_all
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.clock import utc_now
+from data.records.submissions import Submission
+from data.settings import Settings
+from data.source_settings import SlurmSettings
+from data.store import Store
+from data.submit_settings import SubmitSettings
+
+
+def settings_of(bed: SlurmBed, **submission: Any) -> Settings:
+    """Settings for a bed; submission is on unless told otherwise."""
+    return Settings(
+        slurm=SlurmSettings(
+            mode="commands",
+            conf_file=str(bed.conf),
+            gpu_models="h100=H100-SXM5-80GB,a100=A100-SXM4-40GB",
+            timeout_seconds=20.0,
+        ),
+        submit=SubmitSettings(
+            # The bed runs as one user, who is SlurmUser too.
+            **({"enabled": True, "max_gpus": 8, "allow_slurm_operator": True} | submission)
+        ),
+    )
+
+
+def target_of(settings: Settings) -> SlurmTarget:
+    """The target of these settings."""
+    return SlurmTarget(settings.slurm, settings.submit, load_gpu_catalogue())
+
+
+def proposal_of(job: JobFile, settings: Settings, store: Store) -> SubmissionProposal:
+    """What would be sent, beside what the store knows to wait."""
+    return propose(
+        job,
+        target_of(settings),
+        settings=settings.submit,
+        peaks=store.reader.measured_peaks("none"),
+        by="ada",
+        now=utc_now(),
+        waiting=waiting_jobs(store.reader, load_gpu_catalogue()),
+    )
+
+
+def sent(job: JobFile, settings: Settings, store: Store) -> Submission:
+    """The job, submitted."""
+    proposal = proposal_of(job, settings, store)
+    return submit(proposal, target_of(settings), store, settings=settings, by="ada", now=utc_now())
+
+
+def number_of(submission: Submission) -> str:
+    """The number that Slurm gave it."""
+    return submission.latest.job_id.removeprefix("slurm:")
+
+
+def followed(bed: SlurmBed, store: Store, settings: Settings) -> Submission:
+    """The only submission, when it has ended."""
+
+    def ended() -> bool:
+        watch_all(store, settings, now=utc_now() + timedelta(seconds=1))
+        return not store.reader.submissions()[0].state.is_open
+
+    bed.until("the submission ends", ended)
+    return store.reader.submissions()[0]
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    """An executable script."""
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
