@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from drawn import examples
 from factories import make_job
+from hypothesis import settings
+from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, case, forecast_of, history_of
 
 from data.catalogue.carbon_table import load_carbon_table
@@ -15,9 +18,12 @@ from data.records.cluster import Cluster, Gpu, Node
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
 from data.settings import EnergySettings, PlanningSettings
+from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 
 MODELS = (H100, A100, L40S)
+BRIEF = settings(max_examples=examples(10), deadline=None, derandomize=True)
+seeds = st.integers(0, 10_000)
 PODS = SchedulerFacts(extra=(("gpus_per_pod", "1"), ("gpu_containers", "1")))
 """Pods of one GPU in one container each: any number of them can be asked for."""
 
@@ -221,3 +227,8 @@ def mixed_fleet(
         ]
     cases = cases or [(foreign_job(0), 0.5, 20_000.0, 250.0)]
     return case(*cases, gpus=gpus, nodes=described, planning=planning, rules=FleetRules())
+
+
+def plan_of(problem: PlanningProblem) -> Plan:
+    """The plan, with time to spare."""
+    return build_plan(problem, budget_seconds=60, created_at=AS_OF)

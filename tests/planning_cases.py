@@ -1,6 +1,7 @@
 """Named planning problems, small enough to think through."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,10 +14,19 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, check_frame
 from data.fleet_settings import NodeSettings
 from data.records.cluster import Cluster, Gpu, Node
-from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
+from data.records.forecasts import (
+    DemandForecast,
+    ForecastSkipped,
+    GroupForecast,
+    QuantilePath,
+    Quantity,
+)
 from data.records.jobs import Job
+from data.records.plans import NodePlan
 from data.settings import EnergySettings, PlanningSettings
+from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
+from planner.recommendations.advise import Advice, advise
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
 H100, L40S, A100 = "H100-SXM5-80GB", "L40S-48GB", "A100-SXM4-80GB"
@@ -205,3 +215,15 @@ def usage_of(problem: PlanningProblem, path: np.ndarray) -> np.ndarray:
             if problem.model_of[option, column] >= 0:
                 used[slot, problem.model_of[option, column]] += problem.boards[option, column]
     return used
+
+
+def advised(
+    problem: PlanningProblem,
+    *,
+    past_runs: Mapping[str, Sequence[float]] | None = None,
+    groups: Sequence[GroupForecast] = (),
+    nodes: tuple[NodePlan, ...] = (),
+) -> Advice:
+    """The advice of a plan of the problem."""
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    return advise(replace(plan, nodes=nodes), problem, past_runs=past_runs, groups=groups)

@@ -1,7 +1,6 @@
 """Guards, and the kinds of advice beside a job's size: waiting, growing, limits, fleet."""
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,17 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from factories import make_job, make_plan
-from fleet_cases import KUBERNETES, gpu, node_of, pods_job
-from planning_cases import A100, AS_OF, H100, L40S, boards, case
+from fleet_cases import pods_job
+from planning_cases import A100, AS_OF, H100, advised, boards, case
 
 from data.records.decisions import Action, Recommendation
-from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
-from data.records.plans import NodePlan, Plan
+from data.records.plans import Plan
 from data.settings import EnergySettings, PlanningSettings
 from planner.plan import build_plan
 from planner.problem.cost import SLOWER, longer_ratio
-from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.problem.time_shift import waiting_stretch
 from planner.recommendations.advise import Advice, advise
 from planner.recommendations.proposals import proposal_of
@@ -27,18 +24,6 @@ from planner.recommendations.savings import outcome_of
 
 DEAR_UNTIL_MIDNIGHT = ",".join(["0.1"] * 12 + ["1.5"] * 12)
 HOUR = 3600.0
-
-
-def advised(
-    problem: PlanningProblem,
-    *,
-    past_runs: Mapping[str, Sequence[float]] | None = None,
-    groups: Sequence[GroupForecast] = (),
-    nodes: tuple[NodePlan, ...] = (),
-) -> Advice:
-    """The advice of a plan of the problem."""
-    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
-    return advise(replace(plan, nodes=nodes), problem, past_runs=past_runs, groups=groups)
 
 
 def slurm_job(limit_hours: float | None = None, **changes: Any) -> Job:
@@ -243,97 +228,6 @@ def test_a_change_that_would_run_into_the_time_limit_is_refused() -> None:
     assert [entry.action for entry in free] == [Action.POWER_CAP]
     assert held.recommendations == ()
     assert "time limit" in held.kept["slurm:7"]
-
-
-def group(model: str, levels: Sequence[float]) -> GroupForecast:
-    """The forecast of boards held, without spread, from the slot after AS_OF on."""
-    row = tuple(levels)
-    path = QuantilePath(
-        quantity=Quantity.ALLOCATED_GPUS, model="mix", q10=row, q50=row, q90=row, backtest=None
-    )
-    return GroupForecast(
-        kind=GroupKind.GPU_MODEL,
-        name=model,
-        slot_starts=tuple(AS_OF + timedelta(hours=1 + step) for step in range(len(row))),
-        paths=(path,),
-        known_slots=1000,
-    )
-
-
-def test_boards_that_will_be_short_are_announced_with_their_hour() -> None:
-    """Eleven of eight H100 in the evening, and one that a service gets; the A100 are enough."""
-    problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=[*boards(H100, 8), *boards(A100, 8)])
-    levels = [7.0] * 6 + [10.5] * 4 + [7.0] * 40
-    found = advised(problem, groups=[group(H100, levels), group(A100, [3.0] * 50)])
-    one = next(
-        recommendation
-        for recommendation in found.recommendations
-        if recommendation.action is Action.ADD_GPUS
-    )
-    assert (one.job_id, one.target) == ("", H100)
-    assert one.summary == f"4 more {H100} from 2026-01-05 19:00 UTC"
-    assert "7 are free now. The recommended changes of jobs take 1 by then." in one.why
-    assert one.savings.cost is None
-
-
-def node(name: str, on: Sequence[bool]) -> NodePlan:
-    """Eight L40S."""
-    return NodePlan(node=name, gpu_model=L40S, gpus=8, on=tuple(on))
-
-
-def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None:
-    """Ten hours off: eight idle boards and the server around them, times the PUE."""
-    problem = case(
-        (make_job(), 0.97, 60_000.0, 690.0),
-        gpus=[*boards(H100, 8), *(gpu(name, i, L40S) for name in "abc" for i in range(8))],
-        rules=FleetRules(),
-        nodes=[node_of(name, L40S, source="slurm") for name in "abc"],
-    )
-    nodes = (
-        node("a", [True] * 4 + [False] * 10 + [True] * 10),
-        node("b", [True] * 24),
-        node("c", [True] * 23 + [False]),
-    )
-    found = advised(problem, nodes=nodes).recommendations
-    assert [(entry.action, entry.target) for entry in found if not entry.job_id] == [
-        (Action.CONSOLIDATE, "a"),
-        (Action.CONSOLIDATE, "c"),
-    ]
-    one = next(entry for entry in found if entry.target == "a")
-    assert (one.details, one.platform) == ((("node", "a"),), Platform.SLURM)
-    assert one.starts_at == AS_OF + timedelta(hours=5)
-    assert one.ends_at == AS_OF + timedelta(hours=15)
-    assert one.savings.energy_kwh is not None
-    assert one.savings.energy_kwh.central == pytest.approx(8 * (35 + 125) / 1000 * 10 * 1.54)
-    assert one.savings.cost is not None
-    assert one.savings.cost.central == pytest.approx(0.2 * one.savings.energy_kwh.central)
-
-
-@pytest.mark.parametrize(
-    ("other", "protected", "advised_nodes"), [(8, "", []), (4, "", ["b"]), (4, "*w2", [])]
-)
-def test_a_node_is_powered_down_only_on_what_is_recommended(
-    other: int, protected: str, advised_nodes: list[str]
-) -> None:
-    """The plan says that it is empty; its job keeps what it has, and has to fit elsewhere."""
-    jobs = [pods_job("w1", gpu_count=other), pods_job("w2", gpu_count=4)]
-    problem = case(
-        *((job, 0.8, 60_000.0, 600.0 * job.gpu_count) for job in jobs),
-        gpus=[
-            gpu(name, number, H100, job.job_id if number < job.gpu_count else "")
-            for name, job in zip("ab", jobs, strict=True)
-            for number in range(8)
-        ],
-        rules=FleetRules(),
-        nodes=[node_of(name, H100, source=KUBERNETES) for name in "ab"],
-        planning=PlanningSettings(
-            slot_minutes=60, horizon_slots=24, protected_jobs=protected, power_cap_ratios=""
-        ),
-    )
-    off = replace(node("b", [False] * 24), gpu_model=H100)
-    on = replace(node("a", [True] * 24), gpu_model=H100)
-    found = advised(problem, nodes=(on, off)).recommendations
-    assert [entry.target for entry in found if entry.action is Action.CONSOLIDATE] == advised_nodes
 
 
 def test_an_empty_plan_advises_nothing() -> None:

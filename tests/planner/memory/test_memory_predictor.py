@@ -8,13 +8,13 @@ import pytest
 from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from training_cases import GIB, LLAMA, STATED
 
-from data.errors import ImpossibleProblemError
 from planner.memory.bounds import Tier
 from planner.memory.framework_traits import framework_traits, known_frameworks
 from planner.memory.known_models import known_model
-from planner.memory.model_shape import ExpertLayers, ModelShape
-from planner.memory.predictor import predict_peak, refusal
+from planner.memory.model_shape import ExpertLayers
+from planner.memory.predictor import predict_peak
 from planner.memory.training_job import (
     Adapter,
     Method,
@@ -24,12 +24,6 @@ from planner.memory.training_job import (
     TrainingJob,
 )
 
-GIB = 2**30
-LLAMA = known_model("llama3-8b")
-STATED = TrainingJob(
-    shape=LLAMA, framework="torchtitan", micro_batch=2, sequence_length=4096, optimizer="adamw",
-    recompute=Recompute.FULL, length_varies=False, gradient_accumulation=4,
-)  # fmt: skip
 QUIET = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(60)
 )
@@ -296,18 +290,6 @@ def test_uneven_stages_are_all_looked_at() -> None:
     assert predict_peak(job).binding_stage == 2
 
 
-def test_stage_sizes_must_match_the_stages() -> None:
-    """Three stage sizes for four stages are refused."""
-    with pytest.raises(ImpossibleProblemError, match="3 stage sizes for 4"):
-        Parallelism(pipeline=4, stage_layers=(1, 1, 1))
-
-
-def test_an_unknown_model_name_is_refused_with_the_known_ones() -> None:
-    """The error lists what could have been meant."""
-    with pytest.raises(ImpossibleProblemError, match="llama3-8b"):
-        known_model("llama9-1b")
-
-
 def test_tier_a_needs_everything_stated() -> None:
     """A job with framework, batch, length, optimiser and recomputation stated is tier A."""
     found = predict_peak(STATED)
@@ -352,69 +334,6 @@ def test_a_full_card_caps_what_is_reserved() -> None:
     assert capped.reserved_bytes < free.reserved_bytes
     assert capped.reserved_bytes <= card
     assert capped.allocated_bytes == free.allocated_bytes
-
-
-def test_a_job_that_does_not_fit_is_refused_with_its_largest_part() -> None:
-    """The refusal names the event, both sizes and the largest component."""
-    found = predict_peak(STATED)
-    assert refusal(found, 200 * GIB) == ""
-    words = refusal(found, 24 * GIB)
-    assert found.binding_event in words
-    assert "the GPU has 24 GiB" in words
-    assert max(found.breakdown, key=lambda part: part[1])[0] in words
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"parallelism": Parallelism(tensor=3)}, "32 heads over 3"),
-        ({"parallelism": Parallelism(pipeline=64)}, "32 layers over 64"),
-        ({"parallelism": Parallelism(expert=2)}, "no experts"),
-        ({"micro_batch": 0}, "micro_batch"),
-        ({"sequence_length": -4}, "sequence_length"),
-        ({"gpu_memory_bytes": float("nan")}, "gpu_memory_bytes"),
-        ({"sequence_length": 10**400}, "sequence_length is beyond"),
-    ],
-)
-def test_a_job_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
-    """The error names what cannot be and what would."""
-    with pytest.raises(ImpossibleProblemError, match=words):
-        replace(STATED, **changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"optimizer": "magic"}, "magic"),
-        ({"precision": "fp3"}, "fp3"),
-        ({"quantization": "int1"}, "int1"),
-    ],
-)
-def test_an_unknown_word_is_refused_with_the_known_ones(
-    changes: dict[str, Any], words: str
-) -> None:
-    """The error repeats the word and lists what is known."""
-    with pytest.raises(ImpossibleProblemError, match=words) as caught:
-        predict_peak(replace(STATED, **changes))
-    assert "known are" in str(caught.value)
-
-
-def test_a_width_beyond_any_model_is_refused() -> None:
-    """A hidden width of 10^400 is an error for people, not an overflow."""
-    with pytest.raises(ImpossibleProblemError, match="hidden"):
-        replace(LLAMA, hidden=10**400)
-
-
-def test_degrees_below_one_are_refused() -> None:
-    """No job runs on zero pipeline stages."""
-    with pytest.raises(ImpossibleProblemError, match="pipeline"):
-        Parallelism(pipeline=0)
-
-
-def test_a_model_with_uneven_key_heads_is_refused() -> None:
-    """Query heads that key heads do not divide are no grouped-query attention."""
-    with pytest.raises(ImpossibleProblemError, match="kv_heads"):
-        ModelShape(name="odd", layers=1, hidden=8, heads=6, kv_heads=4, head_dim=2, ffn=8, vocab=8)
 
 
 @pytest.mark.parametrize("name", known_frameworks())
