@@ -263,3 +263,8 @@ def bind_cordon(bed: KubernetesBed) -> None:
             "subjects": [account],
         }
     )
+
+
+def shrink(applier: KubernetesApplier) -> Change:
+    """The approved change: two pods become one."""
+    return planned(applier, proposal("faults/deployment/serve", gpus(2), gpus(1)))

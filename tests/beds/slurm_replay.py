@@ -4,11 +4,15 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "slurm"
 RELEASES = ("22.05", "24.11")
+NOW = datetime(2027, 6, 1, tzinfo=UTC)
+"""A time after every recording."""
 
 
 def command_folder(folder: Path, **bodies: str) -> Path:
@@ -89,3 +93,12 @@ def refusal(release: str, name: str) -> tuple[int, bytes]:
     """Return a recorded refusal: status and body."""
     status, body = json.loads((RECORDED / release / "refusals.json").read_text())[name]
     return int(status), str(body).encode()
+
+
+def recorded_job(release: str, name: str) -> dict[str, Any]:
+    """The first recorded job of a name that is not over."""
+    jobs = json.loads((RECORDED / release / "squeue.json").read_text())["jobs"]
+    found: dict[str, Any] = next(
+        job for job in jobs if job["name"] == name and "CANCELLED" not in job["job_state"]
+    )
+    return found

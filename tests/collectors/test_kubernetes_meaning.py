@@ -1,119 +1,38 @@
 """What a cluster's answers mean for who holds, awaits and held which boards."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-from beds.kubernetes_replay import kubeconfig
-from beds.slurm_replay import answering
+from beds.kubernetes_lists import (
+    GPU,
+    JOBS,
+    NODES,
+    PODS,
+    SET,
+    SETS,
+    TRAIN,
+    WINDOW,
+    facts,
+    only,
+    over,
+    pod,
+    served,
+    template,
+    thing,
+    told,
+)
 from kubernetes.config import incluster_config
 
-from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
 from data.errors import SourceNotConfiguredError, SourceUnreachableError
-from data.records.jobs import Job, JobState, SchedulerFacts
+from data.records.jobs import JobState
 from data.source_settings import KubernetesSettings
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-WINDOW = Window(start=NOW - timedelta(hours=2), end=NOW)
-STARTED = "2026-03-01T11:00:00Z"
-PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
-JOBS, SETS = "/apis/batch/v1/jobs", "/apis/apps/v1/statefulsets"
-CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
-SLICES = "/apis/resource.k8s.io/v1/resourceslices"
-GPU = "nvidia.com/gpu"
-
-Lists = dict[str, list[dict[str, Any]]]
-
-
-@contextmanager
-def served(lists: Lists, folder: Path, *refused: str, **more: Any) -> Iterator[KubernetesSettings]:
-    """Settings of an API that answers these lists by path, refuses some, and knows no others."""
-    known = {NODES: [node("n1")], PODS: []} | lists
-
-    def answer(asked: str) -> tuple[int, bytes]:
-        path = asked.partition("?")[0]
-        if path in refused:
-            return 403, b'{"kind": "Status", "message": "forbidden", "code": 403}'
-        if path not in known:
-            return 404, b"404 page not found"
-        return 200, json.dumps({"items": known[path], "metadata": {}}).encode()
-
-    with answering(answer) as url:
-        path = kubeconfig(folder / "kubeconfig", url)
-        yield KubernetesSettings(enabled=True, kubeconfig=str(path), **more)
-
-
-def told(lists: Lists, folder: Path, *refused: str, **more: Any) -> Collected:
-    """What the collector tells of the two hours."""
-    with served(lists, folder, *refused, **more) as settings:
-        collector = KubernetesCollector(KubernetesClient(settings), load_gpu_catalogue())
-        return collector.collect(WINDOW)
-
-
-def only(found: Collected) -> Job:
-    """The only job."""
-    (job,) = found.jobs
-    return job
-
-
-def facts(found: Collected) -> SchedulerFacts:
-    """What the scheduler says of the only job."""
-    known = only(found).scheduler
-    assert known is not None
-    return known
-
-
-def node(name: str, gpus: str = "8", memory: str = "81000") -> dict[str, Any]:
-    """A ready node with H100 boards."""
-    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": memory}
-    capacity = {"cpu": "64", "memory": "512Gi", GPU: gpus}
-    ready = {"type": "Ready", "status": "True"}
-    status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
-    return {"metadata": {"name": name, "labels": labels}, "status": status}
-
-
-def thing(kind: str, name: str, spec: Any = None, status: Any = None, **about: Any) -> Any:
-    """An object of the namespace ml."""
-    meta = {"name": name, "namespace": "ml", "uid": f"{kind}-{name}", "creationTimestamp": STARTED}
-    return {"metadata": meta | about, "spec": spec or {}, "status": status or {}}
-
-
-def pod(name: str, owner: str = "", *, at: str = "n1", limits: Any = None, **status: Any) -> Any:
-    """A running pod with two boards; `owner` is `version/kind/name`."""
-    container = {"name": "main", "resources": {"limits": {GPU: "2"} if limits is None else limits}}
-    about: dict[str, Any] = {}
-    if owner:
-        version, kind, above = owner.rsplit("/", 2)
-        reference = {"apiVersion": version, "kind": kind, "name": above, "controller": True}
-        about["ownerReferences"] = [reference]
-    running = {"phase": "Running", "startTime": STARTED}
-    spec = {"containers": [container]} | ({"nodeName": at} if at else {})
-    return thing("Pod", name, spec, running | status, **about)
-
-
-def over(phase: str, at: str) -> dict[str, Any]:
-    """The status of a pod that ended."""
-    terminated = {"finishedAt": f"2026-03-01T{at}:00Z"}
-    return {"phase": phase, "containerStatuses": [{"state": {"terminated": terminated}}]}
-
-
-def template(gpus: str = "4") -> dict[str, Any]:
-    """A pod template."""
-    return {"spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: gpus}}}]}}
-
-
-SET = "apps/v1/StatefulSet/s"
-TRAIN = "batch/v1/Job/train"
 
 
 @pytest.mark.parametrize(
@@ -210,86 +129,6 @@ def test_one_kind_of_two_groups_is_two_workloads(tmp_path: Path) -> None:
     managed = {name: job.scheduler and job.scheduler.managed_by for name, job in jobs.items()}
     assert managed == {"ml/job/train": ("Helm",), "ml/job.batch.volcano.sh/train": ()}
     assert {job.gpu_count for job in jobs.values()} == {2}
-
-
-def claim(name: str, *devices: str, **more: Any) -> dict[str, Any]:
-    """A claim that was given these devices of n1."""
-    results = [
-        {"driver": "gpu.nvidia.com", "pool": "n1", "device": device} | more for device in devices
-    ]
-    return thing("ResourceClaim", name, status={"allocation": {"devices": {"results": results}}})
-
-
-def claiming(name: str, claimed: str) -> dict[str, Any]:
-    """A pod with a claim and no resource."""
-    document = pod(name, limits={})
-    document["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claimed}]
-    return dict(document)
-
-
-@pytest.mark.parametrize("place", [(), ("basic",)])
-def test_a_claimed_board_is_known_by_its_uuid(tmp_path: Path, place: tuple[str, ...]) -> None:
-    """The driver names boards by minor number, no index; its slices tell UUIDs, in lower case."""
-    uuid = "650f49e1-eb8f-4d88-8756-776ef8f06151"
-    told_of: Any = {
-        "attributes": {
-            "uuid": {"string": f"gpu-{uuid}"},
-            "productName": {"string": "NVIDIA H200"},
-        }
-    }
-    for name in place:
-        told_of = {name: told_of}
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "nodeName": "n1",
-        "pool": {"name": "n1"},
-        "devices": [{"name": "gpu-5"} | told_of],
-    }
-    lists = {
-        PODS: [claiming("a", "c")],
-        CLAIMS: [claim("c", "gpu-5")],
-        SLICES: [{"metadata": {"name": "s"}, "spec": spec}],
-    }
-    found = told(lists, tmp_path)
-    rows = found.allocations[["gpu_uuid", "gpu_index", "gpu_count"]].drop_duplicates()
-    assert rows.to_numpy().tolist() == [[f"GPU-{uuid}", "", 1.0]]
-    assert only(found).gpu_model == "H200-SXM-141GB"
-
-
-def test_an_instance_that_is_claimed_is_no_board(tmp_path: Path) -> None:
-    """Else the boards of a node would be the pod's as soon as it holds as many instances."""
-    names = ["gpu-0-mig-19-0-1", "gpu-0-mig-19-1-1"]
-    found = told({PODS: [claiming("a", "c")], CLAIMS: [claim("c", *names)]}, tmp_path)
-    assert (only(found).gpu_count, only(found).mig_profile) == (2, "")
-    assert found.allocations["gpu_count"].isna().all()
-
-
-def test_a_monitor_with_admin_access_holds_nothing(tmp_path: Path) -> None:
-    """The claim of an exporter names every board and takes none."""
-    lists = {PODS: [claiming("exporter", "c")], CLAIMS: [claim("c", "gpu-0", adminAccess=True)]}
-    found = told(lists, tmp_path)
-    assert (found.jobs, len(found.allocations)) == ((), 0)
-
-
-@pytest.mark.parametrize(
-    ("limits", "spec", "notes"),
-    [
-        ({GPU: "1", "nvidia.com/gpumem": "20000"}, {}, {}),
-        ({GPU: "1", "nvidia.com/gpucores": "30"}, {}, {}),
-        ({}, {"schedulerName": "kai-scheduler"}, {"gpu-fraction": "0.5"}),
-    ],
-)
-def test_a_piece_of_a_board_is_no_board(
-    tmp_path: Path, limits: Any, spec: Any, notes: dict[str, str]
-) -> None:
-    """HAMi counts pieces under the name of boards; KAI asks for them by annotation."""
-    document = pod("a", limits=limits)
-    document["spec"] |= spec
-    document["metadata"]["annotations"] = notes
-    found = told({PODS: [document], NODES: [node("n1", "1")]}, tmp_path)
-    assert only(found).gpu_count == 1
-    assert "sharing" in dict(facts(found).extra)
-    assert found.allocations["gpu_count"].isna().all()
 
 
 def test_a_pod_that_cannot_pull_its_image_holds_its_boards(tmp_path: Path) -> None:

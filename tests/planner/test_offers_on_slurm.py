@@ -8,14 +8,14 @@ import copy
 import json
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from beds.slurm_apply import GPU_MODELS
-from beds.slurm_replay import RECORDED, RELEASES, command_folder
+from beds.slurm_replay import NOW, RECORDED, RELEASES, command_folder
 from fleet_cases import gpu
 from planning_cases import A100, AS_OF, FREE_NODES, H100, case
 
@@ -32,7 +32,6 @@ from data.source_settings import SlurmSettings
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
 
-NOW = datetime(2027, 6, 1, tzinfo=UTC)
 TYPES = {"h100": H100, "a100": A100}
 PRICES = ",".join(["9"] * 12 + ["1"] * 12)
 PER = ("node", "node", "job", "task", "socket")
