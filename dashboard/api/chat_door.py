@@ -37,7 +37,6 @@ from data.records.findings import number_of
 logger = logging.getLogger(__name__)
 CHAT_PATHS = frozenset({"/api/v1/chat/slack", "/api/v1/chat/teams"})
 """Signed by a chat, so they are asked without another sign-in."""
-_MAX_BODY = 65_536
 _WISH = re.compile(r"approve\s+(TT-\d{1,9})\s+([0-9a-f]{12,64})", re.IGNORECASE | re.ASCII)
 _MENTION = re.compile(r"<at>[^<]{0,200}</at>|&nbsp;|</?(?:p|div|span)>", re.IGNORECASE)
 _NO_WISH = "To approve, write: approve TT-12 and the digest that the message shows."
@@ -162,8 +161,6 @@ async def _heard(
 ) -> tuple[Wished | None, str]:
     """Return what was asked and what came of it. Errors: TrimtabError for who is not the chat."""
     body = await request.body()
-    if len(body) > _MAX_BODY:
-        raise ChangeRefusedError("the body is too long", f"At most {_MAX_BODY} bytes.")
 
     def answered() -> tuple[Wished | None, str]:
         wished = read(request, body)
@@ -221,7 +218,7 @@ def _part(sent: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _text(sent: dict[str, Any], name: str) -> str:
     found = sent.get(name)
-    return found[:_MAX_BODY] if isinstance(found, str) else ""
+    return found if isinstance(found, str) else ""
 
 
 def _of_epoch(text: str) -> datetime | None:

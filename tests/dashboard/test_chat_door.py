@@ -157,6 +157,12 @@ def test_a_message_to_the_webhook_approves(desk: Desk) -> None:
     assert desk.approved() == [("ann", f"from teams, as {OBJECT}")]
 
 
+def test_a_large_body_is_refused_before_it_is_read(shut: Desk) -> None:
+    """The middleware bounds what is sent to any address, signed or not."""
+    assert shut.slack(body=b"x" * 65_537).status_code == 413
+    assert shut.teams("x" * 65_537).status_code == 413
+
+
 def test_the_button_of_a_message_is_the_press_that_is_taken(desk: Desk) -> None:
     """What Slack is sent, it sends back."""
     link = f"https://t.example/recommendations?finding=TT-1&digest={desk.digest['TT-1']}"
