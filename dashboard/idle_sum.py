@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from dashboard.figure_text import count_text
 from data.records.plans import IdleCause, IdleGpus, Plan
 
 IDLE_COLUMNS = ("job", "held", "idle", "freed", "peaks", "stays", "because", "reason")
@@ -37,8 +38,8 @@ class IdleSum:
         stays = sum(gpus for _cause, gpus, _jobs in self.stays)
         named = "; ".join(f"{cause}: {gpus:.1f}" for cause, gpus, _jobs in self.stays)
         unknown = (
-            f" Beside them {self.unknown_jobs} jobs hold {self.unknown:.1f} GPUs, and their demand "
-            "is not known."
+            f" Beside them {count_text(self.unknown_jobs, 'job holds', 'jobs hold')} "
+            f"{self.unknown:.1f} GPUs of unknown demand."
         )
         return (
             f"Of {self.held:.1f} GPUs that jobs hold, {self.idle:.1f} are forecast to be idle: the "

@@ -27,19 +27,22 @@ def long_time(at: datetime) -> str:
     return f"{at.day} {at:%B %Y, %H:%M} UTC"
 
 
+def _named(found: Recording) -> str:
+    several = "s" if len(found.names) > 1 else ""
+    return f"the recording{several} {', '.join(found.names)}"
+
+
 def as_of_text(found: Recording) -> str:
     """Return the end of a recording and its name, as the beginning of a sentence."""
-    noun = "recording" if len(found.names) == 1 else "recordings"
-    return f"As of {long_time(found.end)}, the end of the {noun} {', '.join(found.names)}"
+    return f"As of {long_time(found.end)}, the end of {_named(found)}"
 
 
 def require_live(reader: "StoreReader") -> None:
     """Refuse to decide about what a recording would have had. Errors: ChangeRefusedError."""
     found = reader.recording()
     if found is not None:
-        noun = "recording" if len(found.names) == 1 else "recordings"
         raise ChangeRefusedError(
-            f"the store holds the {noun} {', '.join(found.names)}, which ended on "
+            f"the store holds {_named(found)}, which ended on "
             f"{long_time(found.end)}: its recommendations are what would have been recommended",
             "Nothing from a recording can be applied. Name a live source to plan a fleet of today.",
         )

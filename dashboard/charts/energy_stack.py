@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboard.charts.palette import FREE, NAMELESS, dress, safe
+from dashboard.figure_text import count_text
 
 _GROUP_COLOURS = ("#7B6FD0", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#CC6677", "#999933")
 """After Paul Tol's muted scheme: safe for colour-blind readers, apart from the colours of meaning,
@@ -113,7 +114,7 @@ def _layers(
     ]
     rest = {(kinds[name], name) for name in largest[len(_GROUP_COLOURS) :]}
     if rest:
-        layers.append((f"{len(rest)} others", _REST, "", rest))
+        layers.append((count_text(len(rest), "other"), _REST, "", rest))
     for kind, (colour, pattern) in _NOBODYS.items():
         members = {(part.kind, part.group) for part in parts if part.kind == kind}
         if members:

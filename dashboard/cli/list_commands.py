@@ -22,6 +22,7 @@ from dashboard.api.rows import (
 )
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.figure_text import count_text
 from dashboard.recording import present
 from dashboard.urgent import urgent_facts
 from data.load_settings import setting_rows
@@ -109,7 +110,7 @@ def audit_verify(options: argparse.Namespace) -> int:
     for problem in problems:
         say(problem)
     if not problems:
-        say(f"{len(entries)} entries, chain intact.")
+        say(f"{count_text(len(entries), 'entry', 'entries')}, chain intact.")
         if entries:
             say(f"head {entries[-1].entry_hash}")
     return FINDINGS if problems else 0

@@ -2,7 +2,7 @@
 
 from reportlab.platypus import Flowable, Spacer
 
-from dashboard.figure_text import range_text
+from dashboard.figure_text import count_text, range_text
 from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED
 from dashboard.reports.pdf_style import BODY, HEADING, SOFTLY, paragraph, table
 from dashboard.reports.render_report import bare_text, number_text, percent_text
@@ -31,8 +31,9 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
         paragraph(saved.finding, BODY),
     ]
     if saved.rows:
+        changes = count_text(len(saved.rows), "change")
         total = (
-            f"total of what is known, {saved.gpu_hours.measured} of {len(saved.rows)} changes",
+            f"total of what is known, {saved.gpu_hours.measured} of {changes}",
             _kept(saved.gpu_hours.realised, saved.gpu_hours.predicted),
             _kept(saved.energy.realised, saved.energy.predicted),
             bare_text(saved.emissions_kgco2e),

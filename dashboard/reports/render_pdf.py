@@ -7,7 +7,7 @@ from reportlab.lib.units import mm
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
 
-from dashboard.figure_text import range_text
+from dashboard.figure_text import count_text, range_text
 from dashboard.reports.pdf_energy import energy_part, method_part, saved_part
 from dashboard.reports.pdf_style import (
     FINDING,
@@ -104,7 +104,7 @@ def _waste(report: WeeklyReport) -> list[Flowable]:
         )
         for row in report.waste[:_TOP]
     ]
-    header = ("namespace", "owner", "GPU-h held", "idle", "share", "rent of the idle", "most of it")
+    header = ("namespace", "owner", "GPU-h held", "idle", "share", "cost of idle", "most of it")
     return [
         heading,
         table(header, rows, widths=(3, 2.4, 1.6, 1.4, 1.2, 2.4, 5), numbers=(2, 3, 4, 5)),
@@ -172,7 +172,7 @@ def _ahead(report: WeeklyReport) -> list[Flowable]:
     header = ("day", "GPUs allocated", "GPUs in use", "peak allocated (q90)")
     note = "Means of the hours' q10, q50 and q90."
     if report.boards is not None:
-        note += f" The fleet had {report.boards:.0f} boards."
+        note += f" The fleet had {count_text(report.boards, 'board')}."
     return [
         heading,
         table(header, rows, widths=(2, 3, 3, 4), numbers=(1, 2, 3)),

@@ -10,7 +10,7 @@ from datetime import date, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dashboard.figure_text import bare_range_text, figure_text, range_text
+from dashboard.figure_text import bare_range_text, count_text, figure_text, range_text
 from dashboard.foreign_text import markdown, shown
 from dashboard.reports.esg.export import row_fields, statement_document
 from dashboard.reports.esg.periods import WHOLE_RANGE
@@ -71,6 +71,7 @@ def _environment(week: Week, *, html: bool) -> Environment:
     )
     environment.filters.update(
         range=range_text,
+        count=count_text,
         bare=bare_text,
         percent=percent_text,
         number=number_text,

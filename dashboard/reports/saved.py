@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from dashboard.figure_text import count_text
 from dashboard.reports.week import Week
 from dashboard.savings import LedgerRow, Total, total_emissions, total_energy, total_gpu_hours
 from data.records.decisions import AuditEntry, Range
@@ -41,15 +42,10 @@ class WeeklySaved:
         waiting = f"; of {self.gpu_hours.unknown} the saving is not known" * bool(
             self.gpu_hours.unknown
         )
-        return (
-            f"{_count(self.approved, 'recommendation was', 'recommendations were')} approved and "
-            f"{_count(self.applied, 'change', 'changes')} applied; "
-            f"{_count(self.gpu_hours.measured, 'change was', 'changes were')} measured{waiting}."
-        )
-
-
-def _count(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"
+        approved = count_text(self.approved, "recommendation was", "recommendations were")
+        measured = count_text(self.gpu_hours.measured, "change was", "changes were")
+        applied = count_text(self.applied, "change")
+        return f"{approved} approved and {applied} applied; {measured} measured{waiting}."
 
 
 def saved_in(week: Week, rows: Iterable[LedgerRow], decided: Iterable[AuditEntry]) -> WeeklySaved:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from dashboard.figure_text import count_text
 from dashboard.reports.editions import WHOLE, Edition
 from dashboard.reports.next_week import DayAhead, days_ahead
 from dashboard.reports.saved import WeeklySaved, saved_in
@@ -64,8 +65,8 @@ class WeeklyReport:
         if self.boards is None or self.allocated_gpus is None or self.used_gpus is None:
             return "No samples were kept for this week."
         return (
-            f"Of {self.boards:.0f} GPUs, {self.allocated_gpus:.1f} were allocated and "
-            f"{self.used_gpus:.1f} did work on average; {self._idle()}; {self._waiting()}."
+            f"On average {self.allocated_gpus:.1f} of {count_text(self.boards, 'GPU')} were "
+            f"allocated and {self.used_gpus:.1f} in use; {self._idle()}; {self._waiting()}."
         )
 
     def _own_finding(self) -> str:
@@ -73,7 +74,7 @@ class WeeklyReport:
         if not held:
             return f"No job of {self.edition.whose} held a GPU in this week."
         return (
-            f"The jobs of {self.edition.whose} held {held:,.0f} GPU-hours; "
+            f"The jobs of {self.edition.whose} held {count_text(held, 'GPU-hour')}; "
             f"{self._idle()}; {self._waiting()}."
         )
 
@@ -92,17 +93,18 @@ class WeeklyReport:
             return "how long they were allocated but idle is not known"
         idle = sum(row.idle_gpu_hours for row in self.waste)
         rents = [row.rent for row in self.waste if row.rent is not None]
-        rent = f" ({sum(rents):,.0f} {self.currency} of rent)" if rents else ""
-        return f"{idle:,.0f} GPU-hours{rent} were allocated but idle"
+        cost = f", at a cost of {sum(rents):,.0f} {self.currency}" if rents else ""
+        return f"{count_text(idle, 'GPU-hour')} allocated but idle{cost}"
 
     def _waiting(self) -> str:
         proposed = sum(
             recommendation.state == "proposed" for recommendation in self.recommendations
         )
-        noun = "recommendation" if proposed == 1 else "recommendations"
         if self.recorded:
-            return f"{proposed} {noun} would have been made at the end of the recording"
-        return f"{proposed} {noun} {'waits' if proposed == 1 else 'wait'} for a decision"
+            made = count_text(proposed, "recommendation")
+            return f"{made} would have been made at the end of the recording"
+        waiting = count_text(proposed, "recommendation waits", "recommendations wait")
+        return f"{waiting} for a decision"
 
 
 def make_weekly_report(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard.decision_service import Preview
-from dashboard.figure_text import range_text
+from dashboard.figure_text import count_text, range_text
 from dashboard.web.identity import acting, known_name, remember_name, signed_in
 from dashboard.web.inbox_rows import HOURS_A_DAY, interrupts
 from dashboard.web.page import plain
@@ -79,7 +79,7 @@ def decision_dialog() -> None:
         for refusal in st.session_state.get(_TOLD, ()):
             st.error(plain(refusal))
         return
-    count = "" if len(asked.digests) == 1 else f" {len(asked.digests)} findings"
+    count = "" if len(asked.digests) == 1 else f" {count_text(len(asked.digests), 'finding')}"
     st.dialog(f"{VERBS[asked.verb].label}{count}?", width="medium", on_dismiss=_forget)(_ask)(asked)
 
 

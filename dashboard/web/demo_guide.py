@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import streamlit as st
 
-from dashboard.figure_text import range_text
+from dashboard.figure_text import count_text, range_text
 from dashboard.savings import ledger, total_gpu_hours
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
@@ -159,7 +159,8 @@ def _wait() -> str:
     """Say when the next change will be measured."""
     world = current_world()
     settings = world.decision_service.settings()
-    slots = f"{settings.apply.verify_slots} slots of {settings.planning.slot_minutes} min"
+    slots = count_text(settings.apply.verify_slots, "slot")
+    slots = f"{slots} of {settings.planning.slot_minutes} min"
     pending = [
         row
         for row in ledger(world.store.reader, now=world.clock())

@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.api.rows import record_of
 from dashboard.apply.guards import taken_gpus
-from dashboard.figure_text import range_text
+from dashboard.figure_text import count_text, range_text
 from dashboard.recording import NOT_APPLIED
 from dashboard.web.change_panel import change_panel
 from dashboard.web.decision_dialog import press
@@ -115,7 +115,7 @@ def blast_text(row: InboxRow) -> str:
     said = row.said
     taken = taken_gpus(said)
     touched = "1 job" if said.job_id else "no job"
-    gpus = f", {taken} of its {said.now.gpu_count} GPUs" if taken else ""
+    gpus = f", {taken} of its {count_text(said.now.gpu_count, 'GPU')}" if taken else ""
     stops = "its work is interrupted" if interrupts(said) else "its work goes on"
     undone = "cannot be undone" if said.cancels_job else "can be rolled back"
     where = f" of namespace {said.namespace}" if said.namespace else ""

@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.figure_text import count_text
 from dashboard.web.page import number, plain, table
 from dashboard.web.session import current_world
 from dashboard.what_if import KNOBS, WhatIf, difference_rows, read_basis, what_if
@@ -115,10 +116,12 @@ def _show(knobs: dict[str, float], found: WhatIf) -> None:
     )
     table(pd.DataFrame(difference_rows(found)), "what-if")
     notes = [
-        f"Energy of {found.changed.unknown_jobs} jobs is not known and left out."
+        f"Energy of {count_text(found.changed.unknown_jobs, 'job')} is not known and left out."
         if found.changed.unknown_jobs
         else "",
-        f"{found.left_out} jobs of the plan have ended and are left out." if found.left_out else "",
+        f"{count_text(found.left_out, 'job')} of the plan ended: left out."
+        if found.left_out
+        else "",
     ]
     st.caption(
         " ".join(

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pandas as pd
 
+from dashboard.figure_text import count_text
 from data.catalogue.xid_table import NO_ERROR, meaning_of
 
 NOT_REPORTED = (
@@ -112,8 +113,10 @@ def finding(xids: pd.DataFrame, *, end: datetime, days: int) -> str:
     errors = errors_in(xids)
     new = errors[errors["first_seen_at"] > end - pd.Timedelta(days=1)]
     if errors.empty:
-        return f"None: {reporting:,} boards report, and none showed a code in the last {days} d."
+        report = count_text(reporting, "board reports", "boards report")
+        return f"{report}, and none showed a code in the last {days} d."
     return (
-        f"{errors['gpu_uuid'].nunique():,} of {reporting:,} boards that report showed an error in "
-        f"the last {days} d, {new['gpu_uuid'].nunique():,} of them a new one in the last 24 h."
+        f"{errors['gpu_uuid'].nunique():,} of {count_text(reporting, 'reporting board')} showed "
+        f"an error in the last {days} d, {new['gpu_uuid'].nunique():,} of them a new one in the "
+        "last 24 h."
     )

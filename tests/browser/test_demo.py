@@ -134,7 +134,7 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
 
     visitor.page.locator(".st-key-guide").get_by_role("link", name="Savings").click()
     visitor.page.wait_for_url(re.compile("/savings"))
-    measured = visitor.page.get_by_text(re.compile("1 of 1 applied changes are measured"))
+    measured = visitor.page.get_by_text(re.compile("1 of 1 applied change measured"))
     expect(measured).to_be_visible(timeout=_PATIENCE)
     guide = visitor.page.locator(".st-key-guide")
     expect(guide.get_by_text(re.compile("^Saved .* promised"))).to_be_visible(timeout=_SOON)
@@ -152,7 +152,7 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
         timeout=_SOON
     )
     visitor.go("Health")
-    expect(visitor.page.get_by_text("1 of 1 sources answered last time.")).to_be_visible(
+    expect(visitor.page.get_by_text("1 of 1 source answered last time.")).to_be_visible(
         timeout=_SOON
     )
 

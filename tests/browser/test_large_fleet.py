@@ -31,7 +31,7 @@ VIEWS = [
     ("plan", r"The next 24 h cost", 3),
     ("findings", r"finding", 0),
     ("energy", r"The GPUs used", 1),
-    ("health", r"1 of 1 sources answered", 0),
+    ("health", r"1 of 1 source answered", 0),
 ]
 
 

@@ -89,7 +89,7 @@ def test_the_demo_and_its_ledger(visitor: Visitor, tmp_path: Path) -> None:
         take(visitor.page, "demo", tmp_path)
         _apply_the_first(demo, visitor, lambda: take(visitor.page, "demo-change", tmp_path))
         visitor.go("Savings")
-        measured = visitor.page.get_by_text(re.compile("1 of 1 applied changes are measured"))
+        measured = visitor.page.get_by_text(re.compile("1 of 1 applied change measured"))
         expect(measured).to_be_visible(timeout=240_000)
         take(visitor.page, "savings", tmp_path)
         visitor.go("Audit")

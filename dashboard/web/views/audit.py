@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.figure_text import count_text
 from dashboard.web.page import finding, plain, table
 from dashboard.web.session import current_world
 
@@ -13,9 +14,9 @@ entries = reader.audit()
 head = st.query_params.get("head", "")
 problems = reader.verify_audit(head=head)
 finding(
-    f"{len(problems)} entries or rows of the record were changed."
+    f"The record was changed in {count_text(len(problems), 'entry or row', 'entries or rows')}."
     if problems
-    else f"{len(entries)} entries, chain intact."
+    else f"{count_text(len(entries), 'entry', 'entries')}, chain intact."
     if entries
     else "Nothing has been decided yet."
 )

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.energy_stack import energy_stack
-from dashboard.figure_text import range_text
+from dashboard.figure_text import count_text, range_text
 from dashboard.reports.esg.build import calendar_of, make_statement
 from dashboard.reports.esg.export import factor_rows, statement_csv, statement_document
 from dashboard.reports.esg.periods import Every
@@ -157,8 +157,8 @@ if not empty_state():
     apart = reader.energy_disagreements(start=choice.start, end=choice.end)
     if len(apart) and jobs is None:
         st.warning(
-            f"On {len(apart)} boards the energy counter and the integral of power differ by more "
-            "than a tenth: check their sensors before quoting their energy."
+            f"On {count_text(len(apart), 'board')} the energy counter and the integral of power "
+            "differ by more than a tenth: check the sensors before quoting the energy."
         )
         table(apart, "energy-disagreements")
     st.subheader("Method and factors")

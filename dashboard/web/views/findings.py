@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.idle_waterfall import idle_waterfall
+from dashboard.figure_text import count_text
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.web.decision_dialog import decision_dialog
 from dashboard.web.finding_panel import finding_panel
@@ -30,16 +31,17 @@ _WORTH_A_WORD = 0.5
 
 
 def _waiting(count: int) -> str:
-    noun = "finding" if count == 1 else "findings"
-    waits = "waits" if count == 1 else "wait"
-    return f"{count} {noun} {tense(f'{waits} for a decision', 'would have been made')}"
+    return tense(
+        f"{count_text(count, 'finding waits', 'findings wait')} for a decision",
+        f"{count_text(count, 'finding')} would have been made",
+    )
 
 
 def _memory(count: int) -> str:
     """Say how many are there to keep a job from running out of memory: no saving counts them."""
     if not count:
         return ""
-    what = "1 of them keeps a job" if count == 1 else f"{count} of them keep jobs"
+    what = count_text(count, "of them keeps a job", "of them keep jobs")
     return f" {what} from running out of GPU memory."
 
 
@@ -143,7 +145,8 @@ if not empty_state():
     elif asked and (named := number_of(asked)):
         st.write(f"{reference(named)} is not known here, or no recommendation of it is kept.")
     if every:
-        st.caption(f"{len(rows)} of {len(every)} findings are listed; the files hold all of them.")
+        total = count_text(len(every), "finding")
+        st.caption(f"{len(rows)} of {total} listed; the files hold all of them.")
         export("findings", lambda: export_of(every))
     plan = world.reader.latest_plan()
     # An owner sees their own jobs; the plan is of everybody's.

@@ -9,6 +9,7 @@ from dashboard.charts.board_history import board_history
 from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, MapMeasure, fleet_map
 from dashboard.charts.palette import safe
+from dashboard.figure_text import count_text
 from dashboard.web.choices import choose, choose_page
 from dashboard.web.node_health import troubles
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
@@ -157,8 +158,8 @@ if not empty_state():
     held = boards[boards["allocated_ratio"] > 0]
     idle = held[held["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
     finding(
-        f"{len(boards)} boards on {boards['node'].nunique()} nodes: {len(held)} were held in the "
-        f"last hour, {len(idle)} of them idle."
+        f"{count_text(len(boards), 'board')} on {count_text(boards['node'].nunique(), 'node')}: "
+        f"{len(held)} held in the last hour, {len(idle)} of them idle."
     )
     figures(
         {
@@ -166,7 +167,7 @@ if not empty_state():
             "held boards' memory, mean": number(held["memory"].mean(), "%"),
             "power of all boards": (
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
-                f"{int(boards['power_watts'].isna().sum())} boards did not report it",
+                f"{count_text(boards['power_watts'].isna().sum(), 'board')} did not report it",
             ),
             "boards cut into slices": f"{int((boards['mig_profiles'] != '').sum())}",
         }

@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
+from dashboard.figure_text import count_text
 from dashboard.web.choices import choose_page, pick
 from dashboard.web.page import chart, empty_state, figures, finding, plain, table, tense
 from dashboard.web.scope import current_scope, scoped_jobs
@@ -112,7 +113,7 @@ if weeks:
             f"In the next 24 h {whose} will hold", f"In the 24 h after {whose} would hold"
         )
         finding(
-            f"{ahead_text} {np.mean(allocated.q50[:24]):.0f} GPUs on average, "
+            f"{ahead_text} {count_text(float(np.mean(allocated.q50[:24])), 'GPU')} on average, "
             f"an hour of it {np.mean(allocated.q10[:24]):.0f}–{np.mean(allocated.q90[:24]):.0f} "
             "with 80 %, jobs yet to come included."
         )
@@ -178,7 +179,7 @@ if not empty_state():
     else:
         chart(jobs_accuracy(), "jobs-accuracy")
         tested = sum(test.backtest is not None for test in tests)
-        st.caption(f"Mean over {tested:,} series of {known:,} jobs.")
+        st.caption(f"Mean over {tested:,} series of {count_text(known, 'job')}.")
         first = choose_page(len(tests), _SHOWN)
         table(
             tested_rows(tests[first : first + _SHOWN]),
@@ -187,6 +188,6 @@ if not empty_state():
             every=lambda: tested_rows(tests),
         )
     if skipped:
-        with st.expander(f"{skipped:,} jobs have no forecast"):
+        with st.expander(f"{count_text(skipped, 'job has', 'jobs have')} no forecast"):
             reasons = skipped_rows()
             table(reasons.head(_SHOWN), "skipped", every=lambda: reasons, links=_TO_JOB)

@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.figure_text import count_text
 from dashboard.findings import OUTCOME_COLUMNS, findings_now, outcome_rows
 from dashboard.web.identity import current_role
 from dashboard.web.memory_line import memory_section
@@ -18,10 +19,11 @@ reports = reader.source_reports()
 state = world.cycle_state()
 failed = [report for report in reports if report.state is SourceState.FAILED]
 finding(
-    f"{len(failed)} of {len(reports)} sources failed last time."
+    f"{len(failed)} of {count_text(len(reports), 'source')} failed last time."
     if failed
     else tense(
-        f"{len(reports)} of {len(reports)} sources answered last time.", "All of it was imported."
+        f"{len(reports)} of {count_text(len(reports), 'source')} answered last time.",
+        "All of it was imported.",
     )
     if reports
     else "No source has been asked yet."

@@ -6,6 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from dashboard.figure_text import count_text
 from dashboard.web.choices import ALL, choose, choose_page
 from dashboard.web.page import empty_state, finding, number, table, tense
 from dashboard.web.scope import current_scope
@@ -93,9 +94,12 @@ if not empty_state():
     }
     found = ask(wanted, order=order, most=0)
     with answer:
-        chosen = " that fit the filters" if wanted.fields or wanted.search else ""
+        chosen = " within the filters" if wanted.fields or wanted.search else ""
+        running = count_text(
+            found.running, tense("job runs", "job ran"), tense("jobs run", "jobs ran")
+        )
         finding(
-            f"{found.running:,} jobs {tense('run', 'ran')}{chosen}; "
+            f"{running}{chosen}; "
             f"{number(found.idle_gpu_hours, '').strip()} of "
             f"{number(found.gpu_hours, 'GPU-hours')} of the last 24 h were idle."
         )
@@ -110,8 +114,8 @@ if not empty_state():
         )
         last = first + len(page.rows)
         st.caption(
-            f"{first + 1:,}–{last:,} of {found.found:,} jobs. An empty cell is what no source "
-            "reported; the files hold all of them."
+            f"{first + 1:,}–{last:,} of {count_text(found.found, 'job')}. An empty cell is what "
+            "no source reported; the files hold all of them."
         )
     else:
         st.info("No job fits these filters. Clear the search or choose “all” and “ever seen”.")

@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.memory_bars import MemoryBar, memory_bars
+from dashboard.figure_text import count_text
 from dashboard.submission.estimate import (
     LIMIT,
     Offers,
@@ -90,8 +91,9 @@ else:
         of_types.setdefault(offer.plan.gpu_type, offer.plan)
     with answer:
         finding(
-            f"{job.name} fits in {len(plans)} ways on {types} GPU types with a probability of "
-            f"{LIMIT} or more; the first: {plans[0].text}."
+            f"{job.name} fits in {count_text(len(plans), 'way')} on "
+            f"{count_text(types, 'GPU type')} with a probability of {LIMIT} or more; the first: "
+            f"{plans[0].text}."
             if offers.plans
             else f"{job.name}: {offers.warning}."
         )

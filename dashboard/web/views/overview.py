@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
-from dashboard.figure_text import range_text
+from dashboard.figure_text import count_text, range_text
 from dashboard.reports.esg.build import make_statement
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from dashboard.saved_by_day import summed
@@ -57,17 +57,19 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0.05 else ""
     if now["unattributed_gpus"] > 0.05:
         unknown += f"; {now['unattributed_gpus']:.1f} more {are} busy for nobody known"
-    noun = "finding" if len(stored) == 1 else "findings"
+    all_of_them = count_text(
+        now["boards"], tense("GPU is", "GPU was"), tense("GPUs are", "GPUs were")
+    )
     would = tense("would free", "would have freed")
     held = (
-        f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs {are} allocated"
+        f"{now['allocated_gpus']:.0f} of {all_of_them} allocated"
         if jobs is None
         else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:.1f} GPUs in the "
         "last hour"
     )
     finding(
-        f"{held}, {now['used_gpus']:.1f} {are} in use{unknown}; {len(stored)} {noun} {would} "
-        f"{freed:.1f}."
+        f"{held}, {now['used_gpus']:.1f} {are} in use{unknown}; "
+        f"{count_text(len(stored), 'finding')} {would} {freed:.1f}."
     )
 
 
@@ -155,18 +157,18 @@ if not empty_state():
     st.caption(
         f"Per hour, last {days} d: GPUs that these jobs held. Their forecast is on Forecasts."
         if jobs is not None
-        else f"Per hour, last {days} d. The forecast adds up {known} of {known + skipped} jobs, "
-        "their q10 and q90 as if all peaked together; the others have none, and jobs yet to come "
-        "are not foreseen."
+        else f"Per hour, last {days} d. The forecast adds up {known} of "
+        f"{count_text(known + skipped, 'job')}, the q10 and q90 as if all peaked together; jobs "
+        "yet to come are not foreseen."
     )
     st.subheader("Data")
     reports = reader.source_reports()
     failed = [report.source for report in reports if report.state is SourceState.FAILED]
     st.write(
-        f"{len(failed)} of {len(reports)} sources failed last time: see Health."
+        f"{len(failed)} of {count_text(len(reports), 'source')} failed last time: see Health."
         if failed
         else tense(
-            f"{len(reports)} of {len(reports)} sources answered last time.",
+            f"{len(reports)} of {count_text(len(reports), 'source')} answered last time.",
             "All of it was imported.",
         )
     )

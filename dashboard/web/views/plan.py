@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
+from dashboard.figure_text import count_text
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from dashboard.web.boards import boards_of
 from dashboard.web.choices import choose
@@ -40,7 +41,9 @@ def answer(plan: Plan) -> None:
         f"at most {100 * plan.gap_ratio:.2f} % more than any plan could; nodes "
         f"{tense('can be', 'could have been')} off for {number(off_hours, 'h')}."
     )
-    revised = "" if plan.revised_jobs is None else f", {plan.revised_jobs} jobs revised"
+    revised = (
+        "" if plan.revised_jobs is None else f", {count_text(plan.revised_jobs, 'job')} revised"
+    )
     figures(
         {
             "cost": (
@@ -54,7 +57,7 @@ def answer(plan: Plan) -> None:
             "certified gap": (f"{100 * plan.gap_ratio:.2f} %", f"planned in {plan.seconds:.2g} s"),
             "changes per job and day": (
                 f"{plan.changes_per_job_day:.2f}",
-                f"{plan.moves} {'move' if plan.moves == 1 else 'moves'} between nodes{revised}",
+                f"{count_text(plan.moves, 'move')} between nodes{revised}",
             ),
         }
     )
@@ -136,7 +139,7 @@ def show_rows(plan: Plan) -> None:
     """Show jobs without a place, bounds, nodes that can be off, tenants, and every job's steps."""
     lost = [job for job in plan.jobs if job.unplaced]
     if lost:
-        with st.expander(f"{len(lost)} jobs have no known place"):
+        with st.expander(f"{count_text(len(lost), 'job has', 'jobs have')} no known place"):
             rows = pd.DataFrame([{"job": entry.job_id, "why": entry.unplaced} for entry in lost])
             table(rows.head(_LISTED), "unplaced", every=lambda: rows)
     left, right = st.columns(2)
@@ -177,7 +180,8 @@ def show_changes(plan: Plan) -> None:
         st.write("None: every job keeps what it has.")
         return
     table(pd.DataFrame(rows[:_LISTED]), "steps", every=lambda: pd.DataFrame(job_rows(plan)))
-    st.caption(f"{len(changed)} of {len(plan.jobs)} jobs change; the files hold every job's steps.")
+    total = count_text(len(plan.jobs), "job")
+    st.caption(f"{len(changed)} of {total} to change; the files hold every job's steps.")
 
 
 if not empty_state():

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
-from dashboard.figure_text import range_text
+from dashboard.figure_text import count_text, range_text
 from dashboard.saved_by_day import summed
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
 from dashboard.web.page import chart, figures, finding, table, tense, way
@@ -56,10 +56,12 @@ if not rows:
     )
     way("findings", "Approve and apply a finding")
 elif gpu_hours.realised is None:
-    finding(f"{len(rows)} changes are applied; none of them can be measured yet.")
+    finding(
+        f"{count_text(len(rows), 'change is', 'changes are')} applied; none can be measured yet."
+    )
 else:
     finding(
-        f"{gpu_hours.measured} of {len(rows)} applied changes are measured: they saved "
+        f"{gpu_hours.measured} of {count_text(len(rows), 'applied change')} measured: saved "
         f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
     )
 days = [day for day in saved_days() if looked_at(day.recommendation)]
@@ -69,7 +71,10 @@ for every in summed(days, "all"):
             "money saved to date": every.money or ("—", "a part of it is unknown"),
             "GPU-hours saved to date": every.gpu_hours or ("—", "not measured yet"),
             "site energy saved to date": every.energy_kwh or ("—", "power was not reported"),
-            "days in part unknown": (str(every.unknown_days), f"of {every.days} days of changes"),
+            "days in part unknown": (
+                str(every.unknown_days),
+                f"of {count_text(every.days, 'day')} of changes",
+            ),
         }
     )
 if rows:

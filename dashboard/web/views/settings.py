@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.figure_text import count_text
 from dashboard.web.page import finding, table
 from dashboard.web.session import current_world
 from data.load_settings import setting_rows
@@ -11,8 +12,8 @@ world = current_world()
 rows = pd.DataFrame(setting_rows(world.settings))
 rows["value"] = rows["value"].map(lambda value: "—" if value == "" else str(value))
 changed = rows[rows["origin"] != "default"]
-noun = "setting differs" if len(changed) == 1 else "settings differ"
-finding(f"{len(changed)} of {len(rows)} {noun} from the default; secrets are not shown.")
+total = count_text(len(rows), "setting")
+finding(f"{len(changed)} of {total} changed from the default; secrets are not shown.")
 cells = st.columns([3, 2], vertical_alignment="bottom")
 search = cells[0].text_input("Search", key="q", bind="query-params")
 only = cells[1].checkbox("Changed only", key="changed", bind="query-params")
