@@ -34,9 +34,9 @@ def range_texts(value: Range) -> tuple[str, str, str]:
 
 
 def bare_range_text(value: Range) -> str:
-    """Return a range as `12.4 (9.8–15.1)`."""
+    """Return a range as `12.4 (9.8–15.1)`, and one whose ends read alike as `12.4`."""
     low, central, high = range_texts(value)
-    return f"{central} ({low}–{high})"
+    return central if low == high else f"{central} ({low}–{high})"
 
 
 def range_text(value: Range | None, unknown: str = "—") -> str:

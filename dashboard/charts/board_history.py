@@ -4,7 +4,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboard.charts.palette import NAMELESS, PROPOSED, SEASONAL, USED, dress
+from dashboard.charts.palette import NAMELESS, PROBLEM, PROPOSED, SEASONAL, USED, dress
 
 _LINES = (USED, PROPOSED, SEASONAL, NAMELESS, "#E69F00", "#D55E00", "#999999")
 _PANELS = (
@@ -35,7 +35,7 @@ def board_history(history: pd.DataFrame) -> go.Figure:
             )
     limit = history["memory_total_mib"].max() / 1024
     if limit == limit:
-        figure.add_hline(y=limit, line={"dash": "dash", "width": 1}, row=2, col=1)
+        figure.add_hline(y=limit, line={"color": PROBLEM, "dash": "dash", "width": 1}, row=2, col=1)
     dress(figure, y_title=_PANELS[0][1], height=460)
     for panel, (_column, title, _scale) in enumerate(_PANELS, start=1):
         figure.update_yaxes(title=title, rangemode="tozero", row=panel, col=1)

@@ -6,7 +6,7 @@ from datetime import datetime
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import PROBLEM, PROPOSED, USED, dress, faded
+from dashboard.charts.palette import FORECAST, PROBLEM, PROPOSED, USED, dress, faded
 from data.records.forecasts import DemandForecast, GroupForecast, QuantilePath
 
 
@@ -61,10 +61,9 @@ def add_band(figure: go.Figure, times: list[datetime], path: QuantilePath, scale
         y=[*high, *reversed(low)],
         name="forecast q10–q90",
         fill="toself",
-        fillcolor=faded(USED, 0.2),
+        fillcolor=faded(FORECAST, 0.4),
         line={"width": 0},
         hoverinfo="skip",
     )
-    figure.add_scatter(
-        x=times, y=middle, name="forecast q50", line={"color": USED, "dash": "dot", "width": 1.5}
-    )
+    line = {"color": FORECAST, "dash": "dot", "width": 2}
+    figure.add_scatter(x=times, y=middle, name="forecast q50", line=line)

@@ -21,7 +21,9 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
     """
     leads = _alike({accuracy.until_hours for test in backtests for accuracy in test.by_lead})
     rows = [_means(backtests, alike) for alike in leads.values()]
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.18)
+    # Titles stand above: beside the axis, that of the right one lies on the left one on a phone.
+    titles = ("pinball loss / naive's", "inside q10–q90 (%)")
+    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12, subplot_titles=titles)
     names = [f"{lead:g} h" for lead in leads]
     for column, name, colour in ((0, "in use", USED), (1, "seasonal naive", IDLE)):
         figure.add_scatter(
@@ -45,9 +47,11 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
     )
     figure.add_hline(y=1, line={"color": FREE, "dash": "dash"}, row=1, col=1)
     figure.add_hline(y=NOMINAL_PERCENT, line={"color": PROBLEM, "dash": "dash"}, row=1, col=2)
-    figure = dress(figure, y_title="pinball loss / naive's", height=300)
+    figure = dress(figure, y_title="", height=320)
+    figure.update_layout(margin={"t": 64, "l": 40}, legend={"y": 1.14})
+    figure.update_annotations(font_size=13)
     figure.update_xaxes(title="lead time up to", type="category")
-    figure.update_yaxes(title="inside q10–q90 (%)", range=[0, 105], row=1, col=2)
+    figure.update_yaxes(range=[0, 105], row=1, col=2)
     return figure
 
 

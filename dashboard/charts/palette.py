@@ -13,6 +13,8 @@ PROPOSED = "#CC79A7"
 PROBLEM = "#D55E00"
 NAMELESS = "#56B4E9"
 SEASONAL = "#009E73"
+FORECAST = "#3D9BD9"
+"""A lighter blue than that of what was used: its band is told from both backgrounds."""
 
 
 def safe(text: object) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FREE, PROBLEM, PROPOSED, USED, dress, faded, safe
+from dashboard.charts.palette import FORECAST, FREE, PROBLEM, PROPOSED, USED, dress, faded, safe
 from data.records.plans import JobPlan, NodePlan, Plan
 from data.units import SECONDS_PER_HOUR
 
@@ -287,7 +287,7 @@ def capacity_band(
             mode="lines",
             line={"width": 0},
             fill="tonexty",
-            fillcolor=faded(USED, 0.2),
+            fillcolor=faded(FORECAST, 0.4),
             hovertemplate="q10 %{y:.1f} GPUs",
         )
         figure.add_scatter(
@@ -295,7 +295,7 @@ def capacity_band(
             y=middle,
             name="demand, q50",
             mode="lines",
-            line={"color": USED, "width": 1.5},
+            line={"color": FORECAST, "width": 2},
             hovertemplate="%{y:.1f} GPUs",
         )
     starts = [at.replace(tzinfo=None) for at in plan.slot_starts]

@@ -7,6 +7,11 @@ import streamlit as st
 ALL = "all"
 
 
+def held(name: str) -> str:
+    """Return what a choice holds before its control is drawn: of the session, else the address."""
+    return str(st.session_state.get(name, st.query_params.get(name, ALL)))
+
+
 def choose(label: str, options: Sequence[str], name: str, *, bare: int = 0) -> str:
     """Ask for one of the options; the first is the start and is left out of the address.
 

@@ -175,7 +175,7 @@ def findings_grid(rows: Sequence[InboxRow], currency: str) -> Selected:
         "state": st.column_config.TextColumn(width=150),
         "risk": st.column_config.TextColumn(width=65),
         "since": st.column_config.TextColumn(width=60),
-        "kWh/day": number(width=75, format="%.1f"),
+        "kWh/day": number(width=75),
     }
     drawn = st.dataframe(
         frame,

@@ -2,7 +2,15 @@
 
 import streamlit as st
 
-from data.records.forecasts import DemandForecast
+from data.records.forecasts import DemandForecast, Quantity
+
+TITLES = {
+    Quantity.ALLOCATED_GPUS: "GPUs allocated",
+    Quantity.EFFECTIVE_GPUS: "effective GPUs",
+    Quantity.MEMORY: "memory per GPU",
+    Quantity.POWER: "power",
+}
+"""What people call the quantities of a job's forecast."""
 
 
 def show_models(known: DemandForecast) -> None:
@@ -10,7 +18,7 @@ def show_models(known: DemandForecast) -> None:
     st.caption(
         "Models: "
         + "; ".join(
-            f"{path.quantity}: {path.model}"
+            f"{TITLES[path.quantity]}: {path.model}"
             + (
                 f" (covers {100 * path.backtest.coverage_ratio:.0f} % of "
                 f"{path.backtest.held_out_slots} held-out slots)"

@@ -28,16 +28,16 @@ def asked_job() -> JobFile | None:
         known = left.selectbox("Known model", sorted(known_models()), key="job-model")
         config = left.text_area("or the text of its config.json", key="job-config", height=68)
         name = left.text_input("Name of the job", "my-job", key="job-name")
-        batch = middle.number_input("Sequences of a step", 1, 10**7, 64, key="job-batch")
-        length = middle.number_input("Tokens of a sequence", 1, 10**8, 4096, key="job-length")
+        batch = middle.number_input("Global batch (sequences)", 1, 10**7, 64, key="job-batch")
+        length = middle.number_input("Sequence length (tokens)", 1, 10**8, 4096, key="job-length")
         method = middle.selectbox("Method", ("full", "adapter"), key="job-method")
-        lengths = middle.selectbox("Lengths", (_OPEN, "fixed", "vary"), key="job-lengths")
+        lengths = middle.selectbox("Sequence lengths", (_OPEN, "fixed", "vary"), key="job-lengths")
         framework = right.selectbox("Framework", ("", *known_frameworks()), key="job-framework")
         optimizer = right.selectbox("Optimiser", _OPTIMIZERS, key="job-optimizer")
         precision = right.selectbox("Precision", _PRECISIONS, key="job-precision")
         image = right.text_input("Image (Kubernetes)", key="job-image")
         tokens = left.number_input(
-            "Tokens of the run (0: not stated)", 0, 10**15, 0, key="job-tokens"
+            "Training tokens (0: not stated)", 0, 10**15, 0, key="job-tokens"
         )
         hours = middle.number_input("Time limit, h (0: none)", 0.0, 8760.0, 0.0, key="job-hours")
         line = (

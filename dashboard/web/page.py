@@ -22,6 +22,8 @@ from data.records.decisions import Range
 
 UNKNOWN = "—"
 _FIGURE_PIXELS = 230
+_PROSE_PIXELS = 66
+"""Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
 
 
 @contextmanager
@@ -123,25 +125,36 @@ def table(
     headings: Mapping[str, str] | None = None,
     links: Mapping[str, str] | None = None,
     exported: bool = True,
+    prose: Mapping[str, int] | None = None,
 ) -> None:
     """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON.
 
     `every` gives what is exported where `rows` are only one page of it. `headings` are those of
     this table alone, see `column_settings`. `links` name the page that each cell of a column leads
-    to, such as `job?id=` for the column of jobs.
+    to, such as `job?id=` for the column of jobs. `prose` gives the width in pixels of columns of
+    sentences, which then have several lines. A column of empty texts is left out of what is shown.
     """
-    shown = rows.copy()
-    for column in rows.columns[rows.dtypes == "float64"]:
+    shown = rows[[name for name in rows.columns if not (len(rows) and rows[name].eq("").all())]]
+    shown = shown.copy()
+    for column in shown.columns[shown.dtypes == "float64"]:
         shown[column] = rows[column].map(three_digits)
-    settings = column_settings(rows, other=headings)
+    settings = column_settings(shown, other=headings)
+    for column, width in (prose or {}).items():
+        settings[column] = st.column_config.Column(settings[column]["label"], width=width)
     for column, page in (links or {}).items():
         # A cell that names several leads to none of them.
-        if column in rows.columns and not rows[column].astype(str).str.contains("\n").any():
+        if column in shown.columns and not rows[column].astype(str).str.contains("\n").any():
             shown[column] = [link_to(page, entry) for entry in rows[column]]
             settings[column] = st.column_config.LinkColumn(
                 settings[column]["label"], display_text=r"[?&][a-z]+=([^&]*)$"
             )
-    st.dataframe(shown, hide_index=True, placeholder=UNKNOWN, column_config=settings)
+    st.dataframe(
+        shown,
+        hide_index=True,
+        placeholder=UNKNOWN,
+        column_config=settings,
+        row_height=_PROSE_PIXELS if prose else None,
+    )
     if exported:
         export(name, every or (lambda: rows))
 
@@ -161,7 +174,9 @@ def way(view: str, label: str, **asked: str) -> None:
     Streamlit itself keeps the parameters of what is drawn on every page: the range. Those of the
     filters, behind their button, it forgets.
     """
-    st.page_link(f"views/{view}.py", label=label, query_params=current_scope().chosen | asked)
+    asked = current_scope().chosen | asked
+    icon = ":material/arrow_forward:"  # without it the words look like text, not like a link
+    st.page_link(f"views/{view}.py", label=label, query_params=asked, icon=icon)
 
 
 def export(name: str, whole: Callable[[], pd.DataFrame]) -> None:

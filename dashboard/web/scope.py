@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 import streamlit as st
 
 from dashboard.foreign_text import markdown
-from dashboard.web.choices import ALL, choose, pick
+from dashboard.web.choices import ALL, choose, held, pick
 from dashboard.web.session import current_world
 from data.records.jobs import Job
 
@@ -95,7 +95,7 @@ def ask_scope() -> None:
     pick("Days", _DAYS, "days", usual=_DAYS.index(str(_USUAL_DAYS)))
     known = {name: [ALL, *current_world().reader.job_choices(name)] for name in _LABELS}
     # A page that was opened by its address knows its filters only when they are drawn, below.
-    asked = {name: st.session_state.get(name, st.query_params.get(name, ALL)) for name in known}
+    asked = {name: held(name) for name in known}
     chosen = [asked[name] for name, values in known.items() if asked[name] in values[1:]]
     label = markdown(", ".join(chosen) or "All jobs")
     with st.popover(label, icon=":material/filter_list:", width="content"):

@@ -72,4 +72,4 @@ def urgent_section() -> None:
     ]
     if rows:
         st.subheader("Urgent")
-        table(pd.DataFrame(rows), "urgent")
+        table(pd.DataFrame(rows), "urgent", prose={"why": 300, "next_step": 380})

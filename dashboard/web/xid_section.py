@@ -11,6 +11,7 @@ from data.store.cached_reader import CachedReader
 _DAYS = 7
 _SHOWN = 200
 _BOARD_DAYS = 30
+_PROSE = {"what": 260, "next_step": 260}
 
 
 def xid_section(reader: CachedReader, now: datetime) -> None:
@@ -22,9 +23,9 @@ def xid_section(reader: CachedReader, now: datetime) -> None:
     boards = board_rows(xids)
     if boards.empty:
         return
-    table(code_rows(xids), "xid-codes")
+    table(code_rows(xids), "xid-codes", prose=_PROSE)
     with st.expander(f"Boards ({len(boards):,})"):
-        table(boards.head(_SHOWN), "xid-boards", every=lambda: boards)
+        table(boards.head(_SHOWN), "xid-boards", every=lambda: boards, prose=_PROSE)
 
 
 def board_xid_section(reader: CachedReader, gpu: str, end: datetime) -> None:

@@ -71,9 +71,8 @@ def words_of(app: AppTest) -> str:
     return "\n".join([*(str(entry.value) for entry in told), *labels])
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_page_counts_one_as_one(store: Store, monkeypatch: pytest.MonkeyPatch, view: str) -> None:
-    """Every sentence, caption, figure and heading of the page."""
+def drawn(store: Store, monkeypatch: pytest.MonkeyPatch, view: str) -> AppTest:
+    """A page of that store."""
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, Settings(), clock=lambda: NOW)
@@ -81,8 +80,22 @@ def test_a_page_counts_one_as_one(store: Store, monkeypatch: pytest.MonkeyPatch,
     app.switch_page(f"views/{view}.py")
     app.run()
     assert not app.exception
-    said = words_of(app)
-    assert wrong_counts(said) == []
+    return app
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_page_counts_one_as_one(store: Store, monkeypatch: pytest.MonkeyPatch, view: str) -> None:
+    """Every sentence, caption, figure and heading of the page."""
+    assert wrong_counts(words_of(drawn(store, monkeypatch, view))) == []
+
+
+def test_columns_that_no_source_fills_take_no_room(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No scheduler told a state, team or user; what is known or a number stays a column."""
+    (jobs,) = [entry.value for entry in drawn(store, monkeypatch, "jobs").dataframe]
+    assert not {"state", "team", "user"} & set(jobs.columns)
+    assert {"job", "namespace", "kWh, 24 h", "owner"} <= set(jobs.columns)
 
 
 @pytest.fixture(scope="module")

@@ -163,4 +163,4 @@ if not empty_state():
         table(apart, "energy-disagreements")
     st.subheader("Method and factors")
     told = [{name: str(row.get(name) or "") for name in _TOLD} for row in factor_rows(whole)]
-    table(pd.DataFrame(told), "energy-factors")
+    table(pd.DataFrame(told), "energy-factors", prose={"value": 420, "source": 300})

@@ -21,6 +21,7 @@ from data.clock import utc_now
 
 _NODES = 40
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
+_PROSE = {"what": 380, "since or why": 420}
 _SORTS = {
     "least used first": ("unused", False),
     "name": ("node", True),
@@ -39,7 +40,7 @@ def cell_texts(boards: pd.DataFrame) -> list[str]:
         index = safe(board["gpu_index"]) or "?"
         lines = [
             f"{safe(board['node'])} · GPU {index} · {safe(board['gpu_model'])}",
-            *([f"slices {safe(board['mig_profiles'])}"] if board["mig_profiles"] else []),
+            *([f"MIG {safe(board['mig_profiles'])}"] if board["mig_profiles"] else []),
             f"in use {work}, allocated {allocated}",
             f"memory {number(memory, 'GiB')}, power {number(power, 'W')}",
             *(safe(job) for job in str(board["jobs"]).split("\n")[:4]),
@@ -147,7 +148,7 @@ def show_health(boards: pd.DataFrame, end: datetime) -> None:
     if found.empty:
         st.write("All boards of the last 24 h still report, with power; every node takes jobs.")
     else:
-        table(found.head(500), "health", every=lambda: found)
+        table(found.head(500), "health", every=lambda: found, prose=_PROSE)
     if xids.empty:
         st.caption(f"XID errors are unknown: {NOT_REPORTED}.")
 
@@ -169,7 +170,7 @@ if not empty_state():
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
                 f"{count_text(boards['power_watts'].isna().sum(), 'board')} did not report it",
             ),
-            "boards cut into slices": f"{int((boards['mig_profiles'] != '').sum())}",
+            "boards with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
         }
     )
     cells = st.columns([2, 2, 3], vertical_alignment="bottom")

@@ -12,6 +12,7 @@ from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
 from dashboard.figure_text import count_text
 from dashboard.web.choices import choose_page, pick
+from dashboard.web.job_models import TITLES
 from dashboard.web.page import chart, empty_state, figures, finding, plain, table, tense
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
@@ -46,10 +47,11 @@ def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
         return "—", "never reported"
     peak = int(np.argmax(path.q90[:24]))
     unit = UNIT_OF[quantity]
-    return (
-        f"{np.mean(path.q50[:24]):,.0f} {unit}",
-        f"q90 peaks at {path.q90[peak]:,.0f} {unit}, {group.slot_starts[peak]:%H:%M} UTC",
-    )
+    mean, most = float(np.mean(path.q50[:24])), path.q90[peak]
+    said = [
+        f"{value:,.0f} W" if unit == "W" else count_text(value, "GPU") for value in (mean, most)
+    ]
+    return said[0], f"q90 peaks at {said[1]}, {group.slot_starts[peak]:%H:%M} UTC"
 
 
 def tested_rows(tests: Sequence[ForecastTest]) -> pd.DataFrame:
@@ -63,7 +65,7 @@ def tested_row(one: ForecastTest) -> dict[str, object]:
     naive = losses.get("naive", 0.0)
     return {
         "job": one.job_id,
-        "quantity": str(one.quantity),
+        "quantity": TITLES[one.quantity],
         "model": one.model,
         "loss / naive's": losses.get(one.model, 0.0) / naive if naive else None,
         "inside q10–q90 (%)": 100 * one.backtest.coverage_ratio if one.backtest else None,
@@ -114,8 +116,8 @@ if weeks:
         )
         finding(
             f"{ahead_text} {count_text(float(np.mean(allocated.q50[:24])), 'GPU')} on average, "
-            f"an hour of it {np.mean(allocated.q10[:24]):.0f}–{np.mean(allocated.q90[:24]):.0f} "
-            "with 80 %, jobs yet to come included."
+            f"80 % interval of an hour {np.mean(allocated.q10[:24]):.0f}–"
+            f"{np.mean(allocated.q90[:24]):.0f}, jobs yet to come included."
         )
     figures({_TITLES[title]: day_ahead(fleet, title) for title in _TITLES})
     names = {
@@ -144,7 +146,7 @@ if weeks:
             forecast_band(
                 rows,
                 str(quantity),
-                y_title=f"{_TITLES[quantity]} ({UNIT_OF[quantity]})",
+                y_title=_TITLES[quantity] + (" (W)" if quantity is Quantity.POWER else ""),
                 forecast=shown,
                 path=path,
             ),
@@ -158,7 +160,7 @@ if weeks:
                 chart(lead_accuracy([path.backtest]), "group-accuracy")
                 st.caption(
                     "Replayed at past moments, each from its own past only. Below the dashed line "
-                    "the forecast beats 'it stays as it is'; the band is to hold 80 %."
+                    "the forecast beats naive ('it stays as it is'); the band should hold 80 %."
                 )
             else:
                 st.info("Not tested yet: the history is too short.")

@@ -13,6 +13,8 @@ from dashboard.web.urgent_strip import urgent_section
 from dashboard.web.xid_section import xid_section
 from data.records.cluster import SourceState
 
+_ALWAYS = ("kind", "found", "open")
+
 world = current_world()
 reader = world.reader
 reports = reader.source_reports()
@@ -66,10 +68,12 @@ table(
 outcomes = outcome_rows(findings_now(reader, now=world.clock()))
 if outcomes and current_role() != "owner":
     st.subheader("What became of findings")
-    dismissed = sum(int(str(row["dismissed"])) for row in outcomes)
-    wrong = sum(int(str(row["false positive"])) for row in outcomes)
-    st.write(f"{dismissed} were dismissed, {wrong} of them as false positives.")
-    table(pd.DataFrame(outcomes, columns=list(OUTCOME_COLUMNS)), "outcomes")
+    rows = pd.DataFrame(outcomes, columns=list(OUTCOME_COLUMNS))
+    dismissed, wrong = (rows[name].astype(int).sum() for name in ("dismissed", "false positive"))
+    if dismissed:
+        st.write(f"{count_text(dismissed, 'finding')} dismissed, {wrong} as false positive.")
+    happened = [name for name in OUTCOME_COLUMNS if name in _ALWAYS or rows[name].astype(int).any()]
+    table(rows[happened], "outcomes", every=lambda: rows)
 memory_section()
 xid_section(reader, world.clock())
 st.subheader("Store")

@@ -1,7 +1,6 @@
 """One job: what it did, what it will need, what is planned and why."""
 
 from datetime import datetime, timedelta
-from urllib.parse import quote
 
 import pandas as pd
 import streamlit as st
@@ -67,7 +66,6 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
         if mean == mean
         else f"{job.name} {holds} {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
     )
-    st.caption(plain(f"Link to this job: /job?id={quote(job.job_id, safe='')}"))
     figures(
         {
             "utilization, mean": measured(100 * mean_ratio, "%", "never reported"),

@@ -7,8 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.figure_text import count_text
-from dashboard.web.choices import ALL, choose, choose_page
-from dashboard.web.page import empty_state, finding, number, table, tense
+from dashboard.web.choices import ALL, choose, choose_page, held
+from dashboard.web.page import empty_state, finding, number, plain, table, tense
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from data.records.job_pages import JobFilter, JobPage, JobUse
@@ -23,6 +23,8 @@ _LABELS = {
     "state": "State",
     "kind": "Kind",
 }
+# The page Findings has a choice called state too, and would take this one's over.
+_NAMES = {"state": "job-state"}
 world = current_world()
 reader = world.reader
 
@@ -59,12 +61,16 @@ def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str,
 
 def job_filter() -> JobFilter:
     """Ask for the filters of this page, and add those of the header."""
-    chosen = []
-    for column, (field, label) in zip(st.columns(len(_LABELS)), _LABELS.items(), strict=True):
-        with column:
-            # The page Findings has a choice called state too, and would take this one's over.
-            name = "job-state" if field == "state" else field
-            chosen.append((field, choose(label, [ALL, *reader.job_choices(field)], name)))
+    known = {field: [ALL, *reader.job_choices(field)] for field in _LABELS}
+    asked = [held(_NAMES.get(field, field)) for field in known]
+    named = [
+        value for value, values in zip(asked, known.values(), strict=True) if value in values[1:]
+    ]
+    with st.popover(plain(", ".join(named) or "Filter"), icon=":material/filter_list:"):
+        chosen = [
+            (field, choose(_LABELS[field], values, _NAMES.get(field, field)))
+            for field, values in known.items()
+        ]
     kept = tuple((field, value) for field, value in chosen if value != ALL)
     return JobFilter(
         fields=(*current_scope().chosen.items(), *kept),
@@ -86,7 +92,7 @@ if not empty_state():
         st.text_input("Search id, name or owner", key="q", bind="query-params")
         choose("Show", ["running", "ever seen"], "show")
         order = choose("Largest first by", list(ORDERS), "order")
-    wanted = job_filter()
+        wanted = job_filter()
     proposed = {
         stored.recommendation.job_id: stored
         for stored in reader.recommendations(now=world.clock())

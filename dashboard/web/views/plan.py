@@ -28,6 +28,12 @@ world = current_world()
 reader = world.reader
 
 
+def _off(hours: float) -> str:
+    """Say for how long nodes can be powered off, '' when none can."""
+    can = tense("can be", "could have been")
+    return f"; nodes {can} powered off for {number(hours, 'node-h')}" if hours else ""
+
+
 def answer(plan: Plan) -> None:
     """Open with the plan's cost and what is certified of it."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
@@ -38,8 +44,7 @@ def answer(plan: Plan) -> None:
         f"{tense(f'The next {length} cost', f'The {length} after would have cost')} "
         f"{number(plan.cost, plan.currency)}, "
         f"{number(plan.cost_of_now - plan.cost, plan.currency)} less than {today}, and "
-        f"at most {100 * plan.gap_ratio:.2f} % more than any plan could; nodes "
-        f"{tense('can be', 'could have been')} off for {number(off_hours, 'h')}."
+        f"within {100 * plan.gap_ratio:.2f} % of the optimum{_off(off_hours)}."
     )
     revised = (
         "" if plan.revised_jobs is None else f", {count_text(plan.revised_jobs, 'job')} revised"

@@ -112,7 +112,7 @@ if not empty_state():
                 "idle GPU-hours": row.idle_gpu_hours,
                 "idle (%)": 100 * row.idle_ratio,
                 f"cost of idle GPUs ({report.currency})": row.rent,
-                "most of it": row.largest_job,
+                "largest job": row.largest_job,
             }
             for row in report.waste
         ],
@@ -134,7 +134,7 @@ if not empty_state():
         "week-ahead",
         "No forecast of the fleet is kept: run `trimtab cycle` with some days of history.",
     )
-    st.subheader("Decided")
+    st.subheader("Decisions")
     show(
         [
             {
