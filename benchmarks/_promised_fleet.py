@@ -24,11 +24,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks._complete_report import complete_report
 from collectors.base import Window
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from data.collected import Collected
 from data.columns import SAMPLES, check_frame
-from data.records.cluster import Node, SourceReport, SourceState
+from data.records.cluster import Node, SourceReport
 from data.records.jobs import Job
 
 Values = npt.NDArray[np.float64]
@@ -127,17 +128,7 @@ class DrawnFleet:
 
     def report(self, rows: int, start: datetime, end: datetime) -> SourceReport:
         """Return the report of a complete answer."""
-        return SourceReport(
-            source=self.name,
-            state=SourceState.RAN,
-            reason="",
-            samples=rows,
-            dropped=(),
-            completeness_ratio=1.0,
-            warnings=(),
-            window_start=start,
-            window_end=end,
-        )
+        return complete_report(self.name, rows, start=start, end=end)
 
     def samples(self, first: int, last: int) -> pd.DataFrame:
         """Return the readings (columns SAMPLES) of steps [first, last) as they are unchanged."""

@@ -18,12 +18,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from benchmarks._complete_report import complete_report
 from benchmarks._stored_cycle import write_cycle
-from benchmarks._stored_fleet import SOURCE, StoredFleet, next_samples, write_facts
+from benchmarks._stored_fleet import StoredFleet, next_samples, write_facts
+from benchmarks._stored_fleet_sql import SOURCE
 from benchmarks.pages import Server, measured, served
 from data.collected import Collected
 from data.columns import SAMPLES, check_frame
-from data.records.cluster import SourceReport, SourceState
 from data.settings import Settings
 from data.store import open_store
 from data.store.engine import open_engine
@@ -71,18 +72,7 @@ def collect(path: Path, nodes: int, days: int) -> Found:
     source.dispose()
     with open_store(f"duckdb:///{path}") as store:
         end = END + timedelta(minutes=5 * CYCLE_SLOTS)
-        report = SourceReport(
-            source=SOURCE,
-            state=SourceState.RAN,
-            reason="",
-            samples=len(samples),
-            dropped=(),
-            completeness_ratio=1.0,
-            warnings=(),
-            window_start=END,
-            window_end=end,
-            complete_until=end,
-        )
+        report = complete_report(SOURCE, len(samples), start=END, end=end)
         batch = Collected(
             batch_id="next cycle", samples=check_frame(samples, SAMPLES), report=report
         )

@@ -20,17 +20,22 @@ import pandas as pd
 import pyarrow as pa
 import sqlalchemy as sa
 
+from benchmarks._complete_report import complete_report
+from benchmarks._stored_fleet_sql import (
+    FIVE_MINUTES,
+    LATER,
+    SAMPLES_SQL,
+    SLOT,
+    SLOTS_PER_DAY,
+    SOURCE,
+)
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.cluster import Node, SourceReport, SourceState
+from data.records.cluster import Node
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.store import rollup_sql, tables
 from data.store.bulk import read_frame
 from data.store.record_json import to_json
-from data.units import SECONDS_PER_DAY
 
-SLOT = 300
-_PER_DAY = SECONDS_PER_DAY // SLOT
-SOURCE = "stored-fleet"
 FINE_DAYS = 8
 _CUTS = ((8,), (4, 4), (2, 2, 4), (1, 1, 2, 4), (2, 2, 2, 2), (1, 1, 1, 1, 4))
 _MODELS = ("H100-SXM5-80GB",) * 5 + ("A100-SXM4-80GB",) * 3 + ("L40S-48GB",) * 2
@@ -83,12 +88,12 @@ class StoredFleet:
     @property
     def first_slot(self) -> int:
         """The first slot, the start of an hour, in slots since the epoch."""
-        return self.pattern_start - (self.days - 2) * _PER_DAY
+        return self.pattern_start - (self.days - 2) * SLOTS_PER_DAY
 
     @property
     def pattern_start(self) -> int:
         """The first slot of the day that the days before repeat; whole hours end before `end`."""
-        return self.last_slot // 12 * 12 - 2 * _PER_DAY + 12
+        return self.last_slot // 12 * 12 - 2 * SLOTS_PER_DAY + 12
 
     @property
     def last_slot(self) -> int:
@@ -126,7 +131,7 @@ class StoredFleet:
 
     def _lane(self, number: int, gpus: int, model: str, random: np.random.Generator) -> Lane:
         service = bool(random.random() < 0.3)
-        period = 10**7 if service else int(random.choice([_PER_DAY // 2, _PER_DAY]))
+        period = 10**7 if service else int(random.choice([SLOTS_PER_DAY // 2, SLOTS_PER_DAY]))
         idle = random.random() < 0.08
         return Lane(
             number=number,
@@ -147,7 +152,7 @@ def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
     lanes, boards = fleet.lanes()
     _write_boards(connection, lanes, boards)
     connection.execute(
-        sa.text(_FIVE_MINUTES),
+        sa.text(FIVE_MINUTES),
         {
             "first": fleet.pattern_start,
             "until": fleet.last_slot + 1,
@@ -166,7 +171,7 @@ def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
         _repeat(connection, fleet, lanes, back)
     since = max(fleet.first_slot, fleet.last_slot - fleet.sample_hours * 12)
     connection.execute(
-        sa.text(_SAMPLES),
+        sa.text(SAMPLES_SQL),
         {"first": since, "until": fleet.last_slot + 1, "oldest": fleet.first_slot},
     )
     _write_jobs(connection, fleet, lanes)
@@ -192,7 +197,7 @@ def next_samples(connection: sa.Connection, fleet: StoredFleet, slots: int) -> p
     _write_boards(connection, *fleet.lanes())
     return read_frame(
         connection,
-        _LATER,
+        LATER,
         {
             "first": fleet.last_slot + 1,
             "until": fleet.last_slot + 1 + slots,
@@ -205,12 +210,12 @@ def _repeat(
     connection: sa.Connection, fleet: StoredFleet, lanes: tuple[Lane, ...], back: int
 ) -> None:
     """Write the day that many days before the pattern: its rows again, under the jobs of then."""
-    start, end = fleet.pattern_start, fleet.pattern_start + _PER_DAY
+    start, end = fleet.pattern_start, fleet.pattern_start + SLOTS_PER_DAY
     renamed = [
         (lane.job_id(run - lane.begun(fleet)), lane.job_id(run - back * days - lane.begun(fleet)))
         for lane in lanes
         if not lane.service
-        for days in (_PER_DAY // lane.period,)
+        for days in (SLOTS_PER_DAY // lane.period,)
         for run in range((start + lane.phase) // lane.period, (end + lane.phase) // lane.period + 1)
     ]
     _replace(connection, "renamed", pd.DataFrame(renamed, columns=["job_id", "earlier"]))
@@ -229,82 +234,6 @@ def _repeat(
             ),
             {"back": back, "start": float(start * SLOT), "end": float(end * SLOT)},
         )
-
-
-def _reading(slot: str, suffix: str) -> str:
-    """Return SQL for what a board shows at a slot: holder's label, use, memory and power."""
-    place = f"({slot} + phase)"
-    held = f"({place} % period < busy)"
-    noise = f"(0.8 + 0.4 * (hash(board, {slot} % {_PER_DAY}) % 1000) / 1000)"
-    wave = f"(1 + 0.3 * sin(2 * pi() * ({slot} % {_PER_DAY}) / {_PER_DAY} + lane))"
-    used = f"CASE WHEN {held} THEN round(least(1, level * {noise} * {wave}), 3) ELSE 0.0 END"
-    label = f"""CASE WHEN NOT {held} THEN ''
-        WHEN service THEN namespace || '/deployment/serve-' || lane
-        WHEN slurm THEN 'slurm:' || (1000000 + 1000 * lane + {place} // period - begun)
-        ELSE namespace || '/job/train-' || (lane % 97) || '-' || lane || '-'
-            || ({place} // period - begun) END"""
-    memory = f"CASE WHEN {held} THEN 0.2 + 0.6 * (lane * 37 % 100) / 100 ELSE 0.004 END"
-    return f"""{label} AS job{suffix}, {used} AS used{suffix},
-        round(memory_total_mib * ({memory})) AS memory{suffix},
-        round(idle + (tdp - idle) * ({used})) AS power{suffix}"""
-
-
-_SLOTS = f"""
-    SELECT *, {_reading("slot", "")}
-    FROM range(:first, :until) AS slots(slot),
-        (SELECT *, (:oldest + phase) // period AS begun FROM fleet_boards) AS boards
-"""  # noqa: S608
-_SIGNAL = "CASE WHEN gpu_model LIKE 'L40S%' THEN 'gpu_util' ELSE 'sm_active' END"
-_HOLDER = "CASE WHEN {} = '' THEN 'free' ELSE 'job' END"
-
-_FIVE_MINUTES = f"""
-INSERT INTO five_minute
-WITH pairs AS (
-    SELECT *, {_reading("slot", "")}, {_reading("(slot + 1)", "_next")},
-        slot < :newest AS followed
-    FROM range(:first, :until) AS slots(slot),
-        (SELECT *, (:oldest + phase) // period AS begun FROM fleet_boards) AS boards
-), parts AS (
-    SELECT *, job = job_next AND followed AS whole, unnest(CASE
-        WHEN job = job_next OR NOT followed THEN [true] ELSE [true, false] END) AS read
-    FROM pairs
-), rows AS (
-    SELECT *, CASE WHEN read THEN job ELSE job_next END AS holder_job,
-        CASE WHEN whole OR NOT read THEN {SLOT}.0 ELSE 0.0 END AS covered,
-        CASE WHEN whole OR NOT read THEN (power + power_next) / 2 * {SLOT} ELSE 0.0 END AS energy
-    FROM parts
-)
-SELECT to_timestamp(slot * {SLOT}), gpu_uuid, '', holder_job, {_HOLDER.format("holder_job")},
-    node, gpu_index, gpu_model, '', covered, covered, covered * used_next, covered,
-    energy, energy, energy, NULL, energy, NULL,
-    read::BIGINT, read::BIGINT, 0, 0,
-    CASE WHEN read THEN used END, read::BIGINT, CASE WHEN read THEN used END,
-    CASE WHEN read THEN {_SIGNAL} ELSE '' END, CASE WHEN read THEN memory END, memory_total_mib,
-    CASE WHEN read THEN power END, read::BIGINT, read::BIGINT,
-    CASE WHEN read THEN to_timestamp(slot * {SLOT}) END
-FROM rows
-"""  # noqa: S608 - only constants of this module are put together
-"""Five-minute rows of the slots in [:first, :until). A slot's reading is at its start, and the five
-minutes after it belong to the holder at their end: where that one is another, there are two rows.
-"""
-
-_SAMPLES = f"""
-INSERT INTO samples (sampled_at, gpu_uuid, mig_instance, mig_profile, node, gpu_index, gpu_model,
-    job_id, utilization_ratio, utilization_signal, memory_used_mib, memory_total_mib, power_watts,
-    power_limit_watts, batch_id)
-SELECT to_timestamp(slot * {SLOT}), gpu_uuid, '', '', node, gpu_index, gpu_model, job, used,
-    {_SIGNAL}, memory, memory_total_mib, power, tdp, '{SOURCE}'
-FROM ({_SLOTS})
-"""  # noqa: S608
-
-
-_LATER = f"""
-SELECT to_timestamp(slot * {SLOT} + 60 * minute) AS sampled_at, gpu_uuid, '' AS mig_instance,
-    '' AS mig_profile, node, gpu_index, gpu_model, job AS job_id, used AS utilization_ratio,
-    {_SIGNAL} AS utilization_signal, memory AS memory_used_mib, memory_total_mib,
-    power AS power_watts, tdp AS power_limit_watts, NULL::DOUBLE AS energy_joules
-FROM ({_SLOTS}), range({SLOT // 60}) AS minutes(minute)
-"""  # noqa: S608
 
 
 def _write_jobs(connection: sa.Connection, fleet: StoredFleet, lanes: tuple[Lane, ...]) -> None:
@@ -394,18 +323,7 @@ def _write_report(connection: sa.Connection, fleet: StoredFleet, boards: int) ->
     rows = []
     for hour in range(hours):
         end = fleet.end - timedelta(hours=hours - 1 - hour)
-        report = SourceReport(
-            source=SOURCE,
-            state=SourceState.RAN,
-            reason="",
-            samples=12 * boards,
-            dropped=(),
-            completeness_ratio=1.0,
-            warnings=(),
-            window_start=end - timedelta(hours=1),
-            window_end=end,
-            complete_until=end,
-        )
+        report = complete_report(SOURCE, 12 * boards, start=end - timedelta(hours=1), end=end)
         rows.append((f"{SOURCE}-{hour}", hour, SOURCE, 12 * boards, to_json(report)))
     columns = [column.name for column in tables.batches.columns]
     _insert(connection, "batches", pd.DataFrame(rows, columns=columns))

@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks._complete_report import complete_report
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.budgets import HISTORY_DAYS, forecast_sum
 from dashboard.statement.focus import COLUMNS, focus_rows
 from dashboard.statement.statement import GROUPS, make_cost_statement
 from data.collected import Collected
 from data.columns import SAMPLES, check_frame
-from data.records.cluster import SourceReport, SourceState
 from data.records.jobs import Job, Platform, WorkloadKind
 from data.settings import Settings
 from data.statement_settings import GpuPrice, Invoice, StatementSettings
@@ -92,17 +92,7 @@ def _collected(samples: pd.DataFrame) -> Collected:
         )
         for job in sorted(samples["job_id"].unique())
     )
-    report = SourceReport(
-        source="pods",
-        state=SourceState.RAN,
-        reason="",
-        samples=len(samples),
-        dropped=(),
-        completeness_ratio=1.0,
-        warnings=(),
-        window_start=BEGIN,
-        window_end=end,
-    )
+    report = complete_report("pods", len(samples), start=BEGIN, end=end)
     return Collected(batch_id="pods", samples=samples, jobs=jobs, report=report)
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+from factories import make_collected
 
 from benchmarks._stored_fleet import StoredFleet, jobs_of, write_facts
-from data.collected import Collected
 from data.columns import SAMPLES, check_frame
-from data.records.cluster import SourceReport, SourceState
 from data.store import open_store
 from data.store.bulk import read_frame
 from data.store.engine import open_engine
@@ -43,21 +42,7 @@ def test_its_roll_ups_are_those_of_its_samples(written: sa.Engine, tmp_path: Pat
     """What the store makes of the same readings is row by row what the generator wrote."""
     with written.connect() as connection:
         samples = read_frame(connection, "SELECT * EXCLUDE (batch_id) FROM samples")
-    collected = Collected(
-        batch_id="all",
-        samples=check_frame(samples, SAMPLES),
-        report=SourceReport(
-            source="test",
-            state=SourceState.RAN,
-            reason="",
-            samples=len(samples),
-            dropped=(),
-            completeness_ratio=1.0,
-            warnings=(),
-            window_start=None,
-            window_end=None,
-        ),
-    )
+    collected = make_collected(check_frame(samples, SAMPLES), ())
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         store.keep(collected)
         for table in ("five_minute", "hourly"):
