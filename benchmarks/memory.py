@@ -11,27 +11,36 @@ finished runs of the family. Peers: MARP as published, DeepSpeed's estimators, M
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchmarks._marp_paper import marp_peak_bytes
+from benchmarks._memory_scores import (
+    Scored,
+    accuracy,
+    after_runs,
+    by_family,
+    calibrated,
+    calibrated_coverage,
+    from_other_sources,
+    mean,
+    scored,
+    several_sources,
+)
 from benchmarks.memory_foundry import foundry_lines
 from benchmarks.memory_peers import deepspeed_bytes, four_weights_bytes, megatron_bytes
 from benchmarks.memory_rows import MeasuredRow, read_rows
 from planner.memory.bounds import FIT_PROBABILITY, SHARES, USABLE, Tier, bound_factor
-from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
 from planner.memory.framework_traits import framework_traits, known_frameworks
-from planner.memory.predictor import MemoryEstimate, predict_peak, refusal
+from planner.memory.predictor import predict_peak, refusal
 from planner.memory.training_job import Method, TrainingJob
 from planner.memory.training_plans import unbounded_peak
 
 RESULTS = Path(__file__).parent / "results" / "memory.md"
-GIB = 2**30
-REPETITIONS = 6
 _GROUP_HEAD = (
     "| {title} | rows | framework not told | with traits | median error | calibrated, 10 runs |"
 )
@@ -46,144 +55,6 @@ _BOUND_HEAD = (
 )
 _FEW = 3
 """Methods with fewer rows are shown together."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """A measured row with its estimates: bytes of the figure that was measured."""
-
-    row: MeasuredRow
-    job: TrainingJob
-    estimate: MemoryEstimate
-    bytes: float
-    untold: float
-    peak: float
-
-    @property
-    def ratio(self) -> float:
-        """Measured over estimated."""
-        return self.peak / self.bytes
-
-    @property
-    def accuracy(self) -> float:
-        """1 - |estimate - peak| / peak, with traits."""
-        return accuracy(self.bytes, self.peak)
-
-    @property
-    def run(self) -> FinishedRun:
-        """What the finished run teaches."""
-        static = self.estimate.static_ratio
-        return FinishedRun(
-            static_bytes=self.bytes * static,
-            dynamic_bytes=self.bytes * (1 - static),
-            measured_bytes=self.peak,
-        )
-
-
-def accuracy(estimate: float, peak: float) -> float:
-    """Return 1 - |estimate - peak| / peak."""
-    return 1 - abs(estimate - peak) / peak
-
-
-def figure_of(estimate: MemoryEstimate, figure: str) -> float:
-    """Return the bytes of the figure that a source prints."""
-    return float(getattr(estimate, f"{figure}_bytes"))
-
-
-def scored(row: MeasuredRow) -> Scored | None:
-    """Return a measured row with its estimates, None for one without a peak or a shape."""
-    if row.job is None or row.peak_bytes is None:
-        return None
-    estimate = predict_peak(row.job)
-    untold = predict_peak(replace(row.job, framework=""))
-    return Scored(
-        row=row,
-        job=row.job,
-        estimate=estimate,
-        bytes=figure_of(estimate, row.figure),
-        untold=figure_of(untold, row.figure),
-        peak=row.peak_bytes,
-    )
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the mean, NaN of nothing."""
-    return float(np.mean(values)) if len(values) else float("nan")
-
-
-def learned(one: Scored, calibration: Calibration) -> Correction:
-    """Return the correction of a row by finished runs."""
-    run = one.run
-    return correction(calibration, static_bytes=run.static_bytes, dynamic_bytes=run.dynamic_bytes)
-
-
-def corrected(one: Scored, calibration: Calibration) -> float:
-    """Return the accuracy of a row after calibration."""
-    return accuracy(one.bytes * learned(one, calibration).ratio, one.peak)
-
-
-def by_family(rows: Sequence[Scored]) -> dict[str, list[Scored]]:
-    """Return the rows by source and method."""
-    families: dict[str, list[Scored]] = {}
-    for row in rows:
-        families.setdefault(row.row.family, []).append(row)
-    return families
-
-
-def draws(rows: Sequence[Scored], runs: int) -> Iterator[tuple[Calibration, list[Scored]]]:
-    """Yield calibrations by so many finished configurations of a family, with the rows left over.
-
-    Configurations are drawn at random, six times; rows of a drawn configuration are not scored.
-    """
-    generator = np.random.default_rng(0)
-    configurations = sorted({repr(row.job) for row in rows})
-    for _ in range(REPETITIONS):
-        drawn = generator.permutation(len(configurations))[: min(runs, len(configurations) - 1)]
-        known = {configurations[index] for index in drawn}
-        first = {repr(row.job): row.run for row in reversed(rows) if repr(row.job) in known}
-        calibration = Calibration(family=rows[0].row.family, runs=tuple(first.values()))
-        yield calibration, [row for row in rows if repr(row.job) not in known]
-
-
-def after_runs(rows: Sequence[Scored], runs: int) -> float:
-    """Return the mean accuracy of a family's rows after so many finished configurations of it."""
-    return mean(
-        [corrected(entry, calibration) for calibration, left in draws(rows, runs) for entry in left]
-    )
-
-
-def calibrated_coverage(rows: Sequence[Scored], share: float) -> float:
-    """Return the share of peaks below the stated bound after ten runs of the family."""
-    hits = []
-    for family in by_family(rows).values():
-        if len({repr(entry.job) for entry in family}) < 2:
-            continue
-        for calibration, left in draws(family, 10):
-            for entry in left:
-                found = learned(entry, calibration)
-                factor = found.ratio * bound_factor(entry.estimate.tier, share, found)
-                hits.append(entry.ratio <= factor)
-    return mean(hits)
-
-
-def calibrated(rows: Sequence[Scored], runs: int) -> float:
-    """Return the accuracy after so many runs of each family, families weighted by their rows."""
-    total = weight = 0.0
-    for family in by_family(rows).values():
-        many = len({repr(entry.job) for entry in family})
-        value = after_runs(family, runs) if many > 1 else mean([entry.accuracy for entry in family])
-        total, weight = total + value * len(family), weight + len(family)
-    return total / weight if weight else float("nan")
-
-
-def from_other_sources(rows: Sequence[Scored]) -> float:
-    """Return the accuracy when each source is corrected by the runs of all others."""
-    found = []
-    for source in _several_sources(rows):
-        runs = [row.run for row in rows if row.row.source != source]
-        calibration = Calibration(family="all others", runs=tuple(runs))
-        found += [corrected(row, calibration) for row in rows if row.row.source == source]
-    return mean(found)
 
 
 def line(*cells: object) -> str:
@@ -258,20 +129,11 @@ def peer_table(rows: Sequence[Scored]) -> list[str]:
     return [*lines, ""]
 
 
-def _several_sources(rows: Sequence[Scored]) -> list[str]:
-    """Return the sources in order.
-
-    None when there is one only, which has no others to learn from.
-    """
-    sources = sorted({row.row.source for row in rows})
-    return sources if len(sources) > 1 else []
-
-
 def coverage(rows: Sequence[Scored], share: float) -> tuple[float, float]:
     """Return the share of peaks below the stated bound, and below one made of other sources."""
     stated = [row.ratio <= bound_factor(row.estimate.tier, share) for row in rows]
     unseen = []
-    for source in _several_sources(rows):
+    for source in several_sources(rows):
         others = [row.ratio for row in rows if row.row.source != source]
         quantile = float(np.quantile(others, share))
         unseen += [row.ratio <= quantile for row in rows if row.row.source == source]
@@ -287,7 +149,7 @@ def untold_coverage(rows: Sequence[Scored], share: float) -> float:
 def untold_left_out(rows: Sequence[Scored], share: float) -> float:
     """Return the same share where the factor is the quantile over all other sources."""
     hits = []
-    for source in _several_sources(rows):
+    for source in several_sources(rows):
         others = [row.peak / row.untold for row in rows if row.row.source != source]
         quantile = float(np.quantile(others, share))
         hits += [row.peak <= row.untold * quantile for row in rows if row.row.source == source]

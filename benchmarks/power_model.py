@@ -15,17 +15,25 @@ a part:
 
 import argparse
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from benchmarks._power_peers import (
+    CATALOGUE,
+    PEERS,
+    Floats,
+    Method,
+    between_idle_and_tdp,
+    catalogue_only,
+    ours,
+    rows_of,
+    tdp_times_utilization,
+)
 from collectors.simulated_fleet import SimulatedFleet
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from forecasting.power.cap import REACH, SHARPNESS, power_under_cap, slowdown_under_cap
 from forecasting.power.model import PowerModel
 from forecasting.power.readings import readings_by_model
@@ -34,7 +42,6 @@ from forecasting.power.training import fit_power_models
 
 RESULTS = Path(__file__).parent / "results" / "power_model.md"
 FOLDS = 5
-CATALOGUE = load_gpu_catalogue()
 MODEL_OF = {"H100": "H100-SXM5-80GB", "B200": "B200-SXM-180GB"}
 PEAK_FLOPS = {"H100": 989e12, "B200": 2250e12}
 """Dense BF16, vendor data sheets."""
@@ -53,79 +60,6 @@ _CAPS_HEAD = (
     "| caps below 1.2 × the free power of | rows | Trimtab's law, fitted on the others (W) "
     "| as shipped (W) | smaller of power and cap (W) | 0.86 × power (W) |"
 )
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guess:
-    """Predicted watts of held-out rows, with the interval where the method has one."""
-
-    central: Floats
-    low: Floats | None = None
-    high: Floats | None = None
-
-
-Method = Callable[[str, PowerSamples, PowerSamples], Guess]
-
-
-def rows_of(samples: PowerSamples, keep: npt.NDArray[np.bool_]) -> PowerSamples:
-    """Return some rows of the samples."""
-    columns = {
-        name: None if (column := getattr(samples, name)) is None else column[keep]
-        for name in PowerSamples.__dataclass_fields__
-    }
-    return PowerSamples(**columns)
-
-
-def ours(inputs: tuple[str, ...]) -> Method:
-    """Return Trimtab's model with these inputs beside the utilization."""
-
-    def guess(model: str, train: PowerSamples, test: PowerSamples) -> Guess:
-        fitted = fit_power_models({model: train}, CATALOGUE, signal="benchmark")[model]
-        known = {name: getattr(test, name) for name in inputs}
-        cap = None if test.cap_watts is None else test.cap_watts
-        watts = fitted.predict(test.utilization, power_cap_watts=cap, **known)
-        return Guess(central=watts.central, low=watts.low, high=watts.high)
-
-    return guess
-
-
-def catalogue_only(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
-    """Return Trimtab's model before anything was measured."""
-    watts = fit_power_models({}, CATALOGUE, signal="benchmark")[model].predict(test.utilization)
-    return Guess(central=watts.central, low=watts.low, high=watts.high)
-
-
-def tdp_times_utilization(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
-    """Return TDP times utilization."""
-    return Guess(central=CATALOGUE.get(model).tdp_watts * test.utilization)
-
-
-def between_idle_and_tdp(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
-    """Return the straight line from idle power to TDP."""
-    board = CATALOGUE.get(model)
-    return Guess(central=board.idle_watts + (board.tdp_watts - board.idle_watts) * test.utilization)
-
-
-def fitted_line(_model: str, train: PowerSamples, test: PowerSamples) -> Guess:
-    """Return the least-squares line of power on utilization."""
-    slope, floor = np.polyfit(train.utilization, train.power_watts, 1)
-    return Guess(central=floor + slope * test.utilization)
-
-
-def mean_power(_model: str, train: PowerSamples, test: PowerSamples) -> Guess:
-    """Return the mean power of the training rows."""
-    return Guess(central=np.full(len(test.power_watts), train.power_watts.mean()))
-
-
-PEERS: dict[str, Method] = {
-    "catalogue only (nothing fitted)": catalogue_only,
-    "fitted line": fitted_line,
-    "idle to TDP, straight": between_idle_and_tdp,
-    "TDP × utilization": tdp_times_utilization,
-    "mean power": mean_power,
-}
 
 
 def table_of(sets: dict[str, PowerSamples], methods: dict[str, Method]) -> list[str]:
