@@ -9,6 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 MAX_FILE = 400
+LONG_YET = {"tests/dashboard/apply/test_slurm_bed.py", "tests/outsiders/slurm/trial.py"}
+"""Files that are still to be split."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 PLACEHOLDER_HOSTS = re.compile(
     r"(127\.\d+\.\d+\.\d+|0\.0\.0\.0|localhost|[a-z0-9-]+|.*\.(example|invalid|test|svc)|"
@@ -39,15 +41,15 @@ def texts() -> list[tuple[str, str]]:
     return found
 
 
-def test_files_of_the_packages_are_small() -> None:
-    """No Python file of the five packages is longer than 400 lines."""
+def test_files_are_small() -> None:
+    """No Python file of the five packages, the tests or the benchmarks has more than 400 lines."""
     long = {
         str(path.relative_to(ROOT)): lines
-        for package in PACKAGES
+        for package in (*PACKAGES, "tests", "benchmarks")
         for path in sorted((ROOT / package).rglob("*.py"))
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE
     }
-    assert long == {}
+    assert {name: lines for name, lines in long.items() if name not in LONG_YET} == {}
 
 
 def test_names_say_what_is_inside() -> None:
