@@ -23,7 +23,7 @@ from data.columns import SAMPLES, check_frame, empty_frame
 from data.records.jobs import Job, Platform, WorkloadKind
 
 _MICROSECONDS = 1_000_000
-_FIRST_SECOND, _LAST_SECOND = 1e9, 4e9
+FIRST_SECOND, LAST_SECOND = 1e9, 4e9
 """2001 and 2096: a time before or after is no time of a reading."""
 _NAMED = ("mig_profile", "node", "gpu_index", "gpu_model")
 
@@ -77,7 +77,7 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
             continue
         if device.mig_instance and meaning[0].quantity == "gpu_util":
             continue  # of a MIG instance GPU_UTIL is 0 or absent, never a reading
-        timed = (entry.times >= _FIRST_SECOND) & (entry.times <= _LAST_SECOND)
+        timed = (entry.times >= FIRST_SECOND) & (entry.times <= LAST_SECOND)
         dropped.counts["broken-time"] += int((~timed).sum())
         times = entry.times[timed]
         values, kept = plausible(*meaning, entry.values[timed], dropped.counts)

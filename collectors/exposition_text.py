@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,10 @@ def parse_labels(text: str) -> dict[str, str] | None:
     return labels
 
 
-def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Series]:
-    """Yield the GPU series of an exposition text, all at `at`; what is broken is counted."""
+def parse_exposition(
+    text: str, at: datetime, dropped: Dropped, *, wanted: Container[str] = _WANTED
+) -> Iterator[Series]:
+    """Yield the `wanted` series of an exposition text, all at `at`; what is broken is counted."""
     # Not splitlines: that would cut inside labels, at every line separator of Unicode.
     for line in text.split("\n"):
         stripped = line.strip()
@@ -58,7 +60,7 @@ def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Seri
         if match is None or labels is None:
             dropped.counts["broken-line"] += 1
             continue
-        if match.group("name") not in _WANTED:
+        if match.group("name") not in wanted:
             continue
         try:
             value = number_of(match.group("value"))
@@ -74,8 +76,10 @@ def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Seri
         )
 
 
-def parse_answer(document: Any, dropped: Dropped) -> Iterator[Series]:
-    """Yield the series of one answer of Prometheus' query API (vector or matrix).
+def parse_answer(
+    document: Any, dropped: Dropped, *, wanted: Container[str] = _WANTED
+) -> Iterator[Series]:
+    """Yield the `wanted` series of one answer of Prometheus' query API (vector or matrix).
 
     What has not the form of a series or of a reading is counted in `dropped`. Errors:
     UnexpectedAnswerError when it is no such answer.
@@ -97,7 +101,7 @@ def parse_answer(document: Any, dropped: Dropped) -> Iterator[Series]:
         pairs = [_point(point) for point in points] if isinstance(points, list) else [None]
         known = [pair for pair in pairs if pair is not None]
         dropped.counts["broken-value"] += len(pairs) - len(known)
-        if known and labels.get("__name__") in _WANTED:
+        if known and labels.get("__name__") in wanted:
             array = np.array(known, dtype=float)
             yield Series(
                 metric=labels["__name__"], labels=labels, times=array[:, 0], values=array[:, 1]
@@ -140,7 +144,8 @@ def _told(document: object) -> str:
     return f"an object of {scrub(names, limit=_MAX_SHOWN)}" if names else "an empty object"
 
 
-def _read(path: Path) -> str:
+def recording_text(path: Path) -> str:
+    """Return the text of a file. Errors: UnexpectedAnswerError when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -160,7 +165,7 @@ def _collected(
         )
     return Collected(
         batch_id=digest_of(
-            [source, path.name, _read(path), samples["sampled_at"].min().isoformat()]
+            [source, path.name, recording_text(path), samples["sampled_at"].min().isoformat()]
         ),
         samples=samples,
         jobs=jobs_of(samples, source),
@@ -183,7 +188,7 @@ def _collected(
 def read_dcgm_text(path: Path, at: datetime, catalogue: GpuCatalogue) -> Collected:
     """Return the samples of one exposition text, taken at `at` (UTC)."""
     dropped = Dropped()
-    series = list(parse_exposition(_read(path), at, dropped))
+    series = list(parse_exposition(recording_text(path), at, dropped))
     return _collected(path, f"dcgm-text {path.name}", series, catalogue, dropped)
 
 
@@ -210,6 +215,6 @@ def answers_in(text: str, where: object) -> list[Any]:
 def read_prometheus_json(path: Path, catalogue: GpuCatalogue) -> Collected:
     """Return the samples of one answer, or of a list of answers, of Prometheus' query API."""
     dropped = Dropped()
-    answers = answers_in(_read(path), path)
+    answers = answers_in(recording_text(path), path)
     series = [column for answer in answers for column in parse_answer(answer, dropped)]
     return _collected(path, f"prometheus-json {path.name}", series, catalogue, dropped)

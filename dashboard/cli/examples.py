@@ -94,6 +94,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "submissions show": ("trimtab submissions show 1a2b3c4d",),
     "submissions watch": ("trimtab submissions watch --until-done",),
     "memory": ("trimtab memory",),
+    "serving signals": (
+        "trimtab serving signals vllm.prom",
+        "trimtab serving signals vllm-0.prom vllm-1.prom --format json",
+    ),
     "simulate rightsizing": ("trimtab simulate rightsizing --days 7",),
     "simulate scheduling": ("trimtab simulate scheduling --policies first-in,has --jobs 60",),
 }

@@ -14,6 +14,7 @@ from dashboard.cli.examples import examples_of
 from dashboard.cli.log_lines import FORMATS, LEVELS
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
+from dashboard.cli.serving_command import add_serving
 from dashboard.cli.statement_options import add_statement
 from dashboard.cli.store_parser import add_serve_options, add_store
 from dashboard.cli.what_if_options import add_plan_options
@@ -369,5 +370,6 @@ def build_parser() -> argparse.ArgumentParser:
     _add_apply(commands)
     _add_submission(commands)
     _add_simulate(commands)
+    add_serving(commands)
     _add_shell(commands)
     return parser

@@ -1,0 +1,54 @@
+"""Every recording of an inference engine's metrics: which signals it gives.
+
+`python -m benchmarks.serving_signals [--data DIR]`; recordings in DIR/serving_metrics.
+"""
+
+import argparse
+from pathlib import Path
+
+from collectors.dcgm_readings import Dropped
+from collectors.serving_dialects import ServingSignal
+from collectors.serving_files import read_serving_file
+from data.errors import CollectorError
+
+RESULTS = Path(__file__).parent / "results" / "serving_signals.md"
+
+
+def rows_of(path: Path) -> list[str]:
+    """Return the table's rows of one recording, a replica each."""
+    dropped = Dropped()
+    try:
+        samples = read_serving_file(path, dropped)
+    except CollectorError as error:
+        return [f"| {path.name} | refused: {error} | | | |"]
+    lost = ", ".join(f"{count} {reason}" for reason, count in dropped.as_pairs()) or "0"
+    return [
+        f"| {path.name} | {sample.engine} | {sample.model or '–'} | {len(sample.known())} of "
+        f"{len(ServingSignal)}: {', '.join(sample.known())} | {lost} |"
+        for sample in samples
+    ]
+
+
+def main() -> None:
+    """Print the table and write it to benchmarks/results/serving_signals.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="../shared/data")
+    parser.add_argument("--full", action="store_true", help="the same: all files are read")
+    options = parser.parse_args()
+    files = sorted((Path(options.data) / "serving_metrics").glob("*.prom"))
+    lines = [
+        f"{len(files)} recordings; all are excerpts of documents, so a signal that lacks here may",
+        "stand in the whole exposition.",
+        "",
+        "| recording | engine | model | known | dropped |",
+        "|---|---|---|---|---|",
+        *(row for path in files for row in rows_of(path)),
+    ]
+    text = "\n".join(lines) + "\n"
+    if files:
+        RESULTS.write_text(text, encoding="utf-8")
+    print(text if files else f"No recordings in {options.data}/serving_metrics.")
+
+
+if __name__ == "__main__":
+    main()

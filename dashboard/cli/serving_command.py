@@ -1,0 +1,78 @@
+"""`trimtab serving`: what inference engines say of their requests."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dashboard.cli.commands import add_command
+from dashboard.cli.output import print_rows, say
+
+if TYPE_CHECKING:
+    from collectors.serving_signals import LatencyHistogram, ServiceSample
+
+_P95 = 0.95
+SIGNAL_COLUMNS = (
+    "engine", "model", "job", "running", "waiting", "kv_cache_ratio", "prompt_tokens",
+    "generation_tokens", "preemptions", "finished", "first_token_mean_s", "first_token_p95_s",
+    "per_token_mean_s", "queue_wait_mean_s", "request_mean_s",
+)  # fmt: skip
+
+
+def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the commands and their options; nothing heavy is imported."""
+    serving = commands.add_parser("serving", help="what inference engines say of their requests")
+    kinds = serving.add_subparsers(metavar="WHAT", required=True)
+    read = add_command(
+        kinds,
+        "signals",
+        ("serving_command", "signals"),
+        "requests, tokens, latencies and KV-cache in an engine's /metrics, since it started",
+        lists=True,
+    )
+    read.add_argument(
+        "file",
+        nargs="+",
+        metavar="FILE",
+        help="text of /metrics, or what Prometheus answered as JSON; /dev/stdin reads a pipe",
+    )
+
+
+def signals(options: argparse.Namespace) -> int:
+    """Print a row per replica of every file; on stderr what was dropped and why."""
+    from collectors.dcgm_readings import Dropped
+    from collectors.serving_files import read_serving_file
+
+    dropped = Dropped()
+    samples = [sample for name in options.file for sample in read_serving_file(Path(name), dropped)]
+    for reason, count in dropped.as_pairs():
+        say(f"dropped: {count} {reason}", file=sys.stderr)
+    rows = [_row(sample) for sample in samples]
+    print_rows(rows, options.format, columns=SIGNAL_COLUMNS, empty="")
+    return 0
+
+
+def _row(sample: "ServiceSample") -> dict[str, object]:
+    first = sample.first_token_seconds
+    values = (
+        sample.engine,
+        sample.model,
+        sample.job_id or sample.address,
+        sample.running_requests,
+        sample.waiting_requests,
+        sample.kv_cache_ratio,
+        sample.prompt_tokens_total,
+        sample.generation_tokens_total,
+        sample.preemptions_total,
+        sample.finished_requests_total,
+        _mean(first),
+        None if first is None else first.quantile_seconds(_P95),
+        _mean(sample.per_token_seconds),
+        _mean(sample.queue_wait_seconds),
+        _mean(sample.request_seconds),
+    )
+    return dict(zip(SIGNAL_COLUMNS, values, strict=True))
+
+
+def _mean(histogram: "LatencyHistogram | None") -> float | None:
+    return None if histogram is None else histogram.mean_seconds
