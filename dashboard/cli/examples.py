@@ -98,6 +98,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "trimtab serving signals vllm.prom",
         "trimtab serving signals vllm-0.prom vllm-1.prom --format json",
     ),
+    "serving replicas": (
+        "trimtab serving replicas --rate 5 --service-seconds 6 --slots 8 --wait 0.5",
+    ),
     "simulate rightsizing": ("trimtab simulate rightsizing --days 7",),
     "simulate scheduling": ("trimtab simulate scheduling --policies first-in,has --jobs 60",),
 }

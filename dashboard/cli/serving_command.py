@@ -1,4 +1,4 @@
-"""`trimtab serving`: what inference engines say of their requests."""
+"""`trimtab serving`: what inference engines say of their requests, and the replicas they need."""
 
 import argparse
 import sys
@@ -21,7 +21,7 @@ SIGNAL_COLUMNS = (
 
 def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands and their options; nothing heavy is imported."""
-    serving = commands.add_parser("serving", help="what inference engines say of their requests")
+    serving = commands.add_parser("serving", help="what inference engines say, replicas they need")
     kinds = serving.add_subparsers(metavar="WHAT", required=True)
     read = add_command(
         kinds,
@@ -36,6 +36,36 @@ def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         metavar="FILE",
         help="text of /metrics, or what Prometheus answered as JSON; /dev/stdin reads a pipe",
     )
+    needed = add_command(
+        kinds,
+        "replicas",
+        ("serving_command", "replicas"),
+        "the replicas that keep waits short, and what one more or less does (queueing formula)",
+        lists=True,
+    )
+    for name, kind, default, meaning in (
+        ("rate", float, None, "requests per second of the whole service"),
+        (
+            "service-seconds",
+            float,
+            None,
+            "from a request's admission to its last token, on a full replica",
+        ),
+        ("slots", int, None, "requests that a replica works on at once"),
+        ("wait", float, 1.0, "seconds that a request may wait for its admission"),
+        ("share", float, 0.95, "of the requests that wait no longer"),
+        (
+            "arrival-scv",
+            float,
+            1.0,
+            "squared coefficient of variation of the gaps; bursts are above 1",
+        ),
+        ("service-scv", float, 1.0, "the same of the seconds of service"),
+    ):
+        shown = "" if default is None else f" (default {default:g})"
+        needed.add_argument(
+            f"--{name}", type=kind, required=default is None, default=default, help=meaning + shown
+        )
 
 
 def signals(options: argparse.Namespace) -> int:
@@ -76,3 +106,34 @@ def _row(sample: "ServiceSample") -> dict[str, object]:
 
 def _mean(histogram: "LatencyHistogram | None") -> float | None:
     return None if histogram is None else histogram.mean_seconds
+
+
+def replicas(options: argparse.Namespace) -> int:
+    """Print the replicas needed, with one and two less and one more."""
+    from planner.serving.queueing import ServiceLoad, WaitObjective, outlook, replicas_needed
+
+    load = ServiceLoad(
+        requests_per_second=options.rate,
+        service_seconds=options.service_seconds,
+        slots_per_replica=options.slots,
+        arrival_scv=options.arrival_scv,
+        service_scv=options.service_scv,
+    )
+    objective = WaitObjective(wait_seconds=options.wait, share=options.share)
+    needed = replicas_needed(load, objective)
+    found = [
+        outlook(load, number, objective.wait_seconds)
+        for number in range(max(1, needed - 2), needed + 2)
+    ]
+    rows = [
+        {
+            "replicas": each.replicas,
+            "meets": "yes" if each.replicas >= needed else "no",
+            "utilization_ratio": each.utilization_ratio,
+            "late_ratio": each.late_ratio,
+            "mean_wait_s": each.mean_wait_seconds,
+        }
+        for each in found
+    ]
+    print_rows(rows, options.format, columns=tuple(rows[0]), empty="")
+    return 0

@@ -1,0 +1,1 @@
+"""How many replicas an inference service needs."""
