@@ -5,6 +5,7 @@ runs longer. The price of expected shortfall is no money: it keeps plans from st
 counts as far as the job can still be there: after its end nothing costs and nothing is saved.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from planner.problem.job_demand import JobDemand
 from planner.problem.power_curve import HELD
 from planner.problem.terms import Terms
 from planner.problem.time_shift import put_off_costs
-from planner.problem.transitions import entering, leaving
+from planner.problem.transitions import TransitionPart, entering, leaving, moving
 
 Values = npt.NDArray[np.float64]
 
@@ -205,12 +206,28 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
     The boards of the side that each part is spent on are held and draw the job's power. A job that
     waits in the queue holds none: its mean wait is priced like rent of what it has now.
     """
-    elasticity, wait = demand.standing.elasticity, demand.queue_wait
-    parts = [
+    elasticity = demand.standing.elasticity
+    parts = (
         *leaving(elasticity, present, option),
-        *entering(elasticity, present, option, wait),
-    ]
-    watts = 0.0
+        *entering(elasticity, present, option, demand.queue_wait),
+    )
+    return _taken(parts, demand, present, option, terms)
+
+
+def move_costs(demand: JobDemand, present: Option, terms: Terms) -> ChangeTime:
+    """Return what a start of the present configuration on other nodes takes and costs once."""
+    parts = moving(demand.standing.elasticity, present, demand.queue_wait)
+    return _taken(parts, demand, present, present, terms)
+
+
+def _taken(
+    parts: Sequence[TransitionPart],
+    demand: JobDemand,
+    present: Option,
+    option: Option,
+    terms: Terms,
+) -> ChangeTime:
+    wait, watts = demand.queue_wait, 0.0
     if demand.power_q50 is not None:
         # Boards draw their idle power whether the change holds them or not.
         watts = float(demand.power_q50.mean())

@@ -82,6 +82,13 @@ def entering(
     return tuple(parts)
 
 
+def moving(
+    elasticity: Elasticity, present: Option, wait: QueueWait | None = None
+) -> tuple[TransitionPart, ...]:
+    """Return what a move to other nodes takes: a start of the present configuration there."""
+    return (*_LEAVING[elasticity], *entering(elasticity, present, present, wait))
+
+
 def _waiting(wait: QueueWait) -> TransitionPart:
     return TransitionPart(
         what="wait in the queue",

@@ -11,8 +11,9 @@ from data.records.plans import Configuration, IdleGpus, Plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.transitions import entering
 from planner.recommendations.admission import NO_PAIR, NO_ROOM, AdmissionRoom, admitted
+from planner.recommendations.emptied_nodes import empty_nodes
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
-from planner.recommendations.fleet_advice import FleetAdvice, empty_nodes, missing_boards
+from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
 from planner.recommendations.guardrails import refusal
 from planner.recommendations.idle_gpus import idle_gpus
 from planner.recommendations.memory_advice import memory_recommendation

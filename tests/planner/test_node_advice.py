@@ -54,7 +54,7 @@ def node(name: str, on: Sequence[bool]) -> NodePlan:
 
 
 def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None:
-    """Ten hours off: eight idle boards and the server around them, times the PUE."""
+    """Ten hours off less ten minutes to boot: idle boards and their server, times the PUE."""
     problem = case(
         (make_job(), 0.97, 60_000.0, 690.0),
         gpus=[*boards(H100, 8), *(gpu(name, i, L40S) for name in "abc" for i in range(8))],
@@ -76,7 +76,9 @@ def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None
     assert one.starts_at == AS_OF + timedelta(hours=5)
     assert one.ends_at == AS_OF + timedelta(hours=15)
     assert one.savings.energy_kwh is not None
-    assert one.savings.energy_kwh.central == pytest.approx(8 * (35 + 125) / 1000 * 10 * 1.54)
+    assert one.savings.energy_kwh.central == pytest.approx(
+        8 * (35 + 125) / 1000 * (10 - 1 / 6) * 1.54
+    )
     assert one.savings.cost is not None
     assert one.savings.cost.central == pytest.approx(0.2 * one.savings.energy_kwh.central)
 

@@ -1,0 +1,126 @@
+"""An emptied node saves what it would have drawn while it is off, less the moves."""
+
+from dataclasses import replace
+
+import pytest
+from fleet_cases import KUBERNETES, gpu, node_of, pods_job
+from planning_cases import AS_OF, H100, case
+
+from data.fleet_settings import NodeSettings
+from data.records.decisions import Action, Recommendation
+from data.records.jobs import Job
+from data.records.plans import NodePlan
+from data.settings import PlanningSettings
+from planner.plan import build_plan
+from planner.problem.planning_problem import FleetRules
+from planner.recommendations.advise import advise
+
+H100_FREE_WATTS = 0.3 * 60 + 0.4 * 75 + 0.3 * 120
+PUE, KWH_PRICE, H100_PRICE = 1.54, 0.2, 2.5
+BUSY = 0.8
+MOVE_SECONDS = {"deployment": (15, 62, 250), "job": (20, 392, 2170)}
+"""A start elsewhere, of a service and of a job with its checkpoint and what is done again."""
+
+
+def advice_on_b(
+    *jobs: Job,
+    activity: float = BUSY,
+    memory_mib: float = 60_000.0,
+    size: int = 8,
+    slot_minutes: int = 60,
+    hours: int = 24,
+    off_hours: int | None = None,
+    boot_minutes: float = 10.0,
+) -> Recommendation | None:
+    """The advice on node `b`, which a plan empties; the first job is on `a`, another on `b`."""
+    homes = dict(zip("ab", jobs, strict=False))
+    slots = hours * 60 // slot_minutes
+    problem = case(
+        *((job, activity, memory_mib, 600.0 * job.gpu_count) for job in jobs),
+        gpus=[
+            gpu(name, index, H100, job.job_id if job and index < job.gpu_count else "")
+            for name in "ab"
+            for job in (homes.get(name),)
+            for index in range(size)
+        ],
+        rules=FleetRules(nodes=NodeSettings(boot_minutes=boot_minutes)),
+        nodes=[node_of(name, H100, gpus=size, source=KUBERNETES) for name in "ab"],
+        planning=PlanningSettings(
+            slot_minutes=slot_minutes, horizon_slots=slots, power_cap_ratios=""
+        ),
+    )
+    off = slots if off_hours is None else off_hours * 60 // slot_minutes
+    on = {"a": (True,) * slots, "b": (False,) * off + (True,) * (slots - off)}
+    nodes = tuple(NodePlan(node=name, gpu_model=H100, gpus=size, on=on[name]) for name in "ab")
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    found = advise(replace(plan, nodes=nodes), problem).recommendations
+    return next((entry for entry in found if entry.action is Action.CONSOLIDATE), None)
+
+
+def empty_kwh(size: int, hours: float) -> float:
+    """What a node with free boards draws at the site."""
+    return size * (H100_FREE_WATTS + 125) / 1000 * hours * PUE
+
+
+@pytest.mark.parametrize("size", [4, 8])
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+@pytest.mark.parametrize(
+    ("off_hours", "boot_minutes", "saved_hours"),
+    [(None, 10, 6), (4, 10, 4 - 1 / 6), (4, 0, 4), (4, 90, 2.5)],
+)
+def test_a_node_that_is_back_by_its_hour_draws_its_power_while_it_boots(
+    size: int, slot_minutes: int, off_hours: int | None, boot_minutes: float, saved_hours: float
+) -> None:
+    """It is off from the first slot: for good, or so that it works again when it is needed."""
+    one = advice_on_b(
+        pods_job("w1", gpu_count=2),
+        size=size,
+        slot_minutes=slot_minutes,
+        hours=6,
+        off_hours=off_hours,
+        boot_minutes=boot_minutes,
+    )
+    assert one is not None
+    assert one.savings.energy_kwh is not None
+    assert one.savings.cost is not None
+    assert one.savings.energy_kwh.central == pytest.approx(empty_kwh(size, saved_hours))
+    assert one.savings.cost.central == pytest.approx(KWH_PRICE * empty_kwh(size, saved_hours))
+    assert one.savings.gpu_hours is None
+
+
+@pytest.mark.parametrize("kind", ["deployment", "job"])
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+def test_what_moves_off_a_node_takes_is_taken_off_what_the_node_saves(
+    kind: str, slot_minutes: int
+) -> None:
+    """Its jobs are kept as they are: they start again on other nodes, and hold boards meanwhile."""
+    low, middle, high = (seconds / 3600 for seconds in MOVE_SECONDS[kind])
+    jobs = [pods_job(name, kind, gpu_count=4) for name in ("w1", "w2")]
+    one = advice_on_b(*jobs, slot_minutes=slot_minutes)
+    assert one is not None
+    saved, hours = one.savings, 0.3 * low + 0.4 * middle + 0.3 * high
+    assert saved.gpu_hours is not None
+    assert saved.energy_kwh is not None
+    assert saved.cost is not None
+    assert saved.gpu_hours.central == pytest.approx(-4 * hours)
+    assert saved.gpu_hours.low == pytest.approx(-4 * high, rel=0.01)
+    assert saved.gpu_hours.high == pytest.approx(-4 * low, rel=0.03)
+    kwh = empty_kwh(8, 24) - 4 * 0.6 * hours * PUE
+    assert saved.energy_kwh.central == pytest.approx(kwh)
+    assert saved.cost.central == pytest.approx(KWH_PRICE * kwh - 4 * H100_PRICE * hours)
+    assert ("starts again elsewhere", jobs[1].job_id) in one.evidence.factors
+
+
+def test_a_job_that_its_own_change_starts_again_moves_with_it() -> None:
+    """Fewer boards are recommended to both: that counts the start, wherever it is."""
+    jobs = [pods_job(name, gpu_count=4) for name in ("w1", "w2")]
+    one = advice_on_b(*jobs, activity=0.2, memory_mib=5_000.0)
+    assert one is not None
+    assert one.savings.gpu_hours is None
+
+
+def test_no_node_is_emptied_at_a_loss() -> None:
+    """Of two hours off the moves of a job that works again from a checkpoint cost more."""
+    jobs = [pods_job(name, "job", gpu_count=4) for name in ("w1", "w2")]
+    assert advice_on_b(*jobs, hours=2) is None
+    assert advice_on_b(jobs[0], hours=2) is not None
