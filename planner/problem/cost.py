@@ -203,8 +203,9 @@ class ChangeTime:
 def change_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> ChangeTime:
     """Return what changing to an option takes and costs once; with leaving the present one.
 
-    The boards of the side that each part is spent on are held and draw the job's power. A job that
-    waits in the queue holds none: its mean wait is priced like rent of what it has now.
+    The boards of the side that each part is spent on are held and draw the job's power instead of
+    their idle power. A job that waits in the queue holds none: its mean wait is priced like rent of
+    what it has now.
     """
     elasticity = demand.standing.elasticity
     parts = (
@@ -230,7 +231,7 @@ def _taken(
     wait, watts = demand.queue_wait, 0.0
     if demand.power_q50 is not None:
         # Boards draw their idle power whether the change holds them or not.
-        watts = float(demand.power_q50.mean())
+        watts = max(0.0, float(demand.power_q50.mean()) - idle_watts(present, terms))
     price = float(terms.tariff.per_kwh.mean())
     sums = np.zeros((4, 3))
     for part in parts:

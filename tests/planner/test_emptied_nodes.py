@@ -105,7 +105,7 @@ def test_what_moves_off_a_node_takes_is_taken_off_what_the_node_saves(
     assert saved.gpu_hours.central == pytest.approx(-4 * hours)
     assert saved.gpu_hours.low == pytest.approx(-4 * high, rel=0.01)
     assert saved.gpu_hours.high == pytest.approx(-4 * low, rel=0.03)
-    kwh = empty_kwh(8, 24) - 4 * 0.6 * hours * PUE
+    kwh = empty_kwh(8, 24) - 4 * (0.6 - 0.075) * hours * PUE
     assert saved.energy_kwh.central == pytest.approx(kwh)
     assert saved.cost.central == pytest.approx(KWH_PRICE * kwh - 4 * H100_PRICE * hours)
     assert ("starts again elsewhere", jobs[1].job_id) in one.evidence.factors

@@ -26,6 +26,8 @@ from planner.recommendations.savings import ProposalOutcome, outcome_of
 
 MODEL = load_gpu_catalogue().get(H100)
 PUE, PRICE, WATTS = 1.3, 0.4, 1000.0
+CHANGING = WATTS - 4 * MODEL.idle_watts
+"""What a change draws beyond boards that are free meanwhile."""
 LEAVE, ENTER = np.array([5.0, 330.0, 1920.0]), np.array([15.0, 62.0, 250.0])
 """Seconds of a restart: checkpoint and lost work on the boards of now, a start on those to come."""
 
@@ -96,7 +98,7 @@ def test_a_day_on_half_the_boards(slot_minutes: int, pue: float) -> None:
     found = outcome(slot_minutes=slot_minutes, pue=pue)
     longer = 24 * sum(SLOWER) / len(SLOWER)
     taken = (4 * LEAVE + 2 * ENTER) / 3600
-    change_kwh = mean(LEAVE + ENTER) / 3600 * WATTS / 1000 * pue
+    change_kwh = mean(LEAVE + ENTER) / 3600 * CHANGING / 1000 * pue
     assert found.savings.horizon_hours == pytest.approx(24)
     assert found.savings.gpu_hours is not None
     hours = 48 - 2 * longer - mean(taken)
@@ -180,7 +182,7 @@ def test_an_unsure_end_widens_what_is_promised(slot_minutes: int) -> None:
     assert savings.horizon_hours == pytest.approx(12)
     start = ENTER / 3600
     watt_hours = saved_watts() / 1000 * PUE
-    draws = WATTS / 1000 * PUE
+    draws = CHANGING / 1000 * PUE
     for found, rate, change in (
         (savings.gpu_hours, 2.0, 2 * start),
         (savings.energy_kwh, watt_hours, draws * start),
@@ -235,10 +237,10 @@ def test_work_put_off_emits_like_a_mean_day(slot_minutes: int) -> None:
         proposal, job=job, planned=path, proposed=path, action=Action.SHIFT_IN_TIME, **changes
     )
     found = outcome_of(one, terms).savings
-    change_kwh = mean(LEAVE + ENTER) / 3600 * WATTS / 1000 * PUE
+    change_kwh = mean(LEAVE + ENTER) / 3600 * CHANGING / 1000 * PUE
     assert found.energy_kwh is not None
     assert found.energy_kwh.central == pytest.approx(-change_kwh)
-    moved = (WATTS - 4 * MODEL.idle_watts) * 4 / 1000 * PUE
+    moved = CHANGING * 4 / 1000 * PUE
     assert found.emissions_kgco2e is not None
     shifted = moved * (500 - 250) / 1000
     assert found.emissions_kgco2e.central == pytest.approx(shifted - change_kwh * 500 / 1000)

@@ -119,7 +119,10 @@ def test_work_that_ends_runs_longer_on_fewer_boards(slot_minutes: int, level: fl
 def test_a_change_holds_and_draws_for_its_seconds(
     kind: WorkloadKind, pue: float, slot_minutes: int
 ) -> None:
-    """A checkpoint and lost work on the four boards of now, a start on the two to come."""
+    """A checkpoint and lost work on the four boards of now, a start on the two to come.
+
+    Free boards stay powered: what they draw idle is no part of it.
+    """
     problem = day_of(kind, slot_minutes=slot_minutes, pue=pue)
     job, terms = problem.jobs[0], problem.terms
     half = of_boards(problem, 2)
@@ -127,7 +130,7 @@ def test_a_change_holds_and_draws_for_its_seconds(
     ends = job.demand.standing.ends
     leave = np.array([5.0, 330.0, 1920.0]) if ends else np.zeros(3)
     enter = np.array([15.0, 62.0, 250.0])
-    kwh = (leave + enter) / 3600 * WATTS / 1000 * pue
+    kwh = (leave + enter) / 3600 * (WATTS - 4 * MODEL.idle_watts) / 1000 * pue
     gpu_hours = (4 * leave + 2 * enter) / 3600
     per_kwh = PRICE + problem.carbon.gco2e_per_kwh / 1e6 * CARBON_PRICE
     assert found.seconds == pytest.approx(tuple(leave + enter))
