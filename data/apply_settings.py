@@ -1,8 +1,10 @@
 """Settings of approving and applying: two switches, limits, and who may do what."""
 
+import re
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from data.setting_fields import Section, documented, documented_path
+from data.setting_fields import Section, documented, documented_list, documented_path
 from data.state_folder import USUAL
 
 
@@ -77,6 +79,87 @@ class KubernetesApplySettings(Section, name="apply_kubernetes"):
         minimum=0,
         maximum=3600,
     )
+
+
+_BRANCH = re.compile(r"(?!.*(\.\.|//|\.lock(/|$)))[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
+_PATH = re.compile(
+    r"(?!.*(^|/)\.{1,2}(/|$))(?!\.git(/|$))[^/\x00-\x1f\x7f\\][^\x00-\x1f\x7f\\]{0,399}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitApplySettings(Section, name="apply_git"):
+    """Changing Kubernetes objects in the Git repository that owns them, by pull requests.
+
+    The cluster is read with `apply_kubernetes.kubeconfig`, for which the reading account is enough.
+    """
+
+    enabled: bool = documented(False, "second switch: open pull requests for changes")
+    repository: str = documented("", "address to fetch and push, such as https://host/team/fleet")
+    base_branch: str = documented("main", "branch that requests are made against; never pushed to")
+    branch_prefix: str = documented("trimtab/", "start of the branches that Trimtab makes")
+    paths: str = documented_list(
+        "",
+        "file or folder of a workload, WORKLOAD=PATH, a list. A workload is namespace/kind/name "
+        "with * and ?, argo-cd:APPLICATION or flux:NAMESPACE/KUSTOMIZATION",
+    )
+    forge: str = documented("gitea", "whose API opens requests", choices=("gitea", "github"))
+    api_url: str = documented(
+        "", "such as https://host/api/v1 (Gitea, Forgejo); for GitHub that of its REST API"
+    )
+    token_file: str = documented_path("", "file with the token of an account that may push")
+    author: str = documented(
+        "Trimtab <trimtab@example.org>", "NAME <MAIL> of commits and of their sign-off"
+    )
+    poll_seconds: float = documented(
+        60.0, "time between two looks at a request, s", minimum=1, maximum=86_400
+    )
+    timeout_seconds: float = documented(
+        30.0, "time for one git command or request, s", above=0, maximum=40
+    )
+
+    @property
+    def path_of(self) -> tuple[tuple[str, str], ...]:
+        """(workload, path) of each entry of `paths`, in order."""
+        entries = [entry.strip().partition("=") for entry in self.paths.split(",") if entry.strip()]
+        return tuple((workload.strip(), path.strip().rstrip("/")) for workload, _, path in entries)
+
+    def _check(self) -> None:
+        for name in ("repository", "api_url"):
+            self.require(not self.enabled or _is_safe(getattr(self, name)), name, _SAFE)
+        owned = urlsplit(self.repository).path.strip("/").count("/") > 0
+        self.require(not self.enabled or owned, "repository", "an address that ends in OWNER/NAME")
+        for name, branch in (
+            ("base_branch", self.base_branch),
+            ("branch_prefix", f"{self.branch_prefix}0"),
+        ):
+            self.require(_BRANCH.fullmatch(branch) is not None, name, "part of a name of a branch")
+        self.require(
+            len(self.branch_prefix) > 1 and not self.base_branch.startswith(self.branch_prefix),
+            "branch_prefix",
+            "two characters or more, and no start of apply_git.base_branch",
+        )
+        for workload, path in self.path_of:
+            known = bool(workload) and _PATH.fullmatch(path) is not None
+            self.require(known, "paths", "WORKLOAD=PATH, the path inside the repository without ..")
+        for name in ("token_file", "paths"):
+            self.require(not self.enabled or bool(getattr(self, name)), name, "set")
+        named = re.fullmatch(r"[^<>\x00-\x1f]{1,80} <[^<>\s\x00-\x1f]{1,80}>", self.author)
+        self.require(named is not None, "author", "NAME <MAIL>")
+
+
+_SAFE = "an https:// address without a password (http:// for this machine alone)"
+
+
+def _is_safe(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
+        named = bool(parts.hostname)
+    except ValueError:
+        return False
+    plain = address.isascii() and address.isprintable() and " " not in address
+    return plain and named and "@" not in parts.netloc and (local or parts.scheme == "https")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from data.access_settings import AccessSettings, NotifySettings, is_loopback
 from data.apply_settings import (
     ApplySettings,
+    GitApplySettings,
     KubernetesApplySettings,
     PowerApplySettings,
     SimulatedApplySettings,
@@ -326,6 +327,7 @@ class Settings(SourceSections):
     chat: ChatSettings = ChatSettings()  # noqa: RUF009
     apply: ApplySettings = ApplySettings()  # noqa: RUF009
     apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
+    apply_git: GitApplySettings = GitApplySettings()  # noqa: RUF009
     apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
     report: ReportSettings = ReportSettings()  # noqa: RUF009
@@ -368,6 +370,7 @@ def _require_only_simulated(settings: Settings) -> None:
     used = settings.sources_in_use()
     real = {switch: name in used for name, switch in real_source_switches().items()} | {
         "apply_kubernetes.enabled": settings.apply_kubernetes.enabled,
+        "apply_git.enabled": settings.apply_git.enabled,
         "apply_slurm.enabled": settings.apply_slurm.enabled,
         "apply_power.enabled": settings.apply_power.enabled,
     }

@@ -29,6 +29,16 @@ def _kubernetes(settings: Settings, _clock: Clock) -> Applier:
     return KubernetesApplier(settings.apply_kubernetes)
 
 
+def _git(settings: Settings, _clock: Clock) -> Applier:
+    from dashboard.apply.git.applier import GitApplier
+
+    return GitApplier(
+        settings.apply_git,
+        cluster=settings.apply_kubernetes,
+        public_url=settings.access.public_url,
+    )
+
+
 def _slurm(settings: Settings, clock: Clock) -> Applier:
     from dashboard.apply.slurm.applier import SlurmApplier
 
@@ -49,6 +59,8 @@ def _simulated(settings: Settings, clock: Clock) -> Applier:
 
 
 APPLIERS: dict[str, ApplierSource] = {
+    # Before kubernetes: a workload that apply_git.paths names is changed where it is kept.
+    "git": ApplierSource(enabled=lambda settings: settings.apply_git.enabled, make=_git),
     "kubernetes": ApplierSource(
         enabled=lambda settings: settings.apply_kubernetes.enabled, make=_kubernetes
     ),

@@ -6,6 +6,7 @@ stores each step before it is sent and reads back after a crash.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -111,6 +112,18 @@ class ClosesChanges(Protocol):
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         """Return why a target cannot be left after `sent` steps, '' when it can. Pure."""
+        ...
+
+
+@runtime_checkable
+class WaitsForPeople(Protocol):
+    """An applier whose changes are taken by people elsewhere, in hours or weeks.
+
+    Optional: ask with isinstance. Until the outcome is known such a change is never overdue.
+    """
+
+    def looks_every(self) -> timedelta:
+        """Return the time between two looks at a change that people have before them."""
         ...
 
 

@@ -19,7 +19,12 @@ _LOOKS = 20
 _MIN_PAUSE, _MAX_PAUSE = timedelta(minutes=5), timedelta(hours=1)
 """Between two looks at what stands: a twentieth of its age, within these."""
 _ARRIVED = frozenset(
-    {VerificationResult.AS_INTENDED, VerificationResult.NOT_YET, VerificationResult.FAILING}
+    {
+        VerificationResult.AS_INTENDED,
+        VerificationResult.NOT_YET,
+        VerificationResult.FAILING,
+        VerificationResult.DECLINED,
+    }
 )
 _WATCHED = frozenset(
     {
@@ -236,6 +241,8 @@ def _settle(
         return Conclude(event=None, detail=answer.detail)
     if answer.seen is VerificationResult.DIFFERENT:
         return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
+    if answer.seen is VerificationResult.DECLINED:
+        return Conclude(event=LifecycleEvent.REFUSED, detail=answer.detail)
     if answer.seen is VerificationResult.GONE:
         return Conclude(event=LifecycleEvent.UNKNOWN, detail=f"the target is gone: {answer.detail}")
     if answer.seen is VerificationResult.FAILING:  # the applier has been patient itself
@@ -366,6 +373,8 @@ def _known_at_last(progress: Progress, answer: ReadBack) -> Move | None:
     partial = progress.sent_steps < steps
     if answer.seen is VerificationResult.UNTOUCHED:
         return Conclude(event=LifecycleEvent.REFUSED, detail=f"it never arrived: {answer.detail}")
+    if answer.seen is VerificationResult.DECLINED:
+        return Conclude(event=LifecycleEvent.REFUSED, detail=answer.detail)
     if answer.seen is VerificationResult.FAILING:
         return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
     if answer.seen is VerificationResult.DIFFERENT or (partial and answer.seen in _ARRIVED):

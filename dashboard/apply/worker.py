@@ -7,13 +7,13 @@ that looks first.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from dashboard.apply import build_appliers
-from dashboard.apply.base import Applier, NotesChanges
+from dashboard.apply import applier_for, build_appliers
+from dashboard.apply.base import Applier, NotesChanges, WaitsForPeople
 from dashboard.apply.cut_short import between_steps, ended_by_a_refused_rollback, put_to_rest
 from dashboard.apply.next_move import (
     Conclude,
@@ -156,7 +156,7 @@ class Worker:
         checked = False
         while True:
             progress = progress_of(task.journal())
-            pace = _pace(task)
+            pace = _pace(task, progress)
             move = Finish() if task.is_followed() else _next(task, progress, fresh, pace)
             self.unsafe = between_steps(task, progress)
             if isinstance(move, WaitMove):
@@ -354,7 +354,15 @@ def _undo_by_rule(task: Task) -> None:
         )
 
 
-def _pace(task: Task) -> Pace:
+def _pace(task: Task, progress: Progress) -> Pace:
+    pace = _usual_pace(task)
+    applier = applier_for(task.appliers(task.settings()), task.recommendation)
+    if applier is not None and progress.outcome is None and isinstance(applier, WaitsForPeople):
+        return replace(pace, poll=max(pace.poll, applier.looks_every()), patience=timedelta.max)
+    return pace
+
+
+def _usual_pace(task: Task) -> Pace:
     settings, recommendation = task.settings(), task.recommendation
     apply = settings.apply
     slots = timedelta(minutes=(apply.verify_slots + 1) * settings.planning.slot_minutes)

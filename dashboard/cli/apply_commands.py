@@ -192,6 +192,7 @@ def _switches(settings: Settings) -> list[dict[str, object]]:
     return [
         {"what": "apply.enabled", "state": "on" if settings.apply.enabled else "off"},
         {"what": "apply_kubernetes.enabled", "state": _on(settings.apply_kubernetes.enabled)},
+        {"what": "apply_git.enabled", "state": _on(settings.apply_git.enabled)},
         {"what": "apply_slurm.enabled", "state": _on(settings.apply_slurm.enabled)},
         {"what": "apply_power.enabled", "state": _on(settings.apply_power.enabled)},
         {

@@ -114,6 +114,7 @@ class VerificationResult(StrEnum):
     FAILING = "failing"
     GONE = "gone"
     UNREADABLE = "unreadable"
+    DECLINED = "declined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,7 @@ class ReadBack:
     NOT_YET: the value is set, its effect is still coming (rollout, scheduling pass). UNTOUCHED: the
     steps have not reached it. DIFFERENT: another value is set than was sent. FAILING: the value is
     set and the work suffers (pods pending, crashing, out of memory; Reason BadConstraints).
+    DECLINED: it was laid before people elsewhere, who said no; nothing was changed.
     """
 
     seen: VerificationResult

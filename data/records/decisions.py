@@ -77,10 +77,12 @@ class ActionSpec:
 _OBJECTS = ("kubernetes", "slurm")
 """No shift-in-time and no time-limit in Kubernetes: an object has no time at which it begins."""
 _EVERYWHERE = (*_OBJECTS, "simulated")
+_NUMBERS = (*_EVERYWHERE, "git")
+"""What one number of a manifest says."""
 
 ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
     {
-        Action.FEWER_GPUS: ActionSpec(title="Fewer GPUs", appliers=_EVERYWHERE, resizes=True),
+        Action.FEWER_GPUS: ActionSpec(title="Fewer GPUs", appliers=_NUMBERS, resizes=True),
         Action.SMALLER_GPU: ActionSpec(title="Smaller GPU", appliers=_EVERYWHERE, resizes=True),
         Action.MIG_SLICE: ActionSpec(title="MIG slice", appliers=_EVERYWHERE, resizes=True),
         Action.POWER_CAP: ActionSpec(
@@ -94,7 +96,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             title="Reclaim idle GPU",
             deeds=("take the idle {now} from {target}", "give {target} its {now} back"),
             risk=Risk.HIGH,
-            appliers=_EVERYWHERE,
+            appliers=_NUMBERS,
             takes_all=True,
         ),
         Action.CO_LOCATE: ActionSpec(
@@ -117,7 +119,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
         Action.SCALE_OUT: ActionSpec(
             title="More GPUs before a peak",
             risk=Risk.LOW,
-            appliers=_EVERYWHERE,
+            appliers=_NUMBERS,
             serves=True,
             resizes=True,
         ),

@@ -86,8 +86,17 @@ def target_of(
     )
 
 
-def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommendation) -> Target:
-    """Return the target of a recommendation. Errors: as `Applier.look`."""
+def look(
+    api: KubernetesApi,
+    catalogue: GpuCatalogue,
+    recommendation: Recommendation,
+    *,
+    carried_by: frozenset[str] = frozenset(),
+) -> Target:
+    """Return the target of a recommendation. Errors: as `Applier.look`.
+
+    `carried_by` are owners through whom the change goes, so that they do not stand against it.
+    """
     place = _place(api, recommendation)
     path, document = reading.fetch(api, place)
     reading.require_living(place, document)
@@ -103,16 +112,22 @@ def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommenda
         facts[PODS_FACT] = _pods_text(pods)
     edits = edits_for(recommendation, place.kind, document, facts)
     owners = _owners(api, place, document, edits)
-    if owners:
+    if against := [name for name in owners if name not in carried_by]:
         raise refuse_with_difference(
-            place, document, edits, f"{' and '.join(owners)} would undo the change"
+            place, document, edits, f"{' and '.join(against)} would undo the change"
         )
     if _needs_room(place, document, edits):
         facts[ROOM_FACT] = _room(api, place, document, edits)
     return target_of(place, path, document, facts, owners)
 
 
-def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> Target:
+def look_again(
+    api: KubernetesApi,
+    catalogue: GpuCatalogue,
+    change: Change,
+    *,
+    carried_by: frozenset[str] = frozenset(),
+) -> Target:
     """Return the target of a change as it is now. Errors: as `Applier.look`.
 
     A change that needs no room is not asked for room again, and pods that left a node are no
@@ -140,9 +155,9 @@ def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> T
         if not avoids_surge(change.steps):
             facts[ROOM_FACT] = _room(api, seen.place, document, _edits(change))
     owners = _owners(api, seen.place, document, _edits(change))
-    if owners:
+    if against := [name for name in owners if name not in carried_by]:
         raise ChangeRefusedError(
-            f"{seen.place.word} in {seen.place.namespace}: {' and '.join(owners)} would undo the "
+            f"{seen.place.word} in {seen.place.namespace}: {' and '.join(against)} would undo the "
             "change",
             "Change where its manifest is kept.",
         )

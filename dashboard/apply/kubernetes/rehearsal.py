@@ -56,10 +56,7 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
     if dropped:
         names = ", ".join(at for at, _intended, _answered in dropped)
         refusals += [f"this server drops {names} and says nothing", _recreate(change, document)]
-    refusals += _not_offered(api, document, change)
-    refusals += _beyond_quota(api, document, change)
-    refusals += _beyond_limits(api, document, change)
-    refusals += _named_beyond(document, change)
+    refusals += standing_refusals(api, document, change)
     warnings += _without_room(api, document, change)
     return Rehearsal(
         rehearsed=True,
@@ -67,6 +64,14 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
         differences=tuple(differences),
         warnings=tuple(warnings),
     )
+
+
+def standing_refusals(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Yield what stands against a change whoever sends it: no dry run tells of these."""
+    yield from _not_offered(api, document, change)
+    yield from _beyond_quota(api, document, change)
+    yield from _beyond_limits(api, document, change)
+    yield from _named_beyond(document, change)
 
 
 def sent(command: StepCommand, document: Document) -> list[Operation]:

@@ -1,0 +1,223 @@
+"""The Git applier: an approved change becomes a pull request, and is followed into the cluster.
+
+It reads the cluster and never writes to it; the repository gets one commit on one new branch.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from shutil import which
+
+from dashboard.apply.base import Closed
+from dashboard.apply.git import sending
+from dashboard.apply.git.forge import Forge
+from dashboard.apply.git.manifests import line_difference
+from dashboard.apply.git.repository import base_copy
+from dashboard.apply.git.request_text import commit_message, request_body, title_of
+from dashboard.apply.git.sources import find_manifest, names_workload, path_for
+from dashboard.apply.git.steps import (
+    CLOSE,
+    GIT,
+    PushOrder,
+    close_step,
+    edits_of_plan,
+    live_change,
+    live_plan,
+    order_of,
+    push_order,
+    push_step,
+    request_step,
+)
+from dashboard.apply.kubernetes import look as looking
+from dashboard.apply.kubernetes import reading
+from dashboard.apply.kubernetes.api import KubernetesApi
+from dashboard.apply.kubernetes.look import seen_of
+from dashboard.apply.kubernetes.rehearsal import standing_refusals
+from data.apply_settings import GitApplySettings, KubernetesApplySettings
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import ChangeRefusedError
+from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
+from data.records.cluster import Gpu
+from data.records.decisions import Recommendation
+from data.records.jobs import Job, Platform
+
+CARRIERS = frozenset({"Argo CD", "Flux", "Helm"})
+"""Who brings a change of the repository into the cluster."""
+_DIGEST_LENGTH = 16
+_NOTHING_YET = (
+    "A pull request against {base} is opened; nothing changes in the cluster until it is merged."
+)
+
+
+class GitApplier:
+    """Opens pull requests for changes of Kubernetes workloads."""
+
+    def __init__(
+        self, settings: GitApplySettings, *, cluster: KubernetesApplySettings, public_url: str = ""
+    ) -> None:
+        self._settings = settings
+        self._api = KubernetesApi(cluster)
+        self._patience = timedelta(seconds=cluster.pending_seconds)
+        self._takes_all = not cluster.enabled
+        self._public_url = public_url
+        self._forge = Forge(settings)
+        self._catalogue = load_gpu_catalogue()
+
+    @property
+    def name(self) -> str:
+        """How settings, audit and pages call it."""
+        return "git"
+
+    def access(self) -> tuple[bool, str]:
+        """Return whether the account may push. Errors: ApplyError."""
+        missing = "" if which("git") else "the program git (2.31 or later) is not on PATH"
+        refusal = missing or self._forge.may_push()
+        return not refusal, refusal or f"the account may push to {self._settings.repository}"
+
+    def looks_every(self) -> timedelta:
+        """Return the time between two looks at a request."""
+        return timedelta(seconds=self._settings.poll_seconds)
+
+    def covers(self, recommendation: Recommendation) -> bool:
+        """Tell whether it makes this change: where both ways are on, of what `paths` names.
+
+        Without `apply_kubernetes.enabled` there is no other way, and every workload is its.
+        """
+        said = recommendation.platform is Platform.KUBERNETES
+        said = said and self.name in recommendation.action.spec.appliers
+        return said and (self._takes_all or names_workload(self._settings, recommendation.job_id))
+
+    def look(
+        self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
+    ) -> Target:
+        """Read the live object, its manifest on the base branch, and whether a request exists."""
+        del job, gpus
+        live = looking.look(self._api, self._catalogue, recommendation, carried_by=CARRIERS)
+        edits = edits_of_plan(live_plan(recommendation, live))
+        seen = seen_of(live)
+        _path, document = reading.fetch(self._api, seen.place, seen.path)
+        path = path_for(self._settings, seen.place, document)
+        with base_copy(self._settings) as copy:
+            file, text, changed = find_manifest(copy, path, seen.place, edits)
+        branch = self._branch(recommendation.digest)
+        there = self._forge.request_of(branch)
+        if there is not None:
+            raise ChangeRefusedError(
+                f"a request of this recommendation is {there.state} already: {there.url}",
+                "Run a new cycle and approve its recommendation.",
+            )
+        return _with_facts(
+            live,
+            repository=self._settings.repository,
+            base=self._settings.base_branch,
+            path=file.path,
+            mode=file.mode,
+            blob=file.blob,
+            difference=line_difference(file.path, text, changed),
+            request="none",
+        )
+
+    def change_for(self, recommendation: Recommendation, target: Target) -> Change:
+        """Return the commit and the request. Errors: ChangeRefusedError."""
+        plan = live_plan(recommendation, target)
+        facts, branch = _facts_of(target), self._branch(recommendation.digest)
+        order = PushOrder(
+            path=facts["path"],
+            mode=facts["mode"],
+            blob=facts["blob"],
+            branch=branch,
+            message=commit_message(recommendation, self._settings),
+            at=int(recommendation.created_at.timestamp()),
+            live=plan.steps[0].payload,
+        )
+        body = request_body(recommendation, self._public_url)
+        return Change(
+            recommendation_digest=recommendation.digest,
+            target=target,
+            steps=(
+                push_step(plan, order, facts["difference"]),
+                request_step(facts["repository"], branch, title_of(recommendation), body),
+            ),
+            undo=(close_step(facts["repository"], branch),),
+            notes=(_NOTHING_YET.format(base=facts["base"]), *plan.notes),
+        )
+
+    def look_again(self, change: Change) -> Target:
+        """Read the live object, the file of the change and its request afresh."""
+        order = order_of(change.steps[0])
+        there = self._forge.request_of(order["branch"])
+        state = "none" if there is None else there.state
+        if change.steps[0].verb == CLOSE:
+            return _with_facts(change.target, request=state)
+        live = looking.look_again(
+            self._api, self._catalogue, live_change(change), carried_by=CARRIERS
+        )
+        path = push_order(change).path
+        with base_copy(self._settings) as copy:
+            blob = next((file.blob for file in copy.files(path) if file.path == path), "")
+        return _with_facts(live, **_facts_of(change.target) | {"blob": blob, "request": state})
+
+    def change_back(self, change: Change, target: Target) -> Change:
+        """Return the closing of the request. Errors: ChangeRefusedError once it is merged.
+
+        The forge reverts a merged request, with the history that its owners want.
+        """
+        facts, branch = _facts_of(target), str(order_of(change.steps[0])["branch"])
+        if facts["request"] == "merged":
+            raise ChangeRefusedError(
+                f"the request of {branch} is merged",
+                "Revert it at the forge; Trimtab sees that the cluster goes back.",
+            )
+        close = close_step(facts["repository"], branch)
+        return Change(
+            recommendation_digest=change.recommendation_digest,
+            target=target,
+            steps=(close,) if facts["request"] == "open" else (),
+            undo=(),
+        )
+
+    def rehearse(self, change: Change) -> Rehearsal:
+        """Ask the forge for the right to push, and the cluster for what stands against the change.
+
+        The edit itself was made by the look. Errors: ApplyError.
+        """
+        refusal = self._forge.may_push()
+        refusals = [refusal] if refusal else []
+        if change.steps and change.steps[0].verb != CLOSE:
+            seen = seen_of(change.target)
+            _path, document = reading.fetch(self._api, seen.place, seen.path)
+            refusals += standing_refusals(self._api, document, live_change(change))
+        return Rehearsal(rehearsed=True, refusals=tuple(refusals))
+
+    def execute(self, step: ChangeStep, change: Change) -> StepResult:
+        """Push, open or close, once."""
+        return sending.execute(self._settings, self._forge, step, change)
+
+    def read_back(self, change: Change, *, done: int) -> ReadBack:
+        """Look at the request, and once it is merged at the live object."""
+        return sending.read_back(
+            self._settings, self._forge, self._api, change, done=done, patience=self._patience
+        )
+
+    def close(self, change: Change, *, sent: int) -> Closed:
+        """Close the request of a change that is given up half-way."""
+        del sent
+        return sending.give_up(self._forge, change)
+
+    def between_steps(self, change: Change, *, sent: int) -> str:
+        """Return '': a branch without a request holds nothing up."""
+        del change, sent
+        return ""
+
+    def _branch(self, digest: str) -> str:
+        return f"{self._settings.branch_prefix}{digest[:_DIGEST_LENGTH]}"
+
+
+def _with_facts(target: Target, **facts: str) -> Target:
+    """Return a target whose state also holds facts of the repository, in place of older ones."""
+    named = sorted((f"{GIT}{name}", value) for name, value in (_facts_of(target) | facts).items())
+    kept = (pair for pair in target.state if not pair[0].startswith(GIT))
+    return replace(target, state=(*kept, *named))
+
+
+def _facts_of(target: Target) -> dict[str, str]:
+    return {name.removeprefix(GIT): value for name, value in target.state if name.startswith(GIT)}

@@ -1,0 +1,254 @@
+"""Finds an object in YAML and changes numbers of it; every other character stays as it is.
+
+PyYAML tells where a scalar begins and ends, and only those characters are replaced: a file that is
+loaded and written anew loses line ends, folds and indents that its owners chose. What could mean
+something else than it says (an alias, a merge key, a tag, a template, a key that is there twice) is
+refused. Pure; aliases are never expanded, so that no text grows in memory.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from collectors.kubernetes.kinds import GROUPS
+from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.pointers import names_of
+from data.errors import ChangeRefusedError, scrub
+
+MAX_BYTES = 256 * 1024
+"""Of one file: PyYAML reads about 100 kB a second."""
+_MAX_EVENTS, _MAX_DEPTH = 100_000, 60
+_NUMBER = re.compile(r"""(["']?)(0|[1-9][0-9]{0,8})\1""")
+_BY_HAND = "Change it in the repository by hand."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedElement:
+    """The element of a list whose `field` has this value: files order their lists as they like."""
+
+    field: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberEdit:
+    """A number that changes, as text. `required` is False for what a server fills in by itself."""
+
+    at: tuple[str | NamedElement, ...]
+    before: str
+    after: str
+    required: bool = True
+
+    @property
+    def words(self) -> str:
+        """The place as people read it."""
+        return ".".join(part if isinstance(part, str) else part.value for part in self.at)
+
+
+def number_edits(
+    document: Mapping[str, Any], edits: Mapping[str, tuple[Any, Any]]
+) -> tuple[NumberEdit, ...]:
+    """Return edits of a live object as edits of its manifest. Errors: ChangeRefusedError.
+
+    A server fills in requests that equal the limits, which a manifest may leave out.
+    """
+    found = []
+    for pointer, (before, after) in edits.items():
+        if not (_is_number(before) and _is_number(after)):
+            raise ChangeRefusedError(
+                f"{pointer} would go from {before} to {after}, and a file changes by numbers alone",
+                _BY_HAND,
+            )
+        filled_in = "/resources/requests/" in pointer
+        limits = pointer.replace("/resources/requests/", "/resources/limits/")
+        found.append(
+            NumberEdit(
+                at=tuple(_parts(document, names_of(pointer))),
+                before=str(before),
+                after=str(after),
+                required=not (filled_in and limits in edits),
+            )
+        )
+    return tuple(found)
+
+
+def _is_number(value: object) -> bool:
+    text = value if isinstance(value, str) else str(value) if type(value) is int else ""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _parts(document: Any, names: Sequence[str]) -> Iterator[str | NamedElement]:
+    for name in names:
+        if isinstance(document, list):
+            document = document[int(name)]
+            field = next((key for key in ("name", "groupName") if key in document), "")
+            if not field:
+                raise ChangeRefusedError("a list of it has elements without a name", _BY_HAND)
+            yield NamedElement(field=field, value=str(document[field]))
+        else:
+            document = document.get(name) if isinstance(document, Mapping) else None
+            yield name
+
+
+def edited(text: str, place: Place, edits: Sequence[NumberEdit]) -> str | None:
+    """Return the text with the edits made, None where it holds none of their fields.
+
+    Errors: ChangeRefusedError where it holds them in a way that cannot be changed safely.
+    """
+    manifest = _Manifest(text)
+    found = [spans for node in manifest.objects(place) if (spans := manifest.spans(node, edits))]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise ChangeRefusedError(f"it stands {len(found)} times in one file", _BY_HAND)
+    changed = text
+    for (start, end), after in sorted(found[0].items(), reverse=True):
+        changed = changed[:start] + after + changed[end:]
+    return changed
+
+
+def line_difference(path: str, before: str, after: str) -> str:
+    """Return the changed lines as a unified difference, without the lines around them.
+
+    A password may stand beside the number in a manifest, and who sees a finding need not see that.
+    """
+    shown = path.encode("unicode_escape").decode("ascii")
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"a/{shown}", f"b/{shown}", n=0, lineterm=""
+    )
+    return "\n".join(lines) + "\n"
+
+
+class _Manifest:
+    """A parsed text, and where its scalars are."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        if len(text.encode()) > MAX_BYTES:
+            raise ChangeRefusedError(f"the file is larger than {MAX_BYTES // 1024} kB", _BY_HAND)
+        try:
+            self._aliased = _aliased(text)
+            self._documents = [*yaml.compose_all(text, Loader=yaml.SafeLoader)]
+        except (yaml.YAMLError, RecursionError) as error:
+            # The words of the parser quote the line, where a password may stand.
+            mark = getattr(error, "problem_mark", None)
+            where = f"{type(error).__name__}{f', line {mark.line + 1}' if mark else ''}"
+            raise ChangeRefusedError(
+                f"the file is no YAML that can be read ({where})",
+                f"A template is not changed; tabs do not indent. {_BY_HAND}",
+            ) from error
+
+    def objects(self, place: Place) -> Iterator[yaml.MappingNode]:
+        """Yield the objects of the file that are, or patch, the one at a place."""
+        for document in self._documents:
+            for node in self._with_items(document):
+                if isinstance(node, yaml.MappingNode) and self._is(node, place):
+                    yield node
+
+    def _with_items(self, document: yaml.Node | None) -> Iterator[yaml.Node | None]:
+        yield document
+        items = self._child(document, "items") if isinstance(document, yaml.MappingNode) else None
+        if isinstance(items, yaml.SequenceNode) and self._word(document, "kind").endswith("List"):
+            yield from items.value
+
+    def _is(self, node: yaml.MappingNode, place: Place) -> bool:
+        group, slash, _version = self._word(node, "apiVersion").partition("/")
+        about = self._child(node, "metadata")
+        return (
+            self._word(node, "kind") == place.kind
+            and (group if slash else "") == GROUPS[place.kind]
+            and self._word(about, "name") == place.name
+            # Argo CD, Flux and kustomize fill in a namespace that is left out.
+            and self._word(about, "namespace") in ("", place.namespace)
+        )
+
+    def _word(self, node: yaml.Node | None, name: str) -> str:
+        found = self._child(node, name) if isinstance(node, yaml.MappingNode) else None
+        return str(found.value) if isinstance(found, yaml.ScalarNode) else ""
+
+    def spans(
+        self, node: yaml.MappingNode, edits: Sequence[NumberEdit]
+    ) -> dict[tuple[int, int], str]:
+        """Return where which characters change; nothing where the object has none of the fields.
+
+        Errors: ChangeRefusedError where it has only some of them, or holds other values.
+        """
+        found = {edit: self._at(node, edit) for edit in edits}
+        there = {edit: scalar for edit, scalar in found.items() if scalar is not None}
+        missing = [edit.words for edit in edits if edit.required and edit not in there]
+        if there and missing:
+            raise ChangeRefusedError(f"it says {', '.join(missing)} in another place", _BY_HAND)
+        return {} if missing else dict(self._span(*entry) for entry in there.items())
+
+    def _span(self, edit: NumberEdit, scalar: yaml.Node) -> tuple[tuple[int, int], str]:
+        start, end = scalar.start_mark.index, scalar.end_mark.index
+        raw = self._text[start:end]
+        number = _NUMBER.fullmatch(raw)
+        if number is None:
+            raise ChangeRefusedError(f"{edit.words} is {scrub(raw)!r}, no plain number", _BY_HAND)
+        if number[2] != edit.before:
+            raise ChangeRefusedError(
+                f"{edit.words} is {number[2]} in the file and {edit.before} in the cluster",
+                "Something else sets it, or a change of the file is on its way: they must agree.",
+            )
+        return (start, end), f"{number[1]}{edit.after}{number[1]}"
+
+    def _at(self, node: yaml.Node | None, edit: NumberEdit) -> yaml.Node | None:
+        for part in edit.at:
+            above, node = node, self._below(node, part)
+            if node is None or above is None:
+                return None
+            raw = self._text[node.start_mark.index : node.start_mark.index + 300]
+            outside = not (
+                above.start_mark.index <= node.start_mark.index
+                and node.end_mark.index <= above.end_mark.index
+            )
+            anchor = re.match(r"&([^\s,\[\]{}]+)", raw)
+            if outside or (anchor and anchor[1] in self._aliased):
+                raise ChangeRefusedError(
+                    f"{edit.words} is shared by an anchor: other places would change with it",
+                    _BY_HAND,
+                )
+            if raw.startswith("!"):
+                raise ChangeRefusedError(f"{edit.words} has a tag", _BY_HAND)
+        return node
+
+    def _below(self, node: yaml.Node | None, part: str | NamedElement) -> yaml.Node | None:
+        if isinstance(part, str):
+            return self._child(node, part, merged=True)
+        if not isinstance(node, yaml.SequenceNode):
+            return None
+        named = [entry for entry in node.value if self._word(entry, part.field) == part.value]
+        if len(named) > 1:
+            raise ChangeRefusedError(f"{part.value} stands twice in a list", _BY_HAND)
+        return named[0] if named else None
+
+    def _child(
+        self, node: yaml.Node | None, name: str, *, merged: bool = False
+    ) -> yaml.Node | None:
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        keys = [(key.value, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+        found = [value for key, value in keys if key == name]
+        if len(found) > 1:
+            raise ChangeRefusedError(f"the key {name} stands twice", _BY_HAND)
+        if merged and not found and any(key == "<<" for key, _value in keys):
+            raise ChangeRefusedError(f"{name} may come from a merge key (<<)", _BY_HAND)
+        return found[0] if found else None
+
+
+def _aliased(text: str) -> frozenset[str]:
+    """Return the anchors that are used elsewhere. Errors: YAMLError, also for too much or deep."""
+    found, depth = set(), 0
+    for count, event in enumerate(yaml.parse(text, Loader=yaml.SafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if count > _MAX_EVENTS or depth > _MAX_DEPTH:
+            raise yaml.YAMLError("too large or too deep")
+        if isinstance(event, yaml.AliasEvent):
+            found.add(str(event.anchor))
+    return frozenset(found)

@@ -1,0 +1,261 @@
+"""A bare, shallow copy of one branch, and commits made in it without a working tree.
+
+Nothing is ever checked out: no hook, filter, link or path of the repository touches this machine.
+Git runs without settings of the user or the system, with one protocol, a deadline for each command
+and a limit on every file that it writes. The token goes by the environment of the process, so that
+no list of processes shows it. Nothing is ever forced.
+"""
+
+import base64
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dashboard.apply.git.manifests import MAX_BYTES
+from data.apply_settings import GitApplySettings
+from data.errors import ApplyError, ChangeRefusedError, scrub
+from data.records.changes import StepOutcome, StepResult
+
+_MAX_FILE_BLOCKS = 1024 * 1024
+"""Of 512 bytes: 512 MiB for a pack."""
+_MAX_OUTPUT = 8 * 1024 * 1024
+_MAX_FILES = 500
+"""YAML files of a folder that is searched: each is read by a program of its own."""
+_MAX_TOKEN = 4096
+_REGULAR = ("100644", "100755")
+_OPTIONS = {
+    "core.hooksPath": "/dev/null",
+    "credential.helper": "",
+    "protocol.ext.allow": "never",
+    "http.followRedirects": "false",
+    "http.lowSpeedLimit": "1",
+    "fetch.fsckObjects": "true",
+    "transfer.bundleURI": "false",
+    "submodule.recurse": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "commit.gpgSign": "false",
+    "push.gpgSign": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitFile:
+    """A regular file of a commit: its path, mode and the id of its content."""
+
+    path: str
+    mode: str
+    blob: str
+
+
+def token_of(settings: GitApplySettings) -> str:
+    """Return the token, read anew. Errors: ChangeRefusedError when it cannot be used."""
+    path = Path(settings.token_file).expanduser()
+    try:
+        token = path.read_bytes()[: _MAX_TOKEN + 1].decode("ascii").strip()
+    except (OSError, UnicodeError) as error:
+        raise ChangeRefusedError(
+            f"apply_git.token_file {path} cannot be read ({type(error).__name__})",
+            "Put the token of an account that may push into it.",
+        ) from error
+    if not token or len(token) > _MAX_TOKEN or not token.isprintable() or " " in token:
+        raise ChangeRefusedError(
+            f"apply_git.token_file {path} holds no token", "Put one line with the token into it."
+        )
+    return token
+
+
+class GitCopy:
+    """The copy in a folder; `commit` is the head of the base branch."""
+
+    def __init__(self, settings: GitApplySettings, folder: Path) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._token = token_of(settings)
+        self.commit = ""
+
+    def fetch_base(self) -> None:
+        """Make the copy. Errors: ApplyError."""
+        self._git("init", "--quiet", "--bare", "--template=", str(self._folder / "copy"))
+        self._fetch(self._settings.base_branch, "base")
+        self.commit = self._text("rev-parse", "--verify", "refs/copy/base^{commit}")
+
+    def _fetch(self, branch: str, name: str) -> None:
+        self._git(
+            "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--",
+            self._settings.repository, f"+refs/heads/{branch}:refs/copy/{name}",
+        )  # fmt: skip
+
+    def files(self, path: str, *, commit: str = "") -> tuple[GitFile, ...]:
+        """Return the regular YAML files at or below a path.
+
+        No links, no submodules, none too large. Errors: ApplyError, ChangeRefusedError.
+        """
+        tree = commit or self.commit
+        listed = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", tree, "--", path)
+        found = []
+        for entry in listed.split(b"\0"):
+            facts, _tab, name = entry.partition(b"\t")
+            mode, _kind, blob, size = [*facts.decode("ascii", "replace").split(), "", "", "", ""][
+                :4
+            ]
+            shown = name.decode("utf-8", "replace")
+            wanted = shown == path or shown.endswith((".yaml", ".yml"))
+            small = size.isdecimal() and int(size) <= MAX_BYTES
+            # A name that no person could read in a difference is no place for a change.
+            if (
+                mode in _REGULAR
+                and wanted
+                and small
+                and shown.isprintable()
+                and "\ufffd" not in shown
+            ):
+                found.append(GitFile(path=shown, mode=mode, blob=blob))
+        if len(found) > _MAX_FILES:
+            raise ChangeRefusedError(
+                f"{path} holds {len(found)} YAML files, more than {_MAX_FILES}",
+                "Name a smaller folder or the file itself in apply_git.paths.",
+            )
+        return tuple(found)
+
+    def text(self, file: GitFile) -> str:
+        """Return the text of a file. Errors: ApplyError; ChangeRefusedError when it is no UTF-8."""
+        try:
+            return self._git("cat-file", "blob", file.blob).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ChangeRefusedError(f"{file.path} is no UTF-8", "Save it as UTF-8.") from error
+
+    def commit_file(self, file: GitFile, text: str, message: str, at: int) -> tuple[str, str]:
+        """Return (commit, blob) of the base with one file changed. Errors: ApplyError."""
+        blob = self._text("hash-object", "-w", "--no-filters", "--stdin", sent=text.encode())
+        self._git("read-tree", self.commit)
+        entry = f"{file.mode} {blob}\t{file.path}\0".encode()
+        self._git("update-index", "-z", "--index-info", sent=entry)
+        tree = self._text("write-tree")
+        made = self._text("commit-tree", tree, "-p", self.commit, sent=message.encode(), at=at)
+        return made, blob
+
+    def branch_head(self, branch: str) -> str:
+        """Return the commit of a branch of the repository, '' without one. Errors: ApplyError."""
+        ref = f"refs/heads/{branch}"
+        told = self._text("ls-remote", "--refs", "--", self._settings.repository, ref)
+        heads = [line.split("\t") for line in told.splitlines()]
+        return next((found[0] for found in heads if found[1:] == [ref]), "")
+
+    def blob_on(self, branch: str, path: str) -> str:
+        """Return the content id of a file on a branch, '' without it. Errors: ApplyError."""
+        self._fetch(branch, "other")
+        found = self.files(path, commit="refs/copy/other")
+        return next((file.blob for file in found if file.path == path), "")
+
+    def push(self, commit: str, branch: str) -> StepResult:
+        """Send one commit to one new branch, once, never forced. Never raises."""
+        refspec = f"{commit}:refs/heads/{branch}"
+        try:
+            self._git("push", "--quiet", "--porcelain", "--no-verify", "--",
+                      self._settings.repository, refspec)  # fmt: skip
+        except GitCutError as error:
+            return StepResult(outcome=StepOutcome.UNKNOWN, detail=error.message)
+        except ApplyError as error:
+            # Git ends with an error for a refusal and for a lost line alike: a look decides.
+            refused = "rejected]" in error.message
+            outcome = StepOutcome.REFUSED if refused else StepOutcome.UNKNOWN
+            return StepResult(outcome=outcome, detail=error.message)
+        return StepResult(outcome=StepOutcome.DONE, detail=f"pushed {commit[:12]} to {branch}")
+
+    def _text(self, *words: str, sent: bytes = b"", at: int = 0) -> str:
+        return self._git(*words, sent=sent, at=at).decode("ascii", "replace").strip()
+
+    def _git(self, *words: str, sent: bytes = b"", at: int = 0) -> bytes:
+        """Run one command and return what it wrote. Errors: ApplyError, GitCutError."""
+        limited = f'ulimit -f {_MAX_FILE_BLOCKS}; exec git "$@"'
+        with (
+            tempfile.TemporaryFile(dir=self._folder) as told,
+            tempfile.TemporaryFile(dir=self._folder) as complaint,
+        ):
+            with subprocess.Popen(  # noqa: S603 - words of our own, no shell of theirs
+                ["/bin/sh", "-c", limited, "git", *words],
+                stdin=subprocess.PIPE,
+                stdout=told,
+                stderr=complaint,
+                cwd=self._folder,
+                env=self._environment(at),
+                start_new_session=True,
+            ) as process:
+                try:
+                    process.communicate(sent, timeout=self._settings.timeout_seconds)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    raise GitCutError(
+                        f"git {words[0]} was not over after {self._settings.timeout_seconds:g} s",
+                        "Is the repository reachable, and small enough for "
+                        "apply_git.timeout_seconds?",
+                    ) from None
+            told.seek(0)
+            complaint.seek(0)
+            found = told.read(_MAX_OUTPUT + 1)
+            if process.returncode or len(found) > _MAX_OUTPUT:
+                said = (complaint.read(4000) + b" " + found[:400]).decode("utf-8", "replace")
+                raise ApplyError(
+                    f"git {words[0]} failed: {scrub(self._without_token(said))}",
+                    "Look at apply_git.repository, base_branch and token_file.",
+                )
+        return found
+
+    def _without_token(self, said: str) -> str:
+        return said.replace(self._token, "***").replace(_basic(self._token), "***")
+
+    def _environment(self, at: int) -> dict[str, str]:
+        settings = self._settings
+        name, _, mail = settings.author.partition(" <")
+        scheme = urlsplit(settings.repository).scheme
+        options = _OPTIONS | {
+            f"http.{settings.repository}.extraHeader": f"Authorization: Basic {_basic(self._token)}"
+        }
+        found = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(self._folder),
+            "LC_ALL": "C",
+            "GIT_DIR": str(self._folder / "copy"),
+            "GIT_INDEX_FILE": str(self._folder / "index"),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_ALLOW_PROTOCOL": scheme,
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_CONFIG_COUNT": str(len(options)),
+        }
+        for role in ("AUTHOR", "COMMITTER"):
+            found |= {
+                f"GIT_{role}_NAME": name,
+                f"GIT_{role}_EMAIL": mail.removesuffix(">"),
+                f"GIT_{role}_DATE": f"@{at} +0000",
+            }
+        for index, (option, value) in enumerate(options.items()):
+            found |= {f"GIT_CONFIG_KEY_{index}": option, f"GIT_CONFIG_VALUE_{index}": value}
+        return found
+
+
+class GitCutError(ApplyError):
+    """A command was ended at its deadline: what it sent may have arrived or not."""
+
+
+def _basic(token: str) -> str:
+    return base64.b64encode(f"x-access-token:{token}".encode()).decode()
+
+
+@contextmanager
+def base_copy(settings: GitApplySettings) -> Iterator[GitCopy]:
+    """Return a fresh copy of the base branch, removed afterwards. Errors: ApplyError."""
+    with tempfile.TemporaryDirectory(prefix="trimtab-git-") as folder:
+        copy = GitCopy(settings, Path(folder))
+        copy.fetch_base()
+        yield copy

@@ -1,0 +1,114 @@
+"""What the steps of a Git change say, and the change of the live object that they stand for."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from collectors.kubernetes.workloads import INSTANCE
+from dashboard.apply.git.manifests import NumberEdit, number_edits
+from dashboard.apply.kubernetes.changing import change_for as live_change_for
+from dashboard.apply.kubernetes.look import KUBECTL_FACT, seen_of
+from dashboard.apply.kubernetes.steps import StepWait, command_of
+from data.errors import ChangeRefusedError
+from data.records.changes import Change, ChangeStep, Target
+from data.records.decisions import Recommendation
+from data.records.identifiers import canonical_json
+
+PUSH, REQUEST, CLOSE = "push", "pull-request", "close-request"
+GIT = "git "
+"""Start of the facts that a target's state holds of the repository."""
+_NO_MATTER = (KUBECTL_FACT, INSTANCE)
+"""Facts that only warn who patches a live object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushOrder:
+    """What is committed: which content of which file changes, and the branch that it goes to."""
+
+    path: str
+    mode: str
+    blob: str
+    branch: str
+    message: str
+    at: int
+    live: str
+
+
+def push_order(change: Change) -> PushOrder:
+    """Return the order of a change's first step."""
+    return PushOrder(**json.loads(change.steps[0].payload))
+
+
+def order_of(step: ChangeStep) -> dict[str, Any]:
+    """Return what the payload of a step says."""
+    found: dict[str, Any] = json.loads(step.payload)
+    return found
+
+
+def live_plan(recommendation: Recommendation, target: Target) -> Change:
+    """Return the change that a patch would make; pure. Errors: ChangeRefusedError.
+
+    What takes several steps in a cluster (a Job that is suspended, a rollout without room) is
+    no matter of one commit.
+    """
+    kept = tuple(pair for pair in target.state if pair[0] not in _NO_MATTER)
+    change = live_change_for(recommendation, replace(target, state=kept))
+    waits = [command_of(step).wait for step in change.steps]
+    if waits != [StepWait.NOTHING]:
+        raise ChangeRefusedError(
+            f"{target.name} changes in {len(waits)} steps, and a commit makes one",
+            "Change it in the repository by hand, or make room for one more pod.",
+        )
+    return change
+
+
+def edits_of_plan(plan: Change) -> tuple[NumberEdit, ...]:
+    """Return the edits of the manifest. Errors: ChangeRefusedError."""
+    document = seen_of(plan.target).document
+    return number_edits(document, command_of(plan.steps[0]).edits)
+
+
+def live_change(change: Change) -> Change:
+    """Return the change of the live object that a Git change stands for, to read it back."""
+    step = replace(change.steps[0], payload=push_order(change).live)
+    return replace(change, steps=(step,), undo=())
+
+
+def push_step(plan: Change, order: PushOrder, difference: str) -> ChangeStep:
+    """Return the step that commits. It names the object and the field as a patch does.
+
+    So a change by either way is known to replace one by the other.
+    """
+    payload = canonical_json(asdict(order))
+    return replace(plan.steps[0], verb=PUSH, payload=payload, text=difference)
+
+
+def request_step(repository: str, branch: str, title: str, body: str) -> ChangeStep:
+    """Return the step that opens the request."""
+    payload = {"branch": branch, "title": title, "body": body}
+    return _of_request(REQUEST, repository, None, branch, payload, f"open a request: {title}")
+
+
+def close_step(repository: str, branch: str) -> ChangeStep:
+    """Return the step that closes the request of a branch."""
+    said = f"close the request of {branch}"
+    return _of_request(CLOSE, repository, branch, None, {"branch": branch}, said)
+
+
+def _of_request(
+    verb: str,
+    repository: str,
+    before: str | None,
+    after: str | None,
+    payload: dict[str, str],
+    text: str,
+) -> ChangeStep:
+    return ChangeStep(
+        verb=verb,
+        target=repository,
+        field=f"request of {payload['branch']}",
+        before=before,
+        after=after,
+        payload=canonical_json(payload),
+        text=text,
+    )

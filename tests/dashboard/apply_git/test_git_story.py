@@ -1,0 +1,223 @@
+"""The worker and the Git route: from an approved proposal to a merged and verified change."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from beds.apply_bench import fill
+from beds.git_server import GitServer, running_git_server
+from beds.git_world import MANIFEST, fewer, git_applier, kept_by_argo_cd, manifest, sync
+from beds.kubernetes import KubernetesBed, running_kubernetes
+from beds.kubernetes_apply import account_kubeconfig, room, settings_of
+from beds.kubernetes_fake import FakeApi
+
+from dashboard import decisions
+from dashboard.apply.git.applier import GitApplier
+from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.prepare import change_of
+from dashboard.apply.worker import Worker
+from data.apply_settings import ApplySettings
+from data.clock import utc_now
+from data.errors import ChangeRefusedError
+from data.settings import Settings
+from data.store import Store
+
+READER = Path(__file__).parents[3] / "deploy" / "kubernetes-reader.yaml"
+
+
+class GitStory:
+    """An approved recommendation, and a worker that carries it through the Git route."""
+
+    def __init__(
+        self, store: Store, folder: Path, applier: GitApplier, namespace: str = "ml"
+    ) -> None:
+        self.store, self.applier = store, applier
+        self.ahead = timedelta(hours=2)
+        self.one = fewer(namespace)
+        fill(store, self.one)
+        settings = replace(
+            Settings(),
+            apply=ApplySettings(enabled=True, stop_file=str(folder / "STOP"), watch_minutes=0),
+        )
+        self.worker = Worker(
+            store=store,
+            settings=lambda: settings,
+            appliers=lambda _settings: (applier,),
+            clock=self.clock,
+        )
+        self.change = change_of(applier, self.one, store.reader)
+
+    def clock(self) -> datetime:
+        """The time, which a test moves on."""
+        return utc_now() + self.ahead
+
+    def approve(self) -> None:
+        """Approve exactly what was previewed, and ask for it."""
+        decisions.approve(
+            self.store,
+            self.one.digest,
+            by="Robin",
+            now=self.clock(),
+            change_digest=self.change.digest,
+        )
+        decisions.ask_to_apply(
+            self.store, self.one.digest, by="Robin", now=self.clock(), appliers=(self.applier,)
+        )
+
+    def visit(self, minutes: float = 2.0) -> str:
+        """Let the worker visit after some minutes, and give the state."""
+        self.ahead += timedelta(minutes=minutes)
+        self.worker.work_once()
+        return self.state
+
+    @property
+    def state(self) -> str:
+        """What became of it."""
+        return self.store.reader.recommendation(self.one.digest, now=self.clock()).state
+
+    @property
+    def held(self) -> str:
+        """Why the command waits."""
+        return self.store.reader.commands(self.one.digest)[-1].held
+
+    @property
+    def last(self) -> str:
+        """The last words of the journal."""
+        return self.store.reader.journal(digest=self.one.digest)[-1].detail
+
+
+@pytest.fixture
+def story(store: Store, tmp_path: Path, applier: GitApplier) -> GitStory:
+    """A story on the stand-in of the API."""
+    return GitStory(store, tmp_path, applier)
+
+
+def test_an_open_request_is_never_taken_for_applied(
+    story: GitStory, server: GitServer, cluster: FakeApi
+) -> None:
+    """For weeks it waits; merged it waits for the cluster; applied, its drift is seen."""
+    assert server.requests == []
+    story.approve()
+    assert story.visit() == "applying"
+    assert "waits to be merged" in story.held
+    assert [story.visit(60 * 24 * 7) for _week in range(3)] == ["applying"] * 3
+    assert len(server.requests) == 1
+    server.merge(1)
+    assert story.visit(60 * 24) == "applying"
+    assert "the cluster has not taken it" in story.held
+    sync(cluster, 2)
+    assert story.visit() == "applied"
+    sync(cluster, 4)
+    states = [story.visit(120) for _visit in range(3)]
+    assert states[-1] == "undone-outside"
+
+
+def test_a_declined_request_is_a_refusal_with_its_reason(
+    story: GitStory, server: GitServer
+) -> None:
+    """At once, and with the words of who closed it."""
+    story.approve()
+    assert story.visit() == "applying"
+    server.decline(1, "needed for the launch")
+    assert story.visit() == "refused"
+    assert "closed without merging (needed for the launch)" in story.last
+
+
+def test_what_is_not_exactly_what_was_approved_is_not_sent(
+    story: GitStory, server: GitServer
+) -> None:
+    """A manifest that changed between preview and apply is looked at anew by a person."""
+    server.commit({MANIFEST: manifest("ml").replace("two", "three")})
+    story.approve()
+    assert story.visit() == "refused"
+    assert "no longer the one that was previewed" in story.last
+    assert (server.branches(), server.requests) == (["main"], [])
+
+
+def test_a_rollback_before_the_merge_closes_the_request(story: GitStory, server: GitServer) -> None:
+    """Nothing had reached the cluster."""
+    story.approve()
+    assert story.visit() == "applying"
+    decisions.ask_to_roll_back(
+        story.store, story.one.digest, by="Robin", now=story.clock(), again=False
+    )
+    states = [story.visit() for _visit in range(3)]
+    assert states[-1] == "rolled-back", story.last
+    assert server.requests[0]["state"] == "closed"
+
+
+def test_a_refusal_of_the_forge_leaves_nothing_behind(story: GitStory, server: GitServer) -> None:
+    """No state that would be measured as a change: the cluster is as it was."""
+    server.instead = lambda method, _path: (403, {"message": "no"}) if method == "POST" else None
+    story.approve()
+    assert story.visit() == "refused", story.last
+    assert "the forge answers 403: no" in story.last
+
+
+def test_a_worker_that_dies_after_the_push_goes_on(
+    story: GitStory, server: GitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the push is lost: the next worker finds the branch and opens one request."""
+    story.approve()
+    really = GitApplier.execute
+
+    def dying(self: GitApplier, step: object, change: object) -> object:
+        really(self, step, change)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GitApplier, "execute", dying)
+    with pytest.raises(KeyboardInterrupt):
+        story.visit()
+    assert (len(server.branches()), server.requests) == (2, [])
+    monkeypatch.setattr(GitApplier, "execute", really)
+    assert story.visit(10) == "applying"
+    assert len(server.requests) == 1
+    assert "waits to be merged" in story.held
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[KubernetesBed]:
+    """A real API server with the reading account of deploy/."""
+    with running_kubernetes() as running:
+        running.apply(READER.read_text(encoding="utf-8"))
+        yield running
+
+
+@pytest.mark.kubernetes
+@pytest.mark.slow
+def test_the_story_on_a_real_api_server(bed: KubernetesBed, store: Store, tmp_path: Path) -> None:
+    """Refused as a patch; proposed, approved, merged, synced as Argo CD does, rolled out, verified.
+
+    By the reading account alone: this way no right to write to the cluster is needed.
+    """
+    at = room(bed, "kept", 8)
+    live = kept_by_argo_cd("kept")
+    live["spec"]["template"]["spec"] |= at
+    live["spec"]["template"]["spec"].pop("schedulerName")
+    bed.apply(live)
+    config = account_kubeconfig(bed, "trimtab-reader")
+    with pytest.raises(ChangeRefusedError, match="Argo CD would undo the change"):
+        KubernetesApplier(settings_of(config)).look(fewer("kept"), job=None, gpus=())
+    with running_git_server(tmp_path / "git") as server:
+        server.commit({MANIFEST: manifest("kept")})
+        applier = git_applier(server, tmp_path, config)
+        story = GitStory(store, tmp_path, applier, "kept")
+        assert "+  replicas: 2   # two per region" in story.change.steps[0].text
+        story.approve()
+        assert story.visit() == "applying"
+        server.merge(1)
+        assert story.visit() == "applying"
+        assert "the cluster has not taken it" in story.held
+        merged = yaml.safe_load(server.text(MANIFEST))
+        bed.ask(
+            "PATCH",
+            "apis/apps/v1/namespaces/kept/deployments/serve?fieldManager=argocd-controller&force=true",
+            json={name: merged[name] for name in ("apiVersion", "kind", "metadata")}
+            | {"spec": {"replicas": merged["spec"]["replicas"]}},
+            headers={"Content-Type": "application/apply-patch+yaml"},
+        )
+        bed.until("it is applied", lambda: story.visit() == "applied", seconds=240.0)
+        assert bed.get("Deployment", "serve", namespace="kept")["spec"]["replicas"] == 2
