@@ -12,6 +12,7 @@ from benchmarks._promised_fleet import (
     STEP,
     DrawnFleet,
     DrawnJob,
+    Site,
     Values,
     shape_of,
 )
@@ -34,6 +35,14 @@ def split_normal(random: np.random.Generator, low: float, middle: float, high: f
     """Return a number whose q10, q50 and q90 are these."""
     z = float(random.standard_normal()) / 1.2816
     return middle + z * (high - middle if z > 0 else middle - low)
+
+
+def site_of(cooling: float, servers: float) -> Site:
+    """Return the site of two standard normal numbers."""
+    return Site(
+        pue=max(1.0, 1.54 + 0.1 / 1.2816 * cooling),
+        base_watts_share=max(0.0, 1 + 0.5 / 1.2816 * servers),
+    )
 
 
 def draw_fleet(
@@ -92,8 +101,7 @@ def draw_fleet(
         runs=tuple(runs),
         nodes=tuple(nodes),
         idle_watts=idle,
-        pue=max(1.0, 1.54 + 0.1 / 1.2816 * float(random.standard_normal())),
-        base_watts_share=max(0.0, split_normal(random, 0.5, 1.0, 1.5)),
+        site=site_of(float(random.standard_normal()), float(random.standard_normal())),
         noise_seed=int(random.integers(2**31)),
     )
 

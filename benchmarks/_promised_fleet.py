@@ -9,7 +9,8 @@ hidden is drawn around what the product assumes or could measure:
   by job, around 0.4 for some that are hot at little activity; other boards do it with another 10 %
   (q10-q90) of power and speed;
 * demand is level x day x weekend x trend x lognormal AR(1) noise x bursts, by job;
-* PUE is normal around the setting, with its half-width as q10-q90;
+* PUE is normal around the setting, with its half-width as q10-q90; it and what servers draw are
+  drawn anew for each future of a fleet, since no reading tells them;
 * a change takes seconds, a cap slows and a server draws as the priors' low, central and high say,
   taken as q10, q50 and q90; of the worst slowdown of training on fewer boards a Beta(0.4, 1.6);
 * ended runs of a job are lognormal (sigma 0.3), and so is the present one, which is found at any
@@ -90,6 +91,14 @@ class DrawnJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What no reading tells: PUE, and what servers draw without boards over what is assumed."""
+
+    pue: float
+    base_watts_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnFleet:
     """A fleet as a source of its past; `past` steps come before `NOW`."""
 
@@ -102,8 +111,7 @@ class DrawnFleet:
     runs: tuple[Job, ...]
     nodes: tuple[Node, ...]
     idle_watts: dict[str, float]
-    pue: float
-    base_watts_share: float
+    site: Site
     noise_seed: int
 
     @property

@@ -6,6 +6,7 @@ takes longer, and what it takes beyond the horizon counts, except past a limit t
 A service does what it can, and what it misses is lost.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,9 @@ from benchmarks._promised_fleet import NOW, PER_DAY, PER_HOUR, STEP, DrawnFleet,
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
-from planner.problem.configurations import board_share
+from planner.problem.configurations import Option, board_share
+from planner.problem.elasticity import Elasticity
+from planner.problem.transitions import moving
 
 _HOURS = STEP / 3_600
 
@@ -33,11 +36,16 @@ class Came:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What holds for all of a fleet: the price of a kWh by hour of the day, and its horizon."""
+    """What holds for all of a fleet: the price of a kWh by hour of the day, and its horizon.
+
+    `left_at`: the step in which jobs leave their boards as recommended to them.
+    """
 
     prices: tuple[float, ...]
     horizon: int
     base_watts_per_gpu: float
+    boot_steps: int
+    left_at: Mapping[str, float]
 
     def price(self, steps: int) -> Values:
         """Return the price of each step of the future; `NOW` is at nine."""
@@ -122,7 +130,7 @@ def played(
     now = now_of(fleet, job, setting)
     then = changed(fleet, job, now, wanted, advice, setting)
     alive = future_of(fleet, job.alive(), setting)
-    price = setting.price(setting.horizon) * fleet.pue / 1000
+    price = setting.price(setting.horizon) * fleet.site.pue / 1000
     stretch = np.ones_like(alive) if job.killed else then.stretch
     before = alive * held
     after = alive * held * stretch
@@ -135,14 +143,14 @@ def played(
     given = then.boards if same or relief else 0.0
     hours = float((before * now.boards - after * given).sum()) * _HOURS
     taken, taken_kwh, taken_rent = _transition(fleet, job, advice, now, then)
-    kwh = float(watts.sum()) * _HOURS / 1000 * fleet.pue - taken_kwh
+    kwh = float(watts.sum()) * _HOURS / 1000 * fleet.site.pue - taken_kwh
     return Came(
         gpu_hours=hours - taken,
         kwh=kwh,
         money=float((rent + watts * price).sum()) * _HOURS
         - taken_rent
         - taken_kwh * float(np.mean(setting.prices)),
-        used_kwh=float((alive * now.watts).sum()) * _HOURS / 1000 * fleet.pue,
+        used_kwh=float((alive * now.watts).sum()) * _HOURS / 1000 * fleet.site.pue,
     )
 
 
@@ -243,7 +251,7 @@ def _transition(
     rent = leaving * now.boards * now.model.price_per_hour
     rent += (1 - leaving) * then.boards * then.model.price_per_hour
     watts = float(now.watts.mean())
-    return hours * boards, hours * watts / 1000 * fleet.pue, hours * rent
+    return hours * boards, hours * watts / 1000 * fleet.site.pue, hours * rent
 
 
 _LEAVING = ("write a checkpoint", "redo the work since a checkpoint")
@@ -259,21 +267,62 @@ def _put_off(
     taken, kwh, rent = _transition(fleet, job, advice, now, now)
     first = int(job.chance[6] * PER_DAY)
     later = setting.price(3 * PER_DAY)[first : first + max(1, int(paused.sum()))].mean()
-    saved = paused * now.watts * (setting.price(setting.horizon) - later) * fleet.pue / 1000
+    saved = paused * now.watts * (setting.price(setting.horizon) - later) * fleet.site.pue / 1000
     return Came(
         gpu_hours=-taken,
         kwh=-kwh,
         money=float(saved.sum()) * _HOURS - rent - kwh * float(np.mean(setting.prices)),
-        used_kwh=float((alive * now.watts).sum()) * _HOURS / 1000 * fleet.pue,
+        used_kwh=float((alive * now.watts).sum()) * _HOURS / 1000 * fleet.site.pue,
     )
 
 
 def _node_off(fleet: DrawnFleet, advice: Recommendation, setting: Setting) -> Came:
-    """Return what a node that is off saves: idle boards and the server."""
+    """Return what a node that is off saves: idle boards and the server, less the moves off it.
+
+    One that is needed again boots before.
+    """
     node = next(node for node in fleet.nodes if node.name == advice.job_name)
     held = _held(fleet, advice, setting)
-    base = fleet.base_watts_share * setting.base_watts_per_gpu
-    watts = node.gpu_count * (fleet.idle_watts[node.gpu_model] + base) * held
-    kwh = float(watts.sum()) * _HOURS / 1000 * fleet.pue
-    paid = watts * setting.price(setting.horizon) * fleet.pue / 1000
-    return Came(gpu_hours=0.0, kwh=kwh, money=float(paid.sum()) * _HOURS, used_kwh=kwh)
+    base = fleet.site.base_watts_share * setting.base_watts_per_gpu
+    draws = node.gpu_count * (fleet.idle_watts[node.gpu_model] + base) / 1000 * fleet.site.pue
+    off = held.copy()
+    if advice.ends_at is not None:
+        off[np.flatnonzero(held)[-setting.boot_steps :]] = 0.0
+    moves = [
+        _moved(fleet, job, setting)
+        for job in _moved_off(fleet, advice, int(held.argmax()), setting)
+    ]
+    hours, taken_kwh, rent = np.array(moves).reshape(-1, 3).sum(axis=0)
+    price = setting.price(setting.horizon)
+    return Came(
+        gpu_hours=-hours,
+        kwh=float(off.sum()) * _HOURS * draws - taken_kwh,
+        money=float((off * price).sum()) * _HOURS * draws
+        - rent
+        - taken_kwh * float(np.mean(setting.prices)),
+        used_kwh=float(held.sum()) * _HOURS * draws,
+    )
+
+
+def _moved_off(
+    fleet: DrawnFleet, advice: Recommendation, first: int, setting: Setting
+) -> list[DrawnJob]:
+    """Return the jobs on a node that are still there in step `first` and start again elsewhere."""
+    there = [job for job in fleet.jobs if any(name == advice.job_name for name, _ in job.boards)]
+    return [
+        job
+        for job in there
+        if fleet.past + first < job.ends and setting.left_at.get(job.job.job_id, np.inf) > first
+    ]
+
+
+def _moved(fleet: DrawnFleet, job: DrawnJob, setting: Setting) -> tuple[float, float, float]:
+    """Return board-hours, site kWh and rent of a start on other nodes, of its drawn seconds."""
+    now = now_of(fleet, job, setting)
+    wanted = Configuration(gpu_model=now.model.name, gpu_count=job.job.gpu_count)
+    present = Option(configuration=wanted, boards=now.boards, service=now.boards)
+    parts = moving(Elasticity.RESTARTABLE if has_end(job) else Elasticity.SERVICE, present)
+    ends = (sum(getattr(part, end) for part in parts) for end in ("low", "central", "high"))
+    hours = drawn_between(job.chance[7], *ends) * now.boards / 3_600
+    kwh = hours / now.boards * float(now.watts.mean()) / 1000 * fleet.site.pue
+    return hours, kwh, hours * now.model.price_per_hour

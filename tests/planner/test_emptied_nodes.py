@@ -1,7 +1,9 @@
 """An emptied node saves what it would have drawn while it is off, less the moves."""
 
 from dataclasses import replace
+from datetime import timedelta
 
+import numpy as np
 import pytest
 from fleet_cases import KUBERNETES, gpu, node_of, pods_job
 from planning_cases import AS_OF, H100, case
@@ -29,6 +31,7 @@ def advice_on_b(
     size: int = 8,
     slot_minutes: int = 60,
     hours: int = 24,
+    from_hour: int = 0,
     off_hours: int | None = None,
     boot_minutes: float = 10.0,
 ) -> Recommendation | None:
@@ -49,9 +52,16 @@ def advice_on_b(
             slot_minutes=slot_minutes, horizon_slots=slots, power_cap_ratios=""
         ),
     )
-    off = slots if off_hours is None else off_hours * 60 // slot_minutes
-    on = {"a": (True,) * slots, "b": (False,) * off + (True,) * (slots - off)}
-    nodes = tuple(NodePlan(node=name, gpu_model=H100, gpus=size, on=on[name]) for name in "ab")
+    off = range(from_hour * 60, (hours if off_hours is None else from_hour + off_hours) * 60)
+    nodes = tuple(
+        NodePlan(
+            node=name,
+            gpu_model=H100,
+            gpus=size,
+            on=tuple(name == "a" or slot * slot_minutes not in off for slot in range(slots)),
+        )
+        for name in "ab"
+    )
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     found = advise(replace(plan, nodes=nodes), problem).recommendations
     return next((entry for entry in found if entry.action is Action.CONSOLIDATE), None)
@@ -124,3 +134,14 @@ def test_no_node_is_emptied_at_a_loss() -> None:
     jobs = [pods_job(name, "job", gpu_count=4) for name in ("w1", "w2")]
     assert advice_on_b(*jobs, hours=2) is None
     assert advice_on_b(jobs[0], hours=2) is not None
+
+
+def test_a_move_counts_as_far_as_its_job_is_likely_to_be_there() -> None:
+    """Half of such jobs reach their deadline in twelve hours, and half of the others six."""
+    deadline = ("deadline_at", (AS_OF + timedelta(hours=12)).isoformat())
+    jobs = [pods_job(name, "job", gpu_count=4, extra=(deadline,)) for name in ("w1", "w2")]
+    one = advice_on_b(*jobs, from_hour=6)
+    assert one is not None
+    assert one.savings.gpu_hours is not None
+    hours = np.dot([0.3, 0.4, 0.3], MOVE_SECONDS["job"]) / 3600
+    assert one.savings.gpu_hours.central == pytest.approx(-4 * hours * 0.75, rel=0.08)
