@@ -87,11 +87,11 @@ class GuardedSession(requests.Session):
 
     def sign_in(self) -> None:
         """Read secrets from their files anew. Errors: SourceNotConfiguredError."""
-        one = read_sign_in(self._settings)
+        signed = read_sign_in(self._settings)
         self.headers.clear()
         self.headers.update(requests.utils.default_headers())
-        self.headers.update(one.headers)
-        self.auth, self.verify, self.cert = one.auth, one.verify, one.cert
+        self.headers.update(signed.headers)
+        self.auth, self.verify, self.cert = signed.auth, signed.verify, signed.cert
 
     def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
         """Return the whole answer. Errors: CollectorError for all but what its body says."""

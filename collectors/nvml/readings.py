@@ -72,9 +72,9 @@ class NvmlReader:
         rows: list[Row] = []
         boards_read = 0
         for board in boards:
-            one = _BoardReading(self, calls, board, mapping, sees_the_host)
+            reading = _BoardReading(self, calls, board, mapping, sees_the_host)
             try:
-                found = one.rows()
+                found = reading.rows()
             except DeviceLostError as lost:
                 calls.missing[lost.reason] += 1
                 self.activity.forget(board.uuid)

@@ -123,22 +123,22 @@ class _SlurmView:
                 self.dropped["runaway"] += 1
         return sorted(ended, key=lambda job: (job.ended_at or self.window.end, job.raw_id))
 
-    def _long_over(self, one: SlurmJob) -> bool:
-        return one.is_over and one.ended_at is not None and one.ended_at <= self.window.start
+    def _long_over(self, job: SlurmJob) -> bool:
+        return job.is_over and job.ended_at is not None and job.ended_at <= self.window.start
 
-    def _job(self, one: SlurmJob) -> Job | None:
-        count = sum(entry.count for entry in one.gpus)
+    def _job(self, job: SlurmJob) -> Job | None:
+        count = sum(entry.count for entry in job.gpus)
         if count < 1:
-            self.dropped["gpu-shares" if one.shares else "no-gpu"] += 1
+            self.dropped["gpu-shares" if job.shares else "no-gpu"] += 1
             return None
-        model = self.models.of_job(one)
+        model = self.models.of_job(job)
         end = self.window.end
-        first = min(one.started_at or one.ended_at or end, end)
+        first = min(job.started_at or job.ended_at or end, end)
         return Job(
-            job_id=f"slurm:{one.raw_id}",
-            name=one.name,
-            namespace=one.partition,
-            owner=one.user,
+            job_id=f"slurm:{job.raw_id}",
+            name=job.name,
+            namespace=job.partition,
+            owner=job.user,
             platform=Platform.SLURM,
             kind=WorkloadKind.UNKNOWN,
             gpu_model=model.name,
@@ -146,10 +146,10 @@ class _SlurmView:
             mig_profile=model.mig_profile,
             gpu_memory_mib=model.memory_mib,
             first_seen_at=first,
-            last_seen_at=max(first, min(one.ended_at or end, end)),
+            last_seen_at=max(first, min(job.ended_at or end, end)),
             source=self.source,
             assumed=model.assumed,
-            scheduler=_facts(one),
+            scheduler=_facts(job),
         )
 
     def nodes(self) -> tuple[Node, ...]:
@@ -162,28 +162,28 @@ class _SlurmView:
                 self.dropped["node-without-gpu"] += 1
         return tuple(found)
 
-    def _node(self, one: SlurmNode) -> Node:
-        boards = [entry for entry in one.gpus if not self.models.of_type(entry.gpu_type)[1]]
+    def _node(self, node: SlurmNode) -> Node:
+        boards = [entry for entry in node.gpus if not self.models.of_type(entry.gpu_type)[1]]
         slices = [
             (profile, entry.count)
-            for entry in one.gpus
+            for entry in node.gpus
             if (profile := self.models.of_type(entry.gpu_type)[1])
         ]
-        main = max(boards or one.gpus, key=lambda entry: entry.count)
+        main = max(boards or node.gpus, key=lambda entry: entry.count)
         if len(boards) > 1:
             self.dropped["further-gpu-type-of-node"] += len(boards) - 1
         return Node(
-            name=one.name,
+            name=node.name,
             gpu_model=self.models.of_type(main.gpu_type)[0],
             gpu_count=main.count if boards else 0,
             mig_instances=tuple(slices),
-            cpus=one.cpus,
-            memory_mib=one.memory_mib,
-            partitions=one.partitions,
-            features=one.features,
-            state=one.state,
-            reason=one.reason,
-            schedulable=one.schedulable,
+            cpus=node.cpus,
+            memory_mib=node.memory_mib,
+            partitions=node.partitions,
+            features=node.features,
+            state=node.state,
+            reason=node.reason,
+            schedulable=node.schedulable,
             seen_at=self.window.end,
             source=self.source,
         )
@@ -217,20 +217,20 @@ class _SlurmView:
     def _ended_quietly(self) -> list[SlurmJob]:
         return [entry for entry in self.answers.past or () if entry.ended_at is not None]
 
-    def _held(self, one: SlurmJob) -> Iterable[dict[str, Any]]:
+    def _held(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
         """One row for every GPU of a job that holds them now."""
-        if one.started_at is None:
+        if job.started_at is None:
             return
-        started_at = one.started_at
-        resized = dict(one.extra).get("resized_at")
+        started_at = job.started_at
+        resized = dict(job.extra).get("resized_at")
         if resized and self.answers.past is not None:
             # What it held until then is a stretch of accounting.
             started_at = max(started_at, datetime.fromisoformat(resized))
-        row = self._row(one, min(started_at, self.window.end), None)
-        if len(one.held) != len(one.nodes):
-            yield from self._by_node(one, row)
+        row = self._row(job, min(started_at, self.window.end), None)
+        if len(job.held) != len(job.nodes):
+            yield from self._by_node(job, row)
             return
-        for node, held in zip(one.nodes, one.held, strict=True):
+        for node, held in zip(job.nodes, job.held, strict=True):
             for entry in held:
                 mig = self.models.of_type(entry.gpu_type)[1]
                 if entry.indices is None or mig:
@@ -240,33 +240,33 @@ class _SlurmView:
                 for index in entry.indices:
                     yield row | {"node": node, "gpu_index": index, "gpu_count": 1.0}
 
-    def _counted(self, one: SlurmJob) -> Iterable[dict[str, Any]]:
+    def _counted(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
         """One row for every node of a stretch that has ended."""
-        if one.started_at is None or one.ended_at is None or one.ended_at < one.started_at:
+        if job.started_at is None or job.ended_at is None or job.ended_at < job.started_at:
             return
-        yield from self._by_node(one, self._row(one, one.started_at, one.ended_at))
+        yield from self._by_node(job, self._row(job, job.started_at, job.ended_at))
 
-    def _by_node(self, one: SlurmJob, row: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    def _by_node(self, job: SlurmJob, row: dict[str, Any]) -> Iterable[dict[str, Any]]:
         """Slurm keeps only the total: it is spread over the nodes when it divides evenly."""
-        total = sum(entry.count for entry in one.gpus)
+        total = sum(entry.count for entry in job.gpus)
         if total < 1:
             return
-        if any(self.models.of_type(entry.gpu_type)[1] for entry in one.gpus):
+        if any(self.models.of_type(entry.gpu_type)[1] for entry in job.gpus):
             # Counted instances would pass for the boards of the node.
-            yield from (row | {"node": node, "gpu_count": None} for node in one.nodes)
+            yield from (row | {"node": node, "gpu_count": None} for node in job.nodes)
             return
-        if not one.nodes or total % len(one.nodes):
+        if not job.nodes or total % len(job.nodes):
             yield row | {"gpu_count": float(total)}
             return
-        for node in one.nodes:
-            yield row | {"node": node, "gpu_count": total / len(one.nodes)}
+        for node in job.nodes:
+            yield row | {"node": node, "gpu_count": total / len(job.nodes)}
 
     def _row(
-        self, one: SlurmJob, started_at: datetime, ended_at: datetime | None
+        self, job: SlurmJob, started_at: datetime, ended_at: datetime | None
     ) -> dict[str, Any]:
         return {
-            "job_id": f"slurm:{one.raw_id}",
-            "label_id": f"slurm:{one.raw_id}",
+            "job_id": f"slurm:{job.raw_id}",
+            "label_id": f"slurm:{job.raw_id}",
             "node": "",
             "gpu_index": "",
             "started_at": started_at,
@@ -276,21 +276,21 @@ class _SlurmView:
         }
 
 
-def _facts(one: SlurmJob) -> SchedulerFacts:
+def _facts(job: SlurmJob) -> SchedulerFacts:
     return SchedulerFacts(
-        state=one.state,
+        state=job.state,
         # A job that a limit or a lost node ended has no reason but its state.
-        reason=one.reason or (one.state_word if one.state is JobState.FAILED else ""),
-        workload=one.workload,
-        user=one.user,
-        account=one.account,
-        qos=one.qos,
-        nodes=one.nodes,
-        submitted_at=one.submitted_at,
-        started_at=one.started_at,
-        ended_at=one.ended_at,
-        time_limit_seconds=one.time_limit_seconds,
-        extra=one.extra,
+        reason=job.reason or (job.state_word if job.state is JobState.FAILED else ""),
+        workload=job.workload,
+        user=job.user,
+        account=job.account,
+        qos=job.qos,
+        nodes=job.nodes,
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        ended_at=job.ended_at,
+        time_limit_seconds=job.time_limit_seconds,
+        extra=job.extra,
     )
 
 

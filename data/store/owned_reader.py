@@ -69,9 +69,9 @@ class _Unlisted:
 
     job_ids: frozenset[str]
 
-    def of(self, one: Configuration) -> Configuration:
-        known = not one.shared_with or one.shared_with in self.job_ids
-        return one if known else replace(one, shared_with=_SOMEBODY)
+    def of(self, configuration: Configuration) -> Configuration:
+        known = not configuration.shared_with or configuration.shared_with in self.job_ids
+        return configuration if known else replace(configuration, shared_with=_SOMEBODY)
 
 
 class OwnedReader(CachedReader):

@@ -133,38 +133,38 @@ def _ready(series: DemandSeries, horizon: int) -> _Ready:
     )
 
 
-def _moments(one: _Ready) -> Moments:
+def _moments(ready: _Ready) -> Moments:
     return Moments(
-        y=one.y,
-        first_slot=one.first_slot,
-        slot_seconds=one.series.slot_seconds,
-        origins=np.append(one.origins, len(one.y)),
-        horizon=one.horizon,
+        y=ready.y,
+        first_slot=ready.first_slot,
+        slot_seconds=ready.series.slot_seconds,
+        origins=np.append(ready.origins, len(ready.y)),
+        horizon=ready.horizon,
     )
 
 
-def _mixed(one: _Ready, said: Values) -> MixForecast:
+def _mixed(ready: _Ready, said: Values) -> MixForecast:
     """Mix; `said` is Prophet's word at each origin and now [origins + 1, horizon]."""
-    y, hour = one.y, one.hour
-    length, season = len(y), max(1, one.series.slots_per_day)
+    y, hour = ready.y, ready.hour
+    length, season = len(y), max(1, ready.series.slots_per_day)
     logs = np.log1p(y) if np.nanmin(y) >= 0 else np.zeros(0)
-    buckets, probes = _buckets(one.horizon, hour)
-    truth, points = collect_points(y, logs, one.origins, probes, season, hour)
-    ahead = np.arange(1, one.horizon + 1)
+    buckets, probes = _buckets(ready.horizon, hour)
+    truth, points = collect_points(y, logs, ready.origins, probes, season, hour)
+    ahead = np.arange(1, ready.horizon + 1)
     now = _points_now(y, logs, season, hour, ahead)
     if np.isfinite(said[-1]).all():
         now[PROPHET] = said[-1]
         past = said[:-1, probes - 1]
         points[PROPHET] = np.where(np.isfinite(past), past, points[BASELINE])
     members = len(MEMBERS)
-    point = np.empty(one.horizon)
+    point = np.empty(ready.horizon)
     bands, weights, tested = [], [], []
     calibrated = 0.0
     kept: tuple[Values, Values, float] | None = None
     for bucket in buckets:
-        complete = int(np.searchsorted(one.origins, length - bucket.last, side="right"))
+        complete = int(np.searchsorted(ready.origins, length - bucket.last, side="right"))
         share, band, figures, enough = mix_bucket(
-            truth, points, np.array(bucket.columns), complete, one.per_day, _REPLAYS
+            truth, points, np.array(bucket.columns), complete, ready.per_day, _REPLAYS
         )
         if enough:
             calibrated = bucket.last / hour
@@ -181,9 +181,9 @@ def _mixed(one: _Ready, said: Values) -> MixForecast:
         point[inside] = share[:members] @ np.nan_to_num(now[:members, inside])
         if figures[4] > 0:
             tested.append(_lead_accuracy(bucket.last / hour, figures))
-    quantiles = _quantiles(one.series, point, buckets, np.array(bands), ahead)
+    quantiles = _quantiles(ready.series, point, buckets, np.array(bands), ahead)
     return MixForecast(
-        quantiles=with_short_leads(one.series, y, quantiles),
+        quantiles=with_short_leads(ready.series, y, quantiles),
         weights=tuple(weights),
         backtest=tuple(tested),
         calibrated_hours=calibrated,

@@ -102,15 +102,15 @@ def _fill(
         found[index][origin] = points[row, hourly[index].ahead[origin]]
 
 
-def _by_hour(one: Moments) -> _Hourly:
-    slots = np.arange(len(one.y))
-    base = one.first_slot // SECONDS_PER_HOUR
-    hours = (one.first_slot + slots * one.slot_seconds) // SECONDS_PER_HOUR - base
-    means = _hourly_means(one.y, hours)
-    logarithm = bool(np.nanmin(one.y) >= 0)
-    ends = (one.first_slot + one.origins * one.slot_seconds) // SECONDS_PER_HOUR - base
-    targets = one.origins[:, None] + np.arange(one.horizon)[None, :]
-    hours_of = (one.first_slot + targets * one.slot_seconds) // SECONDS_PER_HOUR - base
+def _by_hour(moments: Moments) -> _Hourly:
+    slots = np.arange(len(moments.y))
+    base = moments.first_slot // SECONDS_PER_HOUR
+    hours = (moments.first_slot + slots * moments.slot_seconds) // SECONDS_PER_HOUR - base
+    means = _hourly_means(moments.y, hours)
+    logarithm = bool(np.nanmin(moments.y) >= 0)
+    ends = (moments.first_slot + moments.origins * moments.slot_seconds) // SECONDS_PER_HOUR - base
+    targets = moments.origins[:, None] + np.arange(moments.horizon)[None, :]
+    hours_of = (moments.first_slot + targets * moments.slot_seconds) // SECONDS_PER_HOUR - base
     return _Hourly(
         rows=np.log1p(means) if logarithm else means,
         logarithm=logarithm,

@@ -69,8 +69,8 @@ def watch_memory(
     found = []
     for job in jobs:
         from_chance = chosen.over_below if job.job_id in told else chosen.probability
-        if (one := _finding(job, from_chance)) is not None:
-            found.append(one)
+        if (foreseen := _finding(job, from_chance)) is not None:
+            found.append(foreseen)
     return tuple(
         sorted(found, key=lambda finding: (-(finding.probability or 0.0), -finding.room_mib))
     )

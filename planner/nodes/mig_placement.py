@@ -49,15 +49,15 @@ def pack_slices(
     taken = np.zeros((len(pools) + len(slices), _POSITIONS, slots), dtype=np.bool_)
     places: dict[int, tuple[int, int]] = {}
     for number in order:
-        one = slices[number]
-        found = _first_place(one, pools, titles, taken)
+        mig_slice = slices[number]
+        found = _first_place(mig_slice, pools, titles, taken)
         if found is None:
-            pools.append(one.pool)
+            pools.append(mig_slice.pool)
             titles.append("")
-            found = len(pools) - 1, one.placement.starts[0]
+            found = len(pools) - 1, mig_slice.placement.starts[0]
         board, position = found
-        width = one.placement.memory_slices
-        taken[board, position : position + width, one.start : one.end] = True
+        width = mig_slice.placement.memory_slices
+        taken[board, position : position + width, mig_slice.start : mig_slice.end] = True
         places[number] = found
     boards = tuple(
         CutBoard(
@@ -78,15 +78,15 @@ def _used(
 
 
 def _first_place(
-    one: Slice, pools: Sequence[int], titles: Sequence[str], taken: np.ndarray
+    mig_slice: Slice, pools: Sequence[int], titles: Sequence[str], taken: np.ndarray
 ) -> tuple[int, int] | None:
     """Return the first board and position with room: its own board first."""
-    width = one.placement.memory_slices
-    ranked = sorted(range(len(pools)), key=lambda board: titles[board] != one.board)
+    width = mig_slice.placement.memory_slices
+    ranked = sorted(range(len(pools)), key=lambda board: titles[board] != mig_slice.board)
     for board in ranked:
-        if pools[board] != one.pool:
+        if pools[board] != mig_slice.pool:
             continue
-        for position in one.placement.starts:
-            if not taken[board, position : position + width, one.start : one.end].any():
+        for position in mig_slice.placement.starts:
+            if not taken[board, position : position + width, mig_slice.start : mig_slice.end].any():
                 return board, position
     return None

@@ -143,10 +143,10 @@ def _units(
     return units
 
 
-def _kept_home(one: Stretch) -> tuple[tuple[str, int], ...]:
+def _kept_home(stretch: Stretch) -> tuple[tuple[str, int], ...]:
     """Return the part of a home that so many GPUs keep, the fullest nodes first."""
-    kept, left = [], one.gpus
-    for name, count in one.home:
+    kept, left = [], stretch.gpus
+    for name, count in stretch.home:
         if left > 0:
             kept.append((name, min(count, left)))
             left -= kept[-1][1]
@@ -340,9 +340,8 @@ def _answer(
     )
 
 
-def _reason(problem: PlanningProblem, one: Stretch) -> str:
-    pool = problem.pools.pools[one.pool].name
-    known = "" if one.needs_a_place else "its present nodes are not known and "
-    return (
-        f"{known}no node of {pool} has room for {one.gpus} GPUs in slots {one.start}-{one.end - 1}"
-    )
+def _reason(problem: PlanningProblem, stretch: Stretch) -> str:
+    pool = problem.pools.pools[stretch.pool].name
+    known = "" if stretch.needs_a_place else "its present nodes are not known and "
+    slots = f"{stretch.start}-{stretch.end - 1}"
+    return f"{known}no node of {pool} has room for {stretch.gpus} GPUs in slots {slots}"

@@ -103,12 +103,12 @@ def _stretch(
     where: tuple[int, int, int, int],
 ) -> Stretch:
     """Return a stretch of an option; `where` is its pool, row, start and end."""
-    one, (pool, row, start, end) = problem.jobs[job], where
-    configuration = one.options[option].configuration
+    planned, (pool, row, start, end) = problem.jobs[job], where
+    configuration = planned.options[option].configuration
     placement = _placement(problem, configuration.gpu_model, configuration.mig_profile)
-    home = problem.facts.homes.get(one.demand.job.job_id)
-    extra = dict(one.demand.job.scheduler.extra) if one.demand.job.scheduler else {}
-    share = configuration.gpu_count / one.demand.job.gpu_count
+    home = problem.facts.homes.get(planned.demand.job.job_id)
+    extra = dict(planned.demand.job.scheduler.extra) if planned.demand.job.scheduler else {}
+    share = configuration.gpu_count / planned.demand.job.gpu_count
     here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) == pool)
     return Stretch(
         job=job,
@@ -117,7 +117,7 @@ def _stretch(
         option=option,
         row=row,
         pool=pool,
-        gpus=1 if placement else int(np.ceil(one.options[option].boards - 1e-6)),
+        gpus=1 if placement else int(np.ceil(planned.options[option].boards - 1e-6)),
         home=here,
         slice_=placement,
         mig_board=home.mig_board if home and here and option == 0 else "",

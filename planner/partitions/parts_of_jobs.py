@@ -22,8 +22,8 @@ def parts_of_jobs(problem: PlanningProblem) -> Indices:
     return np.array([number[name] for name in names], dtype=np.int64)
 
 
-def _name(problem: PlanningProblem, column: int, one: JobProblem) -> str:
-    job = one.demand.job
+def _name(problem: PlanningProblem, column: int, job_problem: JobProblem) -> str:
+    job = job_problem.demand.job
     match problem.planning.partition_by:
         case "cluster":
             return f"{job.platform} {job.source}"

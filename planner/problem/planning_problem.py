@@ -119,14 +119,16 @@ class PlanningProblem:
 
     def movable(self, job: int) -> bool:
         """Say whether a plan may move a job: its scheduler can restart it, and nothing keeps it."""
-        one = self.jobs[job]
-        job_id = one.demand.job.job_id
+        planned = self.jobs[job]
+        job_id = planned.demand.job.job_id
         return (
-            not one.keep_reason
-            and one.demand.standing.may_restart
+            not planned.keep_reason
+            and planned.demand.standing.may_restart
             and bool(self.facts.scheduler[job_id])
-            and not (runs_in_slurm(one.demand.job) and self._why_not_requeued(one.demand.job))
-            and not names_its_nodes(one.demand.job)
+            and not (
+                runs_in_slurm(planned.demand.job) and self._why_not_requeued(planned.demand.job)
+            )
+            and not names_its_nodes(planned.demand.job)
             and job_id not in self.facts.strays
         )
 
@@ -332,13 +334,13 @@ def _check_demand(demand: JobDemand, planning: PlanningSettings) -> None:
                 )
 
 
-def _with_pin(one: JobProblem, planning: PlanningSettings) -> JobProblem:
+def _with_pin(job: JobProblem, planning: PlanningSettings) -> JobProblem:
     """Pin a job as the settings say."""
-    name = one.demand.job.job_id
+    name = job.demand.job.job_id
     pins = [pin for pin in planning.pins if fnmatchcase(name, pin.job)]
     wanted = {(pin.gpu_model, pin.gpu_count, pin.mig_profile) for pin in pins}
     if not wanted:
-        return one
+        return job
     if len(wanted) > 1:
         shown = ", ".join(
             f"{count} × {model} {mig}".strip() for model, count, mig in sorted(wanted)
@@ -350,7 +352,7 @@ def _with_pin(one: JobProblem, planning: PlanningSettings) -> JobProblem:
     number = next(
         (
             index
-            for index, option in enumerate(one.options)
+            for index, option in enumerate(job.options)
             if option.configuration.power_cap_watts is None
             and (
                 option.configuration.gpu_model,
@@ -366,10 +368,10 @@ def _with_pin(one: JobProblem, planning: PlanningSettings) -> JobProblem:
         raise ImpossibleProblemError(
             f"job {name!r} is pinned in all slots to {count} × {model} {mig}".rstrip()
             + ", which is none of its options: "
-            + ", ".join(option.configuration.describe() for option in one.options),
+            + ", ".join(option.configuration.describe() for option in job.options),
             "pin it to one of these, or remove it from planning.pins",
         )
-    return replace(one, pinned=number)
+    return replace(job, pinned=number)
 
 
 def _arrays(

@@ -206,9 +206,9 @@ def _moving_costs(problem: PlanningProblem) -> Singles:
     return np.array(costs, dtype=np.float32)
 
 
-def move_cost(problem: PlanningProblem, one: JobProblem, option: int = 0) -> float:
+def move_cost(problem: PlanningProblem, job: JobProblem, option: int = 0) -> float:
     """Return what a checkpoint and restart elsewhere costs a job."""
-    return rent_per_hour(one.options[option], problem.terms) * _CHANGE_HOURS
+    return rent_per_hour(job.options[option], problem.terms) * _CHANGE_HOURS
 
 
 def _pins(problem: PlanningProblem, option_of: Indices, home_row: Indices) -> npt.NDArray[np.int16]:
@@ -295,20 +295,20 @@ def _power(problem: PlanningProblem, option_of: Indices) -> Singles:
         return power
     base = problem.rules.nodes.base_watts_per_gpu
     for column, row in np.argwhere(option_of != NOTHING):
-        one = problem.jobs[column]
-        option = one.options[option_of[column, row]]
+        job = problem.jobs[column]
+        option = job.options[option_of[column, row]]
         model = problem.catalogue.find(option.configuration.gpu_model)
         if model is None or not option.boards:
             power[column, row] = option.boards * base / _WATTS
             continue
         watts = option.boards * model.tdp_watts
-        if one.demand.power_q90 is not None and problem.catalogue.find(one.demand.job.gpu_model):
+        if job.demand.power_q90 is not None and problem.catalogue.find(job.demand.job.gpu_model):
             known = power_under(
-                one.demand.power_q90,
-                one.options[0],
+                job.demand.power_q90,
+                job.options[0],
                 option,
                 problem.terms,
-                one.demand.power_curve,
+                job.demand.power_curve,
             )
             watts = min(watts, float(known.central.max()))
         above = max(0.0, watts - option.boards * model.idle_watts)

@@ -43,23 +43,23 @@ class AdmissionRoom:
         """Return the row of an option: its model among the nodes of the job's scheduler."""
         return self._row[option.configuration.gpu_model, self._under[job.demand.job.job_id]]
 
-    def take(self, one: Proposal) -> bool:
+    def take(self, proposal: Proposal) -> bool:
         """Take the boards of a proposal where they are free; tell whether they were."""
-        after = self._used + self._change(one)
+        after = self._used + self._change(proposal)
         if not (after <= self._most + 1e-9).all():
             return False
         self._used = after
         return True
 
-    def _change(self, one: Proposal) -> npt.NDArray[np.float64]:
+    def _change(self, proposal: Proposal) -> npt.NDArray[np.float64]:
         """Return the boards that a proposal takes more or less, array [rows, slots]."""
         change = np.zeros(self._used.shape)
-        present = one.present
-        change[self._row_of(one.job, present)] -= present.boards
-        for slot, number in enumerate(one.proposed):
-            option = one.job.options[number]
+        present = proposal.present
+        change[self._row_of(proposal.job, present)] -= present.boards
+        for slot, number in enumerate(proposal.proposed):
+            option = proposal.job.options[number]
             if option.boards:
-                change[self._row_of(one.job, option), slot] += option.boards
+                change[self._row_of(proposal.job, option), slot] += option.boards
         return change
 
 

@@ -141,17 +141,21 @@ def _idle_of(
 
 
 def _margin(
-    one: Proposal, problem: PlanningProblem, before: Collection[tuple[str, Action]] | None
+    proposal: Proposal, problem: PlanningProblem, before: Collection[tuple[str, Action]] | None
 ) -> float:
     """Return by which share a proposal must be better than its limits."""
-    if before is None or one.action is None or (one.job.demand.job.job_id, one.action) in before:
+    if (
+        before is None
+        or proposal.action is None
+        or (proposal.job.demand.job.job_id, proposal.action) in before
+    ):
         return 0.0
     return problem.planning.entry_margin_ratio
 
 
-def _by_saving(one: Recommendation) -> tuple[bool, float, str]:
-    saved = one.savings.cost.central if one.savings.cost else 0.0
-    return one.action not in FOR_MEMORY, -saved, one.target
+def _by_saving(recommendation: Recommendation) -> tuple[bool, float, str]:
+    saved = recommendation.savings.cost.central if recommendation.savings.cost else 0.0
+    return recommendation.action not in FOR_MEMORY, -saved, recommendation.target
 
 
 def _chosen(
@@ -199,11 +203,11 @@ def _central(outcome: ProposalOutcome) -> float:
 
 
 def _recommendation(
-    one: Proposal, outcome: ProposalOutcome, plan: Plan, problem: PlanningProblem
+    proposal: Proposal, outcome: ProposalOutcome, plan: Plan, problem: PlanningProblem
 ) -> Recommendation:
-    job, action = one.job.demand.job, one.action or Action.FEWER_GPUS
-    evidence = evidence_of(one, outcome.savings, plan, problem)
-    first, last = one.first, one.last
+    job, action = proposal.job.demand.job, proposal.action or Action.FEWER_GPUS
+    evidence = evidence_of(proposal, outcome.savings, plan, problem)
+    first, last = proposal.first, proposal.last
     return Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
@@ -213,41 +217,43 @@ def _recommendation(
         job_name=job.name,
         namespace=job.namespace,
         platform=job.platform,
-        now=one.present.configuration,
-        proposed=one.chosen.configuration,
-        why=why(one, problem),
+        now=proposal.present.configuration,
+        proposed=proposal.chosen.configuration,
+        why=why(proposal, problem),
         evidence=evidence,
         savings=outcome.savings,
         risk=action.spec.risk,
         confidence=confidence_of(evidence),
-        details=_details(one, problem),
-        change=change_text(one, problem),
-        transition=_with_queue(one, outcome.transition),
+        details=_details(proposal, problem),
+        change=change_text(proposal, problem),
+        transition=_with_queue(proposal, outcome.transition),
         delay_hours=outcome.delay_hours,
         starts_at=None if first is None else problem.slot_starts[first],
         ends_at=None if last is None else problem.slot_starts[last + 1],
     )
 
 
-def _with_queue(one: Proposal, transition: Transition | None) -> Transition | None:
+def _with_queue(proposal: Proposal, transition: Transition | None) -> Transition | None:
     """Name the forecast of the queue where the job would be started again."""
-    wait = one.job.demand.queue_wait
-    starts_again = entering(one.job.demand.standing.elasticity, one.present, one.chosen)
+    wait = proposal.job.demand.queue_wait
+    starts_again = entering(
+        proposal.job.demand.standing.elasticity, proposal.present, proposal.chosen
+    )
     if transition is None or wait is None or not starts_again:
         return transition
     return replace(transition, queue=wait.describe())
 
 
-def _details(one: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
+def _details(proposal: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
     """Return for a pause when it begins and when the job may begin again."""
-    if not one.spec.pauses or one.first is None:
+    if not proposal.spec.pauses or proposal.first is None:
         return ()
     slot = timedelta(minutes=problem.planning.slot_minutes)
     end = problem.slot_starts[-1] + slot
-    if one.last is not None:
-        end = problem.slot_starts[one.last + 1]
+    if proposal.last is not None:
+        end = problem.slot_starts[proposal.last + 1]
     return (
-        ("pause_at", problem.slot_starts[one.first].isoformat()),
+        ("pause_at", problem.slot_starts[proposal.first].isoformat()),
         ("begin_at", end.isoformat()),
     )
 
@@ -293,25 +299,25 @@ def _shorter_limits(
     return found
 
 
-def _of_fleet(one: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recommendation:
+def _of_fleet(advice: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recommendation:
     return Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
         expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
-        action=one.action,
+        action=advice.action,
         job_id="",
-        job_name=one.subject,
+        job_name=advice.subject,
         namespace="",
-        platform=one.platform,
-        now=Configuration(gpu_model=one.gpu_model, gpu_count=one.gpus_now),
-        proposed=Configuration(gpu_model=one.gpu_model, gpu_count=one.gpus_then),
-        why=one.why,
-        evidence=fleet_evidence(one.factors, plan, problem),
-        savings=one.savings,
-        risk=one.action.spec.risk,
+        platform=advice.platform,
+        now=Configuration(gpu_model=advice.gpu_model, gpu_count=advice.gpus_now),
+        proposed=Configuration(gpu_model=advice.gpu_model, gpu_count=advice.gpus_then),
+        why=advice.why,
+        evidence=fleet_evidence(advice.factors, plan, problem),
+        savings=advice.savings,
+        risk=advice.action.spec.risk,
         confidence="medium: it follows from the plan and the forecasts of all jobs",
-        details=(("node", one.subject),) if one.action.spec.of_node else (),
-        change=one.change,
-        starts_at=one.starts_at,
-        ends_at=one.ends_at,
+        details=(("node", advice.subject),) if advice.action.spec.of_node else (),
+        change=advice.change,
+        starts_at=advice.starts_at,
+        ends_at=advice.ends_at,
     )

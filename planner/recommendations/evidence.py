@@ -19,9 +19,11 @@ _LEVELS = ("weak", "medium", "strong")
 _COMPLETE = 0.8
 
 
-def evidence_of(one: Proposal, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:
+def evidence_of(
+    proposal: Proposal, savings: Savings, plan: Plan, problem: PlanningProblem
+) -> Evidence:
     """Return the evidence of one proposal."""
-    demand = one.job.demand
+    demand = proposal.job.demand
     path = (
         demand.forecast.path(Quantity.EFFECTIVE_GPUS)
         if isinstance(demand.forecast, DemandForecast)
@@ -42,9 +44,9 @@ def evidence_of(one: Proposal, savings: Savings, plan: Plan, problem: PlanningPr
         forecast_model="none" if path is None else path.model,
         backtest_error=losses.get(path.model) if path is not None else None,
         backtest_baseline=losses.get("seasonal-naive"),
-        factors=_factors(one, savings, problem),
+        factors=_factors(proposal, savings, problem),
         assumed=demand.job.assumed,
-        fallbacks=_fallbacks(one, savings, problem.terms),
+        fallbacks=_fallbacks(proposal, savings, problem.terms),
         plan_gap_ratio=plan.gap_ratio,
         elasticity=f"{standing.elasticity}: {standing.reason}",
         flags=(flag,) if flag else (),
@@ -95,10 +97,10 @@ def confidence_of(evidence: Evidence) -> str:
 
 
 def _factors(
-    one: Proposal, savings: Savings, problem: PlanningProblem
+    proposal: Proposal, savings: Savings, problem: PlanningProblem
 ) -> tuple[tuple[str, str], ...]:
     energy = problem.energy
-    names = (one.present.configuration.gpu_model, one.chosen.configuration.gpu_model)
+    names = (proposal.present.configuration.gpu_model, proposal.chosen.configuration.gpu_model)
     factors = [
         (
             "GPU price",
@@ -109,7 +111,7 @@ def _factors(
     ]
     if savings.energy_kwh is not None:
         factors += _energy_factors(problem)
-    demand = one.job.demand
+    demand = proposal.job.demand
     if demand.remaining.why:
         hours = demand.remaining.hours(problem.terms.slot_hours)
         factors.append(("end", f"{demand.remaining.why}: {hours:.3g} h are left"))
@@ -118,8 +120,8 @@ def _factors(
         factors.append(
             ("memory", f"the phase that took {was:.1f} GiB is over: at most {held:.1f} with 95 %")
         )
-    if one.spec.caps_power:
-        law = problem.cap_laws[one.chosen.configuration.gpu_model]
+    if proposal.spec.caps_power:
+        law = problem.cap_laws[proposal.chosen.configuration.gpu_model]
         reach = f"boards settle at {100 * law.reach:.0f} % of a cap"
         factors.append(("power cap", f"{law.source}; {reach}"))
     return tuple(factors)
@@ -151,8 +153,8 @@ def _span(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g}–{high:g}"
 
 
-def _fallbacks(one: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]:
-    demand, notes = one.job.demand, []
+def _fallbacks(proposal: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]:
+    demand, notes = proposal.job.demand, []
     if savings.energy_kwh is None:
         notes.append("energy and emissions unknown: power was never reported")
     if isinstance(demand.forecast, DemandForecast):
@@ -160,7 +162,7 @@ def _fallbacks(one: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]
         estimated = demand.forecast.path(Quantity.POWER)
         if estimated is not None and Quantity.POWER in dict(demand.forecast.missing):
             notes += [f"{Quantity.POWER}: {note}" for note in estimated.notes]
-    if one.option and change_costs(demand, one.present, one.chosen, terms).parts:
+    if proposal.option and change_costs(demand, proposal.present, proposal.chosen, terms).parts:
         notes.append("transition: priors, 15–250 s (Sia, SOSP 2023), not measured here")
     if demand.standing.scaled_by:
         notes.append(f"its number of GPUs is left to {demand.standing.scaled_by}")
@@ -170,7 +172,7 @@ def _fallbacks(one: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]
         if facts is None
         else [name for name in facts.managed_by if name != demand.standing.scaled_by]
     )
-    if keepers and one.option:
+    if keepers and proposal.option:
         notes.append(
             f"{' and '.join(keepers)} would undo the change: make it where its manifest is kept"
         )

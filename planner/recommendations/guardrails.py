@@ -18,7 +18,7 @@ exceeds: one spinning kernel gives 100 % utilization at 5-10 % of the range."""
 
 
 def refusal(
-    one: Proposal,
+    proposal: Proposal,
     outcome: ProposalOutcome,
     terms: Terms,
     past_runs: Sequence[float],
@@ -31,56 +31,56 @@ def refusal(
     than its limits the change must be: what the plan before proposed holds them without a margin,
     so that a job near a limit is not proposed in one cycle and withdrawn in the next.
     """
-    if one.job.keep_reason:
-        return one.job.keep_reason
-    if not one.job.demand.remaining.central.any():
-        return f"it ends before the plan begins: {one.job.demand.remaining.why}"
-    if one.action is None:
-        flag = suspicion(one.job.demand, terms)
-        least = _idle_for_good(one, terms) or (
+    if proposal.job.keep_reason:
+        return proposal.job.keep_reason
+    if not proposal.job.demand.remaining.central.any():
+        return f"it ends before the plan begins: {proposal.job.demand.remaining.why}"
+    if proposal.action is None:
+        flag = suspicion(proposal.job.demand, terms)
+        least = _idle_for_good(proposal, terms) or (
             "its present configuration costs least for what it is forecast to need"
         )
-        if runs_in_slurm(one.job.demand.job) and not terms.may_requeue:
+        if runs_in_slurm(proposal.job.demand.job) and not terms.may_requeue:
             least += f", of what can be made of it: {REQUEUE_NEEDED}"
         return f"{least}; {flag}" if flag else least
     wanted = 1.0 + margin_ratio
     reason = (
-        _unsteady(one, terms, wanted)
-        or _starved(one, terms, wanted)
-        or _overruns(one, past_runs)
-        or _poor(one, outcome, terms, wanted)
+        _unsteady(proposal, terms, wanted)
+        or _starved(proposal, terms, wanted)
+        or _overruns(proposal, past_runs)
+        or _poor(proposal, outcome, terms, wanted)
     )
-    if reason and margin_ratio and not refusal(one, outcome, terms, past_runs):
+    if reason and margin_ratio and not refusal(proposal, outcome, terms, past_runs):
         return f"{reason}; what is new must be {100 * margin_ratio:g} % better than its limit"
     return reason
 
 
-def _idle_for_good(one: Proposal, terms: Terms) -> str:
+def _idle_for_good(proposal: Proposal, terms: Terms) -> str:
     """Name a job that holds its GPUs idle and that no applier can stop, '' for any other."""
-    demand, now = one.job.demand, one.present.configuration
+    demand, now = proposal.job.demand, proposal.present.configuration
     why = why_not(demand.job, replace(now, gpu_count=0))
     if not why or demand.idle_hours < terms.planning.reclaim_idle_hours:
         return ""
     return f"it has held {now.describe()} idle for {demand.idle_hours:.1f} h, but {why}"
 
 
-def _unsteady(one: Proposal, terms: Terms, wanted: float) -> str:
-    if one.share < min(1.0, wanted * STEADY_SHARE):
-        return f"the plan would change it for {100 * one.share:.0f} % of the horizon only"
-    remaining = one.job.demand.remaining
-    held = float((one.held * remaining.central).sum()) * terms.slot_hours
+def _unsteady(proposal: Proposal, terms: Terms, wanted: float) -> str:
+    if proposal.share < min(1.0, wanted * STEADY_SHARE):
+        return f"the plan would change it for {100 * proposal.share:.0f} % of the horizon only"
+    remaining = proposal.job.demand.remaining
+    held = float((proposal.held * remaining.central).sum()) * terms.slot_hours
     if held < min(_MIN_HOURS, terms.horizon_hours) - 1e-9:
         end = f": {remaining.why}" if remaining.why else ""
         return f"the plan would hold the change for {held:.3g} h only{end}"
     return ""
 
 
-def _starved(one: Proposal, terms: Terms, wanted: float) -> str:
+def _starved(proposal: Proposal, terms: Terms, wanted: float) -> str:
     """Refuse less than what is needed; more than now, even if not all of it, is welcome."""
-    chosen = one.chosen
-    if not chosen.configuration.gpu_count or chosen.service > one.present.service:
+    chosen = proposal.chosen
+    if not chosen.configuration.gpu_count or chosen.service > proposal.present.service:
         return ""
-    need = float(needed_service(one.job.demand, one.present, terms.planning).max())
+    need = float(needed_service(proposal.job.demand, proposal.present, terms.planning).max())
     if chosen.service >= wanted * need - 1e-9:
         return ""
     return (
@@ -89,43 +89,43 @@ def _starved(one: Proposal, terms: Terms, wanted: float) -> str:
     )
 
 
-def _overruns(one: Proposal, past_runs: Sequence[float]) -> str:
+def _overruns(proposal: Proposal, past_runs: Sequence[float]) -> str:
     """Refuse what would make the job hit its time limit, were it like its longest run."""
-    facts = one.job.demand.job.scheduler
+    facts = proposal.job.demand.job.scheduler
     limit = None if facts is None else facts.time_limit_seconds
-    if limit is None or not past_runs or not one.chosen.boards:
+    if limit is None or not past_runs or not proposal.chosen.boards:
         return ""
-    longest = max(past_runs) * one.chosen.slowdown[1]
+    longest = max(past_runs) * proposal.chosen.slowdown[1]
     if longest <= limit:
         return ""
     return f"it could take {longest / 3600:.1f} h, above its time limit of {limit / 3600:.1f} h"
 
 
-def saving_ratio(one: Proposal, outcome: ProposalOutcome, terms: Terms) -> float:
+def saving_ratio(proposal: Proposal, outcome: ProposalOutcome, terms: Terms) -> float:
     """Return the central saving as a share of what the job costs.
 
     For a power cap, of its energy; for waiting, of the price of its energy.
     """
-    savings, power = outcome.savings, one.job.demand.power_q50
-    if one.spec.caps_power:
+    savings, power = outcome.savings, proposal.job.demand.power_q50
+    if proposal.spec.caps_power:
         if savings.energy_kwh is None or power is None:
             return 0.0
-        there = one.job.demand.remaining.central
+        there = proposal.job.demand.remaining.central
         used = float(power @ there) * terms.slot_hours / 1000 * terms.energy.pue
         return float(savings.energy_kwh.central / used) if used > 0 else 0.0
-    now = outcome.energy_bill if one.spec.pauses else outcome.cost_of_now
+    now = outcome.energy_bill if proposal.spec.pauses else outcome.cost_of_now
     return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
 
 
-def _poor(one: Proposal, outcome: ProposalOutcome, terms: Terms, wanted: float) -> str:
+def _poor(proposal: Proposal, outcome: ProposalOutcome, terms: Terms, wanted: float) -> str:
     """Refuse what saves too little for the change; more GPUs are not asked to save but to serve."""
     saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
     taken = 0.0 if outcome.transition is None else outcome.transition.cost
     planning = terms.planning
-    if one.spec.serves:
+    if proposal.spec.serves:
         saved += outcome.shortfall_saved
     else:
-        ratio = saving_ratio(one, outcome, terms)
+        ratio = saving_ratio(proposal, outcome, terms)
         if ratio < wanted * planning.min_saving_ratio:
             return (
                 f"it would save {100 * ratio:.1f} %, less than the "

@@ -21,34 +21,34 @@ _UNKNOWN_WORTH = "unknown: nobody tells when it last saved a checkpoint; not cou
 _LIKELY = 0.5
 
 
-def memory_recommendation(one: Relief, plan: Plan, problem: PlanningProblem) -> Recommendation:
+def memory_recommendation(relief: Relief, plan: Plan, problem: PlanningProblem) -> Recommendation:
     """Return the recommendation of a relief.
 
     It expires when the memory is likely to be gone, where that is before a plan's own expiry.
     """
-    job, proposal = one.proposal.job.demand.job, one.proposal
-    savings = _savings(one, problem)
-    advice = one.outcome is None
+    job, proposal = relief.proposal.job.demand.job, relief.proposal
+    savings = _savings(relief, problem)
+    advice = relief.outcome is None
     return Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
-        expires_at=_expiry(one.finding, plan.created_at, problem),
-        action=one.action,
+        expires_at=_expiry(relief.finding, plan.created_at, problem),
+        action=relief.action,
         job_id=job.job_id,
         job_name=job.name,
         namespace=job.namespace,
         platform=job.platform,
         now=proposal.present.configuration,
         proposed=proposal.chosen.configuration,
-        why=f"{one.finding.why}. {_REASONS[one.action](one)}",
-        evidence=_evidence(one, savings, plan, problem),
+        why=f"{relief.finding.why}. {_REASONS[relief.action](relief)}",
+        evidence=_evidence(relief, savings, plan, problem),
         savings=savings,
-        risk=one.action.spec.risk,
-        confidence=_confidence(one),
-        details=() if advice else (("memory_limit_mib", f"{one.limit_mib:.0f}"),),
-        change=f"{'; '.join(_in_program(one.finding))}: in its own program" if advice else "",
-        transition=None if one.outcome is None else one.outcome.transition,
-        delay_hours=None if one.outcome is None else one.outcome.delay_hours,
+        risk=relief.action.spec.risk,
+        confidence=_confidence(relief),
+        details=() if advice else (("memory_limit_mib", f"{relief.limit_mib:.0f}"),),
+        change=f"{'; '.join(_in_program(relief.finding))}: in its own program" if advice else "",
+        transition=None if relief.outcome is None else relief.outcome.transition,
+        delay_hours=None if relief.outcome is None else relief.outcome.delay_hours,
     )
 
 
@@ -59,48 +59,48 @@ def _expiry(finding: MemoryFinding, created_at: datetime, problem: PlanningProbl
     return min(usual, finding.at)
 
 
-def _savings(one: Relief, problem: PlanningProblem) -> Savings:
+def _savings(relief: Relief, problem: PlanningProblem) -> Savings:
     """Return what the change costs, as negative savings; of advice nothing is known."""
-    if one.outcome is None:
-        hours = one.proposal.job.demand.remaining.hours(problem.terms.slot_hours)
+    if relief.outcome is None:
+        hours = relief.proposal.job.demand.remaining.hours(problem.terms.slot_hours)
         return Savings(
             horizon_hours=hours, gpu_hours=None, energy_kwh=None, emissions_kgco2e=None, cost=None
         )
-    return one.outcome.savings
+    return relief.outcome.savings
 
 
-def _larger(one: Relief) -> str:
+def _larger(relief: Relief) -> str:
     return (
-        f"{one.proposal.chosen.configuration.describe()} offers a program "
-        f"{_gib(one.limit_mib)} GiB, and {_needed(one)}. "
+        f"{relief.proposal.chosen.configuration.describe()} offers a program "
+        f"{_gib(relief.limit_mib)} GiB, and {_needed(relief)}. "
         "It restarts there from its last checkpoint, as it would after running out, but before."
     )
 
 
-def _needed(one: Relief) -> str:
-    needed = _gib(one.finding.needed_mib)
-    if one.cut_off:
+def _needed(relief: Relief) -> str:
+    needed = _gib(relief.finding.needed_mib)
+    if relief.cut_off:
         return f"at least {needed} are needed (the forecast ends at the device's own memory)"
     return f"{needed} are needed with 95 %"
 
 
-def _spread(one: Relief) -> str:
+def _spread(relief: Relief) -> str:
     share = (
-        one.finding.needed_mib
-        * one.proposal.present.configuration.gpu_count
-        / one.proposal.chosen.configuration.gpu_count
+        relief.finding.needed_mib
+        * relief.proposal.present.configuration.gpu_count
+        / relief.proposal.chosen.configuration.gpu_count
     )
     return (
-        f"No larger device is free. On {one.proposal.chosen.configuration.describe()} it needs "
+        f"No larger device is free. On {relief.proposal.chosen.configuration.describe()} it needs "
         f"{_gib(share)} GiB of each if it shares its memory out evenly; what every device holds "
         "whole, such as weights that are not sharded, does not fall. Memory is read after the "
         "change: where it fell short, roll back."
     )
 
 
-def _by_hand(one: Relief) -> str:
+def _by_hand(relief: Relief) -> str:
     return (
-        f"Nothing that can be changed from outside helps: {one.why_not}. What helps is in the "
+        f"Nothing that can be changed from outside helps: {relief.why_not}. What helps is in the "
         "job's own program, so this can only be done by hand."
     )
 
@@ -118,19 +118,19 @@ def _in_program(finding: MemoryFinding) -> list[str]:
     return own or [entry.text for entry in finding.advice]
 
 
-def _confidence(one: Relief) -> str:
+def _confidence(relief: Relief) -> str:
     """Return how far the forecast, and that the change helps, can be trusted."""
-    chance = one.finding.probability or 0.0
+    chance = relief.finding.probability or 0.0
     told = f"it runs out with a chance of at least {100 * chance:.0f} % by its forecast"
-    if one.action is Action.SPREAD:
+    if relief.action is Action.SPREAD:
         return f"weak: {told}; that its memory is shared out evenly is not known"
     return f"{'strong' if chance >= _LIKELY else 'medium'}: {told}"
 
 
-def _evidence(one: Relief, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:
+def _evidence(relief: Relief, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:
     """Return the evidence of a proposal with that of its memory in front."""
-    found = evidence_of(one.proposal, savings, plan, problem)
-    path = _memory_path(one)
+    found = evidence_of(relief.proposal, savings, plan, problem)
+    path = _memory_path(relief)
     losses = dict(path.backtest.losses) if path is not None and path.backtest else {}
     return replace(
         found,
@@ -138,17 +138,17 @@ def _evidence(one: Relief, savings: Savings, plan: Plan, problem: PlanningProble
         forecast_model="none" if path is None else path.model,
         backtest_error=losses.get(path.model) if path is not None else None,
         backtest_baseline=losses.get("seasonal-naive"),
-        factors=(*_memory_factors(one), *found.factors),
+        factors=(*_memory_factors(relief), *found.factors),
     )
 
 
-def _memory_path(one: Relief) -> QuantilePath | None:
-    forecast = one.proposal.job.demand.forecast
+def _memory_path(relief: Relief) -> QuantilePath | None:
+    forecast = relief.proposal.job.demand.forecast
     return forecast.path(Quantity.MEMORY) if isinstance(forecast, DemandForecast) else None
 
 
-def _memory_factors(one: Relief) -> tuple[tuple[str, str], ...]:
-    finding = one.finding
+def _memory_factors(relief: Relief) -> tuple[tuple[str, str], ...]:
+    finding = relief.finding
     chance = f"at least {100 * (finding.probability or 0.0):.0f} %"
     when = "" if finding.at is None else f", first likely at {finding.at:%Y-%m-%d %H:%M} UTC"
     return (

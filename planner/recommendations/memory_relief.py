@@ -156,7 +156,7 @@ def _ordered(
     found = []
     for way in ways:
         options = (*planned.job.options, way.option)
-        one = replace(
+        proposal = replace(
             planned,
             job=replace(planned.job, options=options),
             option=len(options) - 1,
@@ -166,7 +166,7 @@ def _ordered(
             first=None,
             last=None,
         )
-        found.append((one, way, outcome_of(one, terms)))
+        found.append((proposal, way, outcome_of(proposal, terms)))
     return sorted(
         found,
         key=lambda each: (each[1].action is Action.SPREAD, -_saved(each[2]), each[1].limit_mib),

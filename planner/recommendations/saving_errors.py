@@ -42,10 +42,10 @@ jobs: slots err apart, but not much. Measured on 524 jobs of fleets of seeds 1 a
 
 
 def errors_of(
-    one: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
+    proposal: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
 ) -> list[Error]:
     """Return all that may turn out otherwise, each independent of the others."""
-    if one.option == 0:
+    if proposal.option == 0:
         return []
     price = float(terms.tariff.per_kwh.mean())
     used = change.kwh
@@ -55,110 +55,117 @@ def errors_of(
         kwh=-above_zero(*used),
         rent=-above_zero(low, middle, high),
     )
-    found = [taken, *_work_and_end(one, longer, terms), *_power_errors(one, held, terms)]
-    if one.chosen.paused:
-        found.append(Error(rent=_put_off_prices(one, held, terms)))
+    found = [taken, *_work_and_end(proposal, longer, terms), *_power_errors(proposal, held, terms)]
+    if proposal.chosen.paused:
+        found.append(Error(rent=_put_off_prices(proposal, held, terms)))
     return found
 
 
-def _work_and_end(one: Proposal, longer: Triple, terms: Terms) -> Iterator[Error]:
+def _work_and_end(proposal: Proposal, longer: Triple, terms: Terms) -> Iterator[Error]:
     """Yield what another end of the job and longer work make of it, together.
 
     Of work that is longer there is the more, the later the job ends; at a limit there is none.
     """
-    remaining = one.job.demand.remaining
-    rates = _longer_rates(one, longer, terms)
+    remaining = proposal.job.demand.remaining
+    rates = _longer_rates(proposal, longer, terms)
     if len(remaining.likely) < 2 and not rates.any():
         return
-    held = remaining.likely * one.held * terms.slot_hours
+    held = remaining.likely * proposal.held * terms.slot_hours
     hours = held.sum(axis=1)
     other = hours - hours.mean()
     further = np.outer(hours, rates) - longer[1]
     paid = np.outer(hours * ~remaining.cut_off, rates) - longer[1]
-    freed, kept = freed_boards(one)
-    saved = expected_watts(one, terms)
+    freed, kept = freed_boards(proposal)
+    saved = expected_watts(proposal, terms)
     site = site_ratio(terms)
     kwh = np.zeros(len(hours)) if saved is None else (held - held.mean(axis=0)) @ saved * site
-    rent = rent_per_hour(one.present, terms) - rent_per_hour(one.chosen, terms)
-    rent = 0.0 if one.chosen.paused else rent
-    holding = HELD[1] * idle_watts(one.chosen, terms) * site
+    rent = rent_per_hour(proposal.present, terms) - rent_per_hour(proposal.chosen, terms)
+    rent = 0.0 if proposal.chosen.paused else rent
+    holding = HELD[1] * idle_watts(proposal.chosen, terms) * site
     yield Error(
         gpu_hours=in_order((freed * other[:, None] - kept * paid).ravel()),
         kwh=in_order((kwh[:, None] - holding * further).ravel()),
-        rent=in_order((rent * other[:, None] - rent_per_hour(one.chosen, terms) * paid).ravel()),
+        rent=in_order(
+            (rent * other[:, None] - rent_per_hour(proposal.chosen, terms) * paid).ravel()
+        ),
     )
 
 
-def _longer_rates(one: Proposal, longer: Triple, terms: Terms) -> Values:
+def _longer_rates(proposal: Proposal, longer: Triple, terms: Terms) -> Values:
     """Return equally likely hours by which an hour's work takes longer."""
-    remaining = one.job.demand.remaining
-    central = float((one.held * remaining.unlimited).sum()) * terms.slot_hours
-    most = float((one.held * remaining.high).sum()) * terms.slot_hours
+    remaining = proposal.job.demand.remaining
+    central = float((proposal.held * remaining.unlimited).sum()) * terms.slot_hours
+    most = float((proposal.held * remaining.high).sum()) * terms.slot_hours
     if not longer[2] > 0 or not central > 0:
         return np.zeros(1)
     low, middle, high = longer[0] / central, longer[1] / central, longer[2] / most
-    if may_slow(one.present, one.chosen) and not one.chosen.configuration.shared_with:
+    if (
+        may_slow(proposal.present, proposal.chosen)
+        and not proposal.chosen.configuration.shared_with
+    ):
         return np.maximum(low, high * np.array(SLOWER))
     levels = either_side(middle - low, max(0.0, high - middle))
     return np.maximum(middle + levels[:: len(levels) // 20], 0.0)
 
 
-def _power_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
+def _power_errors(proposal: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
     """Yield what other power makes of it: forecast, estimate, idle boards, PUE."""
-    demand = one.job.demand
+    demand = proposal.job.demand
     if demand.power_q50 is None or demand.power_q10 is None or demand.power_q90 is None:
         return
     scale = held * terms.slot_hours * site_ratio(terms)
     low, middle, high = (
         float(((0.0 if saved is None else saved) * scale).sum())
         for saved in (
-            _saved_watts(demand.power_q10, one, terms),
-            expected_watts(one, terms),
-            _saved_watts(demand.power_q90, one, terms),
+            _saved_watts(demand.power_q10, proposal, terms),
+            expected_watts(proposal, terms),
+            _saved_watts(demand.power_q90, proposal, terms),
         )
     )
-    if one.chosen.boards:
+    if proposal.chosen.boards:
         at_once = float(np.interp(held.sum() * terms.slot_hours, _HOURS, _AT_ONCE))
         yield Error(kwh=either_side((middle - low) * at_once, (high - middle) * at_once))
     pue = terms.energy.pue
     below = pue - max(1.0, pue - terms.energy.pue_uncertainty)
     yield Error(kwh=either_side(middle / pue * below, middle / pue * terms.energy.pue_uncertainty))
-    if one.chosen.paused:
+    if proposal.chosen.paused:
         return
-    estimate = power_under(demand.power_q50, one.present, one.chosen, terms, demand.power_curve)
-    if one.chosen.configuration.power_cap_watts is not None:
+    estimate = power_under(
+        demand.power_q50, proposal.present, proposal.chosen, terms, demand.power_curve
+    )
+    if proposal.chosen.configuration.power_cap_watts is not None:
         least, most = estimate.high - estimate.central, estimate.central - estimate.low
         yield Error(kwh=either_side(float((least * scale).sum()), float((most * scale).sum())))
         return
-    yield from _work_errors(one, estimate, scale, terms)
-    yield from _rest_errors(one, float(scale.sum()), terms)
+    yield from _work_errors(proposal, estimate, scale, terms)
+    yield from _rest_errors(proposal, float(scale.sum()), terms)
 
 
 def _work_errors(
-    one: Proposal, estimate: PowerEstimate, scale: Values, terms: Terms
+    proposal: Proposal, estimate: PowerEstimate, scale: Values, terms: Terms
 ) -> Iterator[Error]:
     """Yield what the work may draw otherwise on the boards of the option."""
-    if not one.chosen.boards:
+    if not proposal.chosen.boards:
         return
-    now, then = one.present.configuration, one.chosen.configuration
+    now, then = proposal.present.configuration, proposal.chosen.configuration
     model = terms.catalogue.get(then.gpu_model)
-    rest = one.chosen.boards * (1 + HELD[1]) * free_board(model).mean
+    rest = proposal.chosen.boards * (1 + HELD[1]) * free_board(model).mean
     active = float((np.clip(estimate.central - rest, 0.0, None) * scale).sum())
-    curve = one.job.demand.power_curve
-    busier = abs(math.log(activity_ratio(one.present, one.chosen, terms)))
+    curve = proposal.job.demand.power_curve
+    busier = abs(math.log(activity_ratio(proposal.present, proposal.chosen, terms)))
     speed = MODEL_ERROR * curve.exponent if now.gpu_model != then.gpu_model else 0.0
     wrong = math.hypot(MODEL_ERROR, speed, curve.half_width * busier) * active
     yield Error(kwh=either_side(wrong, wrong))
-    if one.chosen.grows:
+    if proposal.chosen.grows:
         # How much work found no board is not known: boards show no demand beyond themselves.
-        added = one.chosen.service / one.present.service - 1
+        added = proposal.chosen.service / proposal.present.service - 1
         found = added * active / (1 + float(HIDDEN.mean()) * added)
         yield Error(kwh=-in_order((HIDDEN - HIDDEN.mean()) * found))
 
 
-def _rest_errors(one: Proposal, scale: float, terms: Terms) -> Iterator[Error]:
+def _rest_errors(proposal: Proposal, scale: float, terms: Terms) -> Iterator[Error]:
     """Yield what boards may draw otherwise when they are free or held at rest."""
-    demand, now, then = one.job.demand, one.present, one.chosen
+    demand, now, then = proposal.job.demand, proposal.present, proposal.chosen
     if demand.power_q50 is None:
         return
     work = power_per_work(now, then, terms, demand.power_curve)
@@ -181,24 +188,24 @@ def _rest_errors(one: Proposal, scale: float, terms: Terms) -> Iterator[Error]:
     yield Error(kwh=either_side(up, down) if own > 0 else either_side(-down, -up))
 
 
-def _put_off_prices(one: Proposal, held: Values, terms: Terms) -> Values:
+def _put_off_prices(proposal: Proposal, held: Values, terms: Terms) -> Values:
     """Return price of put-off work around that of a mean day: any hour of the day may be its."""
-    moved, tariff = put_off_kwh(one, held, terms), terms.tariff
+    moved, tariff = put_off_kwh(proposal, held, terms), terms.tariff
     length = max(1, round(float(held.sum()) * terms.slot_hours))
     day = np.array(terms.energy.prices_by_hour)
     later = [np.take(day, range(hour, hour + length), mode="wrap").mean() for hour in range(24)]
     return equally_likely(moved * (tariff.mean_electricity - np.array(later)))
 
 
-def freed_boards(one: Proposal) -> tuple[float, float]:
+def freed_boards(proposal: Proposal) -> tuple[float, float]:
     """Return the boards of the present model that become free, and those that are kept.
 
     Against running out of memory other boards are taken for the present ones: all are counted.
     """
-    same = one.chosen.configuration.gpu_model == one.present.configuration.gpu_model
-    same = same or one.spec.for_memory
-    kept = one.chosen.boards if same else 0.0
-    return (0.0 if one.chosen.paused else one.present.boards - kept), kept
+    same = proposal.chosen.configuration.gpu_model == proposal.present.configuration.gpu_model
+    same = same or proposal.spec.for_memory
+    kept = proposal.chosen.boards if same else 0.0
+    return (0.0 if proposal.chosen.paused else proposal.present.boards - kept), kept
 
 
 def site_ratio(terms: Terms) -> float:
@@ -206,33 +213,33 @@ def site_ratio(terms: Terms) -> float:
     return terms.energy.pue / 1000
 
 
-def _saved_watts(power: Values | None, one: Proposal, terms: Terms) -> Values | None:
+def _saved_watts(power: Values | None, proposal: Proposal, terms: Terms) -> Values | None:
     """Return the W saved in each slot while the change is held; put-off work is not saved.
 
     None where power is unknown.
     """
-    if power is None or one.option == 0:
+    if power is None or proposal.option == 0:
         return None
-    if one.chosen.paused:
+    if proposal.chosen.paused:
         return np.zeros_like(power)
-    curve = one.job.demand.power_curve
-    estimate = power_under(power, one.present, one.chosen, terms, curve)
+    curve = proposal.job.demand.power_curve
+    estimate = power_under(power, proposal.present, proposal.chosen, terms, curve)
     return np.asarray(power - estimate.central - estimate.left_idle_watts)
 
 
-def expected_watts(one: Proposal, terms: Terms) -> Values | None:
+def expected_watts(proposal: Proposal, terms: Terms) -> Values | None:
     """Return the W expected to be saved in each slot; None where power is unknown."""
-    power = one.job.demand.power_q50
-    if power is None or one.option == 0 or one.chosen.paused:
-        return _saved_watts(power, one, terms)
-    drawn = expected_draw(one.job.demand, one.present, one.chosen, terms)
+    power = proposal.job.demand.power_q50
+    if power is None or proposal.option == 0 or proposal.chosen.paused:
+        return _saved_watts(power, proposal, terms)
+    drawn = expected_draw(proposal.job.demand, proposal.present, proposal.chosen, terms)
     return None if drawn is None else np.asarray(power - drawn)
 
 
-def put_off_kwh(one: Proposal, held: Values, terms: Terms) -> float:
+def put_off_kwh(proposal: Proposal, held: Values, terms: Terms) -> float:
     """Return the site energy in kWh of the work that a pause puts off; 0 where power is unknown."""
-    power = one.job.demand.power_q50
+    power = proposal.job.demand.power_q50
     if power is None:
         return 0.0
-    watts = (power - idle_watts(one.present, terms)) * held
+    watts = (power - idle_watts(proposal.present, terms)) * held
     return float(watts.sum()) * terms.slot_hours / 1000 * terms.energy.pue

@@ -51,44 +51,44 @@ class ProposalOutcome:
     energy_bill: float
 
 
-def outcome_of(one: Proposal, terms: Terms) -> ProposalOutcome:
+def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
     """Return what a proposal saves, takes and delays."""
-    job = one.job
-    stays = path_cost(job, (0,) * len(one.proposed), terms)
-    moves = path_cost(job, one.proposed, terms)
+    job = proposal.job
+    stays = path_cost(job, (0,) * len(proposal.proposed), terms)
+    moves = path_cost(job, proposal.proposed, terms)
     now = option_costs(job, 0, terms)
-    change = _change(one, terms)
-    held = _held(one)
-    longer = _longer_hours(one, terms)
-    errors = errors_of(one, held, change, longer, terms)
-    energy = _energy(one, held, change, longer, errors, terms)
-    gpu_hours = _gpu_hours(one, held, change, longer, errors, terms)
+    change = _change(proposal, terms)
+    held = _held(proposal)
+    longer = _longer_hours(proposal, terms)
+    errors = errors_of(proposal, held, change, longer, terms)
+    energy = _energy(proposal, held, change, longer, errors, terms)
+    gpu_hours = _gpu_hours(proposal, held, change, longer, errors, terms)
     return ProposalOutcome(
         savings=Savings(
             horizon_hours=job.demand.remaining.hours(terms.slot_hours),
             gpu_hours=gpu_hours,
             energy_kwh=energy,
-            emissions_kgco2e=_emissions(one, held, energy, terms),
+            emissions_kgco2e=_emissions(proposal, held, energy, terms),
             market_emissions_kgco2e=market_emissions_of(energy, terms.energy.market_factor),
             cost=_money(stays.money - moves.money, errors, terms),
         ),
-        transition=_transition(one, change),
-        delay_hours=_delay(one, held, change, longer, terms),
+        transition=_transition(proposal, change),
+        delay_hours=_delay(proposal, held, change, longer, terms),
         shortfall_saved=stays.shortfall - moves.shortfall,
         cost_of_now=stays.money,
         energy_bill=float((now.electricity + now.carbon).sum()),
     )
 
 
-def _change(one: Proposal, terms: Terms) -> ChangeTime:
+def _change(proposal: Proposal, terms: Terms) -> ChangeTime:
     """Return what the change takes, and its way back where it ends; keeping a job takes nothing."""
-    if one.option == 0:
+    if proposal.option == 0:
         none = (0.0, 0.0, 0.0)
         return ChangeTime(parts=(), seconds=none, gpu_hours=none, kwh=none, cost=none)
-    there = change_costs(one.job.demand, one.present, one.chosen, terms)
-    if one.last is None:
+    there = change_costs(proposal.job.demand, proposal.present, proposal.chosen, terms)
+    if proposal.last is None:
         return there
-    back = change_costs(one.job.demand, one.present, one.present, terms)
+    back = change_costs(proposal.job.demand, proposal.present, proposal.present, terms)
     return ChangeTime(
         parts=(*there.parts, *back.parts),
         seconds=_sum(there.seconds, back.seconds),
@@ -102,35 +102,35 @@ def _sum(one: Triple, other: Triple) -> Triple:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
-def _held(one: Proposal) -> Values:
+def _held(proposal: Proposal) -> Values:
     """Return the share of each slot in which the job is expected to hold what is proposed."""
-    return np.asarray(one.held * one.job.demand.remaining.central, dtype=np.float64)
+    return np.asarray(proposal.held * proposal.job.demand.remaining.central, dtype=np.float64)
 
 
-def _longer_hours(one: Proposal, terms: Terms) -> Triple:
+def _longer_hours(proposal: Proposal, terms: Terms) -> Triple:
     """Return how much longer the horizon's work takes under the option, h as low, central, high.
 
     Central: what the plan counts. High: on fewer or other devices as if activity did not rise
     there; under a cap or beside another job the worst slowdown of work that has the load of q90.
     """
-    demand, chosen = one.job.demand, one.chosen
-    if not demand.standing.ends or not chosen.service or one.option == 0:
+    demand, chosen = proposal.job.demand, proposal.chosen
+    if not demand.standing.ends or not chosen.service or proposal.option == 0:
         return 0.0, 0.0, 0.0
-    extra = longer_ratio(demand, one.present, chosen, terms.planning)
-    missing = missed_ratio(demand, one.present, chosen, terms.planning)
-    missed = float((missing * one.held * demand.remaining.unlimited).sum())
-    central = float((extra * one.held).sum()) * terms.slot_hours
+    extra = longer_ratio(demand, proposal.present, chosen, terms.planning)
+    missing = missed_ratio(demand, proposal.present, chosen, terms.planning)
+    missed = float((missing * proposal.held * demand.remaining.unlimited).sum())
+    central = float((extra * proposal.held).sum()) * terms.slot_hours
     load = np.ones_like(extra)
     slowed = chosen.configuration.power_cap_watts is not None or chosen.configuration.shared_with
     if slowed and demand.demand_q90 is not None:
-        load = demand.demand_q90 / one.present.service
+        load = demand.demand_q90 / proposal.present.service
     beyond = np.clip(load * chosen.slowdown[2] - 1, 0.0, None)
-    worst = float((beyond * one.held * demand.remaining.high).sum()) * terms.slot_hours
+    worst = float((beyond * proposal.held * demand.remaining.high).sum()) * terms.slot_hours
     return min(missed * terms.slot_hours, worst), central, max(central, worst)
 
 
 def _gpu_hours(
-    one: Proposal,
+    proposal: Proposal,
     held: Values,
     change: ChangeTime,
     longer: Triple,
@@ -138,14 +138,14 @@ def _gpu_hours(
     terms: Terms,
 ) -> Range:
     """Return the GPU-hours of the present model that become free."""
-    freed, kept = freed_boards(one)
+    freed, kept = freed_boards(proposal)
     central = freed * float(held.sum()) * terms.slot_hours - longer[1] * kept
     central -= mean_of(*change.gpu_hours)
     return range_of(central, [error.gpu_hours for error in errors], "GPU-h")
 
 
 def _energy(
-    one: Proposal,
+    proposal: Proposal,
     held: Values,
     change: ChangeTime,
     longer: Triple,
@@ -153,24 +153,26 @@ def _energy(
     terms: Terms,
 ) -> Range | None:
     """Return the site energy saved in kWh; None when power was never reported."""
-    saved = expected_watts(one, terms)
+    saved = expected_watts(proposal, terms)
     if saved is None:
         return None
-    spent = longer[1] * HELD[1] * idle_watts(one.chosen, terms) * site_ratio(terms)
+    spent = longer[1] * HELD[1] * idle_watts(proposal.chosen, terms) * site_ratio(terms)
     spent += mean_of(*change.kwh)
     central = float((saved * held).sum()) * terms.slot_hours * site_ratio(terms) - spent
     return range_of(central, [error.kwh for error in errors], "kWh")
 
 
-def _emissions(one: Proposal, held: Values, energy: Range | None, terms: Terms) -> Range | None:
+def _emissions(
+    proposal: Proposal, held: Values, energy: Range | None, terms: Terms
+) -> Range | None:
     """Return location-based kgCO2e: of the slots that the change touches, and of put-off work."""
     if energy is None:
         return None
     touched = float((terms.tariff.gco2e * held).sum() / held.sum()) if held.any() else 0.0
     found = emissions_of(energy, terms.carbon, touched)
-    if not one.chosen.paused:
+    if not proposal.chosen.paused:
         return found
-    moved = put_off_kwh(one, held, terms)
+    moved = put_off_kwh(proposal, held, terms)
     shifted = moved * (touched - terms.tariff.mean_gco2e) / GRAMS_PER_KILOGRAM
     spread = abs(shifted) * (1 - terms.carbon.low / terms.carbon.gco2e_per_kwh)
     return Range(
@@ -189,8 +191,8 @@ def _money(central: float, errors: Sequence[Error], terms: Terms) -> Range:
     )
 
 
-def _transition(one: Proposal, change: ChangeTime) -> Transition | None:
-    if one.option == 0:
+def _transition(proposal: Proposal, change: ChangeTime) -> Transition | None:
+    if proposal.option == 0:
         return None
     low, central, high = change.seconds
     return Transition(
@@ -202,15 +204,19 @@ def _transition(one: Proposal, change: ChangeTime) -> Transition | None:
 
 
 def _delay(
-    one: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
+    proposal: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
 ) -> Range | None:
     """Return by how many hours the horizon's work is done later; None for a service."""
-    demand: JobDemand = one.job.demand
-    if not demand.standing.ends or one.option == 0 or not (one.chosen.boards or one.chosen.paused):
+    demand: JobDemand = proposal.job.demand
+    if (
+        not demand.standing.ends
+        or proposal.option == 0
+        or not (proposal.chosen.boards or proposal.chosen.paused)
+    ):
         return None
-    remaining = one.job.demand.remaining
+    remaining = proposal.job.demand.remaining
     waits = [
-        float((one.held * share).sum()) * terms.slot_hours * one.chosen.paused
+        float((proposal.held * share).sum()) * terms.slot_hours * proposal.chosen.paused
         for share in (remaining.low, remaining.central, remaining.high)
     ]
     low, central, high = (

@@ -98,24 +98,24 @@ class Replayed:
     def figures(self, jobs: Mask | None = None) -> "ReplayFigures":
         """Return the figures of all or of chosen jobs."""
         chosen = np.ones(len(self.limits), dtype=np.bool_) if jobs is None else jobs
-        one = self.totals
+        totals = self.totals
 
         def total(values: Values) -> float:
             return float(values[chosen].sum())
 
-        judged = one.samples[chosen] > 0
+        judged = totals.samples[chosen] > 0
         return ReplayFigures(
             name=self.name,
             jobs=int(judged.sum()),
-            slack_ratio=_share(total(one.held) - total(one.used), total(one.held)),
-            over_samples_ratio=_share(total(one.over), total(one.samples)),
-            over_jobs_ratio=_share(float((one.over[chosen] > 0).sum()), float(judged.sum())),
-            changes_per_job_day=_share(total(one.changes), total(one.days)),
-            later_changes_per_job_day=_share(total(one.later_changes), total(one.later_days)),
-            held_hours=total(one.held),
-            missing_hours=total(one.missing),
-            energy_kwh=total(one.energy_kwh),
-            cost=total(one.cost),
+            slack_ratio=_share(total(totals.held) - total(totals.used), total(totals.held)),
+            over_samples_ratio=_share(total(totals.over), total(totals.samples)),
+            over_jobs_ratio=_share(float((totals.over[chosen] > 0).sum()), float(judged.sum())),
+            changes_per_job_day=_share(total(totals.changes), total(totals.days)),
+            later_changes_per_job_day=_share(total(totals.later_changes), total(totals.later_days)),
+            held_hours=total(totals.held),
+            missing_hours=total(totals.missing),
+            energy_kwh=total(totals.energy_kwh),
+            cost=total(totals.cost),
         )
 
 

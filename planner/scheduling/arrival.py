@@ -104,9 +104,9 @@ def _arriving(offers: Sequence[Offer], hours: float, nowhere: Mapping[str, Speed
     cheapest = min(offer.cost for offer in offers)
     smallest = min(offer.memory_bytes for offer in offers)
 
-    def rate(one: Offer) -> Speed:
-        waste = (one.cost / cheapest) * (one.memory_bytes / smallest)
-        return lambda _nodes, gpus: np.where(gpus == one.gpus, 1 / waste, 0.0)
+    def rate(offer: Offer) -> Speed:
+        waste = (offer.cost / cheapest) * (offer.memory_bytes / smallest)
+        return lambda _nodes, gpus: np.where(gpus == offer.gpus, 1 / waste, 0.0)
 
     return _Asking(
         speedup_fn={**nowhere, **{offer.gpu_type: rate(offer) for offer in offers}},
@@ -116,15 +116,15 @@ def _arriving(offers: Sequence[Offer], hours: float, nowhere: Mapping[str, Speed
     )
 
 
-def _queued(one: WaitingJob, nowhere: Mapping[str, Speed]) -> _Asking:
-    most = min(one.gpus, _LARGEST)
+def _queued(waiting: WaitingJob, nowhere: Mapping[str, Speed]) -> _Asking:
+    most = min(waiting.gpus, _LARGEST)
 
     def rate(speed: float) -> Speed:
         return lambda _nodes, gpus: speed * np.minimum(gpus, most) / most
 
     return _Asking(
-        speedup_fn={**nowhere, **{name: rate(speed) for name, speed in one.speeds.items()}},
+        speedup_fn={**nowhere, **{name: rate(speed) for name, speed in waiting.speeds.items()}},
         max_replicas=most,
-        remaining_work=one.hours * _SECONDS,
-        application=one.name,
+        remaining_work=waiting.hours * _SECONDS,
+        application=waiting.name,
     )

@@ -146,16 +146,16 @@ def _check(held: Mapping[str, Allocation], cluster: WorkloadCluster) -> None:
             )
 
 
-def _finished(one: RunningJob) -> FinishedJob:
-    assert one.finished_at is not None  # noqa: S101 - the simulation ends when all are finished
+def _finished(running: RunningJob) -> FinishedJob:
+    assert running.finished_at is not None  # noqa: S101 - the simulation ends when all are finished
     return FinishedJob(
-        name=one.job.name,
-        application=one.application.name,
-        submitted_at=one.job.submitted_at,
-        finished_at=one.finished_at,
-        started_at=one.started_at or one.finished_at,
-        gpu_seconds=one.gpu_seconds,
-        wasted_gpu_seconds=one.gpu_seconds - one.used_gpu_seconds,
-        restarts=one.restarts or 0,
-        out_of_memory=one.out_of_memory,
+        name=running.job.name,
+        application=running.application.name,
+        submitted_at=running.job.submitted_at,
+        finished_at=running.finished_at,
+        started_at=running.started_at or running.finished_at,
+        gpu_seconds=running.gpu_seconds,
+        wasted_gpu_seconds=running.gpu_seconds - running.used_gpu_seconds,
+        restarts=running.restarts or 0,
+        out_of_memory=running.out_of_memory,
     )
