@@ -35,15 +35,15 @@ def log_decision(
     what: str, stored: StoredRecommendation, person: Person, comment: str = ""
 ) -> None:
     """Log who decided what."""
-    one = stored.recommendation
+    recommendation = stored.recommendation
     logger.info(
         "%s by %s: %s of %s (%s, recommendation %s)%s",
         what,
         person.name,
-        one.action,
-        one.target,
+        recommendation.action,
+        recommendation.target,
         stored.reference,
-        one.recommendation_id,
+        recommendation.recommendation_id,
         f": {comment}" if comment else "",
     )
 

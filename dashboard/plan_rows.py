@@ -65,13 +65,13 @@ def tenant_rows(plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def _bound_row(one: PlanBound) -> dict[str, Any]:
-    gap = 0.0 if one.attained <= 0 else max(0.0, 1 - one.value / one.attained)
+def _bound_row(bound: PlanBound) -> dict[str, Any]:
+    gap = 0.0 if bound.attained <= 0 else max(0.0, 1 - bound.value / bound.attained)
     return {
-        "name": one.name,
-        "lower_bound": one.value,
-        "attained": one.attained,
-        "unit": one.unit,
+        "name": bound.name,
+        "lower_bound": bound.value,
+        "attained": bound.attained,
+        "unit": bound.unit,
         "gap": gap,
     }
 

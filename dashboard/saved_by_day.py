@@ -175,12 +175,12 @@ class _MeasuredDays:
 
     def _window(self, standing: StandingTime) -> tuple[datetime, datetime]:
         """Return the whole slots of that time for which samples have come and which count."""
-        one, latest = self.recommendation, self.reader.latest_sample_at()
+        recommendation, latest = self.recommendation, self.reader.latest_sample_at()
         start = self._floor(standing.concluded) + self._slot
         ends = [at for at in (standing.ended, latest) if at is not None]
-        job = self.reader.job(one.job_id)
-        if not one.proposed.gpu_count:
-            ends.append(start + timedelta(hours=one.savings.horizon_hours))
+        job = self.reader.job(recommendation.job_id)
+        if not recommendation.proposed.gpu_count:
+            ends.append(start + timedelta(hours=recommendation.savings.horizon_hours))
         elif job is not None and latest is not None and latest - job.last_seen_at > _OVER_AFTER:
             ends.append(job.last_seen_at)
         return start, self._floor(min(ends, default=start))
@@ -201,8 +201,8 @@ class _MeasuredDays:
             midnight = floor_to_slot(start, int(_DAY.total_seconds())) + _DAY
             until = min(end, max(start + self._slot, self._floor(midnight)))
             there = (after["slot_start"] >= start) & (after["slot_start"] < until)
-            one = self._one(before, alike[there], (start, until), catalogue)
-            yield start.date(), one, self._money(one, (start, until), catalogue)
+            measurement = self._one(before, alike[there], (start, until), catalogue)
+            yield start.date(), measurement, self._money(measurement, (start, until), catalogue)
             start = until
 
     def _one(
@@ -225,20 +225,20 @@ class _MeasuredDays:
         )
 
     def _money(
-        self, one: Measurement, window: tuple[datetime, datetime], catalogue: GpuCatalogue
+        self, measurement: Measurement, window: tuple[datetime, datetime], catalogue: GpuCatalogue
     ) -> Range | None:
         """Return rent and electricity saved; None where a part is unknown."""
-        hours, energy = one.realised_gpu_hours, one.realised_energy_kwh
+        hours, energy = measurement.realised_gpu_hours, measurement.realised_energy_kwh
         now, wanted = self.recommendation.now, self.recommendation.proposed
         own, other = (
             catalogue.find(side.gpu_model) for side in (now, wanted if wanted.gpu_count else now)
         )
         if hours is None or energy is None or own is None or other is None:
             return None
-        if one.board_hours_without is None or one.board_hours_with is None:
+        if measurement.board_hours_without is None or measurement.board_hours_with is None:
             return None
-        rent = one.board_hours_without * own.price_per_hour
-        rent -= one.board_hours_with * other.price_per_hour
+        rent = measurement.board_hours_without * own.price_per_hour
+        rent -= measurement.board_hours_with * other.price_per_hour
         price = self._price(window)
         parts = ((hours, own.price_per_hour), (energy, price))
         below = float(np.hypot.reduce([each * (part.central - part.low) for part, each in parts]))

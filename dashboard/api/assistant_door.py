@@ -104,9 +104,9 @@ def _as_said(command: str, found: Any, rows: int | None) -> Answer:
     if command == "findings show":
         found = found["finding"] | {"record": found["record"]}
     elif command == "recommendations show":
-        one = found["finding"]
-        found = (one["revision"] or {}) | {
-            "finding": one["finding"], "state": one["state"], "change": found["change"],
+        finding = found["finding"]
+        found = (finding["revision"] or {}) | {
+            "finding": finding["finding"], "state": finding["state"], "change": found["change"],
         }  # fmt: skip
     elif command == "savings" and isinstance(found, dict):
         found = {"recommendations": found["items"]}

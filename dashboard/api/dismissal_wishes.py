@@ -42,9 +42,9 @@ class DismissalRow:
     comment: str
 
 
-def dismissal_row(one: DismissalPattern) -> DismissalRow:
+def dismissal_row(pattern: DismissalPattern) -> DismissalRow:
     """Return the row of a pattern."""
-    told = asdict(one)
+    told = asdict(pattern)
     return DismissalRow(id=told.pop("pattern_id"), **told)
 
 

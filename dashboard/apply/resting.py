@@ -68,40 +68,47 @@ def resting(
     for digest, state in reader.states().items():
         if state not in UNDER_WAY and state not in _UNDONE:
             continue
-        one = reader.recommendation(digest, now=now).recommendation
-        why = _why(reader, one, state, present.get(one.job_id), now)
+        recommendation = reader.recommendation(digest, now=now).recommendation
+        why = _why(reader, recommendation, state, present.get(recommendation.job_id), now)
         if why:
-            found[one.target] = f"{why} (recommendation {one.recommendation_id})"
+            found[recommendation.target] = (
+                f"{why} (recommendation {recommendation.recommendation_id})"
+            )
     return found
 
 
 def _why(
-    reader: StoreReader, one: Recommendation, state: State, job: Job | None, now: datetime
+    reader: StoreReader,
+    recommendation: Recommendation,
+    state: State,
+    job: Job | None,
+    now: datetime,
 ) -> str:
     """Return why the target of a recommendation rests, '' when it does not."""
     if state in OPEN:
         return f"a change of it is {state}"
     if state in (State.APPROVED, State.WRITTEN):
         waits = f"a change of it is {state} and waits to be made"
-        return waits if now < one.expires_at else ""
+        return waits if now < recommendation.expires_at else ""
     if state in _UNDONE:
-        at = reader.journal(digest=one.digest, events=(str(state),))[-1].at
+        at = reader.journal(digest=recommendation.digest, events=(str(state),))[-1].at
         over = at + REST
         said = f"its last change was {_UNDONE[state]} at {at:%Y-%m-%d %H:%M} UTC"
         return f"{said}: nothing is proposed before {over:%Y-%m-%d %H:%M} UTC" if now < over else ""
-    if not one.job_id and state in STANDING:
+    if not recommendation.job_id and state in STANDING:
         return "a change of it is applied and stands"
-    watched = not reader.commands(one.digest)[-1].finished
-    if watched and job is not None and _is_as_before(one, job):
+    watched = not reader.commands(recommendation.digest)[-1].finished
+    if watched and job is not None and _is_as_before(recommendation, job):
         return "a change of it is applied, and its readings do not show it"
     return ""
 
 
-def _is_as_before(one: Recommendation, job: Job) -> bool:
+def _is_as_before(recommendation: Recommendation, job: Job) -> bool:
     """Tell whether the job looks as it did before a change that would show."""
     has = (job.gpu_model, job.gpu_count, job.mig_profile)
     before, after = (
-        (there.gpu_model, there.gpu_count, there.mig_profile) for there in (one.now, one.proposed)
+        (there.gpu_model, there.gpu_count, there.mig_profile)
+        for there in (recommendation.now, recommendation.proposed)
     )
     return has == before != after
 
@@ -115,7 +122,7 @@ def rejections(reader: StoreReader, now: datetime, days: float) -> Rejections:
     last_said = {event.number: event for event in reader.finding_events()}
     found = []
     for stored in reader.spoken_of_since(now - lasts, now=now):
-        event, one = last_said.get(stored.finding), stored.recommendation
+        event, recommendation = last_said.get(stored.finding), stored.recommendation
         if event is not None and event.snoozes(now):
             continue
         at = _ended_at(reader, stored)
@@ -123,13 +130,13 @@ def rejections(reader: StoreReader, now: datetime, days: float) -> Rejections:
         if at is None or at <= now - lasts or (event is not None and reopened and event.at >= at):
             continue
         said = _NOT_AGAIN[State(stored.state)]
-        found.append(Rejection(recommendation=one, at=at, until=at + lasts, said=said))
+        found.append(Rejection(recommendation=recommendation, at=at, until=at + lasts, said=said))
     for event in last_said.values():
         if event.until is not None and event.snoozes(now):
-            one = reader.recommendation(event.digest, now=now).recommendation
+            recommendation = reader.recommendation(event.digest, now=now).recommendation
             found.append(
                 Rejection(
-                    recommendation=one,
+                    recommendation=recommendation,
                     at=event.at,
                     until=event.until,
                     said=FindingEventKind.SNOOZED,

@@ -40,10 +40,10 @@ class Task:
     @property
     def words(self) -> str:
         """The command as logs call it."""
-        one = self.recommendation
-        what = deed(one, back=self.success() is LifecycleEvent.ROLLED_BACK)
+        its_id = self.recommendation.recommendation_id
+        what = deed(self.recommendation, back=self.success() is LifecycleEvent.ROLLED_BACK)
         by = self.command.person.name
-        return f"{self.command.kind} by {by}: {what} (recommendation {one.recommendation_id})"
+        return f"{self.command.kind} by {by}: {what} (recommendation {its_id})"
 
     def journal(self) -> tuple[JournalRow, ...]:
         """Return what was written for the command."""

@@ -93,26 +93,28 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
 
 
 def _by_memory(
-    one: Measurement, after: pd.DataFrame, recommendation: Recommendation
+    measurement: Measurement, after: pd.DataFrame, recommendation: Recommendation
 ) -> tuple[LifecycleEvent | Work, Measurement]:
     """Judge a change by the largest memory per device since."""
     largest = float(after["memory_used_mib"].max()) if len(after) else float("nan")
     if largest != largest:
-        unknown = replace(one, reasons=(*one.reasons, "no memory was read after the change"))
+        unknown = replace(
+            measurement, reasons=(*measurement.reasons, "no memory was read after the change")
+        )
         return Work.UNMEASURED, unknown
     limit = float(dict(recommendation.details)["memory_limit_mib"])
-    read = replace(one, memory_peak_mib=largest, memory_limit_mib=limit)
+    read = replace(measurement, memory_peak_mib=largest, memory_limit_mib=limit)
     return LifecycleEvent.VERIFIED if largest < limit else LifecycleEvent.FELL_SHORT, read
 
 
-def _verdict(one: Measurement, loss: float, *, capped: bool) -> LifecycleEvent | Work:
-    if one.realised_gpu_hours is None and one.realised_energy_kwh is None:
+def _verdict(measurement: Measurement, loss: float, *, capped: bool) -> LifecycleEvent | Work:
+    if measurement.realised_gpu_hours is None and measurement.realised_energy_kwh is None:
         return Work.UNMEASURED
     # A capped board is slower at the same utilization: its throughput cannot be told from it.
-    slower = one.throughput_ratio is not None and one.throughput_ratio < 1 - loss
+    slower = measurement.throughput_ratio is not None and measurement.throughput_ratio < 1 - loss
     return (
         LifecycleEvent.FELL_SHORT
-        if slower and one.saturated and not capped
+        if slower and measurement.saturated and not capped
         else LifecycleEvent.VERIFIED
     )
 

@@ -36,14 +36,14 @@ STATE_WORDS: Mapping[State, str] = MappingProxyType(
 )
 
 
-def deed(one: Recommendation, *, back: bool) -> str:
+def deed(recommendation: Recommendation, *, back: bool) -> str:
     """Say what making the change does, or what undoing it does."""
-    forward, backward = one.action.spec.deeds
+    forward, backward = recommendation.action.spec.deeds
     return (backward if back else forward).format(
-        target=one.target,
-        change=one.change,
-        now=one.now.describe(),
-        then=one.proposed.describe(),
+        target=recommendation.target,
+        change=recommendation.change,
+        now=recommendation.now.describe(),
+        then=recommendation.proposed.describe(),
     )
 
 

@@ -56,21 +56,21 @@ def _choice(given: Mapping[str, Any]) -> FindingChoice:
         ) from error
 
 
-def _row(one: FindingStatus) -> dict[str, object]:
-    said = None if one.revision is None else one.revision.recommendation
+def _row(status: FindingStatus) -> dict[str, object]:
+    said = None if status.revision is None else status.revision.recommendation
     return {
-        "finding": one.finding.reference,
-        "state": one.state,
-        "action": one.finding.action,
-        "job": one.finding.target,
+        "finding": status.finding.reference,
+        "state": status.state,
+        "action": status.finding.action,
+        "job": status.finding.target,
         "proposed": "" if said is None else said.summary,
         "saves": "" if said is None else range_text(said.savings.cost),
         "energy": "" if said is None else range_text(said.savings.energy_kwh),
         "risk": "" if said is None else str(said.risk),
-        "opened": one.finding.opened_at,
-        "seen": one.finding.seen_at,
-        "until": one.until,
-        "reason": one.reason,
+        "opened": status.finding.opened_at,
+        "seen": status.finding.seen_at,
+        "until": status.until,
+        "reason": status.reason,
     }
 
 
@@ -79,25 +79,25 @@ def show(options: argparse.Namespace) -> int:
     with open_for_reading(settings_of(options)) as store:
         now = present(store.reader)
         number = store.reader.finding_number(options.id)
-        (one,) = (
+        (shown,) = (
             status
             for status in findings_now(store.reader, now=now)
             if status.finding.number == number
         )
         record = [asdict(row) for row in record_of(store.reader, number)]
     if options.format == "json":
-        print_json(asdict(finding_row(one)) | {"record": record})
+        print_json(asdict(finding_row(shown)) | {"record": record})
         return 0
-    say(f"{reference(number)}  {one.finding.action}  {one.state}")
-    rows = _row(one)
+    say(f"{reference(number)}  {shown.finding.action}  {shown.state}")
+    rows = _row(shown)
     print_rows(
         [{"field": name, "value": rows[name]} for name in _COLUMNS[3:]],
         "table",
         columns=("field", "value"),
         empty="",
     )
-    if one.revision is not None:
-        its_id = one.revision.recommendation.recommendation_id
+    if shown.revision is not None:
+        its_id = shown.revision.recommendation.recommendation_id
         say(f"\nEvidence and change: trimtab recommendations show {its_id}\n")
     print_rows(
         record,

@@ -105,36 +105,41 @@ def show(options: argparse.Namespace) -> int:
     if options.format == "json":
         print_json(_document(stored) | {"change": change})
         return 0
-    one = stored.recommendation
-    evidence = one.evidence
-    say(f"{stored.reference}  {one.recommendation_id}  {one.action}")
-    say(f"{stored.state}, risk {one.risk}")
-    if newer.digest != one.digest:
+    recommendation = stored.recommendation
+    evidence = recommendation.evidence
+    say(f"{stored.reference}  {recommendation.recommendation_id}  {recommendation.action}")
+    say(f"{stored.state}, risk {recommendation.risk}")
+    if newer.digest != recommendation.digest:
         say(f"The newest plan proposes the same: {newer.recommendation_id}; either id names it.")
     print_rows(
         [
-            {"field": "job", "value": one.target},
-            {"field": "now", "value": one.now.describe()},
-            {"field": "proposed", "value": one.summary},
-            {"field": "why", "value": one.why},
-            {"field": "saves cost", "value": range_text(one.savings.cost)},
-            {"field": "saves GPU-hours", "value": range_text(one.savings.gpu_hours)},
-            {"field": "saves energy", "value": range_text(one.savings.energy_kwh)},
-            {"field": "saves emissions", "value": range_text(one.savings.emissions_kgco2e)},
+            {"field": "job", "value": recommendation.target},
+            {"field": "now", "value": recommendation.now.describe()},
+            {"field": "proposed", "value": recommendation.summary},
+            {"field": "why", "value": recommendation.why},
+            {"field": "saves cost", "value": range_text(recommendation.savings.cost)},
+            {"field": "saves GPU-hours", "value": range_text(recommendation.savings.gpu_hours)},
+            {"field": "saves energy", "value": range_text(recommendation.savings.energy_kwh)},
+            {
+                "field": "saves emissions",
+                "value": range_text(recommendation.savings.emissions_kgco2e),
+            },
             {
                 "field": "saves emissions, market-based",
-                "value": range_text(one.savings.market_emissions_kgco2e),
+                "value": range_text(recommendation.savings.market_emissions_kgco2e),
             },
-            {"field": "over", "value": f"{one.savings.horizon_hours:.4g} h"},
-            {"field": "change takes", "value": _transition(one)},
+            {"field": "over", "value": f"{recommendation.savings.horizon_hours:.4g} h"},
+            {"field": "change takes", "value": _transition(recommendation)},
             {
                 "field": "expected wait in the queue",
-                "value": "" if one.transition is None else one.transition.queue,
+                "value": ""
+                if recommendation.transition is None
+                else recommendation.transition.queue,
             },
-            {"field": "work done later by", "value": range_text(one.delay_hours)},
+            {"field": "work done later by", "value": range_text(recommendation.delay_hours)},
             {"field": "may be changed", "value": evidence.elasticity},
             {"field": "doubts", "value": "; ".join(evidence.flags)},
-            {"field": "confidence", "value": one.confidence},
+            {"field": "confidence", "value": recommendation.confidence},
             {"field": "signal", "value": evidence.signal},
             {
                 "field": "samples",
@@ -146,8 +151,8 @@ def show(options: argparse.Namespace) -> int:
             {"field": "assumed", "value": "; ".join("=".join(pair) for pair in evidence.assumed)},
             {"field": "fallbacks", "value": "; ".join(evidence.fallbacks)},
             {"field": "factors", "value": "; ".join(": ".join(pair) for pair in evidence.factors)},
-            {"field": "expires", "value": one.expires_at},
-            {"field": "digest", "value": one.digest},
+            {"field": "expires", "value": recommendation.expires_at},
+            {"field": "digest", "value": recommendation.digest},
         ],
         "table",
         columns=("field", "value"),
@@ -157,12 +162,12 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _transition(one: Recommendation) -> str:
+def _transition(recommendation: Recommendation) -> str:
     """Return the seconds of a change with its parts, '' without one."""
-    if one.transition is None:
+    if recommendation.transition is None:
         return ""
-    parts = ", ".join(f"{what} {seconds:g} s" for what, seconds in one.transition.parts)
-    return range_text(one.transition.seconds) + (f": {parts}" if parts else "")
+    parts = ", ".join(f"{what} {seconds:g} s" for what, seconds in recommendation.transition.parts)
+    return range_text(recommendation.transition.seconds) + (f": {parts}" if parts else "")
 
 
 def approve(options: argparse.Namespace) -> int:

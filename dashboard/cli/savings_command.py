@@ -85,19 +85,19 @@ def _to_date(options: argparse.Namespace) -> int:
 
 
 def _row(row: LedgerRow) -> dict[str, object]:
-    one = row.measurement
+    measurement = row.measurement
     return {
         "finding": row.reference,
         "id": row.recommendation.recommendation_id,
         "state": row.state,
         "job": row.recommendation.job_id,
         "applied": row.applied_at,
-        "hours": one.hours if one else None,
-        "predicted": range_text(one.predicted_gpu_hours) if one else "",
-        "realised": range_text(one.realised_gpu_hours) if one else "",
-        "predicted energy": range_text(one.predicted_energy_kwh) if one else "",
-        "realised energy": range_text(one.realised_energy_kwh) if one else "",
-        "throughput": one.throughput_ratio if one else None,
+        "hours": measurement.hours if measurement else None,
+        "predicted": range_text(measurement.predicted_gpu_hours) if measurement else "",
+        "realised": range_text(measurement.realised_gpu_hours) if measurement else "",
+        "predicted energy": range_text(measurement.predicted_energy_kwh) if measurement else "",
+        "realised energy": range_text(measurement.realised_energy_kwh) if measurement else "",
+        "throughput": measurement.throughput_ratio if measurement else None,
         "unknown because": row.reason,
     }
 

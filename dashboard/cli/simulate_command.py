@@ -88,7 +88,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _rows(
-    one: "JobRecording", options: argparse.Namespace, show: "Progress"
+    recording: "JobRecording", options: argparse.Namespace, show: "Progress"
 ) -> list[dict[str, Any]]:
     from dashboard.step_forecasts import step_forecasts
     from planner.rightsizing.replay import replay
@@ -96,46 +96,46 @@ def _rows(
     every = max(1, round(options.forecast_every * 60 / options.step))
     forecasts = (
         step_forecasts(
-            one.recorded,
+            recording.recorded,
             every,
-            progress=lambda done, total: show(f"forecast {one.quantity}", done, total),
+            progress=lambda done, total: show(f"forecast {recording.quantity}", done, total),
         )
         if options.forecast_every > 0
         else []
     )
-    policies = _policies(one, forecasting=bool(forecasts))
+    policies = _policies(recording, forecasting=bool(forecasts))
     figures = []
     for number, policy in enumerate(policies, start=1):
-        found = replay(one.recorded, policy, charges=one.charges, forecasts=forecasts)
+        found = replay(recording.recorded, policy, charges=recording.charges, forecasts=forecasts)
         figures.append(found.figures())
-        show(f"replay {one.quantity}", number, len(policies))
-    return [_row(one, each, figures[0].cost) for each in figures]
+        show(f"replay {recording.quantity}", number, len(policies))
+    return [_row(recording, each, figures[0].cost) for each in figures]
 
 
-def _policies(one: "JobRecording", *, forecasting: bool) -> "list[LimitRule]":
+def _policies(recording: "JobRecording", *, forecasting: bool) -> "list[LimitRule]":
     """Return the oracle, the peers and ours, in the order of the table."""
     from planner.rightsizing.all_policies import own_policies, peer_policies
     from planner.rightsizing.oracle import oracle_of
 
-    recorded, memory = one.recorded, one.quantity == "memory_used_mib"
+    recorded, memory = recording.recorded, recording.quantity == "memory_used_mib"
     oracle = oracle_of(
         recorded.usage,
         recorded.levels,
-        charges=one.charges,
+        charges=recording.charges,
         sample_hours=recorded.sample_hours,
         samples_per_step=recorded.samples_per_step,
         first_step=recorded.first_step,
     )
     # The autoscaler's first buckets: a hundredth of a core, and ten million bytes.
     first = 1e7 / 2**20 if memory else 0.01
-    ours = own_policies(one.charges, memory=memory, forecasting=forecasting)
+    ours = own_policies(recording.charges, memory=memory, forecasting=forecasting)
     return [oracle, *peer_policies(first), *ours]
 
 
-def _row(one: "JobRecording", figures: "ReplayFigures", best: float) -> dict[str, Any]:
+def _row(recording: "JobRecording", figures: "ReplayFigures", best: float) -> dict[str, Any]:
     return {
-        "quantity": one.quantity,
-        "unit": one.unit,
+        "quantity": recording.quantity,
+        "unit": recording.unit,
         "rule": figures.name,
         "jobs": figures.jobs,
         "cost_above_oracle_ratio": figures.cost / best - 1 if best > 0 else None,
@@ -147,5 +147,5 @@ def _row(one: "JobRecording", figures: "ReplayFigures", best: float) -> dict[str
         "held_hours": figures.held_hours,
         "missing_hours": figures.missing_hours,
         "cost": figures.cost,
-        "energy_kwh": figures.energy_kwh if one.energy_known else None,
+        "energy_kwh": figures.energy_kwh if recording.energy_known else None,
     }

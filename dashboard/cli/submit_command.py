@@ -134,11 +134,20 @@ def looked_at(looked: datetime | None, now: datetime) -> str:
 def show(options: argparse.Namespace) -> int:
     """Show one submission whole: its attempts and the manifest of the latest."""
     with open_for_reading(settings_of(options)) as store:
-        one = store.reader.submission(options.id)
+        submission = store.reader.submission(options.id)
     if options.format == "json":
-        print_json({"id": one.submission_id, "state": str(one.state), "submission": one})
+        print_json(
+            {
+                "id": submission.submission_id,
+                "state": str(submission.state),
+                "submission": submission,
+            }
+        )
         return 0
-    say(f"{one.submission_id}  {one.name}  {one.state}  by {one.submitted_by}  {one.target}")
+    say(
+        f"{submission.submission_id}  {submission.name}  {submission.state}"
+        f"  by {submission.submitted_by}  {submission.target}"
+    )
     rows = [
         {
             "attempt": attempt.number,
@@ -157,10 +166,10 @@ def show(options: argparse.Namespace) -> int:
             "raised": attempt.raised,
             "reason": attempt.reason,
         }
-        for attempt in one.attempts
+        for attempt in submission.attempts
     ]
     print_rows(rows, "table", columns=_ATTEMPT_COLUMNS, empty="")
-    say("\n" + one.latest.manifest)
+    say("\n" + submission.latest.manifest)
     return 0
 
 

@@ -110,9 +110,13 @@ def digest_text(
         finding, revision = status.finding, status.revision
         said = f"{finding.reference} {finding.action} of {finding.target}"
         if revision is not None:
-            one = revision.recommendation
-            saves = f", saves {range_text(one.savings.cost)}" if one.savings.cost else ""
-            said += f": {one.summary}{saves}, risk {one.risk}"
+            recommendation = revision.recommendation
+            saves = (
+                f", saves {range_text(recommendation.savings.cost)}"
+                if recommendation.savings.cost
+                else ""
+            )
+            said += f": {recommendation.summary}{saves}, risk {recommendation.risk}"
         lines.append(scrub(said, limit=_LENGTH))
         if public_url:
             named = ""

@@ -50,42 +50,42 @@ class ReportRounds:
         }
         return dispatches(week, reports, settings.report, self.store.report_log)
 
-    def file(self, one: Dispatch, now: datetime) -> bool:
+    def file(self, dispatch: Dispatch, now: datetime) -> bool:
         """File one edition unless it is held back; tell whether it was filed. Errors: StoreError.
 
         Of an owner's edition that is held back the period is filed too, without a message, so
         that it is not made anew every minute.
         """
-        if one.held == "already sent":
+        if dispatch.held == "already sent":
             return False
-        messages = () if one.held else _messages(one)
-        detail = f"{one.week.name} {one.edition.key}: " + (
-            one.held or f"{len(messages)} recipients"
+        messages = () if dispatch.held else _messages(dispatch)
+        detail = f"{dispatch.week.name} {dispatch.edition.key}: " + (
+            dispatch.held or f"{len(messages)} recipients"
         )
         return self.store.report_log.file(
-            period=one.week.name,
-            edition=one.edition.key,
+            period=dispatch.week.name,
+            edition=dispatch.edition.key,
             messages=messages,
             detail=detail,
-            owner=one.edition.name,
-            findings=() if one.held else one.findings,
+            owner=dispatch.edition.name,
+            findings=() if dispatch.held else dispatch.findings,
             now=now,
         )
 
 
-def _messages(one: Dispatch) -> tuple[Message, ...]:
+def _messages(dispatch: Dispatch) -> tuple[Message, ...]:
     """Return the messages of an edition; their entry in the audit is put in when they are filed."""
-    name = f" ({one.edition.kind} {one.edition.name})" if one.edition.name else ""
-    channels = [(REPORT_MAIL, address) for address in one.to]
-    if one.webhook:
+    name = f" ({dispatch.edition.kind} {dispatch.edition.name})" if dispatch.edition.name else ""
+    channels = [(REPORT_MAIL, address) for address in dispatch.to]
+    if dispatch.webhook:
         channels.append((REPORT_WEBHOOK, "notify.webhook_url"))
     return tuple(
         Message(
             entry=0,
             channel=channel,
             recipient=recipient,
-            subject=f"Trimtab weekly report, {one.week.name}{name}",
-            body=order_text(one.week, one.edition.key),
+            subject=f"Trimtab weekly report, {dispatch.week.name}{name}",
+            body=order_text(dispatch.week, dispatch.edition.key),
         )
         for channel, recipient in channels
     )

@@ -64,15 +64,15 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
 
 
 def _saved_row(row: LedgerRow) -> tuple[object, ...]:
-    one, said = row.measurement, row.recommendation
+    measurement, said = row.measurement, row.recommendation
     name = (f"{said.action.spec.title}, {row.state}", said.target, row.reference)
-    if one is None:
+    if measurement is None:
         return (name, _kept(None, None), _kept(None, None), bare_text(None))
     return (
         name,
-        _kept(one.realised_gpu_hours, one.predicted_gpu_hours),
-        _kept(one.realised_energy_kwh, one.predicted_energy_kwh),
-        bare_text(one.realised_emissions_kgco2e),
+        _kept(measurement.realised_gpu_hours, measurement.predicted_gpu_hours),
+        _kept(measurement.realised_energy_kwh, measurement.predicted_energy_kwh),
+        bare_text(measurement.realised_emissions_kgco2e),
     )
 
 

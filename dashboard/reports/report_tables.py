@@ -103,7 +103,7 @@ def csv_tables(report: WeeklyReport) -> dict[str, str]:
 
 def _saved_row(row: LedgerRow) -> dict[str, object]:
     """Return one applied change: what it promised and brought, unknown empty with the reason."""
-    said, one = row.recommendation, row.measurement
+    said, measurement = row.recommendation, row.measurement
     fields: dict[str, object] = {
         "finding": row.reference,
         "id": said.recommendation_id,
@@ -112,11 +112,11 @@ def _saved_row(row: LedgerRow) -> dict[str, object]:
         "job": said.target,
         "applied_at": row.applied_at.isoformat(),
         "measured_at": row.measured_at and row.measured_at.isoformat(),
-        "hours": one and one.hours,
+        "hours": measurement and measurement.hours,
         "unknown_because": row.reason,
     }
     for name in _MEASURED:
-        value: Range | None = getattr(one, name) if one else None
+        value: Range | None = getattr(measurement, name) if measurement else None
         fields[f"{name}_low"] = value and value.low
         fields[name] = value and value.central
         fields[f"{name}_high"] = value and value.high

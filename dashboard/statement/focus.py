@@ -132,16 +132,18 @@ class _Rows:
         if known(charge["electricity_cost"]):
             yield common | _electricity_charge(charge, self.settings.energy.region)
 
-    def residual(self, one: Reconciliation) -> dict[str, Any]:
+    def residual(self, reconciliation: Reconciliation) -> dict[str, Any]:
         """Return what an invoice bills beyond the charges, as a row."""
-        return self._common(one.invoice.start, one.invoice.end) | {
-            "BilledCost": one.residual,
+        return self._common(reconciliation.invoice.start, reconciliation.invoice.end) | {
+            "BilledCost": reconciliation.residual,
             "ChargeCategory": "Adjustment",
-            "ChargeDescription": f"what invoice {one.invoice.name} bills beyond the charges",
+            "ChargeDescription": (
+                f"what invoice {reconciliation.invoice.name} bills beyond the charges"
+            ),
             "ChargeFrequency": "One-Time",
-            "ContractedCost": one.residual,
-            "EffectiveCost": one.residual,
-            "ListCost": one.residual,
+            "ContractedCost": reconciliation.residual,
+            "EffectiveCost": reconciliation.residual,
+            "ListCost": reconciliation.residual,
             "ServiceCategory": "Other",
             "ServiceName": "Invoice residual",
             "ServiceSubcategory": "Other (Other)",

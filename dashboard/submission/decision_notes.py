@@ -21,11 +21,12 @@ def decision_notes(decision: PlacementDecision) -> tuple[str, ...]:
     )
 
 
-def _considered_text(one: Considered) -> str:
-    plan = one.plan
+def _considered_text(considered: Considered) -> str:
+    plan = considered.plan
     return (
         f"{plan.gpus} x {plan.gpu_type}: {fit_text(plan.job, plan.estimate)}, "
-        f"speed {plan.speed:.2f} ({plan.basis}), {plan.cost:.2f} a unit of work: {one.verdict}"
+        f"speed {plan.speed:.2f} ({plan.basis}), {plan.cost:.2f} a unit of work: "
+        f"{considered.verdict}"
     )
 
 

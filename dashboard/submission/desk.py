@@ -85,19 +85,19 @@ class SubmissionRow:
     reason: str
 
 
-def submission_row(one: Submission) -> SubmissionRow:
+def submission_row(submission: Submission) -> SubmissionRow:
     """Return the row of a submission."""
-    latest = one.latest
+    latest = submission.latest
     return SubmissionRow(
-        id=one.submission_id,
-        name=one.name,
-        state=str(one.state),
-        target=one.target,
+        id=submission.submission_id,
+        name=submission.name,
+        state=str(submission.state),
+        target=submission.target,
         job=latest.job_id,
         gpus=latest.plan.gpus,
         gpu=latest.plan.gpu_type,
-        attempts=len(one.attempts),
-        by=one.submitted_by,
-        created=one.created_at,
+        attempts=len(submission.attempts),
+        by=submission.submitted_by,
+        created=submission.created_at,
         reason=latest.reason,
     )

@@ -238,10 +238,10 @@ def plan_row(shown: OfferedPlan, *, currency: str, tokens: float | None = None) 
     return row | {"told": " ".join(map(str, needs(plan.job))), "fleet": shown.standing.text}
 
 
-def layout_row(one: EstimatedLayout) -> dict[str, Any]:
+def layout_row(layout: EstimatedLayout) -> dict[str, Any]:
     """Return a fixed layout as a row, with why it does not fit."""
-    row = _spread_row(one.gpu_type, one.job, one.estimate)
-    return row | {"fits": not one.refusal, "why_not": one.refusal}
+    row = _spread_row(layout.gpu_type, layout.job, layout.estimate)
+    return row | {"fits": not layout.refusal, "why_not": layout.refusal}
 
 
 def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> dict[str, Any]:

@@ -182,10 +182,10 @@ def _job_spec(job: JobFile, placement: Placement, pod: Object) -> Object:
 
 def _job(job: JobFile, placement: Placement, head: Object, pod: Object) -> list[Object]:
     """Return a Job of indexed pods, and where there are several a service that names them."""
-    one: Object = {"apiVersion": "batch/v1", "kind": "Job", "metadata": head}
-    one["spec"] = _job_spec(job, placement, pod)
+    job_object: Object = {"apiVersion": "batch/v1", "kind": "Job", "metadata": head}
+    job_object["spec"] = _job_spec(job, placement, pod)
     if placement.node_count == 1:
-        return [one]
+        return [job_object]
     pod["spec"]["subdomain"] = head["name"]
     service: Object = {
         "apiVersion": "v1",
@@ -198,7 +198,7 @@ def _job(job: JobFile, placement: Placement, head: Object, pod: Object) -> list[
             "selector": {NAME_LABEL: head["name"]},
         },
     }
-    return [one, service]
+    return [job_object, service]
 
 
 def _job_set(job: JobFile, placement: Placement, head: Object, pod: Object) -> list[Object]:

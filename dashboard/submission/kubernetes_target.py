@@ -108,9 +108,9 @@ class KubernetesTarget:
             said += filter(None, (self._claim(entry, name) for name in sorted(set(_claims(entry)))))
         return "; ".join(said)
 
-    def _claim(self, one: dict[str, Any], name: str) -> str:
+    def _claim(self, job_object: dict[str, Any], name: str) -> str:
         """Return what is worth saying of a claim, '' if it is there. Errors: ChangeRefusedError."""
-        namespace = one["metadata"]["namespace"]
+        namespace = job_object["metadata"]["namespace"]
         path = f"api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims"
         try:
             found = self._api.read(f"{path}/{quote(name, safe='')}")
@@ -144,14 +144,14 @@ class KubernetesTarget:
             self._created(entry, manifest)
         return _job_id(first, manifest)
 
-    def _created(self, one: dict[str, Any], manifest: Manifest) -> Document:
-        made = self._api.create(_path(one), one)
+    def _created(self, job_object: dict[str, Any], manifest: Manifest) -> Document:
+        made = self._api.create(_path(job_object), job_object)
         if made is not None:
             return made
-        there = self._api.read(f"{_path(one)}/{quote(manifest.name, safe='')}") or {}
+        there = self._api.read(f"{_path(job_object)}/{quote(manifest.name, safe='')}") or {}
         if part(there, "metadata", "annotations", MARK_ANNOTATION) != manifest.mark:
             raise ChangeRefusedError(
-                f"{one['kind']} {manifest.name} exists already and is not ours",
+                f"{job_object['kind']} {manifest.name} exists already and is not ours",
                 "Give the job another name.",
             )
         return there
@@ -233,5 +233,5 @@ def _claims(wanted: Any) -> Iterator[str]:
             yield from _claims(value)
 
 
-def _path(one: dict[str, Any]) -> str:
-    return _PATHS[one["kind"]].format(quote(one["metadata"]["namespace"], safe=""))
+def _path(job_object: dict[str, Any]) -> str:
+    return _PATHS[job_object["kind"]].format(quote(job_object["metadata"]["namespace"], safe=""))

@@ -8,22 +8,22 @@ from data.records.forecasts import DemandForecast, Quantity
 from data.units import MIB_PER_GIB
 
 
-def show_demand(one: Recommendation, key: str) -> None:
+def show_demand(recommendation: Recommendation, key: str) -> None:
     """Show the demand or memory that led to it against what is held and what is forecast."""
     world = current_world()
     history = world.reader.job_history(
-        one.job_id,
-        start=one.evidence.window_start,
-        end=one.evidence.window_end,
+        recommendation.job_id,
+        start=recommendation.evidence.window_start,
+        end=recommendation.evidence.window_end,
         slot_seconds=world.settings.settings.planning.slot_minutes * 60,
     )
-    shown = "memory_used_mib" if one.action in FOR_MEMORY else "effective_gpus"
+    shown = "memory_used_mib" if recommendation.action in FOR_MEMORY else "effective_gpus"
     if history[shown].isna().all():
         return
-    found = world.reader.forecast(one.job_id, plan_id=one.plan_id)
+    found = world.reader.forecast(recommendation.job_id, plan_id=recommendation.plan_id)
     forecast = found if isinstance(found, DemandForecast) else None
-    if one.action in FOR_MEMORY:
-        job = world.reader.job(one.job_id)
+    if recommendation.action in FOR_MEMORY:
+        job = world.reader.job(recommendation.job_id)
         limit = None if job is None or job.gpu_memory_mib is None else job.gpu_memory_mib
         figure = forecast_band(
             history,
@@ -41,15 +41,17 @@ def show_demand(one: Recommendation, key: str) -> None:
             y_title="effective GPUs",
             forecast=forecast,
             path=forecast.path(Quantity.EFFECTIVE_GPUS) if forecast else None,
-            steps=[one.proposed.gpu_count] * len(forecast.slot_starts) if forecast else None,
-            limit=float(one.now.gpu_count),
+            steps=[recommendation.proposed.gpu_count] * len(forecast.slot_starts)
+            if forecast
+            else None,
+            limit=float(recommendation.now.gpu_count),
         )
     chart(figure, f"{key}-demand")
 
 
-def evidence_rows(one: Recommendation) -> dict[str, str]:
+def evidence_rows(recommendation: Recommendation) -> dict[str, str]:
     """Return every figure and factor that it rests on."""
-    evidence = one.evidence
+    evidence = recommendation.evidence
     utilization, memory = evidence.utilization_p95_ratio, evidence.memory_max_mib
     power = evidence.power_mean_watts
     return {

@@ -126,20 +126,20 @@ def blast_text(row: InboxRow) -> str:
     )
 
 
-def effect_text(one: Recommendation) -> str:
+def effect_text(recommendation: Recommendation) -> str:
     """Return when a change holds, what making it takes, and by how much work is done later."""
     found = []
-    if one.transition is not None and one.transition.seconds.high > 0:
-        seconds = one.transition.seconds
-        parts = ", ".join(what for what, _seconds in one.transition.parts)
+    if recommendation.transition is not None and recommendation.transition.seconds.high > 0:
+        seconds = recommendation.transition.seconds
+        parts = ", ".join(what for what, _seconds in recommendation.transition.parts)
         found.append(
             f"The change takes {seconds.central:.0f} ({seconds.low:.0f}–{seconds.high:.0f}) s "
             f"({parts}); it is counted in the savings."
         )
-    if one.transition is not None and one.transition.queue:
-        found.append(f"Expected wait in the queue {one.transition.queue}.")
-    if one.delay_hours is not None:
-        later = one.delay_hours
+    if recommendation.transition is not None and recommendation.transition.queue:
+        found.append(f"Expected wait in the queue {recommendation.transition.queue}.")
+    if recommendation.delay_hours is not None:
+        later = recommendation.delay_hours
         found.append(
             f"Its work may be done {later.central:.2g} ({later.low:.2g}–{later.high:.2g}) h later."
             if later.high >= _NOTICEABLE_HOURS

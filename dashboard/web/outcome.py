@@ -51,19 +51,24 @@ def show_outcome(stored: StoredRecommendation) -> None:
         st.caption(plain(f"{told[-1].at:%Y-%m-%d %H:%M} UTC: {told[-1].detail}"))
     measured = [row for row in rows if row.event in (State.VERIFIED, State.FELL_SHORT)]
     if measured:
-        one = from_json(Measurement, measured[-1].record)
+        measurement = from_json(Measurement, measured[-1].record)
         st.caption(
             plain(
-                f"Measured over {one.hours:g} h: {range_text(one.realised_gpu_hours)} of "
-                f"{range_text(one.predicted_gpu_hours)} promised, "
-                f"{range_text(one.realised_energy_kwh)} of "
-                f"{range_text(one.predicted_energy_kwh)} promised.{_memory_text(one)}"
+                f"Measured over {measurement.hours:g} h: "
+                f"{range_text(measurement.realised_gpu_hours)} of "
+                f"{range_text(measurement.predicted_gpu_hours)} promised, "
+                f"{range_text(measurement.realised_energy_kwh)} of "
+                f"{range_text(measurement.predicted_energy_kwh)} promised."
+                f"{_memory_text(measurement)}"
             )
         )
 
 
-def _memory_text(one: Measurement) -> str:
-    if one.memory_peak_mib is None or one.memory_limit_mib is None:
+def _memory_text(measurement: Measurement) -> str:
+    if measurement.memory_peak_mib is None or measurement.memory_limit_mib is None:
         return ""
-    peak, limit = one.memory_peak_mib / MIB_PER_GIB, one.memory_limit_mib / MIB_PER_GIB
+    peak, limit = (
+        measurement.memory_peak_mib / MIB_PER_GIB,
+        measurement.memory_limit_mib / MIB_PER_GIB,
+    )
     return f" Memory reached {peak:.1f} of the {limit:.1f} GiB that a program can have."

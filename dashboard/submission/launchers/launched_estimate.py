@@ -40,27 +40,27 @@ def launched_rows(
         if launched.engine_share is not None and not serves:
             engine = launched.engine_share * gpu.memory_bytes
             job = replace(job, companions=replace(job.companions, engine_bytes=engine))
-        one = layout_on(job, gpu, calibration=calibration)
-        row = _served(launched, one) if serves else layout_row(one)
-        found.append(LaunchedRow(row=row, estimate=one.estimate))
+        layout = layout_on(job, gpu, calibration=calibration)
+        row = _served(launched, layout) if serves else layout_row(layout)
+        found.append(LaunchedRow(row=row, estimate=layout.estimate))
     return found
 
 
-def _served(launched: LaunchedJob, one: EstimatedLayout) -> dict[str, Any]:
+def _served(launched: LaunchedJob, layout: EstimatedLayout) -> dict[str, Any]:
     """Return the row of an engine: of its share the cache has what weights and work leave."""
-    job, estimate = one.job, one.estimate
+    job, estimate = layout.job, layout.estimate
     share = launched.engine_share or 1.0
     offered = share * (job.gpu_memory_bytes or 0.0)
     cache = dict(estimate.breakdown)[CACHE]
     tokens = (job.micro_batch or 1) * (job.sequence_length or 1)
     room = max(0.0, offered - (estimate.nvml_bytes - cache))
-    why = one.refusal
+    why = layout.refusal
     if not why and estimate.probability_within(offered) < FIT_PROBABILITY:
         why = (
             f"the engine takes {gib(offered):g} GiB of it: {fit_text(job, estimate)}, below {LIMIT}"
         )
     held = int(room / cache * tokens) if cache else 0
-    return layout_row(replace(one, refusal=why)) | {
+    return layout_row(replace(layout, refusal=why)) | {
         "engine_gib": gib(offered),
         "cache_gib": gib(room),
         "cache_tokens": held,

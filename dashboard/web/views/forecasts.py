@@ -59,20 +59,20 @@ def tested_rows(tests: Sequence[ForecastTest]) -> pd.DataFrame:
     return pd.DataFrame([tested_row(test) for test in tests])
 
 
-def tested_row(one: ForecastTest) -> dict[str, object]:
+def tested_row(tested: ForecastTest) -> dict[str, object]:
     """Return the row of one path."""
-    losses = dict(one.backtest.losses) if one.backtest else {}
+    losses = dict(tested.backtest.losses) if tested.backtest else {}
     naive = losses.get("naive", 0.0)
     return {
-        "job": one.job_id,
-        "quantity": TITLES[one.quantity],
-        "model": one.model,
-        "loss / naive's": losses.get(one.model, 0.0) / naive if naive else None,
-        "inside q10–q90 (%)": 100 * one.backtest.coverage_ratio if one.backtest else None,
-        "at its limit (slots)": one.censored_slots,
-        "outliers cut (slots)": one.winsorised_slots,
-        "borrowed from": one.borrowed_from,
-        "notes": "; ".join(one.notes),
+        "job": tested.job_id,
+        "quantity": TITLES[tested.quantity],
+        "model": tested.model,
+        "loss / naive's": losses.get(tested.model, 0.0) / naive if naive else None,
+        "inside q10–q90 (%)": 100 * tested.backtest.coverage_ratio if tested.backtest else None,
+        "at its limit (slots)": tested.censored_slots,
+        "outliers cut (slots)": tested.winsorised_slots,
+        "borrowed from": tested.borrowed_from,
+        "notes": "; ".join(tested.notes),
     }
 
 

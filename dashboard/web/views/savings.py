@@ -18,16 +18,20 @@ def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
     """Return the rows of which promise and result are both known."""
     found = []
     for row in rows:
-        one = row.measurement
-        if not one or one.predicted_gpu_hours is None or one.realised_gpu_hours is None:
+        measurement = row.measurement
+        if (
+            not measurement
+            or measurement.predicted_gpu_hours is None
+            or measurement.realised_gpu_hours is None
+        ):
             continue
         name = f"{row.recommendation.job_id} · {row.recommendation.recommendation_id[:6]}"
         found.append(
             Pair(
                 name=name,
                 measured_at=row.measured_at or row.applied_at,
-                predicted=one.predicted_gpu_hours,
-                realised=one.realised_gpu_hours,
+                predicted=measurement.predicted_gpu_hours,
+                realised=measurement.realised_gpu_hours,
             )
         )
     return found
