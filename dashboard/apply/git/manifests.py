@@ -23,6 +23,7 @@ MAX_BYTES = 256 * 1024
 """Of one file: PyYAML reads about 100 kB a second."""
 _MAX_EVENTS, _MAX_DEPTH = 100_000, 60
 _NUMBER = re.compile(r"""(["']?)(0|[1-9][0-9]{0,8})\1""")
+_ANCHOR = re.compile(r"&([^\s,\[\]{}]+)")
 _BY_HAND = "Change it in the repository by hand."
 
 
@@ -199,21 +200,18 @@ class _Manifest:
 
     def _at(self, node: yaml.Node | None, edit: NumberEdit) -> yaml.Node | None:
         for part in edit.at:
-            above, node = node, self._below(node, part)
-            if node is None or above is None:
+            node = self._below(node, part)
+            if node is None:
                 return None
-            raw = self._text[node.start_mark.index : node.start_mark.index + 300]
-            outside = not (
-                above.start_mark.index <= node.start_mark.index
-                and node.end_mark.index <= above.end_mark.index
-            )
-            anchor = re.match(r"&([^\s,\[\]{}]+)", raw)
-            if outside or (anchor and anchor[1] in self._aliased):
+            # An alias is read as the node that it names, which begins with the anchor.
+            start = node.start_mark.index
+            anchor = _ANCHOR.match(self._text, start)
+            if anchor and anchor[1] in self._aliased:
                 raise ChangeRefusedError(
                     f"{edit.words} is shared by an anchor: other places would change with it",
                     _BY_HAND,
                 )
-            if raw.startswith("!"):
+            if self._text.startswith("!", start):
                 raise ChangeRefusedError(f"{edit.words} has a tag", _BY_HAND)
         return node
 

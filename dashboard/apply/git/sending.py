@@ -105,29 +105,34 @@ def read_back(
             return _closed(forge.request_of(order_of(change.steps[0])["branch"]))
         order = push_order(change)
         there = forge.request_of(order.branch)
-        if there is None:
-            return _without_request(settings, order.branch, done)
+        if there is None and done == 1:
+            return _of_branch(settings, order.branch)
     except ApplyError as error:
         return ReadBack(seen=Verdict.UNREADABLE, detail=str(error))
-    if there.state == "open":
+    if there is not None and there.state == "open":
         return ReadBack(seen=Verdict.NOT_YET, detail=f"waits to be merged: {there.url}")
-    if there.state == "closed":
+    if there is not None and there.state == "closed":
         reason = forge.reason(there.number)
         detail = f"closed without merging{f' ({reason})' if reason else ''}: {there.url}"
         return ReadBack(seen=Verdict.DECLINED, detail=detail)
     found = checking.read_back(api, live_change(change), done=1, patience=patience)
     if found.seen is not Verdict.UNTOUCHED:
         return found
-    detail = f"merged at {there.at}, and the cluster has not taken it: {there.url}"
+    # A forge may delete a request that was merged: the cluster then has the last word.
+    detail = (
+        f"merged at {there.at}, and the cluster has not taken it: {there.url}"
+        if there is not None
+        else f"there is no request of {order.branch}"
+    )
     return ReadBack(seen=Verdict.UNTOUCHED, detail=detail, observed=found.observed)
 
 
-def _without_request(settings: GitApplySettings, branch: str, done: int) -> ReadBack:
+def _of_branch(settings: GitApplySettings, branch: str) -> ReadBack:
+    """Return whether a branch was pushed."""
     with base_copy(settings) as copy:
-        pushed = done == 1 and bool(copy.branch_head(branch))
-    if pushed:
-        return ReadBack(seen=Verdict.NOT_YET, detail=f"{branch} is pushed")
-    return ReadBack(seen=Verdict.UNTOUCHED, detail=f"there is no request of {branch}")
+        if copy.branch_head(branch):
+            return ReadBack(seen=Verdict.NOT_YET, detail=f"{branch} is pushed")
+    return ReadBack(seen=Verdict.UNTOUCHED, detail=f"{branch} is not pushed")
 
 
 def _closed(there: PullRequest | None) -> ReadBack:

@@ -107,6 +107,9 @@ def test_a_request_is_followed_until_the_cluster_has_its_value(
         assert applier.read_back(change, done=2).seen is VerificationResult.NOT_YET
         sync(cluster, 2)
         assert applier.read_back(change, done=2).seen is VerificationResult.AS_INTENDED
+        (kept, server.requests) = (server.requests, [])
+        assert applier.read_back(change, done=2).seen is VerificationResult.AS_INTENDED
+        server.requests = kept
         sync(cluster, 3)
         assert applier.read_back(change, done=2).seen is VerificationResult.DIFFERENT
         assert cluster.sent == []
@@ -121,6 +124,16 @@ def test_a_request_that_is_closed_is_declined_with_its_reason(
     found = applier.read_back(change, done=2)
     assert found.seen is VerificationResult.DECLINED
     assert "(We need them for the launch)" in found.detail
+
+
+def test_a_request_from_a_fork_is_not_ours(applier: GitApplier, server: GitServer) -> None:
+    """Anybody may give a branch of a fork the name of ours, and merge or close that request."""
+    change = opened(applier)
+    server.requests[0]["head"]["repo"] = {"id": 2}
+    server.requests[0] |= {"state": "closed", "merged_at": "2026-11-24T09:00:00Z"}
+    found = applier.read_back(change, done=2)
+    assert found.seen is VerificationResult.UNTOUCHED
+    assert found.detail.startswith("there is no request of trimtab/")
 
 
 def test_nothing_arrives_twice(applier: GitApplier, server: GitServer) -> None:
@@ -289,7 +302,7 @@ def test_links_strange_names_and_large_files_are_no_manifests(
 ) -> None:
     """What leads out of the repository or hides its name is not read."""
     text = manifest("ml")
-    server.commit({"apps/link.yaml": "/etc/passwd", "apps/up.yaml": "../../x"}, mode="120000")
+    server.commit({"apps/link.yaml": text, "apps/up.yaml": "../../x"}, mode="120000")
     server.commit({"apps/a\nb.yaml": text, "apps/big.yaml": text + "#" * 300_000})
     assert f"a/{MANIFEST}" in planned(applier).steps[0].text
 

@@ -184,6 +184,8 @@ REFUSED = {
     "octal": (f"{HEAD}  replicas: 04\n", "no plain number"),
     "an anchored number": (
         f"{HEAD}  replicas: &n 4\n  minReadySeconds: *n\n", "shared by an anchor"),
+    "a long anchor": (
+        f"{HEAD}  replicas: &{'n' * 999} 4\n  x: *{'n' * 999}\n", "shared by an anchor"),
     "an alias": (f"x: &n 4\n{HEAD}  replicas: *n\n", "shared by an anchor"),
     "an anchor above": (
         f"{HEAD}  replicas: 4\nother: *s\n".replace("spec:", "spec: &s"), "shared by an anchor"),
