@@ -22,7 +22,7 @@ from dashboard.web.inbox_rows import (
     steady,
     titles,
 )
-from dashboard.web.page import table, three_digits
+from dashboard.web.page import goes_to, table, three_digits
 from dashboard.web.saved_days import saved_by_finding
 from dashboard.web.scope import Scope, current_scope
 from dashboard.web.session import current_world
@@ -248,4 +248,10 @@ def findings_table(rows: Sequence[InboxRow], name: str) -> None:
     links = {"finding": "findings?finding="}
     if all(row.said.job_id for row in rows):
         links["target"] = "job?id="
-    table(frame_of(rows, current_world().clock(), unit), name, links=links, exported=False)
+    table(
+        frame_of(rows, current_world().clock(), unit),
+        name,
+        links=links,
+        exported=False,
+        opens=goes_to("findings", [{"finding": row.reference} for row in rows]),
+    )

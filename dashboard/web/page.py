@@ -1,7 +1,7 @@
 """What pages share: errors without tracebacks, figures, tables with export, age of the data."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from urllib.parse import quote, urlencode
@@ -22,6 +22,7 @@ from data.records.decisions import Range
 
 UNKNOWN = "—"
 _FIGURE_PIXELS = 230
+_ASKED = "page-asked"
 _PROSE_PIXELS = 66
 """Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
 
@@ -126,6 +127,7 @@ def table(
     links: Mapping[str, str] | None = None,
     exported: bool = True,
     prose: Mapping[str, int] | None = None,
+    opens: Callable[[int], None] | None = None,
 ) -> None:
     """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON.
 
@@ -133,6 +135,7 @@ def table(
     this table alone, see `column_settings`. `links` name the page that each cell of a column leads
     to, such as `job?id=` for the column of jobs. `prose` gives the width in pixels of columns of
     sentences, which then have several lines. A column of empty texts is left out of what is shown.
+    `opens` hears which row was clicked, elsewhere than on a link: that opens in a tab of its own.
     """
     shown = rows[[name for name in rows.columns if not (len(rows) and rows[name].eq("").all())]]
     shown = shown.copy()
@@ -141,22 +144,47 @@ def table(
     settings = column_settings(shown, other=headings)
     for column, width in (prose or {}).items():
         settings[column] = st.column_config.Column(settings[column]["label"], width=width)
+    linked = set()
     for column, page in (links or {}).items():
         # A cell that names several leads to none of them.
         if column in shown.columns and not rows[column].astype(str).str.contains("\n").any():
+            linked.add(column)
             shown[column] = [link_to(page, entry) for entry in rows[column]]
             settings[column] = st.column_config.LinkColumn(
                 settings[column]["label"], display_text=r"[?&][a-z]+=([^&]*)$"
             )
+    key = f"{name}-rows"
+
+    def hear() -> None:
+        for place, column in st.session_state[key].selection.cells:
+            if opens and column not in linked and int(place) < len(rows):
+                opens(int(place))
+
     st.dataframe(
         shown,
         hide_index=True,
         placeholder=UNKNOWN,
         column_config=settings,
         row_height=_PROSE_PIXELS if prose else None,
+        key=key if opens else None,
+        on_select=hear if opens else "ignore",
+        selection_mode="single-cell",
     )
     if exported:
         export(name, every or (lambda: rows))
+    if opens and (asked := st.session_state.pop(_ASKED, None)) is not None:
+        view, words = asked
+        st.switch_page(f"views/{view}.py", query_params=current_scope().chosen | words)
+
+
+def goes_to(view: str, asked: Sequence[Mapping[str, str]]) -> Callable[[int], None]:
+    """Return what opens a page when a row is clicked; `asked` is what its address asks, by row."""
+
+    def go(place: int) -> None:
+        # A callback cannot leave the page: the table does once it is drawn.
+        st.session_state[_ASKED] = (view, dict(asked[place]))
+
+    return go
 
 
 def link_to(page: str, name: object) -> str | None:

@@ -12,14 +12,14 @@ from dashboard.charts.palette import safe
 from dashboard.figure_text import count_text
 from dashboard.web.choices import choose, choose_page
 from dashboard.web.node_health import troubles
-from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
+from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table, way
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from dashboard.web.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.xid_section import board_xid_section
 from data.clock import utc_now
 
-_NODES = 40
+_NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
 _PROSE = {"what": 380, "since or why": 420}
 _SORTS = {
@@ -96,7 +96,6 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
         "Means of the last hour, memory its largest. Grey: nobody holds it; orange to blue: "
         "held, from idle to busy; a cross: not reported."
     )
-    show_board(page, end)
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
     table(
@@ -104,7 +103,14 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
         "boards",
         every=lambda: rows.drop(columns=left_out),
         links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "job?id="},
+        opens=lambda place: open_board(page["gpu_uuid"].iloc[place]),
     )
+    show_board(page, end)
+
+
+def open_board(gpu: str) -> None:
+    """Let the page draw this board below; the address says which."""
+    st.query_params["gpu"] = gpu
 
 
 def show_board(page: pd.DataFrame, end: datetime) -> None:
@@ -126,11 +132,10 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     chart(board_history(history), "board")
     board_xid_section(reader, gpu, end)
     held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
-    st.caption(
-        plain(f"Held in the last {days} d by {', '.join(held_by[:8])}")
-        if held_by
-        else f"Nobody held it in the last {days} d."
-    )
+    with st.container(horizontal=True, vertical_alignment="center", key="held-by"):
+        st.caption(f"Held in the last {days} d by" if held_by else f"Free for the last {days} d.")
+        for job in held_by[:_NAMED_JOBS]:
+            way("job", plain(job), id=job)
 
 
 def show_health(boards: pd.DataFrame, end: datetime) -> None:

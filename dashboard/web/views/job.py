@@ -7,11 +7,21 @@ import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.plan_rows import stretch_rows
+from dashboard.web.held_boards import show_boards
 from dashboard.web.inbox import every_row, findings_table
 from dashboard.web.job_models import show_models
 from dashboard.web.job_phases import job_phases
 from dashboard.web.memory_line import memory_line
-from dashboard.web.page import chart, empty_state, figures, finding, measured, plain, table, tense
+from dashboard.web.page import (
+    chart,
+    empty_state,
+    figures,
+    finding,
+    measured,
+    plain,
+    table,
+    tense,
+)
 from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
@@ -182,6 +192,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
         st.caption(plain(f"Assumed, not measured: {pairs}"))
     scheduler_facts(job)
     similar_runs(reader, job)
+    show_boards(reader, job, end)
     show_findings(job)
 
 

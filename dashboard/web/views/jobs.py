@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.figure_text import count_text
 from dashboard.web.choices import ALL, choose, choose_page, held
-from dashboard.web.page import empty_state, finding, number, plain, table, tense
+from dashboard.web.page import empty_state, finding, goes_to, number, plain, table, tense
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from data.records.job_pages import JobFilter, JobPage, JobUse
@@ -116,6 +116,7 @@ if not empty_state():
             rows_of(page, proposed),
             "jobs",
             links={"job": "job?id=", "finding": "findings?finding="},
+            opens=goes_to("job", [{"id": used.job.job_id} for used in page.rows]),
             every=lambda: rows_of(ask(wanted, order=order, most=_EVERY), proposed),
         )
         last = first + len(page.rows)

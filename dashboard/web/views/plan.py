@@ -28,23 +28,19 @@ world = current_world()
 reader = world.reader
 
 
-def _off(hours: float) -> str:
-    """Say for how long nodes can be powered off, '' when none can."""
-    can = tense("can be", "could have been")
-    return f"; nodes {can} powered off for {number(hours, 'node-h')}" if hours else ""
-
-
 def answer(plan: Plan) -> None:
     """Open with the plan's cost and what is certified of it."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
     off_hours = hours * sum(node.on.count(False) for node in plan.nodes)
+    can = tense("can be", "could have been")
+    off = f"; nodes {can} powered off for {number(off_hours, 'node-h')}" if off_hours else ""
     today = tense("today's allocation", "the allocation then")
     length = f"{hours * len(plan.slot_starts):.3g} h"
     finding(
         f"{tense(f'The next {length} cost', f'The {length} after would have cost')} "
         f"{number(plan.cost, plan.currency)}, "
         f"{number(plan.cost_of_now - plan.cost, plan.currency)} less than {today}, and "
-        f"within {100 * plan.gap_ratio:.2f} % of the optimum{_off(off_hours)}."
+        f"within {100 * plan.gap_ratio:.2f} % of the optimum{off}."
     )
     revised = (
         "" if plan.revised_jobs is None else f", {count_text(plan.revised_jobs, 'job')} revised"

@@ -1,0 +1,103 @@
+"""From node to board, job and finding by clicks on rows, and back; every stop is a permalink."""
+
+import re
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from browser.bed import Server, Visitor
+from playwright.sync_api import Locator, expect
+
+pytestmark = pytest.mark.browser
+_ROW_PIXELS = 35
+FLEET, JOB, FINDING, JOBS = "boards-rows", "held-boards-rows", "job-findings-rows", "jobs-rows"
+
+
+def grid(visitor: Visitor, key: str) -> Locator:
+    """The table of this key."""
+    return visitor.page.locator(f".st-key-{key} [data-testid='stDataFrame']")
+
+
+def click_row(visitor: Visitor, key: str, column: str, place: int = 0) -> None:
+    """Click a row of a table in a column that is no link."""
+    table, mouse = grid(visitor, key), visitor.page.mouse
+    canvas = table.locator("canvas").first
+    expect(table.locator("table[role='grid'] tbody tr").first).to_be_attached()
+    headings = table.locator("table[role='grid'] thead th").all_text_contents()
+    assert column in headings, headings
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box
+    x = box["x"] + box["width"] * (headings.index(column) + 0.5) / len(headings)
+    y = box["y"] + _ROW_PIXELS * (place + 1.5)
+    # The grid learns from the way to a cell which cell is meant.
+    mouse.move(x - 5, y)
+    mouse.move(x, y)
+    mouse.down()
+    mouse.up()
+    visitor.settle()
+
+
+def rows(visitor: Visitor, key: str) -> list[str]:
+    """The rows of a table as a screen reader hears them."""
+    told = grid(visitor, key).locator("table[role='grid'] tbody tr")
+    expect(told.first).to_be_attached()
+    return [str(row) for row in told.evaluate_all("rows => rows.map(row => row.textContent)")]
+
+
+def asked(visitor: Visitor, name: str) -> str:
+    """What the address says of a name."""
+    (value,) = parse_qs(urlsplit(visitor.page.url).query)[name]
+    return value
+
+
+def test_from_a_node_to_its_finding_and_back(server: Server, visitor: Visitor) -> None:
+    """Fleet, one node, its board, the job on it, its finding, the job again, its board again."""
+    page = visitor.page
+    visitor.open(f"{server.base}/fleet?q=notebook")
+    place = next(n for n, row in enumerate(rows(visitor, FLEET)) if "notebook-" in row)
+    click_row(visitor, FLEET, "GPU model", place)
+    board = asked(visitor, "gpu")
+    assert board in rows(visitor, FLEET)[place]
+
+    visitor.open(page.url)
+    assert asked(visitor, "gpu") == board
+    held_by = page.locator(".st-key-held-by").get_by_role("link")
+    job = held_by.last.inner_text().split("\n")[-1]
+    held_by.last.click()
+    page.wait_for_url(re.compile("/job"))
+    visitor.settle()
+    assert asked(visitor, "id") == job
+
+    visitor.open(page.url)
+    found = rows(visitor, FINDING)[0]
+    click_row(visitor, FINDING, "owner")
+    page.wait_for_url(re.compile("/findings"))
+    visitor.settle()
+    assert asked(visitor, "finding") in found
+
+    visitor.open(page.url)
+    page.get_by_role("link", name="Open the job").click()
+    page.wait_for_url(re.compile("/job"))
+    visitor.settle()
+    assert asked(visitor, "id") == job
+    click_row(visitor, JOB, "GPU model")
+    page.wait_for_url(re.compile("/fleet"))
+    visitor.settle()
+    assert asked(visitor, "gpu") == board
+    expect(page.get_by_role("textbox", name="Node or job")).not_to_have_value("")
+
+
+def test_a_row_of_jobs_opens_its_job_and_back_stays_there(server: Server, visitor: Visitor) -> None:
+    """Who goes back sees the list, and is not sent on again."""
+    page = visitor.page
+    visitor.open(f"{server.base}/jobs?q=notebook")
+    first = rows(visitor, JOBS)[0]
+    click_row(visitor, JOBS, "GPUs")
+    page.wait_for_url(re.compile("/job[?]"))
+    visitor.settle()
+    assert quote(asked(visitor, "id"), safe="") in first
+    page.go_back()
+    page.wait_for_url(re.compile("/jobs"))
+    visitor.settle()
+    expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    assert rows(visitor, JOBS)
