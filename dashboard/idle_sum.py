@@ -75,6 +75,15 @@ def idle_sum(plan: Plan) -> IdleSum:
     )
 
 
+def why_kept(idle: IdleGpus | None) -> str:
+    """Return why no change of a job is recommended; '' when no plan has looked at it."""
+    if idle is None:
+        return ""
+    if not idle.cause:
+        return "none of its GPUs is forecast to be idle beyond its peaks"
+    return f"{idle.cause}: {idle.reason}" if idle.reason else str(idle.cause)
+
+
 def idle_rows(plan: Plan) -> list[dict[str, Any]]:
     """Return a row for each job, the most that stays idle first."""
     rows = [_row(job.job_id, job.idle) for job in plan.jobs if job.idle is not None]

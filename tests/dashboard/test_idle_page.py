@@ -1,15 +1,23 @@
 """The waterfall from idle to freed: the same figures on the page, in the picture and by command."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
+from beds.page_world import register_world
 from browser.conftest import fill
+from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
-from dashboard.idle_sum import IDLE_COLUMNS, idle_sum
-from data.records.plans import IdleCause, Plan
+from dashboard.idle_sum import IDLE_COLUMNS, idle_sum, why_kept
+from data.clock import utc_now
+from data.records.plans import IdleCause, IdleGpus, Plan
+from data.settings import Settings
 from data.store import open_store
+
+APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +59,43 @@ def test_the_command_tells_every_job_and_the_sum(
     assert all(set(row) == set(IDLE_COLUMNS) for row in rows)
     assert main(["--store", url, "recommendations", "idle"]) == 0
     assert idle_sum(plan).sentence() in capsys.readouterr().out
+
+
+def test_the_page_of_a_job_says_why_nothing_is_recommended_for_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cause and reason of its idle GPUs, in one look."""
+    with open_store(url) as store:
+        plan = store.reader.latest_plan()
+        assert plan is not None
+        advised = {row.recommendation.job_id for row in store.reader.recommendations(now=utc_now())}
+        kept = next(
+            job for job in plan.jobs if job.idle and job.idle.reason and job.job_id not in advised
+        )
+        assert kept.idle is not None
+        monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+        register_world(store, Settings())
+        app = AppTest.from_file(str(APP), default_timeout=120)
+        app.switch_page("views/job.py")
+        app.query_params["id"] = kept.job_id
+        app.run()
+        assert not app.exception
+        said = "\n".join(str(entry.value).replace("\\", "") for entry in app.markdown)
+    assert f"({kept.idle.cause}: {kept.idle.reason})" in said
+
+
+@pytest.mark.parametrize(
+    ("idle", "why"),
+    [
+        (None, ""),
+        (IdleGpus(held=1.0, work=1.0), "none of its GPUs is forecast to be idle beyond its peaks"),
+        (IdleGpus(held=1.0, cause=IdleCause.UNKNOWN), "demand not known"),
+        (IdleGpus(held=1.0, cause=IdleCause.COSTLY, reason="x"), "a smaller size does not pay: x"),
+    ],
+)
+def test_why_a_job_is_kept(idle: IdleGpus | None, why: str) -> None:
+    """The cause with its reason; busy GPUs are a reason too; no plan gives none."""
+    assert why_kept(idle) == why
 
 
 def test_before_the_first_cycle_there_is_nothing(

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
+from dashboard.idle_sum import why_kept
 from dashboard.plan_rows import stretch_rows
 from dashboard.web.held_boards import show_boards
 from dashboard.web.inbox import every_row, findings_table
@@ -164,7 +165,10 @@ def show_findings(job: Job) -> None:
     st.subheader("Findings")
     mine = [row for row in every_row() if row.said.job_id == job.job_id]
     if not mine:
-        st.write(f"None: the plan {tense('keeps this job as it is', 'kept this job as it was')}.")
+        mine_planned = planned(reader.latest_plan(), job)
+        why = why_kept(mine_planned.idle if mine_planned else None)
+        kept = tense("keeps this job as it is", "kept this job as it was")
+        st.write(plain(f"None: the plan {kept}{f' ({why})' if why else ''}."))
         return
     findings_table(mine, "job-findings")
 
@@ -182,6 +186,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     known = forecast if isinstance(forecast, DemandForecast) else None
     if isinstance(forecast, ForecastSkipped):
         st.warning(plain(f"No forecast: {forecast.reason}."))
+    show_findings(job)
     show_demand(job, history, known)
     job_phases(reader, job, end)
     show_memory_and_power(job, history, known)
@@ -193,7 +198,6 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     scheduler_facts(job)
     similar_runs(reader, job)
     show_boards(reader, job, end)
-    show_findings(job)
 
 
 if not empty_state():
