@@ -150,7 +150,8 @@ def replay_kernel(
     state[SLOTS], state[REPLICAS] = slots, max(1, floor[0])
     for _slot in range(slots * state[REPLICAS]):
         state[SIZE] = _push(heap, state[SIZE], 0.0)
-    seen = 0
+    # The tolerance counts from what the rule itself would hold: a floor never lowers its ask.
+    seen, alone = 0, state[REPLICAS]
     arrived = np.zeros(steps + 1, np.int64)
     for step in range(steps):
         now, until = step * step_seconds, (step + 1) * step_seconds
@@ -160,10 +161,11 @@ def replay_kernel(
         since = max(0, step - rule[2])
         rate = (seen - arrived[since]) / ((step - since) * step_seconds) if step else 0.0
         busy, waiting = _in_flight(heap, state[SIZE], now), seen - state[HEAD]
-        asked[step] = _asked(rule, target, waiting_target, state[REPLICAS], busy, waiting, rate)
-        wanted = min(MAX_REPLICAS, max(1, floor[step]))
+        asked[step] = _asked(rule, target, waiting_target, alone, busy, waiting, rate)
+        alone = 1
         for back in range(max(0, step - rule[1]), step + 1):
-            wanted = max(wanted, min(MAX_REPLICAS, asked[back]))
+            alone = max(alone, min(MAX_REPLICAS, asked[back]))
+        wanted = max(alone, min(MAX_REPLICAS, floor[step]))
         _scale(state, heap, booting, wanted, now + cold_starts)
         held[step] = state[REPLICAS]
         _boot(state, heap, booting, until)
