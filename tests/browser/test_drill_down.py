@@ -101,3 +101,15 @@ def test_a_row_of_jobs_opens_its_job_and_back_stays_there(server: Server, visito
     visitor.settle()
     expect(page.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
     assert rows(visitor, JOBS)
+
+
+def test_why_nothing_is_recommended_is_two_clicks_away(server: Server, visitor: Visitor) -> None:
+    """From Overview: the page Jobs, and the row of a job without a finding."""
+    visitor.open(server.base)
+    visitor.go("Jobs")
+    place = next(n for n, row in enumerate(rows(visitor, JOBS)) if "TT-" not in row)
+    click_row(visitor, JOBS, "GPUs", place)
+    visitor.page.wait_for_url(re.compile("/job[?]"))
+    visitor.settle()
+    reason = visitor.page.get_by_text(re.compile(r"None: the plan keeps this job as it is \(.+\)"))
+    expect(reason).to_be_visible()
