@@ -34,9 +34,13 @@ def range_texts(value: Range) -> tuple[str, str, str]:
 
 
 def bare_range_text(value: Range) -> str:
-    """Return a range as `12.4 (9.8–15.1)`, and one whose ends read alike as `12.4`."""
+    """Return a range as `12.4 (9.8–15.1)`, and one whose ends read alike as `12.4`.
+
+    A dash before a minus sign is hard to read: there it is `-0.3 (-0.9 to 0.2)`.
+    """
     low, central, high = range_texts(value)
-    return central if low == high else f"{central} ({low}–{high})"
+    between = " to " if value.low < 0 else "–"
+    return central if low == high else f"{central} ({low}{between}{high})"
 
 
 def range_text(value: Range | None, unknown: str = "—") -> str:

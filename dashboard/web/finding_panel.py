@@ -114,9 +114,13 @@ def blast_text(row: InboxRow) -> str:
     """Return what the change touches, whether it can be undone, and how sure it is."""
     said = row.said
     taken = taken_gpus(said)
+    moved = dict(said.evidence.factors).get("starts again elsewhere", "")
     touched = "1 job" if said.job_id else "no job"
+    if moved:
+        touched = f"jobs on the node, which start again elsewhere ({moved})"
     gpus = f", {taken} of its {count_text(said.now.gpu_count, 'GPU')}" if taken else ""
     stops = "its work is interrupted" if interrupts(said) else "its work goes on"
+    stops = "their work is interrupted" if moved else stops
     undone = "cannot be undone" if said.cancels_job else "can be rolled back"
     where = f" of namespace {said.namespace}" if said.namespace else ""
     return (

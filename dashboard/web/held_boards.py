@@ -35,3 +35,5 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
     )
     places = [{"q": gpu.node, "gpu": gpu.gpu_uuid} for gpu in held]
     table(rows, "held-boards", exported=False, opens=goes_to("fleet", places))
+    if len(held) > _BOARDS:
+        st.caption(f"{_BOARDS} of {len(held):,} boards are listed.")

@@ -189,7 +189,9 @@ def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
     expect(panel.get_by_text("applied by Robin")).to_be_visible(timeout=60_000)
     assert len(applying.sent(chosen)) == 1
     visitor.go("Savings")
-    expect(visitor.page.get_by_text(re.compile("none of them can be measured yet"))).to_be_visible()
+    expect(
+        visitor.page.get_by_text(re.compile("1 change is applied; none can be measured yet"))
+    ).to_be_visible()
     visitor.go("Audit")
     expect(visitor.page.get_by_text(re.compile("entries, chain intact"))).to_be_visible()
     words = {entry.state for entry in stored(applying.server).values()}

@@ -111,5 +111,5 @@ def test_why_nothing_is_recommended_is_two_clicks_away(server: Server, visitor: 
     click_row(visitor, JOBS, "GPUs", place)
     visitor.page.wait_for_url(re.compile("/job[?]"))
     visitor.settle()
-    reason = visitor.page.get_by_text(re.compile(r"None: the plan keeps this job as it is \(.+\)"))
+    reason = visitor.page.get_by_text(re.compile(r"No change is recommended \(.+\)"))
     expect(reason).to_be_visible()

@@ -91,8 +91,8 @@ def test_a_view_of_a_large_fleet(
     plots: int,
 ) -> None:
     """In both widths it has its sentence and its plots, fits the window, and shows no error."""
-    page, said = visitor.page, sentence.replace("{boards}", str(8 * nodes))
-    said = said.replace("{nodes}", str(nodes))
+    page, said = visitor.page, sentence.replace("{boards}", f"{8 * nodes:,}")
+    said = said.replace("{nodes}", f"{nodes:,}")
     page.set_viewport_size({"width": WIDTHS[scheme][0], "height": 1000})
     visitor.open(f"{large_server.base}/{path}")
     for width in WIDTHS[scheme]:

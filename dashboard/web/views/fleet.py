@@ -21,6 +21,7 @@ from data.clock import utc_now
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
+_NOBODY = "No known job held it in the last {days} d."
 _PROSE = {"what": 380, "since or why": 420}
 _SORTS = {
     "least used first": ("unused", False),
@@ -105,7 +106,9 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
         links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "job?id="},
         opens=lambda place: open_board(page["gpu_uuid"].iloc[place]),
     )
-    show_board(page, end)
+    asked = st.query_params.get("gpu", "")
+    here = [page, rows[rows["gpu_uuid"] == asked]]  # the board of an address may be elsewhere
+    show_board(pd.concat(here).drop_duplicates("gpu_uuid"), end)
 
 
 def open_board(gpu: str) -> None:
@@ -118,6 +121,8 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     ids = page["gpu_uuid"].tolist()
     names = dict(zip(ids, page["node"] + " · GPU " + page["gpu_index"] + " · " + ids, strict=True))
     asked = st.query_params.get("gpu", "")
+    if asked and asked not in ids:
+        st.warning(plain(f"Board {asked} is not among these."))
     gpu = st.selectbox(
         "One GPU",
         ids,
@@ -133,9 +138,11 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     board_xid_section(reader, gpu, end)
     held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
     with st.container(horizontal=True, vertical_alignment="center", key="held-by"):
-        st.caption(f"Held in the last {days} d by" if held_by else f"Free for the last {days} d.")
+        st.caption(f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days))
         for job in held_by[:_NAMED_JOBS]:
             way("job", plain(job), id=job)
+        if len(held_by) > _NAMED_JOBS:
+            st.caption(f"and {len(held_by) - _NAMED_JOBS} more")
 
 
 def show_health(boards: pd.DataFrame, end: datetime) -> None:
@@ -165,7 +172,7 @@ if not empty_state():
     idle = held[held["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
     finding(
         f"{count_text(len(boards), 'board')} on {count_text(boards['node'].nunique(), 'node')}: "
-        f"{len(held)} held in the last hour, {len(idle)} of them idle."
+        f"{len(held):,} held in the last hour, {len(idle):,} of them idle."
     )
     figures(
         {

@@ -167,8 +167,11 @@ def show_findings(job: Job) -> None:
     if not mine:
         mine_planned = planned(reader.latest_plan(), job)
         why = why_kept(mine_planned.idle if mine_planned else None)
-        kept = tense("keeps this job as it is", "kept this job as it was")
-        st.write(plain(f"None: the plan {kept}{f' ({why})' if why else ''}."))
+        if not mine_planned:
+            st.write(f"None: no plan {tense('has looked', 'looked')} at this job.")
+        else:
+            because = f" ({why})" if why else ""
+            st.write(plain(f"No change {tense('is', 'was')} recommended{because}."))
         return
     findings_table(mine, "job-findings")
 

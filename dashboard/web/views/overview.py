@@ -51,7 +51,9 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     freed = sum(
         said.savings.gpu_hours.central / said.savings.horizon_hours
         for said in stored
-        if said.savings.gpu_hours and said.action not in FOR_MEMORY
+        if said.savings.gpu_hours
+        and said.action not in FOR_MEMORY
+        and not said.action.spec.of_node  # an emptied node frees no job's GPU
     )
     are, unseen = tense("are", "were"), now["unknown_gpus"]
     unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0.05 else ""
@@ -62,7 +64,7 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     )
     would = tense("would free", "would have freed")
     held = (
-        f"{now['allocated_gpus']:.0f} of {all_of_them} allocated"
+        f"{now['allocated_gpus']:,.0f} of {all_of_them} allocated"
         if jobs is None
         else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:.1f} GPUs in the "
         "last hour"
