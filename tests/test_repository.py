@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 MAX_FILE = 400
-LONG_YET = {"tests/dashboard/apply/test_slurm_bed.py", "tests/outsiders/slurm/trial.py"}
+LONG_YET = {"tests/dashboard/apply/test_slurm_bed.py"}
 """Files that are still to be split."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 PLACEHOLDER_HOSTS = re.compile(

@@ -1,0 +1,116 @@
+"""What people come for, in presses of the mouse: a scripted person, think time left out.
+
+The page itself counts: a press that a script makes up is no press.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from beds.stores import Stores
+from browser.bed import Visitor, running_server
+from browser.inbox import dialog, open_row
+from browser.test_applying import ApplyingServer, applying_server
+from browser.test_memory_advice_page import recommended
+from playwright.sync_api import Page, expect
+
+from data.clock import utc_now
+from data.records.decisions import Action
+from data.store import open_store
+
+pytestmark = pytest.mark.browser
+_COUNT = """
+if (!window.countsPresses) addEventListener("mousedown", event => {
+  if (event.isTrusted) sessionStorage.presses = 1 + Number(sessionStorage.presses || 0);
+}, true);
+window.countsPresses = true;  // the tab of the tests is shared: a script may be there twice
+"""
+
+
+@dataclass
+class Person:
+    """A visitor whose presses are counted by the page."""
+
+    visitor: Visitor
+
+    def __post_init__(self) -> None:
+        """Count from the next page on."""
+        self.visitor.page.add_init_script(_COUNT)
+
+    @property
+    def presses(self) -> int:
+        """How often the mouse was pressed in this tab."""
+        return int(self.visitor.page.evaluate("Number(sessionStorage.presses || 0)"))
+
+
+@pytest.fixture
+def applying(
+    stores: Stores, filled_store: str, own_port: int, tmp_path: Path
+) -> Iterator[ApplyingServer]:
+    """A server that applies."""
+    with (
+        stores.copy_of(filled_store, tmp_path) as url,
+        applying_server(url, tmp_path, port=own_port) as running,
+    ):
+        yield running
+
+
+def biggest_idle(url: str) -> str:
+    """The number of the finding that takes the most GPU-hours from a job that does nothing."""
+    with open_store(url, create=False) as store:
+        found = {
+            entry.reference: entry.recommendation.savings.gpu_hours
+            for entry in store.reader.recommendations(now=utc_now())
+            if entry.recommendation.action is Action.RECLAIM
+        }
+    return max(found, key=lambda reference: getattr(found[reference], "central", 0.0))
+
+
+def test_the_biggest_idle_job_is_found_applied_and_verified(
+    stores: Stores, filled_store: str, applying: ApplyingServer, visitor: Visitor, tmp_path: Path
+) -> None:
+    """Eight presses at most: page, finding, target, apply, name, tick, confirm, savings."""
+    (tmp_path / "read").mkdir()
+    with stores.copy_of(filled_store, tmp_path / "read") as url:
+        chosen = biggest_idle(url)
+    person, page = Person(visitor), visitor.page
+    visitor.open(applying.server.base)
+    visitor.go("Findings")
+    panel, opened = open_row(visitor, "Reclaim idle GPU")
+    assert opened == chosen  # the first one of its kind is the biggest
+    expect(panel.get_by_text("Why", exact=True)).to_be_visible()
+    panel.get_by_role("button", name="Look at the target").click()
+    expect(panel.get_by_text(re.compile("^set gpus of .* to 0")).first).to_be_visible()
+    panel.get_by_role("button", name="Approve and apply", exact=True).click()
+    asked = dialog(visitor)
+    asked.get_by_label("Your name").click()
+    page.keyboard.type("Robin")
+    asked.get_by_text("I have read it").click()
+    asked.get_by_role("button", name=re.compile("^Confirm")).click()
+    expect(panel.get_by_text("applied by Robin")).to_be_visible()
+    assert len(applying.sent(chosen)) == 1
+    visitor.go("Savings")
+    expect(page.get_by_text("1 change is applied; none can be measured yet.")).to_be_visible()
+    assert person.presses <= 8
+
+
+def test_an_urgent_finding_is_one_press_away_from_every_page(
+    empty_store: str, own_port: int, visitor: Visitor, tmp_path: Path
+) -> None:
+    """The line above every page leads to it."""
+    urgent = recommended(empty_store)[Action.LARGER_GPU]
+    person = Person(visitor)
+    with running_server(empty_store, tmp_path, port=own_port) as server:
+        for page in ("", "jobs", "fleet", "energy", "health"):
+            visitor.open(f"{server.base}/{page}")
+            before = person.presses
+            link = visitor.page.get_by_role("alert").get_by_role("link", name=re.compile("^TT-"))
+            with visitor.page.context.expect_page() as opened:
+                link.first.click()
+            tab: Page = opened.value
+            expect(tab.get_by_text(urgent.target).first).to_be_visible()
+            expect(tab.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+            tab.close()
+            assert person.presses == before + 1
