@@ -3,8 +3,8 @@
 One row per engine, signal and name. Where releases renamed a metric, the newest name stands first
 and the first one that is there is read: releases in between publish both. Names are those of the
 engines' own documents: vLLM (V0; V1, which dropped `gpu_` in 2025), SGLang, TGI, Triton and its
-TensorRT-LLM backend, trtllm-serve, KServe's model server and Ray Serve. An engine that has no row
-for a signal does not publish it, and it stays unknown.
+TensorRT-LLM backend, trtllm-serve, KServe's model server and Ray Serve. A signal that has no row
+for an engine is not read of it and stays unknown, whether the engine publishes it or not.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,8 @@ class ServingMetric:
 
     `matched` picks among the series of the name. `divided_by` picks the series of the same name
     that a reading is a share of. `count_name`: the durations stand in two counters, `name` the sum
-    and this the number; else `name` is a histogram.
+    and this the number; else `name` is a histogram. `added`: a reading is added to that of the
+    rows above, for requests that wait in one place and then in another.
     """
 
     engine: str
@@ -59,6 +60,7 @@ class ServingMetric:
     matched: Matched = ()
     divided_by: Matched = ()
     count_name: str = ""
+    added: bool = False
 
 
 def _named(
@@ -101,8 +103,14 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
             _S.PROMPT: ("sglang:prompt_tokens",),
             _S.GENERATION: ("sglang:generation_tokens",),
             _S.FINISHED: ("sglang:e2e_request_latency_seconds_count",),
+            # `sglang:num_retracted_reqs` is a gauge that is set back, no total.
+            _S.PREEMPTIONS: ("sglang:num_retracted_requests",),
             _S.FIRST_TOKEN: ("sglang:time_to_first_token_seconds",),
-            _S.PER_TOKEN: ("sglang:time_per_output_token_seconds",),
+            _S.PER_TOKEN: (
+                "sglang:inter_token_latency_seconds",
+                "sglang:time_per_output_token_seconds",
+            ),
+            _S.QUEUE_WAIT: ("sglang:queue_time_seconds",),
             _S.REQUEST: ("sglang:e2e_request_latency_seconds",),
         },
     ),
@@ -126,6 +134,8 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
             _S.RUNNING: ("trtllm_num_requests_running",),
             _S.WAITING: ("trtllm_num_requests_waiting",),
             _S.KV_CACHE: ("trtllm_kv_cache_utilization",),
+            _S.PROMPT: ("trtllm_prompt_tokens",),
+            _S.GENERATION: ("trtllm_generation_tokens",),
             _S.FINISHED: ("trtllm_request_success",),
             _S.FIRST_TOKEN: ("trtllm_time_to_first_token_seconds",),
             _S.PER_TOKEN: ("trtllm_time_per_output_token_seconds",),
@@ -146,13 +156,17 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
         matched=(("kv_cache_block_type", "used"),),
         divided_by=(("kv_cache_block_type", "max"),),
     ),
-    *_named(
-        "triton",
-        {
-            _S.WAITING: ("nv_inference_pending_request_count",),
-            _S.FINISHED: ("nv_inference_request_success",),
-        },
+    ServingMetric(
+        engine="triton",
+        signal=_S.WAITING,
+        name="nv_trt_llm_request_metrics",
+        matched=(("request_type", "waiting"),),
     ),
+    # Triton's own queue, in front of the backend's: what was handed on is not pending any more.
+    ServingMetric(
+        engine="triton", signal=_S.WAITING, name="nv_inference_pending_request_count", added=True
+    ),
+    *_named("triton", {_S.FINISHED: ("nv_inference_request_success",)}),
     ServingMetric(
         engine="triton",
         signal=_S.QUEUE_WAIT,
@@ -191,7 +205,7 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
         _MILLI,
     ),
 )
-"""Of one engine and signal the first row that has a reading is taken."""
+"""Of one engine and signal the first row with a reading is taken, and what is `added` to it."""
 
 MODEL_LABELS = ("model_name", "model", "deployment")
 SHARD_LABELS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})

@@ -27,6 +27,8 @@ Place = tuple[str, str, str]
 """Model, job (namespace/pod) and scraped address."""
 Labels = Mapping[str, str]
 _MAX_READING = 1e18
+_MAX_RATIO = 1 + 1e-6
+"""Rounding of a full cache; it is read as 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +120,13 @@ def service_samples(series: Iterable[Series], dropped: Dropped) -> tuple[Service
     for metric in SERVING_METRICS:
         for place, own in _by_place(points, metric).items():
             known = found.setdefault((metric.engine, place), {})
-            if metric.signal in known:
+            before = known.get(metric.signal)
+            if before is not None and not metric.added:
                 continue
             reading = _reading(metric, own, dropped)
             if reading is not None:
+                if isinstance(before, float) and isinstance(reading, float):
+                    reading += before
                 known[metric.signal] = reading
                 newest = max(point.at_seconds for group in own.values() for point in group)
                 times[metric.engine, place] = max(newest, times.get((metric.engine, place), newest))
@@ -172,7 +177,7 @@ def _reading(
     metric: ServingMetric, own: Mapping[str, list[_Point]], dropped: Dropped
 ) -> float | LatencyHistogram | None:
     if metric.signal in HISTOGRAMS:
-        return _histogram(metric, own)
+        return _histogram(metric, own, dropped)
     # A counter that is there under both names is one counter.
     name = next(name for name in series_names(metric) if name in own)
     shares = _once(_with(own[name], metric.matched))
@@ -180,10 +185,10 @@ def _reading(
         return None
     if metric.signal is ServingSignal.KV_CACHE:
         ratio = _ratio(shares, _once(_with(own[name], metric.divided_by)), metric)
-        if ratio is None or ratio > 1:
+        if ratio is None or ratio > _MAX_RATIO:
             dropped.counts["implausible"] += 1
             return None
-        return ratio
+        return min(ratio, 1.0)
     return sum(shares) * metric.factor
 
 
@@ -194,7 +199,9 @@ def _ratio(used: list[float], whole: list[float], metric: ServingMetric) -> floa
     return max(used) * metric.factor
 
 
-def _histogram(metric: ServingMetric, own: Mapping[str, list[_Point]]) -> LatencyHistogram | None:
+def _histogram(
+    metric: ServingMetric, own: Mapping[str, list[_Point]], dropped: Dropped
+) -> LatencyHistogram | None:
     bucket, total, count = (
         ("", metric.name, metric.count_name) if metric.count_name else series_names(metric)
     )
@@ -204,7 +211,9 @@ def _histogram(metric: ServingMetric, own: Mapping[str, list[_Point]]) -> Latenc
     bounds: dict[float, list[_Point]] = {}
     for point in own.get(bucket, ()):
         bound = _bound(point.labels.get("le", ""))
-        if bound is not None:
+        if bound is None:
+            dropped.counts["implausible"] += 1
+        else:
             bounds.setdefault(bound, []).append(point)
     cumulative = sorted((bound, sum(_once(points))) for bound, points in bounds.items())
     infinite = [value for bound, value in cumulative if math.isinf(bound)]
@@ -219,9 +228,10 @@ def _histogram(metric: ServingMetric, own: Mapping[str, list[_Point]]) -> Latenc
 
 def _bound(text: str) -> float | None:
     try:
-        return float(text)
+        bound = float(text)
     except ValueError:
         return None
+    return bound if bound >= 0 else None  # NaN is none either
 
 
 def _with(points: Iterable[_Point], matched: Matched) -> list[_Point]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _P95 = 0.95
 SIGNAL_COLUMNS = (
-    "engine", "model", "job", "running", "waiting", "kv_cache_ratio", "prompt_tokens",
+    "engine", "model", "job", "address", "running", "waiting", "kv_cache_ratio", "prompt_tokens",
     "generation_tokens", "preemptions", "finished", "first_token_mean_s", "first_token_p95_s",
     "per_token_mean_s", "queue_wait_mean_s", "request_mean_s",
 )  # fmt: skip
@@ -53,12 +53,12 @@ def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         ),
         ("slots", int, None, "requests that a replica works on at once"),
         ("wait", float, 1.0, "seconds that a request may wait for its admission"),
-        ("share", float, 0.95, "of the requests that wait no longer"),
+        ("share", float, 0.95, "fraction of requests that must start within --wait"),
         (
             "arrival-scv",
             float,
             1.0,
-            "squared coefficient of variation of the gaps; bursts are above 1",
+            "squared coefficient of variation of the gaps, at most 16; bursts are above 1",
         ),
         ("service-scv", float, 1.0, "the same of the seconds of service"),
     ):
@@ -87,7 +87,8 @@ def _row(sample: "ServiceSample") -> dict[str, object]:
     values = (
         sample.engine,
         sample.model,
-        sample.job_id or sample.address,
+        sample.job_id or None,
+        sample.address or None,
         sample.running_requests,
         sample.waiting_requests,
         sample.kv_cache_ratio,

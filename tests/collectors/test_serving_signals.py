@@ -1,6 +1,7 @@
 """What engines say of their requests, in the names that their documents give."""
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -82,6 +83,37 @@ def test_of_a_renamed_metric_the_newest_name_is_read(*, newest_first: bool) -> N
     assert read(lines[1])[0].kv_cache_ratio == 0.4
 
 
+def test_what_waits_before_and_in_the_tensorrt_backend_adds_up() -> None:
+    """Triton hands requests on at once: its own pending count is 0 while its backend's wait."""
+    backend = 'nv_trt_llm_request_metrics{model="m",request_type="waiting",version="1"}'
+    pending = 'nv_inference_pending_request_count{model="m",version="1"}'
+    other = 'nv_trt_llm_request_metrics{model="m",request_type="scheduled",version="1"} 5'
+    assert read(f"{backend} 7", f"{pending} 0", other)[0].waiting_requests == 7
+    assert read(f"{backend} 7", f"{pending} 2", other)[0].waiting_requests == 9
+    assert read(f"{pending} 2", other)[0].waiting_requests == 2
+
+
+def test_newer_names_of_sglang_and_the_tokens_of_trtllm_serve_are_read() -> None:
+    """Published, so never unknown; the gauge of requests retracted just now is no total."""
+    (found,) = read(
+        "sglang:inter_token_latency_seconds_sum 6",
+        "sglang:inter_token_latency_seconds_count 3",
+        "sglang:time_per_output_token_seconds_sum 9",
+        "sglang:time_per_output_token_seconds_count 3",
+        "sglang:queue_time_seconds_sum 4",
+        "sglang:queue_time_seconds_count 1",
+        "sglang:num_retracted_requests_total 5",
+        "sglang:num_retracted_reqs 1",
+    )
+    assert found.per_token_seconds is not None
+    assert found.per_token_seconds.mean_seconds == 2
+    assert found.queue_wait_seconds is not None
+    assert found.queue_wait_seconds.mean_seconds == 4
+    assert found.preemptions_total == 5
+    (served,) = read("trtllm_prompt_tokens_total 7", "trtllm_generation_tokens_total 8")
+    assert (served.prompt_tokens_total, served.generation_tokens_total) == (7, 8)
+
+
 def test_a_counter_under_both_names_is_one() -> None:
     """With and without `_total`."""
     (found,) = read("vllm:prompt_tokens_total 7", "vllm:prompt_tokens 7")
@@ -148,6 +180,30 @@ def test_a_cache_without_blocks_has_no_ratio() -> None:
     assert read(used) == ()
 
 
+def test_a_cache_that_is_full_but_for_rounding_is_full() -> None:
+    """Sums of floats end a little above 1; what is more than that is no ratio."""
+    assert read("vllm:kv_cache_usage_perc 1.0000001")[0].kv_cache_ratio == 1.0
+    assert read("vllm:kv_cache_usage_perc 1.00001") == ()
+
+
+@pytest.mark.parametrize("bound", ["-1", "nan", "NaN", "-inf", "many"])
+def test_a_bound_that_is_none_is_dropped_and_counted(bound: str) -> None:
+    """A duration is never below 0, and NaN has no place among the others."""
+    dropped = Dropped()
+    name = "vllm:time_to_first_token_seconds"
+    (found,) = read(
+        f'{name}_bucket{{le="2"}} 8',
+        f'{name}_bucket{{le="{bound}"}} 5',
+        f'{name}_bucket{{le="1"}} 4',
+        f'{name}_bucket{{le="+Inf"}} 8',
+        dropped=dropped,
+    )
+    assert found.first_token_seconds is not None
+    assert found.first_token_seconds.buckets == ((1.0, 4), (2.0, 8))
+    assert found.first_token_seconds.quantile_seconds(0.25) == pytest.approx(0.5)
+    assert dropped.as_pairs() == (("implausible", 1),)
+
+
 def test_a_quantile_is_known_as_far_as_buckets_reach() -> None:
     """Linear within a bucket; beyond the last bound it is unknown."""
     found = LatencyHistogram(count=10, sum_seconds=None, buckets=((1.0, 2), (3.0, 6)))
@@ -187,6 +243,51 @@ def test_a_file_of_no_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnexpectedAnswerError, match=r"node\.prom holds no metric") as error:
         read_serving_file(path, Dropped())
     assert "vLLM" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("written", [0, -1, 5_000_000_000])
+def test_a_file_of_an_impossible_time_is_read_as_of_now(tmp_path: Path, written: int) -> None:
+    """Archives and images give files a time of 0: their readings are good."""
+    path = tmp_path / "vllm.prom"
+    path.write_text("vllm:num_requests_waiting 4\n", encoding="utf-8")
+    os.utime(path, (written, written))
+    (found,) = read_serving_file(path, Dropped())
+    assert found.waiting_requests == 4
+    assert found.sampled_at > datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_file_whose_readings_are_all_dropped_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The engine is known, its readings are none; what an earlier file dropped is not its own."""
+    broken, good = tmp_path / "broken.prom", tmp_path / "good.prom"
+    broken.write_text(
+        "vllm:num_requests_running -1\nvllm:num_requests_waiting NaN\n", encoding="utf-8"
+    )
+    good.write_text("vllm:num_requests_running -1\nvllm:num_requests_waiting 3\n", encoding="utf-8")
+    assert main(["serving", "signals", str(good), str(broken)]) == 1
+    said = capsys.readouterr().err
+    assert (
+        "broken.prom holds no usable reading of an inference engine; dropped: 2 implausible" in said
+    )
+    assert "is known" not in said
+
+
+def test_pod_and_address_have_columns_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A scraped address is no job."""
+    path = tmp_path / "vllm.prom"
+    path.write_text(
+        'vllm:num_requests_waiting{instance="10.0.0.7:8000"} 3\n'
+        'vllm:num_requests_waiting{namespace="ml",pod="a-1"} 2\n',
+        encoding="utf-8",
+    )
+    assert main(["serving", "signals", str(path), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["job"], row["address"]) for row in rows] == [
+        (None, "10.0.0.7:8000"), ("ml/a-1", None),
+    ]  # fmt: skip
 
 
 def test_the_command_prints_a_row_per_replica(
