@@ -166,7 +166,7 @@ def last_value_floor(trace: RequestTrace, margin: float) -> Ints:
 
 
 def oracle_floor(trace: RequestTrace, margin: float) -> Ints:
-    """Return the floor of one who knows all arrivals: each minute's rate, ordered in time.
+    """Return the floor of an oracle: each minute's rate, ordered in time.
 
     A replica is kept through a gap that is shorter than its cold start.
     """

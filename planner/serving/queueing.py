@@ -4,11 +4,15 @@ A replica works on `slots` requests at once (continuous batching); `service_seco
 takes from its admission to its last token when the batch is full. All replicas of a service are one
 G/G/c queue with c = replicas * slots, first in first out.
 
-Erlang C gives the chance to wait at all: exact for M/M/c. The correction of Allen and Cunneen
-(Allen, Probability, Statistics and Queueing Theory, 1990) multiplies the mean wait by
-(ca2 + cs2) / 2, of the squared coefficients of variation of the gaps between arrivals and of the
-services. Those who wait do so for an exponential time of that mean, as in M/M/c (Whitt,
-Approximations for the GI/G/m queue, Production and Operations Management 2(2), 1993).
+Erlang C gives the chance to wait at all: exact for M/M/c. ca2 and cs2 are the squared coefficients
+of variation of the gaps between arrivals and of the services. Bursts raise that chance: Hayward's
+approximation divides slots and offered load by the peakedness z = (ca2 + cs2) / (1 + cs2), which is
+(ca2 + 1) / 2 for exponential services (Fredericks, Congestion in blocking systems, Bell System
+Technical Journal 59(6), 1980; z: Whitt, Understanding the efficiency of multi-server service
+systems, Management Science 38(5), 1992). A z below 1 is taken as 1. The mean wait of those who wait
+is that of M/M/c times (ca2 + cs2) / 2 (Allen, Probability, Statistics and Queueing Theory, 1990),
+and the wait is exponential (Whitt, Approximations for the GI/G/m queue, Production and Operations
+Management 2(2), 1993).
 
 The time to the first token is this wait and the request's own prefill: an objective on the former
 is this objective and the latter's time.
@@ -17,11 +21,16 @@ is this objective and the latter's time.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import count
 
 from data.errors import ImpossibleProblemError
 
 MAX_SLOTS = 1_000_000
+MAX_SERVICE_SECONDS = 1e7
+MAX_ARRIVAL_SCV = 16.0
+"""The largest that the formula is held against a simulator for."""
+MAX_SERVICE_SCV = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +45,46 @@ class ServiceLoad:
 
     def __post_init__(self) -> None:
         """Refuse what is no load. Errors: ImpossibleProblemError."""
-        for name, value, least in (
-            ("requests per second", self.requests_per_second, 0.0),
-            ("seconds of service", self.service_seconds, math.ulp(0.0)),
-            ("slots per replica", float(self.slots_per_replica), 1.0),
-            ("arrival variation", self.arrival_scv, 0.0),
-            ("service variation", self.service_scv, 0.0),
+        if not 0 <= self.requests_per_second < math.inf:
+            raise ImpossibleProblemError(
+                f"the request rate is {self.requests_per_second:g}",
+                "Give requests per second: a finite number, 0 or more.",
+            )
+        if not 0 < self.service_seconds <= MAX_SERVICE_SECONDS:
+            raise ImpossibleProblemError(
+                f"service time must be above 0 s, at most {MAX_SERVICE_SECONDS:,.0f} s, "
+                f"not {self.service_seconds:g} s",
+                "Give the seconds from a request's admission to its last token.",
+            )
+        if not 1 <= self.slots_per_replica <= MAX_SLOTS:
+            raise ImpossibleProblemError(
+                f"slots per replica must be 1 to {MAX_SLOTS:,}, "
+                f"not {Decimal(self.slots_per_replica):.6g}",
+                "Give the requests that a replica works on at once.",
+            )
+        for option, scv, largest, way_out in (
+            (
+                "--arrival-scv",
+                self.arrival_scv,
+                MAX_ARRIVAL_SCV,
+                "The formula is checked by simulation up to that. Give the rate within a burst.",
+            ),
+            ("--service-scv", self.service_scv, MAX_SERVICE_SCV, "Leave out requests that hang."),
         ):
-            if not (math.isfinite(value) and value >= least):
+            if not 0 <= scv <= largest:
                 raise ImpossibleProblemError(
-                    f"{name} is {value:g}", f"Give a finite number, {least:g} or more."
+                    f"{option} must be 0 to {largest:g}, not {scv:g}", way_out
                 )
 
     @property
     def busy_slots(self) -> float:
         """Slots at work on average, as far as capacity holds (the offered load in Erlang)."""
         return self.requests_per_second * self.service_seconds
+
+    @property
+    def peakedness(self) -> float:
+        """How many slots at work vary together: 1 for Poisson arrivals, more for bursts."""
+        return max(1.0, (self.arrival_scv + self.service_scv) / (1 + self.service_scv))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +98,9 @@ class WaitObjective:
         """Refuse what no service can promise. Errors: ImpossibleProblemError."""
         if not (0 <= self.wait_seconds < math.inf and 0 < self.share < 1):
             raise ImpossibleProblemError(
-                f"{self.share:g} of requests within {self.wait_seconds:g} s is no objective",
-                "Give seconds of 0 or more and a share between 0 and 1, both excluded.",
+                "--wait must be 0 s or more, --share between 0 and 1, "
+                f"not {self.wait_seconds:g} s and {self.share:g}",
+                "Give a finite wait, and a share above 0 and below 1.",
             )
 
 
@@ -100,28 +134,37 @@ def replicas_needed(load: ServiceLoad, objective: WaitObjective) -> int:
             f"{load.busy_slots:,.0f} requests at once are more than {MAX_SLOTS:,}",
             "Give requests per second and seconds of service of one service.",
         )
+    first = int(load.busy_slots // load.slots_per_replica) + 1  # all slots of fewer are busy
     return next(
         found.replicas
-        for found in _outlooks(load, objective.wait_seconds, first=1)
+        for found in _outlooks(load, objective.wait_seconds, first=first)
         if found.late_ratio <= 1 - objective.share
     )
 
 
 def _outlooks(load: ServiceLoad, wait_seconds: float, *, first: int) -> Iterator[ReplicaOutlook]:
     """Yield the outlook for `first` replicas, one more, and so on."""
-    offered = load.busy_slots
     variation = (load.arrival_scv + load.service_scv) / 2
-    slots, inverse_b = 0, 1.0
+    offered = load.busy_slots / load.peakedness
+    whole, inverse_b = 0, 1.0
     for replicas in count(first):
-        while slots < replicas * load.slots_per_replica:
-            slots += 1
-            # Erlang B as its inverse: it overflows to infinity alone, a chance of 0.
-            inverse_b = 1 + inverse_b * slots / offered if offered else math.inf
-        busy = offered / slots
+        slots = replicas * load.slots_per_replica
+        servers = slots / load.peakedness
+        while whole + 1 <= servers:
+            whole += 1
+            inverse_b = _one_more(inverse_b, whole, offered)
+        # A part of a server lies between, in the logarithm: exact where there is none.
+        part = servers - whole
+        between = (
+            inverse_b ** (1 - part) * _one_more(inverse_b, whole + 1, offered) ** part
+            if part
+            else inverse_b
+        )
+        busy = load.busy_slots / slots
         mean_wait, late = None, 1.0
         if busy < 1:
-            waits = 1 / (inverse_b * (1 - busy) + busy)  # Erlang C
-            wait_if_any = variation * load.service_seconds / (slots - offered)
+            waits = 1 / (between * (1 - busy) + busy)  # Erlang C
+            wait_if_any = variation * load.service_seconds / (slots - load.busy_slots)
             mean_wait = waits * wait_if_any
             late = waits * math.exp(-wait_seconds / wait_if_any) if wait_if_any else 0.0
         yield ReplicaOutlook(
@@ -130,3 +173,11 @@ def _outlooks(load: ServiceLoad, wait_seconds: float, *, first: int) -> Iterator
             mean_wait_seconds=mean_wait,
             late_ratio=late,
         )
+
+
+def _one_more(inverse_b: float, servers: int, offered: float) -> float:
+    """Return the inverse of Erlang B for `servers`, from that of one less.
+
+    Inverse, as it overflows to infinity alone: a chance of 0.
+    """
+    return 1 + inverse_b * servers / offered if offered else math.inf

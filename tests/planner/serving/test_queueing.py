@@ -104,6 +104,39 @@ def test_the_share_that_waits_is_that_of_a_simulator(load: ServiceLoad) -> None:
             assert found.late_ratio == pytest.approx(late(load, replicas), abs=0.05)
 
 
+BURSTS = (1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+@pytest.mark.parametrize("arrival", BURSTS)
+@pytest.mark.parametrize(
+    ("offered", "service", "slots", "scv", "allowed"),
+    [(50, 10.0, 8, 1.0, 0.05), (12, 1.0, 4, 0.5, 0.05), (30, 5.0, 16, 2.0, 0.07),
+     (4, 2.0, 1, 1.0, 0.08), (90, 8.0, 32, 0.25, 0.09)],
+)  # fmt: skip
+def test_bursts_raise_the_share_that_waits_as_in_a_simulator(
+    *, arrival: float, offered: int, service: float, slots: int, scv: float, allowed: float
+) -> None:
+    """From near saturation to much room, up to the largest variation that is taken."""
+    load = load_of(offered / service, service=service, slots=slots, arrival=arrival, scv=scv)
+    least = offered // slots + 1
+    for replicas in sorted({least, math.ceil(least * 1.25), math.ceil(least * 1.6)}):
+        found = outlook(load, replicas, 1.0)
+        simulated = [(simulated_waits(load, replicas, 80_000, seed) > 1.0) for seed in (1, 2)]
+        assert found.late_ratio == pytest.approx(float(np.mean(simulated)), abs=allowed)
+
+
+def test_bursts_need_more_replicas() -> None:
+    """Never fewer as the gaps vary more, and steadier than Poisson needs no more."""
+    needed = [
+        replicas_needed(
+            load_of(5.0, service=10.0, slots=8, arrival=arrival), WaitObjective(wait_seconds=1.0)
+        )
+        for arrival in (0.0, *BURSTS)
+    ]
+    assert needed == sorted(needed)
+    assert (needed[1], needed[-1]) == (8, 11)
+
+
 @pytest.mark.parametrize("load", [*drawn_loads(10, bursty=False), *drawn_loads(10, bursty=True)])
 def test_a_simulator_needs_as_many_replicas_within_one(load: ServiceLoad) -> None:
     """One more keeps the objective, two less do not, for bursty arrivals as well."""
@@ -144,8 +177,9 @@ def test_nothing_needs_nothing_and_the_impossible_is_refused() -> None:
             load_of(rate, service=service)
     with pytest.raises(ImpossibleProblemError, match="more than 1,000,000"):
         replicas_needed(load_of(1e9), objective)
-    with pytest.raises(ImpossibleProblemError, match="no objective"):
-        WaitObjective(wait_seconds=1.0, share=1.0)
+    for wait, share in ((1.0, 1.0), (1.0, 0.0), (math.nan, 0.95), (-1.0, 0.95)):
+        with pytest.raises(ImpossibleProblemError, match="--wait must be 0 s or more, --share"):
+            WaitObjective(wait_seconds=wait, share=share)
 
 
 def test_an_overloaded_service_has_no_mean_wait() -> None:
@@ -168,8 +202,39 @@ def test_the_command_shows_what_one_replica_more_or_less_does(
     assert rows[1]["late_ratio"] > 0.05 > rows[2]["late_ratio"]
 
 
-def test_the_command_refuses_what_is_no_load(capsys: pytest.CaptureFixture[str]) -> None:
-    """The number is named."""
-    words = "serving replicas --rate -5 --service-seconds 6 --slots 8"
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("--rate -5", "the request rate is -5"),
+        ("--rate nan", "the request rate is nan"),
+        ("--service-seconds 0", "service time must be above 0 s"),
+        ("--service-seconds 1e308", "at most 10,000,000 s, not 1e+308 s"),
+        ("--slots 0", "slots per replica must be 1 to 1,000,000, not 0"),
+        ("--slots 1000000000", "slots per replica must be 1 to 1,000,000, not 1.00000e+9"),
+        (f"--slots 1{'0' * 400}", "slots per replica must be 1 to 1,000,000, not 1.00000e+400"),
+        ("--arrival-scv 16.5", "--arrival-scv must be 0 to 16, not 16.5"),
+        ("--arrival-scv nan", "--arrival-scv must be 0 to 16, not nan"),
+        ("--service-scv 1e308", "--service-scv must be 0 to 100, not 1e+308"),
+        ("--service-scv -1", "--service-scv must be 0 to 100, not -1"),
+        ("--wait nan", "--wait must be 0 s or more, --share between 0 and 1, not nan s"),
+    ],
+)
+def test_the_command_refuses_what_is_no_load(
+    changed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The number is named, and what may be given."""
+    words = f"serving replicas --rate 5 --service-seconds 6 --slots 8 --format json {changed}"
     assert main(words.split()) == 1
-    assert "requests per second is -5" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
+
+
+def test_the_largest_numbers_that_are_taken_give_finite_answers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """At every limit at once."""
+    words = (
+        "serving replicas --rate 0.0999 --service-seconds 1e7 --slots 1000000 "
+        "--arrival-scv 16 --service-scv 100 --format json"
+    )
+    assert main(words.split()) == 0
+    assert all(math.isfinite(row["mean_wait_s"]) for row in json.loads(capsys.readouterr().out))
