@@ -135,6 +135,9 @@ def test_bursts_need_more_replicas() -> None:
     ]
     assert needed == sorted(needed)
     assert (needed[1], needed[-1]) == (8, 11)
+    assert outlook(load_of(8.0, arrival=0.5), 10, 0.0).late_ratio == pytest.approx(
+        0.40918, abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("load", [*drawn_loads(10, bursty=False), *drawn_loads(10, bursty=True)])
