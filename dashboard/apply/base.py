@@ -15,6 +15,10 @@ from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
 from data.records.jobs import Job
 
+GIT_FACT = "git "
+"""Start of the facts in a target's state that the Git applier alone writes: they tell its changes.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeText:

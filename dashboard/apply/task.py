@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from dashboard.apply import applier_for
-from dashboard.apply.base import Applier
+from dashboard.apply.base import GIT_FACT, Applier
 from dashboard.apply.shared_switch import stopped_anywhere
 from dashboard.apply.wording import deed
 from data.errors import ApplyError
-from data.records.changes import StepResult
+from data.records.changes import Change, StepResult
 from data.records.commands import Command, CommandKind, JournalRow, Lease, Work
 from data.records.decisions import Recommendation
 from data.records.lifecycle import LifecycleEvent
@@ -86,16 +86,43 @@ class Task:
         found = stopped_anywhere(Path(settings.apply.stop_file), self.store)
         if found is not None:
             return found.describe()
-        if applier_for(self.appliers(settings), self.recommendation) is None:
+        return "" if self.maker() is not None else self._nobody()
+
+    def maker(self) -> Applier | None:
+        """Return who made the change, or will make it; None while it is switched off.
+
+        What was prepared stays with the way that prepared it, whatever the settings say since: no
+        other reads its steps.
+        """
+        appliers, through_git = self.appliers(self.settings()), self._is_through_git()
+        if through_git:
+            return next((one for one in appliers if one.name == "git"), None)
+        if through_git is not None:
+            appliers = tuple(one for one in appliers if one.name != "git")
+        return applier_for(appliers, self.recommendation)
+
+    def _is_through_git(self) -> bool | None:
+        """Tell whether the Git applier prepared it, None when nothing is prepared yet."""
+        rows = self.store.reader.journal(digest=self.command.digest)
+        record = next((row.record for row in rows if row.event == Work.PREPARED), "")
+        if not record:
+            return None
+        state = from_json(Change, record).target.state
+        return any(name.startswith(GIT_FACT) for name, _value in state)
+
+    def _nobody(self) -> str:
+        through_git = self._is_through_git()
+        if through_git is None:
             return f"no applier that is switched on makes a {self.recommendation.action} change"
-        return ""
+        way = "with git (apply_git.enabled)" if through_git else "without git"
+        return f"the change was made {way}, and that applier is off or no longer covers it"
 
     def applier(self) -> Applier:
         """Return who makes the change. Errors: ApplyError when it is switched off."""
-        found = applier_for(self.appliers(self.settings()), self.recommendation)
+        found = self.maker()
         if found is None:
             raise ApplyError(
-                f"no applier makes a {self.recommendation.action} change now",
+                self._nobody(),
                 "Switch it on: apply.enabled and the `enabled` of the target's section.",
             )
         return found

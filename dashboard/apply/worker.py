@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from dashboard.apply import applier_for, build_appliers
+from dashboard.apply import build_appliers
 from dashboard.apply.base import Applier, NotesChanges, WaitsForPeople
 from dashboard.apply.cut_short import between_steps, ended_by_a_refused_rollback, put_to_rest
 from dashboard.apply.next_move import (
@@ -356,7 +356,7 @@ def _undo_by_rule(task: Task) -> None:
 
 def _pace(task: Task, progress: Progress) -> Pace:
     pace = _usual_pace(task)
-    applier = applier_for(task.appliers(task.settings()), task.recommendation)
+    applier = task.maker()
     if applier is not None and progress.outcome is None and isinstance(applier, WaitsForPeople):
         return replace(pace, poll=max(pace.poll, applier.looks_every()), patience=timedelta.max)
     return pace

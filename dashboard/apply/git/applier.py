@@ -3,7 +3,6 @@
 It reads the cluster and never writes to it; the repository gets one commit on one new branch.
 """
 
-from dataclasses import replace
 from datetime import timedelta
 from shutil import which
 
@@ -16,16 +15,17 @@ from dashboard.apply.git.request_text import commit_message, request_body, title
 from dashboard.apply.git.sources import find_manifest, names_workload, path_for
 from dashboard.apply.git.steps import (
     CLOSE,
-    GIT,
     PushOrder,
     close_step,
     edits_of_plan,
+    facts_of,
     live_change,
     live_plan,
     order_of,
     push_order,
     push_step,
     request_step,
+    with_facts,
 )
 from dashboard.apply.kubernetes import look as looking
 from dashboard.apply.kubernetes import reading
@@ -105,10 +105,9 @@ class GitApplier:
                 f"a request of this recommendation is {there.state} already: {there.url}",
                 "Run a new cycle and approve its recommendation.",
             )
-        return _with_facts(
+        return with_facts(
             live,
-            repository=self._settings.repository,
-            base=self._settings.base_branch,
+            **self._where(),
             path=file.path,
             mode=file.mode,
             blob=file.blob,
@@ -119,7 +118,7 @@ class GitApplier:
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
         """Return the commit and the request. Errors: ChangeRefusedError."""
         plan = live_plan(recommendation, target)
-        facts, branch = _facts_of(target), self._branch(recommendation.digest)
+        facts, branch = facts_of(target), self._branch(recommendation.digest)
         order = PushOrder(
             path=facts["path"],
             mode=facts["mode"],
@@ -143,25 +142,35 @@ class GitApplier:
 
     def look_again(self, change: Change) -> Target:
         """Read the live object, the file of the change and its request afresh."""
+        if not change.steps:
+            return change.target
         order = order_of(change.steps[0])
         there = self._forge.request_of(order["branch"])
         state = "none" if there is None else there.state
         if change.steps[0].verb == CLOSE:
-            return _with_facts(change.target, request=state)
+            return with_facts(change.target, request=state, **self._where())
         live = looking.look_again(
             self._api, self._catalogue, live_change(change), carried_by=CARRIERS
         )
         path = push_order(change).path
         with base_copy(self._settings) as copy:
             blob = next((file.blob for file in copy.files(path) if file.path == path), "")
-        return _with_facts(live, **_facts_of(change.target) | {"blob": blob, "request": state})
+        fresh = {"blob": blob, "request": state} | self._where()
+        return with_facts(live, **facts_of(change.target) | fresh)
 
     def change_back(self, change: Change, target: Target) -> Change:
         """Return the closing of the request. Errors: ChangeRefusedError once it is merged.
 
-        The forge reverts a merged request, with the history that its owners want.
+        The forge reverts a merged request, with the history that its owners want. A request that
+        was closed is not opened again: its digest is used up.
         """
-        facts, branch = _facts_of(target), str(order_of(change.steps[0])["branch"])
+        if not change.steps or change.steps[0].verb == CLOSE:
+            raise ChangeRefusedError(
+                "a closed pull request is not reopened",
+                "Run a new cycle and approve its recommendation.",
+            )
+        sending.require_same_place(self._settings, change)
+        facts, branch = facts_of(target), str(order_of(change.steps[0])["branch"])
         if facts["request"] == "merged":
             raise ChangeRefusedError(
                 f"the request of {branch} is merged",
@@ -201,23 +210,15 @@ class GitApplier:
     def close(self, change: Change, *, sent: int) -> Closed:
         """Close the request of a change that is given up half-way."""
         del sent
-        return sending.give_up(self._forge, change)
+        return sending.give_up(self._settings, self._forge, change)
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         """Return '': a branch without a request holds nothing up."""
         del change, sent
         return ""
 
+    def _where(self) -> dict[str, str]:
+        return {"repository": self._settings.repository, "base": self._settings.base_branch}
+
     def _branch(self, digest: str) -> str:
         return f"{self._settings.branch_prefix}{digest[:_DIGEST_LENGTH]}"
-
-
-def _with_facts(target: Target, **facts: str) -> Target:
-    """Return a target whose state also holds facts of the repository, in place of older ones."""
-    named = sorted((f"{GIT}{name}", value) for name, value in (_facts_of(target) | facts).items())
-    kept = (pair for pair in target.state if not pair[0].startswith(GIT))
-    return replace(target, state=(*kept, *named))
-
-
-def _facts_of(target: Target) -> dict[str, str]:
-    return {name.removeprefix(GIT): value for name, value in target.state if name.startswith(GIT)}

@@ -83,22 +83,19 @@ class GitCopy:
     def fetch_base(self) -> None:
         """Make the copy. Errors: ApplyError."""
         self._git("init", "--quiet", "--bare", "--template=", str(self._folder / "copy"))
-        self._fetch(self._settings.base_branch, "base")
-        self.commit = self._text("rev-parse", "--verify", "refs/copy/base^{commit}")
-
-    def _fetch(self, branch: str, name: str) -> None:
         self._git(
             "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--",
-            self._settings.repository, f"+refs/heads/{branch}:refs/copy/{name}",
+            self._settings.repository,
+            f"+refs/heads/{self._settings.base_branch}:refs/copy/base",
         )  # fmt: skip
+        self.commit = self._text("rev-parse", "--verify", "refs/copy/base^{commit}")
 
-    def files(self, path: str, *, commit: str = "") -> tuple[GitFile, ...]:
+    def files(self, path: str) -> tuple[GitFile, ...]:
         """Return the regular YAML files at or below a path.
 
         No links, no submodules, none too large. Errors: ApplyError, ChangeRefusedError.
         """
-        tree = commit or self.commit
-        listed = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", tree, "--", path)
+        listed = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", self.commit, "--", path)
         found = []
         for entry in listed.split(b"\0"):
             facts, _tab, name = entry.partition(b"\t")
@@ -131,15 +128,17 @@ class GitCopy:
         except UnicodeDecodeError as error:
             raise ChangeRefusedError(f"{file.path} is no UTF-8", "Save it as UTF-8.") from error
 
-    def commit_file(self, file: GitFile, text: str, message: str, at: int) -> tuple[str, str]:
-        """Return (commit, blob) of the base with one file changed. Errors: ApplyError."""
+    def commit_file(self, file: GitFile, text: str, message: str, at: int) -> str:
+        """Return the commit of the base with one file changed; the same words give the same one.
+
+        Errors: ApplyError.
+        """
         blob = self._text("hash-object", "-w", "--no-filters", "--stdin", sent=text.encode())
         self._git("read-tree", self.commit)
         entry = f"{file.mode} {blob}\t{file.path}\0".encode()
         self._git("update-index", "-z", "--index-info", sent=entry)
         tree = self._text("write-tree")
-        made = self._text("commit-tree", tree, "-p", self.commit, sent=message.encode(), at=at)
-        return made, blob
+        return self._text("commit-tree", tree, "-p", self.commit, sent=message.encode(), at=at)
 
     def branch_head(self, branch: str) -> str:
         """Return the commit of a branch of the repository, '' without one. Errors: ApplyError."""
@@ -147,12 +146,6 @@ class GitCopy:
         told = self._text("ls-remote", "--refs", "--", self._settings.repository, ref)
         heads = [line.split("\t") for line in told.splitlines()]
         return next((found[0] for found in heads if found[1:] == [ref]), "")
-
-    def blob_on(self, branch: str, path: str) -> str:
-        """Return the content id of a file on a branch, '' without it. Errors: ApplyError."""
-        self._fetch(branch, "other")
-        found = self.files(path, commit="refs/copy/other")
-        return next((file.blob for file in found if file.path == path), "")
 
     def push(self, commit: str, branch: str) -> StepResult:
         """Send one commit to one new branch, once, never forced. Never raises."""

@@ -5,11 +5,12 @@ from datetime import timedelta
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.git.forge import Forge, ForgeAnswer, ForgeCutError, PullRequest
 from dashboard.apply.git.manifests import edited, line_difference
-from dashboard.apply.git.repository import base_copy
+from dashboard.apply.git.repository import GitCopy, base_copy
 from dashboard.apply.git.steps import (
     CLOSE,
     PUSH,
     edits_of_plan,
+    facts_of,
     live_change,
     order_of,
     push_order,
@@ -29,10 +30,11 @@ def execute(
     """Send a step. Never raises; nothing is sent twice that has arrived already."""
     try:
         if step.verb == PUSH:
-            return _push(settings, step, change)
+            return _push(settings, change)
+        require_same_place(settings, change)
         if step.verb == CLOSE:
             return _close(forge, order_of(step)["branch"])
-        return _open(forge, step)
+        return _open(settings, forge, step, change)
     except (ChangeRefusedError, StalePlanError) as error:
         return StepResult(outcome=StepOutcome.REFUSED, detail=str(error))
     except ForgeCutError as error:
@@ -41,36 +43,76 @@ def execute(
         return StepResult(outcome=StepOutcome.BUSY, detail=f"nothing was sent: {error.message}")
 
 
-def _push(settings: GitApplySettings, step: ChangeStep, change: Change) -> StepResult:
-    """Commit on the base as it is now, where the file is still the one that was approved."""
+def require_same_place(settings: GitApplySettings, change: Change) -> None:
+    """Refuse where the settings name another repository or base than the change was made for.
+
+    Errors: StalePlanError.
+    """
+    facts = facts_of(change.target)
+    there, now = (facts["repository"], facts["base"]), (settings.repository, settings.base_branch)
+    if there != now:
+        raise StalePlanError(
+            f"the change is for {' '.join(there)}, and apply_git names {' '.join(now)} now",
+            "Set apply_git.repository and base_branch back, or run a new cycle.",
+        )
+
+
+def _commit(settings: GitApplySettings, copy: GitCopy, change: Change) -> str:
+    """Return the commit of a change on the base as it is now: the same commit each time.
+
+    Errors: StalePlanError where the place, the file or the difference is not the approved one.
+    """
+    require_same_place(settings, change)
     order = push_order(change)
+    file = next((found for found in copy.files(order.path) if found.path == order.path), None)
+    if file is None or file.blob != order.blob:
+        raise StalePlanError(
+            f"{order.path} has changed on {settings.base_branch} since it was approved",
+            "Run a new cycle and approve its recommendation.",
+        )
+    text = copy.text(file)
+    changed = edited(text, seen_of(change.target).place, edits_of_plan(live_change(change)))
+    difference = None if changed is None else line_difference(file.path, text, changed)
+    if changed is None or difference != change.steps[0].text:
+        raise StalePlanError("the difference is not the one that was approved", "")
+    return copy.commit_file(file, changed, order.message, order.at)
+
+
+def _push(settings: GitApplySettings, change: Change) -> StepResult:
+    """Commit on the base as it is now, and push that commit to a branch that is new."""
+    branch = push_order(change).branch
     with base_copy(settings) as copy:
-        file = next((found for found in copy.files(order.path) if found.path == order.path), None)
-        if file is None or file.blob != order.blob:
-            raise StalePlanError(
-                f"{order.path} has changed on {settings.base_branch} since it was approved",
-                "Run a new cycle and approve its recommendation.",
-            )
-        text = copy.text(file)
-        changed = edited(text, seen_of(change.target).place, edits_of_plan(live_change(change)))
-        if changed is None or line_difference(file.path, text, changed) != step.text:
-            raise StalePlanError("the difference is not the one that was approved", "")
-        commit, blob = copy.commit_file(file, changed, order.message, order.at)
-        if copy.branch_head(order.branch):
-            if copy.blob_on(order.branch, order.path) == blob:
-                return StepResult(outcome=StepOutcome.DONE, detail="the branch was there already")
-            raise ChangeRefusedError(
-                f"the branch {order.branch} holds something else", "Delete it at the forge."
-            )
-        return copy.push(commit, order.branch)
+        commit, head = _commit(settings, copy, change), copy.branch_head(branch)
+        if not head:
+            return copy.push(commit, branch)
+    _require_own(branch, head, commit)
+    return StepResult(outcome=StepOutcome.DONE, detail="the branch was there already")
 
 
-def _open(forge: Forge, step: ChangeStep) -> StepResult:
+def _open(settings: GitApplySettings, forge: Forge, step: ChangeStep, change: Change) -> StepResult:
+    """Open the request of a branch that holds the approved commit and nothing else."""
     order = order_of(step)
-    there = forge.request_of(order["branch"])
+    branch = order["branch"]
+    there = forge.request_of(branch)
+    if there is None or there.state == "open":
+        with base_copy(settings) as copy:
+            _require_own(branch, copy.branch_head(branch), _commit(settings, copy, change))
     if there is not None:
-        return StepResult(outcome=StepOutcome.DONE, detail=f"it is open already: {there.url}")
-    return _told(forge.open(order["branch"], order["title"], order["body"]), 201)
+        return StepResult(
+            outcome=StepOutcome.DONE, detail=f"it is {there.state} already: {there.url}"
+        )
+    return _told(forge.open(branch, order["title"], order["body"]), 201)
+
+
+def _require_own(branch: str, head: str, commit: str) -> None:
+    """Refuse a branch whose head is not the approved commit: others may push to it too."""
+    if head != commit:
+        raise ChangeRefusedError(
+            f"the branch {branch} already exists with other content, or its base has moved on"
+            if head
+            else f"the branch {branch} is gone",
+            "Delete it at the forge, and run a new cycle.",
+        )
 
 
 def _close(forge: Forge, branch: str) -> StepResult:
@@ -100,13 +142,16 @@ def read_back(
     patience: timedelta,
 ) -> ReadBack:
     """Look once, at the request first and at the live object once it is merged. Never raises."""
+    if not change.steps:
+        return ReadBack(seen=Verdict.AS_INTENDED, detail="nothing was sent")
     try:
         if change.steps[0].verb == CLOSE:
+            require_same_place(settings, change)
             return _closed(forge.request_of(order_of(change.steps[0])["branch"]))
         order = push_order(change)
-        there = forge.request_of(order.branch)
+        there = _request_of(settings, forge, change)
         if there is None and done == 1:
-            return _of_branch(settings, order.branch)
+            return _of_branch(settings, change)
     except ApplyError as error:
         return ReadBack(seen=Verdict.UNREADABLE, detail=str(error))
     if there is not None and there.state == "open":
@@ -127,12 +172,27 @@ def read_back(
     return ReadBack(seen=Verdict.UNTOUCHED, detail=detail, observed=found.observed)
 
 
-def _of_branch(settings: GitApplySettings, branch: str) -> ReadBack:
-    """Return whether a branch was pushed."""
+def _request_of(settings: GitApplySettings, forge: Forge, change: Change) -> PullRequest | None:
+    """Return the request of a change, None where the settings name another place by now."""
+    try:
+        require_same_place(settings, change)
+    except StalePlanError:
+        return None
+    return forge.request_of(push_order(change).branch)
+
+
+def _of_branch(settings: GitApplySettings, change: Change) -> ReadBack:
+    """Return whether the branch holds the commit of a change."""
+    branch = push_order(change).branch
     with base_copy(settings) as copy:
-        if copy.branch_head(branch):
-            return ReadBack(seen=Verdict.NOT_YET, detail=f"{branch} is pushed")
-    return ReadBack(seen=Verdict.UNTOUCHED, detail=f"{branch} is not pushed")
+        head = copy.branch_head(branch)
+        if not head:
+            return ReadBack(seen=Verdict.UNTOUCHED, detail=f"{branch} is not pushed")
+        try:
+            _require_own(branch, head, _commit(settings, copy, change))
+        except (ChangeRefusedError, StalePlanError) as error:
+            return ReadBack(seen=Verdict.DIFFERENT, detail=str(error))
+    return ReadBack(seen=Verdict.NOT_YET, detail=f"{branch} is pushed")
 
 
 def _closed(there: PullRequest | None) -> ReadBack:
@@ -143,10 +203,11 @@ def _closed(there: PullRequest | None) -> ReadBack:
     return ReadBack(seen=seen, detail=f"the request is {there.state}: {there.url}")
 
 
-def give_up(forge: Forge, change: Change) -> Closed:
+def give_up(settings: GitApplySettings, forge: Forge, change: Change) -> Closed:
     """Close the request of a change that is given up half-way. Never raises."""
     branch = str(order_of(change.steps[0])["branch"])
     try:
+        require_same_place(settings, change)
         there = forge.request_of(branch)
         if there is not None and there.state == "merged":
             return Closed(left=Left.AS_IT_IS, detail=f"merged: {there.url}")

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from collectors.kubernetes.workloads import INSTANCE
+from dashboard.apply.base import GIT_FACT
 from dashboard.apply.git.manifests import NumberEdit, number_edits
 from dashboard.apply.kubernetes.changing import change_for as live_change_for
 from dashboard.apply.kubernetes.look import KUBECTL_FACT, seen_of
@@ -15,8 +16,6 @@ from data.records.decisions import Recommendation
 from data.records.identifiers import canonical_json
 
 PUSH, REQUEST, CLOSE = "push", "pull-request", "close-request"
-GIT = "git "
-"""Start of the facts that a target's state holds of the repository."""
 _NO_MATTER = (KUBECTL_FACT, INSTANCE)
 """Facts that only warn who patches a live object."""
 
@@ -37,6 +36,21 @@ class PushOrder:
 def push_order(change: Change) -> PushOrder:
     """Return the order of a change's first step."""
     return PushOrder(**json.loads(change.steps[0].payload))
+
+
+def facts_of(target: Target) -> dict[str, str]:
+    """Return what the state of a target holds of the repository."""
+    found = (pair for pair in target.state if pair[0].startswith(GIT_FACT))
+    return {name.removeprefix(GIT_FACT): value for name, value in found}
+
+
+def with_facts(target: Target, **facts: str) -> Target:
+    """Return a target whose state also holds facts of the repository, in place of older ones."""
+    named = sorted(
+        (f"{GIT_FACT}{name}", value) for name, value in (facts_of(target) | facts).items()
+    )
+    kept = (pair for pair in target.state if not pair[0].startswith(GIT_FACT))
+    return replace(target, state=(*kept, *named))
 
 
 def order_of(step: ChangeStep) -> dict[str, Any]:

@@ -153,14 +153,47 @@ def test_nothing_arrives_twice(applier: GitApplier, server: GitServer) -> None:
         planned(applier, one)
 
 
-def test_a_branch_of_others_is_not_written_over(applier: GitApplier, server: GitServer) -> None:
-    """It is never forced."""
+@pytest.mark.parametrize("pushed", [False, True])
+def test_what_nobody_approved_does_not_travel_under_an_approval(
+    applier: GitApplier, server: GitServer, pushed: bool
+) -> None:
+    """A branch with the approved edit and more is neither taken for ours nor written over."""
     change = planned(applier)
+    push, request = change.steps
     branch = f"trimtab/{change.recommendation_digest[:16]}"
-    head = server.commit({"other": "x"}, branch=branch)
-    result = applier.execute(change.steps[0], change)
-    assert (result.outcome, "holds something else" in result.detail) == (StepOutcome.REFUSED, True)
-    assert server.head(branch) == head
+    if pushed:
+        assert applier.execute(push, change).outcome is StepOutcome.DONE
+    else:
+        server.git("branch", branch, "main")
+        server.commit({MANIFEST: manifest("ml").replace("4   #", "2   #")}, branch=branch)
+    head = server.commit({"evil.yaml": "x"}, branch=branch)
+    for step in (push, request):
+        result = applier.execute(step, change)
+        assert result.outcome is StepOutcome.REFUSED
+        assert "already exists with other content" in result.detail
+    assert applier.read_back(change, done=1).seen is VerificationResult.DIFFERENT
+    assert (server.head(branch), server.requests) == (head, [])
+
+
+@pytest.mark.parametrize("moved", ["base_branch", "repository"])
+def test_a_change_goes_to_the_place_that_was_approved_alone(
+    applier: GitApplier, server: GitServer, cluster: FakeApi, tmp_path: Path, moved: str
+) -> None:
+    """Settings that name another base or repository by now send, close and tell nothing."""
+    change = planned(applier)
+    server.git("branch", "production", "main")
+    place = {"base_branch": "production", "repository": f"{server.url}/team/fleet"}[moved]
+    config = kubeconfig(tmp_path / "other", cluster.url)
+    other = git_applier(server, tmp_path, config, **{moved: place})
+    assert other.look_again(change).fingerprint != change.target.fingerprint
+    for step in change.steps:
+        assert other.execute(step, change).outcome is StepOutcome.REFUSED
+    assert server.branches() == ["main", "production"]
+    opened(applier)
+    assert other.read_back(change, done=2).seen is VerificationResult.UNTOUCHED
+    assert other.close(change, sent=2).left is Left.UNKNOWN
+    with pytest.raises(StalePlanError, match="apply_git names"):
+        other.change_back(change, other.look_again(change))
 
 
 def test_the_base_is_refused_by_the_server_and_by_the_settings(
@@ -342,7 +375,7 @@ def test_no_program_of_the_user_runs_and_no_word_of_the_token_comes_out(
     with base_copy(settings) as copy:
         assert copy.commit == server.head()
         (file,) = copy.files("README.md")
-        made, _blob = copy.commit_file(file, "x\n", "m\n", 0)
+        made = copy.commit_file(file, "x\n", "m\n", 0)
         assert copy.push(made, "trimtab/x").outcome is StepOutcome.DONE
     assert not ran.exists()
     with (

@@ -9,19 +9,21 @@ import pytest
 import yaml
 from beds.apply_bench import fill
 from beds.git_server import GitServer, running_git_server
-from beds.git_world import MANIFEST, fewer, git_applier, kept_by_argo_cd, manifest, sync
+from beds.git_world import LIVE, MANIFEST, fewer, git_applier, kept_by_argo_cd, manifest, sync
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_apply import account_kubeconfig, room, settings_of
 from beds.kubernetes_fake import FakeApi
+from beds.kubernetes_replay import kubeconfig
 
 from dashboard import decisions
+from dashboard.apply.base import Applier
 from dashboard.apply.git.applier import GitApplier
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.prepare import change_of
 from dashboard.apply.worker import Worker
-from data.apply_settings import ApplySettings
+from data.apply_settings import ApplySettings, KubernetesApplySettings
 from data.clock import utc_now
-from data.errors import ChangeRefusedError
+from data.errors import ChangeRefusedError, StalePlanError
 from data.settings import Settings
 from data.store import Store
 
@@ -32,7 +34,12 @@ class GitStory:
     """An approved recommendation, and a worker that carries it through the Git route."""
 
     def __init__(
-        self, store: Store, folder: Path, applier: GitApplier, namespace: str = "ml"
+        self,
+        store: Store,
+        folder: Path,
+        applier: Applier,
+        namespace: str = "ml",
+        watch_minutes: float = 0,
     ) -> None:
         self.store, self.applier = store, applier
         self.ahead = timedelta(hours=2)
@@ -40,12 +47,15 @@ class GitStory:
         fill(store, self.one)
         settings = replace(
             Settings(),
-            apply=ApplySettings(enabled=True, stop_file=str(folder / "STOP"), watch_minutes=0),
+            apply=ApplySettings(
+                enabled=True, stop_file=str(folder / "STOP"), watch_minutes=watch_minutes
+            ),
         )
+        self.appliers: tuple[Applier, ...] = (applier,)
         self.worker = Worker(
             store=store,
             settings=lambda: settings,
-            appliers=lambda _settings: (applier,),
+            appliers=lambda _settings: self.appliers,
             clock=self.clock,
         )
         self.change = change_of(applier, self.one, store.reader)
@@ -141,12 +151,83 @@ def test_a_rollback_before_the_merge_closes_the_request(story: GitStory, server:
     """Nothing had reached the cluster."""
     story.approve()
     assert story.visit() == "applying"
-    decisions.ask_to_roll_back(
-        story.store, story.one.digest, by="Robin", now=story.clock(), again=False
-    )
+    roll_back(story)
     states = [story.visit() for _visit in range(3)]
     assert states[-1] == "rolled-back", story.last
     assert server.requests[0]["state"] == "closed"
+
+
+def test_a_closed_request_is_not_brought_back(story: GitStory, server: GitServer) -> None:
+    """Undoing the rollback is refused: nothing is open, and nothing was merged."""
+    story.approve()
+    assert story.visit() == "applying"
+    roll_back(story)
+    assert [story.visit() for _visit in range(3)][-1] == "rolled-back", story.last
+    roll_back(story, again=True)
+    assert [story.visit() for _visit in range(2)][-1] == "rollback-refused", story.last
+    assert "a closed pull request is not reopened" in story.last
+    assert server.requests[0]["state"] == "closed"
+
+
+def test_a_rollback_that_finds_the_request_closed_is_watched_and_not_undone(
+    store: Store, tmp_path: Path, applier: GitApplier, server: GitServer
+) -> None:
+    """It has no step: the watch reads that back, and nothing is there to undo."""
+    story = GitStory(store, tmp_path, applier, watch_minutes=30)
+    story.approve()
+    assert story.visit() == "applying"
+    server.decline(1, "no")
+    roll_back(story)
+    assert [story.visit() for _visit in range(3)][-1] == "rolled-back", story.last
+    assert "defect" not in story.held
+    with pytest.raises(StalePlanError, match="0 attempts that sent something"):
+        roll_back(story, again=True)
+
+
+def roll_back(story: GitStory, *, again: bool = False) -> None:
+    """Ask for a rollback, or to undo one."""
+    decisions.ask_to_roll_back(
+        story.store, story.one.digest, by="Robin", now=story.clock(), again=again
+    )
+
+
+def test_a_change_stays_with_the_way_that_made_it(
+    story: GitStory, server: GitServer, cluster: FakeApi, tmp_path: Path
+) -> None:
+    """A patching applier that is switched on, or on alone, reads no steps of a request."""
+    story.approve()
+    assert story.visit() == "applying"
+    config = kubeconfig(tmp_path / "patches", cluster.url)
+    patches = KubernetesApplier(KubernetesApplySettings(enabled=True, kubeconfig=str(config)))
+    story.appliers = (patches, story.applier)
+    assert story.visit() == "applying"
+    assert "merged: http" in story.held
+    story.appliers = (patches,)
+    assert story.visit() == "applying"
+    assert "made with git (apply_git.enabled)" in story.held
+    story.appliers = (patches, story.applier)
+    roll_back(story)
+    assert [story.visit() for _visit in range(3)][-1] == "rolled-back", story.last
+    assert (server.requests[0]["state"], cluster.sent) == ("closed", [])
+
+
+def test_a_patch_that_stands_is_not_read_by_the_git_route(
+    store: Store, tmp_path: Path, applier: GitApplier, cluster: FakeApi
+) -> None:
+    """Switched on later, before the other, it leaves what was patched to who patched it."""
+    cluster.objects[LIVE]["metadata"].pop("annotations")
+    config = kubeconfig(tmp_path / "patches", cluster.url)
+    patches = KubernetesApplier(KubernetesApplySettings(enabled=True, kubeconfig=str(config)))
+    story = GitStory(store, tmp_path, patches)
+    story.approve()
+    story.visit()
+    assert len(cluster.sent) == 2, story.last  # a dry run before it
+    story.appliers = (applier, patches)
+    story.visit()
+    assert "defect" not in story.held
+    story.appliers = (applier,)
+    story.visit()
+    assert "made without git" in story.held
 
 
 def test_a_refusal_of_the_forge_leaves_nothing_behind(story: GitStory, server: GitServer) -> None:
