@@ -81,7 +81,7 @@ class KubernetesApplySettings(Section, name="apply_kubernetes"):
     )
 
 
-_BRANCH = re.compile(r"(?!.*(\.\.|//|\.lock(/|$)))[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
+_BRANCH = re.compile(r"(?!.*(\.\.|//|/\.|[./]$|\.lock(/|$)))[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _PATH = re.compile(
     r"(?!.*(^|/)\.{1,2}(/|$))(?!\.git(/|$))[^/\x00-\x1f\x7f\\][^\x00-\x1f\x7f\\]{0,399}"
 )
@@ -103,7 +103,7 @@ class GitApplySettings(Section, name="apply_git"):
         "file or folder of a workload, WORKLOAD=PATH, a list. A workload is namespace/kind/name "
         "with * and ?, argo-cd:APPLICATION or flux:NAMESPACE/KUSTOMIZATION",
     )
-    forge: str = documented("gitea", "whose API opens requests", choices=("gitea", "github"))
+    forge: str = documented("gitea", "API used to open pull requests", choices=("gitea", "github"))
     api_url: str = documented(
         "", "such as https://host/api/v1 (Gitea, Forgejo); for GitHub that of its REST API"
     )
@@ -127,17 +127,24 @@ class GitApplySettings(Section, name="apply_git"):
     def _check(self) -> None:
         for name in ("repository", "api_url"):
             self.require(not self.enabled or _is_safe(getattr(self, name)), name, _SAFE)
-        owned = urlsplit(self.repository).path.strip("/").count("/") > 0
-        self.require(not self.enabled or owned, "repository", "an address that ends in OWNER/NAME")
+        owned = not self.enabled or urlsplit(self.repository).path.strip("/").count("/") > 0
+        self.require(owned, "repository", "an address that ends in OWNER/NAME")
+        matches = self.api_url.rstrip("/").endswith("/api/v1") is (self.forge == "gitea")
+        self.require(
+            not self.enabled or matches,
+            "api_url",
+            "an address that ends in /api/v1 where apply_git.forge is gitea, and in another way "
+            "where it is github",
+        )
         for name, branch in (
             ("base_branch", self.base_branch),
             ("branch_prefix", f"{self.branch_prefix}0"),
         ):
-            self.require(_BRANCH.fullmatch(branch) is not None, name, "part of a name of a branch")
+            self.require(_BRANCH.fullmatch(branch) is not None, name, "a valid branch name")
         self.require(
             len(self.branch_prefix) > 1 and not self.base_branch.startswith(self.branch_prefix),
             "branch_prefix",
-            "two characters or more, and no start of apply_git.base_branch",
+            "two characters or more, and not a prefix of apply_git.base_branch",
         )
         for workload, path in self.path_of:
             known = bool(workload) and _PATH.fullmatch(path) is not None
@@ -148,7 +155,7 @@ class GitApplySettings(Section, name="apply_git"):
         self.require(named is not None, "author", "NAME <MAIL>")
 
 
-_SAFE = "an https:// address without a password (http:// for this machine alone)"
+_SAFE = "an https:// address without a password, ? or # (http:// for this machine alone)"
 
 
 def _is_safe(address: str) -> bool:
@@ -158,7 +165,7 @@ def _is_safe(address: str) -> bool:
         named = bool(parts.hostname)
     except ValueError:
         return False
-    plain = address.isascii() and address.isprintable() and " " not in address
+    plain = address.isascii() and address.isprintable() and not set(" ?#") & set(address)
     return plain and named and "@" not in parts.netloc and (local or parts.scheme == "https")
 
 

@@ -96,9 +96,9 @@ class Task:
         """
         appliers, through_git = self.appliers(self.settings()), self._is_through_git()
         if through_git:
-            return next((one for one in appliers if one.name == "git"), None)
+            return next((applier for applier in appliers if applier.name == "git"), None)
         if through_git is not None:
-            appliers = tuple(one for one in appliers if one.name != "git")
+            appliers = tuple(applier for applier in appliers if applier.name != "git")
         return applier_for(appliers, self.recommendation)
 
     def _is_through_git(self) -> bool | None:

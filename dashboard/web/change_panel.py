@@ -30,7 +30,7 @@ def step_lines(preview: Preview) -> list[str]:
     """Return the steps as the lines of a diff."""
     lines = []
     for step in preview.change.steps:
-        lines += step.text.split("\n")
+        lines += step.text.splitlines()
         lines += [f"- {step.field}: {step.before}"] if step.before is not None else []
         lines += [f"+ {step.field}: {step.after}"] if step.after is not None else []
     return lines

@@ -59,6 +59,11 @@ class GitServer:
         return f"{self.url}/team/fleet.git"
 
     @property
+    def api_url(self) -> str:
+        """Address of its API: that of Gitea is told by its end."""
+        return f"{self.url}/{'api/v1' if self.kind == 'gitea' else 'api/v3'}"
+
+    @property
     def bare(self) -> Path:
         """The repository on disk."""
         return self.folder / "team" / "fleet.git"
@@ -201,8 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
         basic = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
         if said not in (f"token {TOKEN}", f"Basic {basic}"):
             self._send(401, b"who are you, " + said.encode(), {"WWW-Authenticate": "Basic"})
-        elif parts.path.startswith("/api/v1/"):
-            path = parts.path.removeprefix("/api/v1/")
+        elif parts.path.startswith(("/api/v1/", "/api/v3/")):
+            path = parts.path[len("/api/v1/") :]
             query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
             status, found = bed.instead(self.command, path) or bed.api(
                 self.command, path, query, json.loads(body) if body else None

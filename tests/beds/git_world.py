@@ -46,7 +46,7 @@ def git_settings(server: GitServer, folder: Path, **changes: Any) -> GitApplySet
     values: dict[str, Any] = {
         "enabled": True,
         "repository": server.repository,
-        "api_url": f"{server.url}/api/v1",
+        "api_url": server.api_url,
         "forge": server.kind,
         "token_file": str(token),
         "paths": "argo-cd:shop=apps",

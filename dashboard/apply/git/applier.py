@@ -174,7 +174,7 @@ class GitApplier:
         if facts["request"] == "merged":
             raise ChangeRefusedError(
                 f"the request of {branch} is merged",
-                "Revert it at the forge; Trimtab sees that the cluster goes back.",
+                "Revert it at the forge, and look at the workload: Trimtab follows it no further.",
             )
         close = close_step(facts["repository"], branch)
         return Change(

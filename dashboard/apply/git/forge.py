@@ -79,7 +79,8 @@ class Forge:
         else:
             path, query = "pulls", {"state": "all", "base": base, "head": f"{self._owner}:{branch}"}
         answer = self._ask("GET", f"{self._above}/{path}", query=query)
-        if answer.status == 404:
+        # GitHub answers 404 for what an account may not see, and an empty list for none.
+        if answer.status == 404 and self._settings.forge == "gitea":
             return None
         found = [answer.found] if isinstance(answer.found, dict) else answer.found
         if answer.status != 200 or not isinstance(found, list):

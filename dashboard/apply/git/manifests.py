@@ -24,6 +24,8 @@ MAX_BYTES = 256 * 1024
 _MAX_EVENTS, _MAX_DEPTH = 100_000, 60
 _NUMBER = re.compile(r"""(["']?)(0|[1-9][0-9]{0,8})\1""")
 _ANCHOR = re.compile(r"&([^\s,\[\]{}]+)")
+_ON_ONE_LINE = frozenset({"resources", "limits", "requests"})
+"""Fields that may be in flow style: what stands beside the number is numbers."""
 _BY_HAND = "Change it in the repository by hand."
 
 
@@ -105,7 +107,7 @@ def edited(text: str, place: Place, edits: Sequence[NumberEdit]) -> str | None:
     if not found:
         return None
     if len(found) > 1:
-        raise ChangeRefusedError(f"it stands {len(found)} times in one file", _BY_HAND)
+        raise ChangeRefusedError(f"it appears {len(found)} times in one file", _BY_HAND)
     changed = text
     for (start, end), after in sorted(found[0].items(), reverse=True):
         changed = changed[:start] + after + changed[end:]
@@ -139,7 +141,7 @@ class _Manifest:
             mark = getattr(error, "problem_mark", None)
             where = f"{type(error).__name__}{f', line {mark.line + 1}' if mark else ''}"
             raise ChangeRefusedError(
-                f"the file is no YAML that can be read ({where})",
+                f"the file is not valid YAML ({where})",
                 f"A template is not changed; tabs do not indent. {_BY_HAND}",
             ) from error
 
@@ -190,7 +192,9 @@ class _Manifest:
         raw = self._text[start:end]
         number = _NUMBER.fullmatch(raw)
         if number is None:
-            raise ChangeRefusedError(f"{edit.words} is {scrub(raw)!r}, no plain number", _BY_HAND)
+            raise ChangeRefusedError(
+                f"{edit.words} is {scrub(raw)!r}, not a plain number", _BY_HAND
+            )
         if number[2] != edit.before:
             raise ChangeRefusedError(
                 f"{edit.words} is {number[2]} in the file and {edit.before} in the cluster",
@@ -198,22 +202,33 @@ class _Manifest:
             )
         return (start, end), f"{number[1]}{edit.after}{number[1]}"
 
-    def _at(self, node: yaml.Node | None, edit: NumberEdit) -> yaml.Node | None:
+    def _at(self, node: yaml.Node, edit: NumberEdit) -> yaml.Node | None:
+        nodes = [node]
         for part in edit.at:
-            node = self._below(node, part)
-            if node is None:
+            below = self._below(nodes[-1], part)
+            if below is None:
                 return None
-            # An alias is read as the node that it names, which begins with the anchor.
-            start = node.start_mark.index
-            anchor = _ANCHOR.match(self._text, start)
-            if anchor and anchor[1] in self._aliased:
+            nodes.append(below)
+        for above, part in zip(nodes, ("", *edit.at), strict=True):
+            self._refuse_what_hides(above, edit)
+            flows = above is not nodes[-1] and getattr(above, "flow_style", False)
+            if flows and part not in _ON_ONE_LINE:
                 raise ChangeRefusedError(
-                    f"{edit.words} is shared by an anchor: other places would change with it",
-                    _BY_HAND,
+                    f"{edit.words} is on one line with other fields, which a preview would show",
+                    "Write the object in block style instead of JSON or flow style.",
                 )
-            if self._text.startswith("!", start):
-                raise ChangeRefusedError(f"{edit.words} has a tag", _BY_HAND)
-        return node
+        return nodes[-1]
+
+    def _refuse_what_hides(self, node: yaml.Node, edit: NumberEdit) -> None:
+        """Refuse a tag, and what an alias names: it is read as the node, which begins with &."""
+        start = node.start_mark.index
+        anchor = _ANCHOR.match(self._text, start)
+        if anchor and anchor[1] in self._aliased:
+            raise ChangeRefusedError(
+                f"{edit.words} is shared by an anchor: other places would change with it", _BY_HAND
+            )
+        if self._text.startswith("!", start):
+            raise ChangeRefusedError(f"{edit.words} has a tag", _BY_HAND)
 
     def _below(self, node: yaml.Node | None, part: str | NamedElement) -> yaml.Node | None:
         if isinstance(part, str):
@@ -222,7 +237,7 @@ class _Manifest:
             return None
         named = [entry for entry in node.value if self._word(entry, part.field) == part.value]
         if len(named) > 1:
-            raise ChangeRefusedError(f"{part.value} stands twice in a list", _BY_HAND)
+            raise ChangeRefusedError(f"{part.value} appears twice in a list", _BY_HAND)
         return named[0] if named else None
 
     def _child(
@@ -233,7 +248,7 @@ class _Manifest:
         keys = [(key.value, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
         found = [value for key, value in keys if key == name]
         if len(found) > 1:
-            raise ChangeRefusedError(f"the key {name} stands twice", _BY_HAND)
+            raise ChangeRefusedError(f"the key {name} appears twice", _BY_HAND)
         if merged and not found and any(key == "<<" for key, _value in keys):
             raise ChangeRefusedError(f"{name} may come from a merge key (<<)", _BY_HAND)
         return found[0] if found else None

@@ -35,6 +35,7 @@ _OPTIONS = {
     "protocol.ext.allow": "never",
     "http.followRedirects": "false",
     "http.lowSpeedLimit": "1",
+    "http.lowSpeedTime": "20",
     "fetch.fsckObjects": "true",
     "transfer.bundleURI": "false",
     "submodule.recurse": "false",
@@ -122,11 +123,13 @@ class GitCopy:
         return tuple(found)
 
     def text(self, file: GitFile) -> str:
-        """Return the text of a file. Errors: ApplyError; ChangeRefusedError when it is no UTF-8."""
+        """Return the text of a file. Errors: ApplyError, ChangeRefusedError."""
         try:
             return self._git("cat-file", "blob", file.blob).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ChangeRefusedError(f"{file.path} is no UTF-8", "Save it as UTF-8.") from error
+            raise ChangeRefusedError(
+                f"{file.path} is not valid UTF-8", "Save it as UTF-8."
+            ) from error
 
     def commit_file(self, file: GitFile, text: str, message: str, at: int) -> str:
         """Return the commit of the base with one file changed; the same words give the same one.
@@ -187,7 +190,8 @@ class GitCopy:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
                     raise GitCutError(
-                        f"git {words[0]} was not over after {self._settings.timeout_seconds:g} s",
+                        f"git {words[0]} did not finish within "
+                        f"{self._settings.timeout_seconds:g} s",
                         "Is the repository reachable, and small enough for "
                         "apply_git.timeout_seconds?",
                     ) from None
@@ -248,7 +252,15 @@ def _basic(token: str) -> str:
 @contextmanager
 def base_copy(settings: GitApplySettings) -> Iterator[GitCopy]:
     """Return a fresh copy of the base branch, removed afterwards. Errors: ApplyError."""
-    with tempfile.TemporaryDirectory(prefix="trimtab-git-") as folder:
-        copy = GitCopy(settings, Path(folder))
-        copy.fetch_base()
-        yield copy
+    try:
+        with tempfile.TemporaryDirectory(
+            prefix="trimtab-git-", ignore_cleanup_errors=True
+        ) as folder:
+            copy = GitCopy(settings, Path(folder))
+            copy.fetch_base()
+            yield copy
+    except OSError as error:
+        raise ApplyError(
+            f"git cannot work on this machine: {type(error).__name__}",
+            "Are /bin/sh, git, and a temporary folder with room there?",
+        ) from error

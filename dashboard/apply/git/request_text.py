@@ -34,22 +34,22 @@ def commit_message(one: Recommendation, settings: GitApplySettings) -> str:
 def request_body(one: Recommendation, public_url: str) -> str:
     """Return the description of the request in Markdown."""
     evidence, savings = one.evidence, one.savings
-    rests_on = (
+    based_on = (
         f"{evidence.samples} samples of {evidence.signal}, {evidence.window_start:%Y-%m-%d %H:%M} "
         f"to {evidence.window_end:%Y-%m-%d %H:%M} UTC, "
         f"{100 * evidence.completeness_ratio:.0f} % complete"
     )
-    worked_out = (
+    computed = (
         f"{one.created_at:%Y-%m-%d %H:%M} UTC, for use until {one.expires_at:%Y-%m-%d %H:%M} UTC"
     )
     saved = _saved(savings.gpu_hours, savings.energy_kwh, savings.cost)
     rows = [
         ("Why", one.why),
         (f"Saves over {savings.horizon_hours:g} h", saved),
-        ("Rests on", rests_on),
+        ("Based on", based_on),
         ("Forecast", evidence.forecast_model),
         ("Confidence and risk", f"{one.confidence}, {one.risk}"),
-        ("Worked out", worked_out),
+        ("Computed", computed),
     ]
     facts = "\n".join(f"- {name}: {_code(value)}" for name, value in rows)
     page = f"\nPage: {public_url.rstrip('/')}/job?id={quote(one.job_id)}\n" if public_url else ""

@@ -128,7 +128,8 @@ def _told(answer: ForgeAnswer, *good: int) -> StepResult:
         return StepResult(outcome=StepOutcome.DONE, detail=scrub(f"done: {url}", limit=300))
     if answer.status >= 500 or answer.status < 400:
         return StepResult(outcome=StepOutcome.UNKNOWN, detail=answer.words)
-    outcome = StepOutcome.BUSY if answer.status == 429 else StepOutcome.REFUSED
+    busy = answer.status == 429 or "rate limit" in answer.words
+    outcome = StepOutcome.BUSY if busy else StepOutcome.REFUSED
     return StepResult(outcome=outcome, detail=answer.words)
 
 
@@ -155,7 +156,7 @@ def read_back(
     except ApplyError as error:
         return ReadBack(seen=Verdict.UNREADABLE, detail=str(error))
     if there is not None and there.state == "open":
-        return ReadBack(seen=Verdict.NOT_YET, detail=f"waits to be merged: {there.url}")
+        return ReadBack(seen=Verdict.NOT_YET, detail=f"waiting to be merged: {there.url}")
     if there is not None and there.state == "closed":
         reason = forge.reason(there.number)
         detail = f"closed without merging{f' ({reason})' if reason else ''}: {there.url}"
@@ -165,9 +166,9 @@ def read_back(
         return found
     # A forge may delete a request that was merged: the cluster then has the last word.
     detail = (
-        f"merged at {there.at}, and the cluster has not taken it: {there.url}"
+        f"merged at {there.at}, and not yet synced to the cluster: {there.url}"
         if there is not None
-        else f"there is no request of {order.branch}"
+        else f"no pull request for branch {order.branch}"
     )
     return ReadBack(seen=Verdict.UNTOUCHED, detail=detail, observed=found.observed)
 

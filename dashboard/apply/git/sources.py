@@ -32,7 +32,7 @@ def path_for(settings: GitApplySettings, place: Place, document: Document) -> st
             return path
     known = " or ".join([job_id, *keys])
     raise ChangeRefusedError(
-        f"where the manifest of {place.label} is kept is not known",
+        f"no apply_git.paths entry matches {place.label}",
         f"Name its file or folder in apply_git.paths, by {known}.",
     )
 
@@ -82,6 +82,6 @@ def find_manifest(
     raise ChangeRefusedError(
         f"{place.word} is in no file of {path} that can be changed"
         if not places
-        else f"the manifest of {place.label} cannot be told: {'; '.join(places[:5])}",
+        else f"the manifest of {place.label} is ambiguous or not editable: {'; '.join(places[:5])}",
         "Name its file in apply_git.paths, or change it by hand.",
     )

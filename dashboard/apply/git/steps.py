@@ -70,7 +70,7 @@ def live_plan(recommendation: Recommendation, target: Target) -> Change:
     waits = [command_of(step).wait for step in change.steps]
     if waits != [StepWait.NOTHING]:
         raise ChangeRefusedError(
-            f"{target.name} changes in {len(waits)} steps, and a commit makes one",
+            f"{target.name} needs {len(waits)} steps; one commit cannot do that",
             "Change it in the repository by hand, or make room for one more pod.",
         )
     return change

@@ -15,11 +15,9 @@ from dashboard.apply.git.applier import GitApplier
 from dashboard.apply.git.forge import Forge
 from dashboard.apply.git.repository import base_copy
 from dashboard.apply.git.request_text import request_body
-from data.apply_settings import KubernetesApplySettings
 from data.errors import ApplyError, ChangeRefusedError, SettingsError, StalePlanError
 from data.records.changes import Change, StepOutcome, VerificationResult
-from data.records.decisions import Action, Recommendation
-from data.records.jobs import Platform
+from data.records.decisions import Recommendation
 from data.records.plans import Configuration
 
 
@@ -77,7 +75,7 @@ def test_the_request_tells_evidence_interval_digest_and_page(
     body = request["body"]
     assert change.recommendation_digest in body
     assert "- Saves over 24 h: `48 (" in body
-    assert "- Rests on: `10 samples of sm_active, " in body
+    assert "- Based on: `10 samples of sm_active, " in body
     assert "Page: https://trimtab.example.org/job?id=ml/deployment/serve" in body
     evil = fewer(why="`x` <b> @all Closes #1 ![](http://evil.example)\n\n# head")
     told = request_body(evil, "")
@@ -98,11 +96,11 @@ def test_a_request_is_followed_until_the_cluster_has_its_value(
         change = opened(applier)
         found = applier.read_back(change, done=2)
         assert found.seen is VerificationResult.NOT_YET
-        assert "waits to be merged: http" in found.detail
+        assert "waiting to be merged: http" in found.detail
         server.merge(1, delete=delete)
         found = applier.read_back(change, done=2)
         assert found.seen is VerificationResult.UNTOUCHED
-        assert "the cluster has not taken it" in found.detail
+        assert "not yet synced to the cluster" in found.detail
         cluster.objects[LIVE]["spec"]["replicas"] = 2
         assert applier.read_back(change, done=2).seen is VerificationResult.NOT_YET
         sync(cluster, 2)
@@ -133,7 +131,7 @@ def test_a_request_from_a_fork_is_not_ours(applier: GitApplier, server: GitServe
     server.requests[0] |= {"state": "closed", "merged_at": "2026-11-24T09:00:00Z"}
     found = applier.read_back(change, done=2)
     assert found.seen is VerificationResult.UNTOUCHED
-    assert found.detail.startswith("there is no request of trimtab/")
+    assert found.detail.startswith("no pull request for branch trimtab/")
 
 
 def test_nothing_arrives_twice(applier: GitApplier, server: GitServer) -> None:
@@ -281,7 +279,7 @@ def test_a_right_that_is_missing_is_told_before(applier: GitApplier, server: Git
     [
         (gpus(0), ""),
         (gpus(4, model="A100-SXM4-80GB"), "has no label|no node has a label"),
-        (gpus(4, profile="3g.40gb"), "changes in 2 steps"),
+        (gpus(4, profile="3g.40gb"), "needs 2 steps"),
     ],
 )
 def test_what_is_no_number_of_the_manifest_is_refused(
@@ -306,30 +304,6 @@ def test_another_owner_still_stands_against_it(applier: GitApplier, cluster: Fak
         planned(applier)
 
 
-def test_the_source_is_told_by_path_map_by_flux_or_not_at_all(
-    server: GitServer, cluster: FakeApi, tmp_path: Path
-) -> None:
-    """A copied annotation of another object tells nothing."""
-    config = kubeconfig(tmp_path / "config", cluster.url)
-
-    def found(paths: str) -> Change:
-        return planned(git_applier(server, tmp_path, config, paths=paths))
-
-    assert found(f"ml/deployment/*={MANIFEST}").steps
-    marks = cluster.objects[LIVE]["metadata"]
-    marks["annotations"] = {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:ml/other"}
-    with pytest.raises(ChangeRefusedError, match="is kept is not known"):
-        found("argo-cd:shop=apps")
-    marks["labels"] = {"kustomize.toolkit.fluxcd.io/name": "apps",
-                       "kustomize.toolkit.fluxcd.io/namespace": "flux"}  # fmt: skip
-    assert found("flux:flux/apps=apps").steps
-    with pytest.raises(ChangeRefusedError, match="is in no file of charts"):
-        found("flux:flux/apps=charts")
-    server.commit({"apps/b.yml": manifest("ml")})
-    with pytest.raises(ChangeRefusedError, match=r"cannot be told: apps/b.yml; apps/serve"):
-        found("flux:flux/apps=apps")
-
-
 def test_links_strange_names_and_large_files_are_no_manifests(
     applier: GitApplier, server: GitServer
 ) -> None:
@@ -338,21 +312,6 @@ def test_links_strange_names_and_large_files_are_no_manifests(
     server.commit({"apps/link.yaml": text, "apps/up.yaml": "../../x"}, mode="120000")
     server.commit({"apps/a\nb.yaml": text, "apps/big.yaml": text + "#" * 300_000})
     assert f"a/{MANIFEST}" in planned(applier).steps[0].text
-
-
-def test_both_ways_on_share_the_workloads_by_the_map(
-    server: GitServer, cluster: FakeApi, tmp_path: Path
-) -> None:
-    """Alone, the route takes every Kubernetes workload; beside patches, those that are named."""
-    config = str(kubeconfig(tmp_path / "config", cluster.url))
-    settings = git_settings(server, tmp_path, paths=f"ml/deployment/*={MANIFEST}")
-    alone = GitApplier(settings, cluster=KubernetesApplySettings(kubeconfig=config))
-    beside = GitApplier(settings, cluster=KubernetesApplySettings(enabled=True, kubeconfig=config))
-    named, other = fewer(), fewer("search")
-    assert [alone.covers(named), alone.covers(other)] == [True, True]
-    assert [beside.covers(named), beside.covers(other)] == [True, False]
-    for changed in ({"platform": Platform.SLURM}, {"action": Action.SMALLER_GPU}):
-        assert not alone.covers(replace(named, **changed))  # type: ignore[arg-type]
 
 
 def test_no_program_of_the_user_runs_and_no_word_of_the_token_comes_out(
@@ -398,38 +357,22 @@ def test_no_program_of_the_user_runs_and_no_word_of_the_token_comes_out(
 def test_a_silent_server_is_given_up(server: GitServer, tmp_path: Path) -> None:
     """A git that waits is ended with all its children at the deadline."""
     settings = git_settings(server, tmp_path, timeout_seconds=0.001)
-    with pytest.raises(ApplyError, match=r"was not over after 0\.001 s"), base_copy(settings):
+    with pytest.raises(ApplyError, match=r"did not finish within 0\.001 s"), base_copy(settings):
         raise AssertionError
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("repository", "ext::sh -c evil"),
-        ("repository", "file:///etc"),
-        ("repository", "http://git.site.example/team/fleet"),
-        ("repository", "https://u:p@git.site.example/team/fleet"),
-        ("repository", "--upload-pack=evil"),
-        ("repository", "https://git.site.example/fleet"),
-        ("api_url", "http://git.site.example/api/v1"),
-        ("base_branch", "-x"),
-        ("base_branch", "a..b"),
-        ("branch_prefix", "m"),
-        ("branch_prefix", ""),
-        ("paths", "a=../x"),
-        ("paths", "a=.git/config"),
-        ("paths", ""),
-        ("token_file", ""),
-        ("author", "x\n<y>"),
-        ("forge", "gitlab"),
-    ],
-)
-def test_settings_that_could_do_something_else_are_refused(
-    server: GitServer, tmp_path: Path, name: str, value: str
+def test_a_machine_without_room_is_told_and_a_limit_of_the_forge_is_waited_for(
+    applier: GitApplier, server: GitServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Protocols that run programs, plain text to others, names that are options or lead out."""
-    with pytest.raises(SettingsError, match=f"apply_git.{name}"):
-        git_settings(server, tmp_path, **{name: value})
+    """Neither is a defect or a refusal: the worker tries again."""
+    change = planned(applier)
+    with monkeypatch.context() as patch:
+        patch.setattr("tempfile.tempdir", "/nowhere")
+        assert applier.execute(change.steps[0], change).outcome is StepOutcome.BUSY
+    assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    said = {"message": "You have exceeded a secondary rate limit"}
+    server.instead = lambda method, _path: (403, said) if method == "POST" else None
+    assert applier.execute(change.steps[1], change).outcome is StepOutcome.BUSY
 
 
 def test_a_deleted_object_stops_the_change(applier: GitApplier, cluster: FakeApi) -> None:

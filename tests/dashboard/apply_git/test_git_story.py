@@ -112,12 +112,12 @@ def test_an_open_request_is_never_taken_for_applied(
     assert server.requests == []
     story.approve()
     assert story.visit() == "applying"
-    assert "waits to be merged" in story.held
+    assert "waiting to be merged" in story.held
     assert [story.visit(60 * 24 * 7) for _week in range(3)] == ["applying"] * 3
     assert len(server.requests) == 1
     server.merge(1)
     assert story.visit(60 * 24) == "applying"
-    assert "the cluster has not taken it" in story.held
+    assert "not yet synced to the cluster" in story.held
     sync(cluster, 2)
     assert story.visit() == "applied"
     sync(cluster, 4)
@@ -256,7 +256,7 @@ def test_a_worker_that_dies_after_the_push_goes_on(
     monkeypatch.setattr(GitApplier, "execute", really)
     assert story.visit(10) == "applying"
     assert len(server.requests) == 1
-    assert "waits to be merged" in story.held
+    assert "waiting to be merged" in story.held
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +291,7 @@ def test_the_story_on_a_real_api_server(bed: KubernetesBed, store: Store, tmp_pa
         assert story.visit() == "applying"
         server.merge(1)
         assert story.visit() == "applying"
-        assert "the cluster has not taken it" in story.held
+        assert "not yet synced to the cluster" in story.held
         merged = yaml.safe_load(server.text(MANIFEST))
         bed.ask(
             "PATCH",

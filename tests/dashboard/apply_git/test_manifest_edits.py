@@ -97,9 +97,6 @@ LAYOUTS = {
         ),
         EACH,
     ),
-    "flow style on one line": Layout(
-        f"{FLOW}\n", ((FLOW, FLOW.replace("replicas\": 4", "replicas\": 2")),)
-    ),
     "line ends of Windows": Layout(
         f"{HEAD}  replicas: 4\n  paused: false\n".replace("\n", "\r\n"),
         (("  replicas: 4", "  replicas: 2"),),
@@ -178,10 +175,11 @@ def edit_back(edit: NumberEdit) -> NumberEdit:
 
 
 REFUSED = {
-    "tabs": (f"{HEAD}\treplicas: 4\n", "no YAML that can be read"),
-    "a Helm template": (f"{HEAD}  replicas: {{{{ .Values.n }}}}\n", "no YAML|no plain number"),
+    "tabs": (f"{HEAD}\treplicas: 4\n", "not valid YAML"),
+    "a Helm template": (
+        f"{HEAD}  replicas: {{{{ .Values.n }}}}\n", "not valid YAML|not a plain number"),
     "another value": (f"{HEAD}  replicas: 8\n", "is 8 in the file and 4 in the cluster"),
-    "octal": (f"{HEAD}  replicas: 04\n", "no plain number"),
+    "octal": (f"{HEAD}  replicas: 04\n", "not a plain number"),
     "an anchored number": (
         f"{HEAD}  replicas: &n 4\n  minReadySeconds: *n\n", "shared by an anchor"),
     "a long anchor": (
@@ -189,16 +187,24 @@ REFUSED = {
     "an alias": (f"x: &n 4\n{HEAD}  replicas: *n\n", "shared by an anchor"),
     "an anchor above": (
         f"{HEAD}  replicas: 4\nother: *s\n".replace("spec:", "spec: &s"), "shared by an anchor"),
+    "the object itself as the base of another": (
+        ("apiVersion: v1\nkind: List\nitems:\n- &o\n  apiVersion: apps/v1\n  kind: Deployment\n"
+        "  metadata: {name: serve}\n  spec:\n    replicas: 4\n- <<: *o\n"
+        "  metadata: {name: other}\n"), "shared by an anchor"),
+    "one line": (f"{FLOW}\n", "on one line with other fields"),
+    "a spec on one line": (
+        f"{HEAD}  replicas: 4\n".replace("spec:\n  replicas: 4", "spec: {replicas: 4}"),
+        "on one line with other fields"),
     "a merge key": (f"x: &b {{replicas: 4}}\n{HEAD}  <<: *b\n", "merge key"),
     "a tag": (f"{HEAD}  replicas: !!int 4\n", "has a tag"),
     "a tag that runs code": (f"{HEAD}  replicas: !!python/name:os.system 4\n", "has a tag"),
-    "the key twice": (f"{HEAD}  replicas: 4\n  replicas: 4\n", "stands twice"),
+    "the key twice": (f"{HEAD}  replicas: 4\n  replicas: 4\n", "appears twice"),
     "the object twice": (f"{HEAD}  replicas: 4\n---\n{HEAD}  replicas: 4\n", "2 times"),
-    "a block scalar": (f"{HEAD}  replicas: |\n    4\n", "no plain number"),
-    "an unknown alias": (f"{HEAD}  replicas: *nothing\n", "no YAML that can be read"),
-    "too deep": (f"{HEAD}  replicas: 4\nx: {'[' * 80}{']' * 80}\n", "no YAML that can be read"),
+    "a block scalar": (f"{HEAD}  replicas: |\n    4\n", "not a plain number"),
+    "an unknown alias": (f"{HEAD}  replicas: *nothing\n", "not valid YAML"),
+    "too deep": (f"{HEAD}  replicas: 4\nx: {'[' * 80}{']' * 80}\n", "not valid YAML"),
     "too large": (f"{HEAD}  replicas: 4\n# {'x' * 300_000}\n", "larger than"),
-    "a control character": (f"{HEAD}  replicas: 4\n# \x07\n", "no YAML that can be read"),
+    "a control character": (f"{HEAD}  replicas: 4\n# \x07\n", "not valid YAML"),
 }  # fmt: skip
 
 
