@@ -114,7 +114,7 @@ def _boot(state: Ints, heap: Floats, booting: Floats, until: float) -> None:
 def _admit(
     state: Ints, heap: Floats, arrivals: Floats, services: Floats, until: float, waits: Floats
 ) -> None:
-    """Give waiting requests to slots, first in first out, as far as they start before `until`."""
+    """Start waiting requests in free slots, first in first out, where they start before `until`."""
     while state[HEAD] < len(arrivals) and state[SIZE] > 0:
         start = max(heap[0], arrivals[state[HEAD]])
         if start >= until:

@@ -9,8 +9,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 MAX_FILE = 400
-LONG_YET = {"tests/dashboard/apply/test_slurm_bed.py"}
-"""Files that are still to be split."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 PLACEHOLDER_HOSTS = re.compile(
     r"(127\.\d+\.\d+\.\d+|0\.0\.0\.0|localhost|[a-z0-9-]+|.*\.(example|invalid|test|svc)|"
@@ -49,7 +47,7 @@ def test_files_are_small() -> None:
         for path in sorted((ROOT / package).rglob("*.py"))
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE
     }
-    assert {name: lines for name, lines in long.items() if name not in LONG_YET} == {}
+    assert long == {}
 
 
 def test_names_say_what_is_inside() -> None:

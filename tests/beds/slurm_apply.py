@@ -4,12 +4,14 @@ import time
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from beds.slurm import SlurmBed
 from factories import make_recommendation
 
 from dashboard.apply.slurm.applier import SlurmApplier
 from data.apply_settings import SlurmApplySettings
 from data.clock import utc_now
+from data.errors import ChangeRefusedError
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult, VerificationResult
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Platform
@@ -69,6 +71,30 @@ def run_steps(applier: SlurmApplier, change: Change) -> list[StepResult]:
     return results
 
 
+def running(bed: SlurmBed, *options: str) -> str:
+    """A job that runs."""
+    job = bed.submit(*options)
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    return job
+
+
+def full(bed: SlurmBed) -> str:
+    """A job that holds every H100."""
+    return running(bed, "-N2", "--gres=gpu:h100:4", "-J", "full")
+
+
+def waiting(bed: SlurmBed, *options: str) -> str:
+    """A job that the scheduler has looked at and that waits."""
+    job = bed.submit(*options)
+    bed.until("it waits", lambda: bed.run("squeue", "-h", "-j", job, "-o", "%r") != "None")
+    return job
+
+
+def shown(bed: SlurmBed, job: str) -> str:
+    """What scontrol shows of a job."""
+    return bed.run("scontrol", "show", "job", job)
+
+
 def nodes_answer(bed: SlurmBed) -> None:
     """Wait until every node takes jobs: one that was resumed may not answer for a while."""
     fine = {"idle", "mixed", "allocated"}
@@ -85,3 +111,24 @@ def settled(bed: SlurmBed, applier: SlurmApplier, change: Change) -> ReadBack:
 
     bed.until("a scheduling pass", looked)
     return found[0]
+
+
+def ends_as_measured(
+    bed: SlurmBed, mode: str, recommendation: Recommendation, *, refusal: str, until_it_runs: str
+) -> None:
+    """A change that 22.05 is refused, and that later releases make and start with."""
+    applier = applier_of(bed, mode)
+    if bed.plan.version < (24, 11):
+        with pytest.raises(ChangeRefusedError, match=refusal):
+            prepared(applier, recommendation)
+        return
+    change = prepared(applier, recommendation)
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.run("scancel", until_it_runs)
+    job = recommendation.job_id.removeprefix("slurm:")
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    seen = applier.read_back(change, done=len(change.steps))
+    assert (seen.seen, seen.detail) == (
+        VerificationResult.AS_INTENDED,
+        "the job is RUNNING with 2 GPUs",
+    )
