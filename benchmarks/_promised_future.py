@@ -17,7 +17,7 @@ from benchmarks._promised_fleet import NOW, PER_DAY, PER_HOUR, STEP, DrawnFleet,
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
-from planner.problem.configurations import Option, board_share
+from planner.problem.configurations import Option
 from planner.problem.elasticity import Elasticity
 from planner.problem.transitions import moving
 
@@ -179,7 +179,7 @@ def changed(
         service *= 1 + 0.1 / 1.2816 * float(ndtri(chance[1]))
     profile = model.mig_profile(wanted.mig_profile) if wanted.mig_profile else None
     if profile is not None:
-        boards, service = board_share(model, profile), profile.compute_fraction
+        boards, service = model.board_share(profile), profile.compute_fraction
     if wanted.shared_with:
         boards, together = 0.5, drawn_between(chance[2], 0.8, 0.95, 1.0)
         service = min(together, 1.0)

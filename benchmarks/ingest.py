@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.cycle import World, run_cycle
+from dashboard.cycle import run_cycle
+from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected

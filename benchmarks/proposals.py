@@ -18,7 +18,8 @@ from tempfile import TemporaryDirectory
 
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard import decisions
-from dashboard.cycle import World, run_cycle
+from dashboard.cycle import run_cycle
+from dashboard.cycle_world import World
 from dashboard.proposed_again import as_proposed_now
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

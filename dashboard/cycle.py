@@ -5,17 +5,16 @@ No step reaches back. Time enters once, as `now`; the wall clock is read only fo
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from collectors.base import Collector, Window
+from collectors.base import Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
+from dashboard.cycle_world import World
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
-from data.catalogue.carbon_table import GridCarbon
-from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import require_utc
 from data.collected import Collected
 from data.cycle_mark import begin_cycle
@@ -27,8 +26,6 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecas
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.jobs import Job
 from data.records.plans import Plan
-from data.settings import Settings
-from data.store import Store
 from data.store.planning_view import PlanningView
 from data.store.room import require_room
 from forecasting.forecast_runner import forecast_demand
@@ -42,27 +39,6 @@ from planner.recommendations.advise import advise
 from planner.recommendations.portfolio import Portfolio
 
 logger = logging.getLogger(__name__)
-Progress = Callable[[str, int, int], None]
-
-
-def silent(_stage: str, _done: int, _total: int) -> None:
-    """Show no progress."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """All that a cycle touches; `dashboard.wiring` builds it from the settings.
-
-    Without `forgets` nothing is deleted, whatever its age: for a time that no clock tells.
-    """
-
-    settings: Settings
-    store: Store
-    collectors: tuple[Collector, ...]
-    catalogue: GpuCatalogue
-    carbon: GridCarbon
-    progress: Progress = silent
-    forgets: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from data.records.jobs import Job
 from data.settings import EnergySettings
 from data.units import SECONDS_PER_HOUR
 from forecasting.job_keys import JobKey, job_key
-from planner.problem.configurations import board_share
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.past import Indices, Values
 from planner.rightsizing.replay import Recorded
@@ -138,7 +137,7 @@ def _memory_levels(jobs: Sequence[tuple[Job, GpuModel]]) -> Values:
 def _share(job: Job, model: GpuModel) -> float:
     """Return the share of a board that one device of the job is."""
     profile = model.mig_profile(job.mig_profile) if job.mig_profile else None
-    return board_share(model, profile) if profile else 1.0
+    return model.board_share(profile) if profile else 1.0
 
 
 def _board_charges(jobs: Sequence[tuple[Job, GpuModel]], energy: EnergySettings) -> UnitCharges:

@@ -7,7 +7,8 @@ plan are gone.
 import logging
 from datetime import datetime, timedelta
 
-from dashboard.cycle import World, collect_and_keep
+from dashboard.cycle import collect_and_keep
+from dashboard.cycle_world import World
 from data.clock import floor_to_slot
 from data.records.jobs import Job, JobState, SchedulerFacts
 from data.records.plans import Plan

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from collectors.base import Collector, sources_in_use
-from dashboard.cycle import Progress, World, silent
+from dashboard.cycle_world import Progress, World, silent
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import Settings

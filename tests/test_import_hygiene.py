@@ -40,6 +40,13 @@ def test_help_imports_nothing_heavy(option: str) -> None:
     assert loaded & set(HEAVY) == set()
 
 
+def test_pages_and_api_answer_before_the_planner_is_loaded() -> None:
+    """A server listens without what only a cycle, a what-if or a placement needs."""
+    loaded = modules_after("import dashboard.cli.serve_commands, dashboard.web.server")
+    assert loaded & {"numba", "scipy", "highspy"} == set()
+    assert "streamlit" in loaded
+
+
 LISTS = (
     "jobs", "gpus", "nodes", "sources", "audit", "findings list", "recommendations list", "savings",
     "plan", "forecast",

@@ -9,7 +9,8 @@ from factories import make_recommendation
 from benchmarks._promised_cycle import AS_OF, recommended
 from benchmarks._promised_fleet import NOW, STEP, DrawnFleet
 from benchmarks.promises import applies, bias_of, drawn, report, settings_of, share_of
-from dashboard.cycle import World, run_cycle
+from dashboard.cycle import run_cycle
+from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import Action, Range

@@ -16,7 +16,6 @@ from dashboard.api.world import ApiWorld
 from dashboard.findings import FindingStatus
 from dashboard.submission.asked_estimate import AskedEstimate, estimate_answer
 from dashboard.submission.model_source import read_model
-from dashboard.what_if import MAX_SECONDS, read_basis, what_if, what_if_document
 from data.errors import ApplyError, CollectorError, ImpossibleProblemError, SettingsError
 from data.records.changes import Change
 from data.records.commands import Person
@@ -170,6 +169,8 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
         settings = world.service.settings()
 
         def made() -> Document:
+            from dashboard.what_if import MAX_SECONDS, read_basis, what_if, what_if_document
+
             if not solving.acquire(blocking=False):
                 raise TooManyRequestsError(
                     "another what-if is being solved", retry_after_seconds=int(MAX_SECONDS)

@@ -26,7 +26,6 @@ from data.settings import EnergySettings, PlanningSettings, Settings
 from data.store import StoreReader
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 from forecasting.power.free_boards import with_measured_idle
-from planner.problem.configurations import board_share
 from planner.problem.free_boards import freed_board
 
 BEFORE = timedelta(hours=24)
@@ -246,7 +245,7 @@ def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> HeldB
     speed = model.relative_speed / own.relative_speed
     share = 0.5 if configuration.shared_with else 1.0
     if profile is not None:
-        share, speed = board_share(model, profile), speed * profile.compute_fraction
+        share, speed = model.board_share(profile), speed * profile.compute_fraction
     watts = Range(
         low=model.idle_watts_low,
         central=model.idle_watts,

@@ -20,7 +20,8 @@ from dashboard.cli.progress_lines import ProgressLines
 from dashboard.cli.serve_commands import serve_overrides, serve_pages
 from dashboard.cli.serve_parts import claimed_parts
 from dashboard.cli.world import FreshSettings, settings_of
-from dashboard.cycle import CycleOutcome, Progress, World, collect_and_keep, run_cycle
+from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
+from dashboard.cycle_world import Progress, World
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world

@@ -16,10 +16,9 @@ from collectors.simulated_fleet import SimulatedFleet
 from dashboard.cli.health import answering_health
 from dashboard.cli.serve_parts import Parts, claimed_parts
 from dashboard.cli.world import FreshSettings, settings_of
-from dashboard.cycle import World, run_cycle
+from dashboard.cycle_world import World
 from dashboard.decision_service import DecisionService
 from dashboard.recording import present
-from dashboard.replanning import look_again
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.submission.watch import watch_all
 from dashboard.web.port import require_free_port
@@ -139,10 +138,15 @@ def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
         claim.require()
         _follow_and_cycle(told)
 
+    def look_early() -> bool:
+        from dashboard.replanning import look_again
+
+        return look_again(told, now=utc_now())
+
     thread = CycleThread(
         follow_and_cycle,
         timedelta(minutes=world.settings.serve.cycle_minutes),
-        early=lambda: look_again(told, now=utc_now()),
+        early=look_early,
         look_every=timedelta(minutes=world.settings.planning.slot_minutes),
     )
     told = replace(world, progress=thread.at)
@@ -154,6 +158,8 @@ def _recording_thread(world: World, claim: SoleHolder) -> CycleThread:
     planned: list[Recording] = []
 
     def plan_once() -> None:
+        from dashboard.cycle import run_cycle
+
         claim.require()
         found = told.store.reader.recording()
         if found is not None and found not in planned:
@@ -167,6 +173,8 @@ def _recording_thread(world: World, claim: SoleHolder) -> CycleThread:
 
 def _follow_and_cycle(world: World) -> None:
     """Look at the submitted jobs, so that a cycle that fails does not leave them unwatched."""
+    from dashboard.cycle import run_cycle  # loads numba, SciPy and HiGHS: the pages come first
+
     for look in watch_all(world.store, world.settings, now=utc_now()):
         if look.error:
             logger.warning("submission %s: %s", look.submission.submission_id, look.error)

@@ -10,7 +10,7 @@ from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_o
 from data.clock import utc_now
 
 if TYPE_CHECKING:
-    from dashboard.cycle import Progress
+    from dashboard.cycle_world import Progress
     from dashboard.recorded_jobs import JobRecording
     from planner.rightsizing.past import LimitRule
     from planner.rightsizing.replay import ReplayFigures

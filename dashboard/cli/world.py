@@ -22,7 +22,7 @@ from data.store.place import require_store, store_path
 
 if TYPE_CHECKING:
     from dashboard.api.wishes import WishOutcome
-    from dashboard.cycle import Progress
+    from dashboard.cycle_world import Progress
     from dashboard.decision_service import DecisionService
     from data.store import Store
 

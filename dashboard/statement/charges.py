@@ -21,7 +21,6 @@ from data.settings import Settings
 from data.store import StoreReader
 from data.store.energy_parts import NO_NAME, EnergyKey
 from data.units import JOULES_PER_KWH, SECONDS_PER_HOUR
-from planner.problem.tenants import tenant_of
 
 USED, IDLE, SHARED, UNCLEAR = "used", "idle", "shared", "held, activity unknown"
 FREE, UNATTRIBUTED = "free", "unattributed"
@@ -205,4 +204,4 @@ def _names_of(job_id: str, job: Job | None, by: str) -> tuple[str, str, str, str
     if job is None:
         return (NO_NAME, NO_NAME, NO_NAME, job_id)
     workload = job.scheduler.workload if job.scheduler else ""
-    return (tenant_of(job, by) or NO_NAME, workload or NO_NAME, job.owner or NO_NAME, job_id)
+    return (job.tenant(by) or NO_NAME, workload or NO_NAME, job.owner or NO_NAME, job_id)

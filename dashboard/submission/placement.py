@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from dashboard.submission.fleet import (
     FLEET_UNKNOWN,
     FleetRoom,
@@ -21,8 +19,6 @@ from dashboard.submission.fleet import (
 )
 from data.errors import ImpossibleProblemError
 from planner.memory.training_plans import TrainingPlan
-from planner.nodes.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
-from planner.nodes.fragmentation_kernel import WHOLE, NodeState, Pod
 from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_offer
 
 _DEARER = 1.25
@@ -300,7 +296,10 @@ class _Seats:
         for each, count in _shares(plan):
             nodes = self._holding(plan, each, free=True)
             if len(nodes) >= count:
-                return self._least_stranding(nodes, each, count)
+                from dashboard.submission.least_stranding import least_stranding  # loads numba
+
+                cpus, memory_mib = self._host_of(each)
+                return least_stranding(nodes, count, gpus=each, cpus=cpus, memory_mib=memory_mib)
         return ()
 
     def placement(
@@ -336,34 +335,15 @@ class _Seats:
             if (node.free_gpus if free else node.gpus) >= each and self._has_host(node, each)
         ]
 
+    def _host_of(self, each: int) -> tuple[int, int]:
+        """Return the CPUs and the memory in MiB that come with so many GPUs."""
+        return (self._host.cpus_per_gpu or 0) * each, (self._host.memory_mib_per_gpu or 0) * each
+
     def _has_host(self, node: SubmissionNode, each: int) -> bool:
-        cpus = (self._host.cpus_per_gpu or 0) * each
-        memory = (self._host.memory_mib_per_gpu or 0) * each
+        cpus, memory = self._host_of(each)
         return (node.cpus is None or cpus <= node.cpus) and (
             node.memory_mib is None or memory <= node.memory_mib
         )
-
-    def _least_stranding(
-        self, nodes: list[SubmissionNode], each: int, count: int
-    ) -> tuple[str, ...]:
-        """Choose the nodes one by one; of those that strand alike the fullest."""
-        ordered = sorted(nodes, key=lambda node: (node.free_gpus, node.name))
-        pod = Pod(
-            cpu=(self._host.cpus_per_gpu or 0) * each * _MILLI,
-            memory=(self._host.memory_mib_per_gpu or 0) * each,
-            gpus=each,
-            milli=WHOLE,
-            models=ANY_MODEL,
-        )
-        placer = FragmentationPlacer(_state(ordered, pod), _typical(ordered))
-        chosen: list[str] = []
-        while len(chosen) < count:
-            found = placer.place(pod)
-            if found is None:
-                return ()
-            placer.nodes.whole[found[0]] = 0  # one share of a job to a node
-            chosen.append(ordered[found[0]].name)
-        return tuple(chosen)
 
 
 def _shares(plan: TrainingPlan) -> Iterator[tuple[int, int]]:
@@ -372,29 +352,3 @@ def _shares(plan: TrainingPlan) -> Iterator[tuple[int, int]]:
         each = plan.gpus // count
         if plan.gpus % count == 0 and each % plan.job.parallelism.tensor == 0:
             yield each, count
-
-
-def _state(nodes: Sequence[SubmissionNode], pod: Pod) -> NodeState:
-    """Return what is free; a node whose GPUs are partly held has lost as much of CPU and memory."""
-    free = np.array([node.free_gpus for node in nodes])
-    share = free / np.array([node.gpus for node in nodes])
-    cpus = np.array([(node.cpus or 10**6) * _MILLI for node in nodes]) * share
-    memory = np.array([node.memory_mib or 10**12 for node in nodes]) * share
-    return node_state(
-        np.maximum(cpus, pod.cpu).astype(np.int64),
-        np.maximum(memory, pod.memory).astype(np.int64),
-        free.astype(np.int64),
-        np.zeros(len(nodes), dtype=np.int64),
-    )
-
-
-def _typical(nodes: Sequence[SubmissionNode]) -> Pods:
-    """Return pods that take a GPU with the CPU that comes with it on these nodes."""
-    count = len(nodes)
-    return Pods(
-        cpu=np.array([(node.cpus or node.gpus) * _MILLI // node.gpus for node in nodes]),
-        memory=np.zeros(count, dtype=np.int64),
-        gpus=np.ones(count, dtype=np.int64),
-        milli=np.full(count, WHOLE, dtype=np.int64),
-        models=np.full(count, ANY_MODEL, dtype=np.int64),
-    )

@@ -71,6 +71,17 @@ class GpuModel:
         ]
         return min(known, key=lambda entry: abs(entry.memory_slices - wanted), default=None)
 
+    def board_share(self, profile: MigProfile) -> float:
+        """Return the share of a board that a slice takes, 0..1: of its memory slices.
+
+        Whatever fits on one board adds up to at most 1, so bounds that count boards hold. The
+        larger of the shares of compute and memory does not: 4g and 3g would take 1.07 boards.
+        """
+        placement = self.mig_placement(profile)
+        if placement is None:
+            return min(1.0, profile.memory_mib / self.memory_mib)
+        return placement.memory_slices / self.memory_slices
+
     def mig_profile(self, name: str) -> MigProfile | None:
         """Return the profile of that name, or None.
 

@@ -83,6 +83,12 @@ class Job:
     assumed: tuple[tuple[str, str], ...] = ()
     scheduler: SchedulerFacts | None = None
 
+    def tenant(self, by: str) -> str:
+        """Return the name of its tenant, '' when it has none; `by` is a field, account or none."""
+        if by == "account":
+            return self.scheduler.account if self.scheduler else ""
+        return "" if by == "none" else str(getattr(self, by))
+
     @property
     def named_since(self) -> datetime | None:
         """When the job id began to name this job; None where it may always have.

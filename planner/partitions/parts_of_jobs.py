@@ -8,7 +8,6 @@ jobs that hold some of them now), or a tenant (`tenants.by`). What jobs of sever
 import numpy as np
 
 from planner.problem.planning_problem import JobProblem, PlanningProblem
-from planner.problem.tenants import tenant_of
 from planner.solver.slot_problem import Indices
 
 
@@ -30,6 +29,6 @@ def _name(problem: PlanningProblem, column: int, job_problem: JobProblem) -> str
         case "pool":
             return str(problem.pools.of_job[column])
         case "tenant":
-            return tenant_of(job, problem.rules.tenants.by)
+            return job.tenant(problem.rules.tenants.by)
         case _:
             return ""

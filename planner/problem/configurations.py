@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, MigProfile
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.feasible_changes import counts_below, why_not, why_not_later
 from data.records.forecasts import ForecastSkipped
 from data.records.jobs import JobState, WorkloadKind
@@ -44,18 +44,6 @@ class Option:
     slowdown: tuple[float, float, float] = (1.0, 1.0, 1.0)
     paused: bool = False
     grows: bool = False
-
-
-def board_share(model: GpuModel, profile: MigProfile) -> float:
-    """Return the share of a board that a slice takes, 0..1: of its memory slices.
-
-    Whatever fits on one board adds up to at most 1, so bounds that count boards hold. The larger of
-    the shares of compute and memory does not: 4g and 3g would take 1.07 boards.
-    """
-    placement = model.mig_placement(profile)
-    if placement is None:
-        return min(1.0, profile.memory_mib / model.memory_mib)
-    return placement.memory_slices / model.memory_slices
 
 
 def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings) -> str:
@@ -97,7 +85,7 @@ def present_option(demand: JobDemand, catalogue: GpuCatalogue) -> Option:
     job = demand.job
     model = catalogue.find(job.gpu_model)
     profile = model.mig_profile(job.mig_profile) if model and job.mig_profile else None
-    share = board_share(model, profile) if model and profile else 1.0
+    share = model.board_share(profile) if model and profile else 1.0
     return Option(
         configuration=Configuration(
             gpu_model=job.gpu_model, gpu_count=job.gpu_count, mig_profile=job.mig_profile
@@ -223,7 +211,7 @@ def _slices(
     whole = 1.0 if now is None else now.compute_fraction
     options = []
     for profile in here.mig_profiles:
-        share = board_share(here, profile)
+        share = here.board_share(profile)
         if profile.name not in offered:
             continue
         if share < present.boards - 1e-9 and memory <= profile.memory_mib:

@@ -37,7 +37,7 @@ class Tenants:
 
 def make_tenants(jobs: Sequence[Job], boards: float, settings: TenantSettings) -> Tenants:
     """Return the tenants of the jobs on a fleet of so many boards."""
-    names = [tenant_of(job, settings.by) for job in jobs]
+    names = [job.tenant(settings.by) for job in jobs]
     stated = settings.shares
     shares = stated or tuple(TenantShare(name=name) for name in sorted({*names} - {""}))
     left = max(0.0, boards - sum(share.quota for share in shares))
@@ -64,13 +64,6 @@ def make_tenants(jobs: Sequence[Job], boards: float, settings: TenantSettings) -
 def _is(name: str, share: TenantShare, stated: Sequence[TenantShare]) -> bool:
     """Say whether a name is this tenant's; only stated names are patterns."""
     return bool(name) and (fnmatchcase(name, share.name) if stated else name == share.name)
-
-
-def tenant_of(job: Job, by: str) -> str:
-    """Return the name of a job's tenant, '' when it has none."""
-    if by == "account":
-        return job.scheduler.account if job.scheduler else ""
-    return "" if by == "none" else str(getattr(job, by))
 
 
 def check_guarantees(tenants: Tenants, capacity: Floats) -> None:

@@ -16,7 +16,7 @@ from data.records.jobs import Platform
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration
 from planner.memory.bounds import USABLE
-from planner.problem.configurations import Option, board_share
+from planner.problem.configurations import Option
 from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.problem.terms import Terms
 from planner.recommendations.admission import NO_ROOM, AdmissionRoom
@@ -208,7 +208,7 @@ def _compute(profile: MigProfile | None) -> float:
 
 
 def _option(count: int, model: GpuModel, profile: MigProfile | None, ratio: float) -> Option:
-    share = 1.0 if profile is None else board_share(model, profile)
+    share = 1.0 if profile is None else model.board_share(profile)
     return Option(
         configuration=Configuration(
             gpu_model=model.name,

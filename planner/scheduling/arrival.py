@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from planner.scheduling.policy import HeterogeneousPolicy
-
 Floats = npt.NDArray[np.float64]
 Speed = Callable[[Floats, Floats], Floats]
 
@@ -79,6 +77,8 @@ def chosen_offer(
     sufficient memory first: Frenzy, arXiv 2412.14479, section HAS). A waiting job of n GPUs makes
     use of fewer in proportion: what it is given now is kept for it until it can start.
     """
+    from planner.scheduling.policy import HeterogeneousPolicy  # loads numba, SciPy and HiGHS
+
     fitting = [offer for offer in offers if offer.gpus <= room.get(offer.gpu_type, 0)]
     if not fitting:
         return None

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from collectors.base import Window
 from dashboard.cli import main
-from dashboard.cycle import World, collect_and_keep, run_cycle
+from dashboard.cycle import collect_and_keep, run_cycle
+from dashboard.cycle_world import World
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.scheduler import CycleThread

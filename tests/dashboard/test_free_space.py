@@ -11,7 +11,8 @@ import pytest
 
 from collectors.base import Window
 from dashboard.cli import main
-from dashboard.cycle import World, collect_and_keep
+from dashboard.cycle import collect_and_keep
+from dashboard.cycle_world import World
 from dashboard.scheduler import CycleState
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.wiring import build_world

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboard.apply.resting import gone
-from dashboard.cycle import World, run_cycle
+from dashboard.cycle import run_cycle
+from dashboard.cycle_world import World
 from dashboard.idle_sum import idle_sum
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

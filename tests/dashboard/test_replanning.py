@@ -9,7 +9,8 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.base import Window
-from dashboard.cycle import World, run_cycle
+from dashboard.cycle import run_cycle
+from dashboard.cycle_world import World
 from dashboard.replanning import look_again, reasons_to_plan, surprises_since_plan
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -17,7 +17,8 @@ from factories import make_collected, make_samples
 
 from collectors.base import Collector, Window
 from dashboard.apply.base import Applier
-from dashboard.cycle import World, run_cycle
+from dashboard.cycle import run_cycle
+from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now

@@ -21,7 +21,6 @@ from data.settings import Settings
 from data.store import StoreReader
 from data.store.energy_parts import NO_NAME, EnergyKey
 from data.units import SECONDS_PER_HOUR
-from planner.problem.tenants import tenant_of
 
 Floats = npt.NDArray[np.float64]
 _JOBS_NAMES = (GroupBy.TENANT, GroupBy.NAMESPACE, GroupBy.ACCOUNT, GroupBy.OWNER)
@@ -140,7 +139,7 @@ def _only(
     kept = parts[(parts["holder"] == Holder.JOB.value) & parts["key"].isin(list(jobs))].copy()
     if by in _JOBS_NAMES:
         field = tenant_is if by is GroupBy.TENANT else by.value
-        kept["key"] = [tenant_of(jobs[key], field) or NO_NAME for key in kept["key"]]
+        kept["key"] = [jobs[key].tenant(field) or NO_NAME for key in kept["key"]]
     elif by is not GroupBy.JOB:
         kept["key"] = kept["gpu_model"] if by is GroupBy.MODEL else GroupBy.FLEET.value
         kept["holder"] = Holder.ANY.value
