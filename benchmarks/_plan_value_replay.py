@@ -173,7 +173,9 @@ def planned(case: ValueCase, name: str, foresee: Foresight, *, rolls: bool = Fal
     counts = np.zeros(case.truth.shape)
     present = np.maximum(np.ceil(case.now(0)), 1.0)
     last: Plan | None = None
+    paths: Sequence[QuantilePath] = ()
     for hour in range(case.hours):
+        outside = _outside(case.now(hour), paths)
         paths = foresee(case, hour, AHEAD_HOURS)
         problem = problem_of(case, present, paths, hour)
         last = build_plan(
@@ -181,10 +183,20 @@ def planned(case: ValueCase, name: str, foresee: Foresight, *, rolls: bool = Fal
             budget_seconds=_BUDGET_SECONDS,
             created_at=problem.as_of,
             last=last if rolls else None,
+            reconsidered=[problem.jobs[service].demand.job.job_id for service in outside],
         )
         counts[:, hour] = [job.steps[0].gpu_count for job in last.jobs]
         present = np.maximum(counts[:, hour], 1.0)
     return Held(name=name, counts=counts)
+
+
+def _outside(now: Values, paths: Sequence[QuantilePath]) -> list[int]:
+    """Return the services whose newest hour left the interval of the forecasts before it."""
+    return [
+        service
+        for service, path in enumerate(paths)
+        if len(path.q05) and not path.q05[0] <= now[service] <= path.q95[0]
+    ]
 
 
 def oracle(case: ValueCase) -> tuple[Held, float]:

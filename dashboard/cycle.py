@@ -33,7 +33,7 @@ from forecasting.group_forecasts import forecast_groups
 from forecasting.past_runs import past_run_seconds
 from forecasting.power.estimated import power_models, with_estimated_power
 from forecasting.ray_workforce import RayWorkforce
-from forecasting.surprises import surprises
+from forecasting.surprises import outside_interval
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
 from planner.recommendations.portfolio import Portfolio
@@ -163,7 +163,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         budget_seconds=planning.budget_seconds,
         created_at=now,
         last=last,
-        reconsidered=_surprised(world, view, last),
+        reconsidered=_outside_interval(world, view, last),
         workforce=RayWorkforce(world.settings.ray.address) if world.settings.ray.address else None,
         progress=lambda done, total: world.progress("plan", done, total),
     )
@@ -262,7 +262,7 @@ def _targets(view: PlanningView) -> dict[str, str]:
     return dict.fromkeys(fleet, "") | {job.job_id: job.namespace for job in view.jobs}
 
 
-def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:
+def _outside_interval(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:
     """Return the jobs that left the intervals of the forecasts behind the last plan."""
     if last is None or view.history.empty:
         return frozenset()
@@ -270,7 +270,7 @@ def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset
     if since.empty:
         return frozenset()
     behind = world.store.reader.forecasts(last.plan_id)
-    return frozenset(surprise.job_id for surprise in surprises(behind, since))
+    return outside_interval(behind, since)
 
 
 def _first_failure(reports: Sequence[SourceReport]) -> str:

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
+from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
 from forecasting.replan_trigger import replan_trigger
+
+Floats = npt.NDArray[np.float64]
 
 FALSE_ALARMS_PER_SLOT = 1e-3
 """Of the whole fleet under calibrated bands: about one in ten days of 15-min slots."""
@@ -31,16 +34,9 @@ def surprises(
     `history` has the columns HISTORY with slots of the forecasts' length. Forecasts without outer
     quantiles say nothing.
     """
-    known = [forecast for forecast in forecasts if isinstance(forecast, DemandForecast)]
-    rows = {str(job_id): part for job_id, part in history.groupby("job_id", sort=False)}
-    watched = [forecast for forecast in known if forecast.job_id in rows and _has_band(forecast)]
+    watched = _watched(forecasts, history)
     found = []
-    for entry in watched:
-        path = entry.path(Quantity.EFFECTIVE_GPUS)
-        if path is None:
-            continue
-        mine = rows[entry.job_id].set_index("slot_start")[str(Quantity.EFFECTIVE_GPUS)]
-        seen = mine.reindex(pd.DatetimeIndex(entry.slot_starts)).to_numpy(dtype=np.float64)
+    for job_id, path, seen in watched:
         trigger = replan_trigger(
             seen,
             path.q05,
@@ -50,7 +46,7 @@ def surprises(
         if trigger.triggered:
             found.append(
                 Surprise(
-                    job_id=entry.job_id,
+                    job_id=job_id,
                     quantity=Quantity.EFFECTIVE_GPUS,
                     side=trigger.side or "",
                     reason=trigger.reason,
@@ -59,6 +55,33 @@ def surprises(
     return tuple(found)
 
 
-def _has_band(forecast: DemandForecast) -> bool:
-    path = forecast.path(Quantity.EFFECTIVE_GPUS)
-    return path is not None and len(path.q05) > 0
+def outside_interval(
+    forecasts: Sequence[DemandForecast | ForecastSkipped], history: pd.DataFrame
+) -> frozenset[str]:
+    """Return the jobs that had a slot outside q05..q95 since the forecasts were made.
+
+    One slot is no reason to plan again before time, as `surprises` are. A plan that is made anyway
+    owes such a job no loyalty to the path that rested on that interval.
+    """
+    return frozenset(
+        job_id
+        for job_id, path, seen in _watched(forecasts, history)
+        if ((seen < np.array(path.q05)) | (seen > np.array(path.q95))).any()
+    )
+
+
+def _watched(
+    forecasts: Sequence[DemandForecast | ForecastSkipped], history: pd.DataFrame
+) -> list[tuple[str, QuantilePath, Floats]]:
+    """Return job, forecast and demand by slot (NaN: not seen yet) of all jobs that have both."""
+    rows = {str(job_id): part for job_id, part in history.groupby("job_id", sort=False)}
+    found = []
+    for forecast in forecasts:
+        if not isinstance(forecast, DemandForecast) or forecast.job_id not in rows:
+            continue
+        path = forecast.path(Quantity.EFFECTIVE_GPUS)
+        if path is not None and len(path.q05):
+            slots = pd.DatetimeIndex(forecast.slot_starts)
+            mine = rows[forecast.job_id].set_index("slot_start")[str(Quantity.EFFECTIVE_GPUS)]
+            found.append((forecast.job_id, path, mine.reindex(slots).to_numpy(dtype=np.float64)))
+    return found

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,10 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.records.cluster import Node
 from data.records.jobs import JobState, SchedulerFacts
+from data.records.plans import Plan
 from data.settings import PlanningSettings, Settings
 from data.store import Store, open_store
+from planner.plan import build_plan
 
 DAYS = 4
 
@@ -48,11 +51,10 @@ def samples(after: float) -> pd.DataFrame:
     return make_samples(minutes=minutes, end=NOW + timedelta(hours=3), utilization_ratio=ratio)
 
 
-def world_of(store: Store, frame: pd.DataFrame) -> World:
+def world_of(store: Store, frame: pd.DataFrame, *, slot_minutes: int = 15) -> World:
     """A world whose only source is the recording."""
-    settings = replace(
-        Settings(), planning=PlanningSettings(slot_minutes=15, horizon_slots=24, budget_seconds=1)
-    )
+    planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24, budget_seconds=1)
+    settings = replace(Settings(), planning=planning)
     return World(
         settings=settings,
         store=store,
@@ -76,6 +78,26 @@ def test_leaving_the_band_calls_for_a_plan(store_url: str, after: float, called:
         [] if not called else ["above" if after > 0.3 else "below"]
     )
     assert all("the band" in surprise.reason for surprise in found)
+
+
+@pytest.mark.parametrize(("after", "outside"), [(0.3, False), (0.9, True), (0.0, True)])
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30])
+def test_a_cycle_plans_anew_what_left_its_interval(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, after: float, outside: bool, slot_minutes: int
+) -> None:
+    """One slot outside is enough for the next cycle, however long a slot is; inside, none is."""
+    asked = []
+
+    def noted(*given: Any, **chosen: Any) -> Plan:
+        asked.append(chosen["reconsidered"])
+        return build_plan(*given, **chosen)
+
+    monkeypatch.setattr("dashboard.cycle.build_plan", noted)
+    with open_store(store_url) as store:
+        world = world_of(store, samples(after), slot_minutes=slot_minutes)
+        run_cycle(world, now=NOW)
+        run_cycle(world, now=NOW + timedelta(minutes=slot_minutes))
+    assert asked == [frozenset(), frozenset({make_job().job_id} if outside else ())]
 
 
 def node(*, schedulable: bool, at: datetime) -> Node:
