@@ -51,7 +51,7 @@ def measured_of(
     The truth is of the work done in these slots, as the measurement is: of a job that a change
     slows down, less than it would have done.
     """
-    if advice.starts_at is not None or advice.action is Action.SHIFT_IN_TIME:
+    if advice.starts_at or advice.ends_at or advice.action is Action.SHIFT_IN_TIME:
         return None
     slot = settings.planning.slot_minutes * 60 // STEP
     first, last = slot, min(setting.horizon, slot * (1 + settings.apply.verify_slots))

@@ -1,16 +1,18 @@
 """How long proposals stay approvable, and whether a no holds, over cycles of the simulated fleet.
 
-`python -m benchmarks.proposals [--full] [--hours N]`. Every cycle is the product's own, 15 minutes
-apart. A proposal can be approved later if its id still names the same change in the newest plan;
-*by id alone* is how it was before: only what the newest plan made could be approved. In the second
-half every fifth proposal that saves has been rejected.
+`python -m benchmarks.proposals [--full] [--days N] [--nodes N]`. Every cycle is the product's own,
+15 minutes apart. A proposal can be approved later if its id still names the same change in the
+newest plan; *by id alone* is how it was before: only what the newest plan made could be approved.
+The store is asked at an age of one hour, at the others the product's rule alone. After six hours
+every fifth proposal that saves is rejected. The results are written after every six hours, so that
+a run that is cut off counts as far as it got.
 """
 
 import argparse
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean, median
@@ -20,7 +22,7 @@ from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard import decisions
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
-from dashboard.proposed_again import as_proposed_now
+from dashboard.proposed_again import as_proposed_now, is_proposed_by
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import FOR_MEMORY, Recommendation
@@ -34,11 +36,14 @@ EVERY = timedelta(minutes=15)
 HOUR = timedelta(hours=1)
 PAST_DAYS = 3
 REJECTED_EACH = 5
+WRITTEN_EACH = REJECTED_AFTER = 6 * HOUR
+AGES = (1, 2, 3, 4, 8, 16)
+"""Of proposals, in cycles."""
 COMES_UP_AGAIN = FOR_MEMORY
 """What keeps a job from running out of memory comes up again whatever was said."""
 
 
-def world_of(store: Store) -> World:
+def world_of(store: Store, nodes: int) -> World:
     """Return the world of the simulated fleet, planned a day ahead by slots of 15 minutes."""
     planning = PlanningSettings(history_days=PAST_DAYS, budget_seconds=2.0)
     energy = EnergySettings(region="DEU")
@@ -49,20 +54,13 @@ def world_of(store: Store) -> World:
         store=store,
         collectors=(
             SimulatedFleetCollector(
-                fleet=SimulatedFleet(
-                    seed=settings.simulated_fleet.seed, nodes=settings.simulated_fleet.nodes
-                ),
+                fleet=SimulatedFleet(seed=settings.simulated_fleet.seed, nodes=nodes),
                 step_seconds=300,
             ),
         ),
         catalogue=load_gpu_catalogue(),
         carbon=load_carbon_table().get(energy.region),
     )
-
-
-def is_approvable(store: Store, one: Recommendation, now: datetime) -> bool:
-    """Say whether an approval of a proposal would be taken at a time."""
-    return as_proposed_now(store, one.digest, now).state == State.PROPOSED
 
 
 def spells_of(open_kinds: Sequence[frozenset[tuple[str, str]]]) -> list[int]:
@@ -75,71 +73,129 @@ def spells_of(open_kinds: Sequence[frozenset[tuple[str, str]]]) -> list[int]:
     return spells + list(running.values())
 
 
-def played(hours: float) -> list[str]:
-    """Return the rows of the table: what became of all proposals over so many hours."""
-    cycles = round(hours * HOUR / EVERY)
-    taken, asked = Counter[int](), Counter[int]()
+@dataclass(kw_only=True)
+class Replay:
+    """What became of all proposals so far."""
+
+    made: list[tuple[Recommendation, ...]] = field(default_factory=list)
+    asked: Counter[int] = field(default_factory=Counter)
+    taken: Counter[int] = field(default_factory=Counter)
+    withdrawn: Counter[str] = field(default_factory=Counter)
+    rejected: set[tuple[str, str]] = field(default_factory=set)
+    again: int = 0
+    cycle_seconds: float = 0.0
+
+    def play(self, world: World) -> None:
+        """Run the next cycle, and ask of everything that was proposed before."""
+        store, cycle = world.store, len(self.made)
+        now = START + cycle * EVERY
+        started = time.process_time()
+        outcome = run_cycle(world, now=now)
+        self.cycle_seconds += time.process_time() - started
+        found = outcome.recommendations
+        self.made.append(found)
+        for age in (age for age in AGES if age <= cycle):
+            for entry in self.made[cycle - age]:
+                if kind_of(entry) not in self.rejected:
+                    self._ask(entry, age, store, now)
+        self.again += sum(kind_of(entry) in self.rejected for entry in found)
+        if now - START == REJECTED_AFTER:
+            saving = [entry for entry in found if entry.action not in COMES_UP_AGAIN]
+            for entry in saving[::REJECTED_EACH]:
+                decisions.reject(store, entry.digest, by="benchmark", now=now)
+                self.rejected.add(kind_of(entry))
+
+    def _ask(self, entry: Recommendation, age: int, store: Store, now: datetime) -> None:
+        """Count whether a proposal of that age could be approved, and why not."""
+        newest = self.made[-1]
+        can = any(is_proposed_by(newer, entry) for newer in newest)
+        if age * EVERY == HOUR and can != is_approvable(store, entry, now):
+            raise RuntimeError(f"the store says something else of {entry.summary} at {now}")
+        self.asked[age] += 1
+        self.taken[age] += can
+        if not can and age * EVERY <= HOUR:
+            there = any(kind_of(newer) == kind_of(entry) for newer in newest)
+            changed = any(newer.is_like(entry) for newer in newest)
+            why = "another saving" if changed else "another change" if there else "resolved"
+            self.withdrawn[f"{entry.action}: {why}"] += 1
+
+    def lines(self, nodes: int) -> list[str]:
+        """Return the text of the results."""
+        cycles, within = len(self.made), [age for age in AGES if age * EVERY <= HOUR]
+        asked = sum(self.asked[age] for age in within)
+        refused = 1 - sum(self.taken[age] for age in within) / max(1, asked)
+        every = [frozenset(map(kind_of, found)) for found in self.made]
+        spells = spells_of(every)
+        whole = sum(length == cycles for length in spells)
+        left = max(0, cycles - 1 - REJECTED_AFTER // EVERY)
+        revisions, findings = sum(map(len, self.made)), len(frozenset().union(*every))
+        days, life, mean = (
+            cycles * EVERY / timedelta(days=1),
+            median(spells) * EVERY / HOUR,
+            fmean(spells) * EVERY / HOUR,
+        )
+        return [
+            f"Proposals of the simulated fleet of {nodes} nodes, a cycle every 15 minutes.",
+            "",
+            f"{cycles} cycles ({days:.3g} days), {revisions} revisions of {findings} findings.",
+            f"They were open {len(spells)} times, {whole} of them in every cycle.",
+            f"Median life of an open finding {life:.2g} h, mean {mean:.2g} h.",
+            "",
+            "| age of the proposal | asked | can be approved | by id alone |",
+            "|---|---:|---:|---:|",
+            *(
+                f"| {age * EVERY} | {self.asked[age]} "
+                f"| {100 * self.taken[age] / self.asked[age]:.1f} % | 0 % |"
+                for age in AGES
+                if self.asked[age]
+            ),
+            "",
+            f"Refused within an hour: {100 * refused:.2f} % ({_told(self.withdrawn)}).",
+            f"Rejected: {len(self.rejected)}.",
+            f"Proposed again in the {left} cycles after: {self.again} times.",
+            "",
+            f"{self.cycle_seconds / cycles:.1f} CPU s a cycle.",
+        ]
+
+
+def is_approvable(store: Store, one: Recommendation, now: datetime) -> bool:
+    """Say whether an approval of a proposal would be taken at a time."""
+    return as_proposed_now(store, one.digest, now).state == State.PROPOSED
+
+
+def kind_of(entry: Recommendation) -> tuple[str, str]:
+    """Return what finding a recommendation is of."""
+    return entry.target, str(entry.action)
+
+
+def _told(counted: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counted.most_common()) or "none"
+
+
+def results_of(days: float, nodes: int) -> Iterable[str]:
+    """Yield the text of the results from time to time, and at the end."""
+    cycles = round(timedelta(days=days) / EVERY)
+    replay = Replay()
     with TemporaryDirectory() as folder, open_store(f"duckdb:///{folder}/b.duckdb") as store:
-        world = world_of(store)
-        made: list[tuple[int, Recommendation]] = []
-        rejected: set[tuple[str, str]] = set()
-        again = 0
-        open_kinds: list[frozenset[tuple[str, str]]] = []
-        for cycle in range(cycles):
-            now = START + cycle * EVERY
-            found = run_cycle(world, now=now).recommendations
-            for before, entry in made:
-                age = cycle - before
-                if age * EVERY <= 4 * HOUR and (entry.target, entry.action) not in rejected:
-                    asked[age] += 1
-                    taken[age] += is_approvable(store, entry, now)
-            again += sum((entry.target, str(entry.action)) in rejected for entry in found)
-            made += [(cycle, entry) for entry in found]
-            open_kinds.append(frozenset((said.target, str(said.action)) for said in found))
-            if cycle == cycles // 2:
-                saving = [entry for entry in found if entry.action not in COMES_UP_AGAIN]
-                for entry in saving[::REJECTED_EACH]:
-                    decisions.reject(store, entry.digest, by="benchmark", now=now)
-                    rejected.add((entry.target, str(entry.action)))
-    rows = [
-        f"| {age * EVERY} | {asked[age]} | {100 * taken[age] / asked[age]:.1f} % | 0 % |"
-        for age in (1, 2, 4, 8, 16)
-        if asked[age]
-    ]
-    within = [age for age in asked if age * EVERY <= HOUR]
-    refused = 1 - sum(taken[age] for age in within) / max(1, sum(asked[age] for age in within))
-    kinds = len({(entry.target, entry.action) for _cycle, entry in made})
-    left = cycles - 1 - cycles // 2
-    spells = spells_of(open_kinds)
-    whole = sum(length == cycles for length in spells)
-    return [
-        f"{cycles} cycles, {len(made)} revisions of {kinds} findings.",
-        f"They were open {len(spells)} times, {whole} of them from the first cycle to the last.",
-        f"Median {median(spells) * EVERY / HOUR:.2g} h, mean {fmean(spells) * EVERY / HOUR:.2g} h.",
-        "",
-        "| age of the proposal | asked | can be approved | by id alone |",
-        "|---|---:|---:|---:|",
-        *rows,
-        "",
-        f"Refused within an hour: {100 * refused:.1f} %. Rejected: {len(rejected)}.",
-        f"Proposed again in the {left} cycles after: {again} times.",
-    ]
+        world = world_of(store, nodes)
+        for cycle in range(1, cycles + 1):
+            replay.play(world)
+            if cycle % (WRITTEN_EACH // EVERY) == 0 or cycle == cycles:
+                yield "\n".join(replay.lines(nodes)) + "\n"
 
 
 def main() -> None:
-    """Print the table and write it to benchmarks/results/proposals.md."""
+    """Print the results and write them to benchmarks/results/proposals.md."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="a day instead of six hours")
-    parser.add_argument("--hours", type=float, default=0.0, help="so many, not written")
+    parser.add_argument("--full", action="store_true", help="14 days instead of six hours")
+    parser.add_argument("--days", type=float, default=0.0, help="so many days")
+    parser.add_argument("--nodes", type=int, default=8, help="nodes of 8 boards")
+    parser.add_argument("--written", type=Path, default=RESULTS, help="where the results go")
     parser.add_argument("--data", default="", help="not used: the fleet is simulated")
     options = parser.parse_args()
-    started = time.process_time()
-    hours = options.hours or (24.0 if options.full else 6.0)
-    lines = ["Proposals of the simulated fleet, a cycle every 15 minutes.", "", *played(hours)]
-    text = "\n".join([*lines, "", f"{time.process_time() - started:.0f} CPU s."]) + "\n"
-    if not options.hours:
-        RESULTS.write_text(text, encoding="utf-8")
-    print(text)
+    for text in results_of(options.days or (14.0 if options.full else 0.25), options.nodes):
+        options.written.write_text(text, encoding="utf-8")
+        print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ class PlanningSettings(Section, name="planning"):
     )
     entry_margin_ratio: float = documented(
         0.1,
-        "how much better than its limits a change must be to be proposed anew, share of each",
+        "by how much a change must keep its limits to be proposed, or miss them to be withdrawn, share",
         minimum=0,
         maximum=1,
     )

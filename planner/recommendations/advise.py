@@ -59,8 +59,9 @@ def advise(
     gets the first of the free boards, and nothing else is proposed for it. `resting` maps jobs, and
     what of the fleet advice is about, to the reason why nothing is proposed for it now.
     `rejections` are what people said no to; what keeps a job from running out of memory comes up
-    again all the same. `proposed_before` are target and kind of what the plan before proposed: all
-    else must be better than its limits by `planning.entry_margin_ratio`. None: there is none.
+    again all the same. `proposed_before` are target and kind of what the plan before proposed: it
+    stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
+    its limits by as much. None: there is no plan before.
     """
     resting, no = resting or {}, rejections or {}
     runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
@@ -118,7 +119,7 @@ def _wanted(empty: FleetAdvice, relieved: Sequence[Relief], short: Sequence[Flee
     relief = (entry.proposal.chosen.configuration.gpu_model for entry in relieved if entry.outcome)
     return empty.gpu_model in relief or any(
         advice.gpu_model == empty.gpu_model
-        and (empty.ends_at is None or empty.ends_at > advice.starts_at)
+        and (not empty.ends_at or not advice.starts_at or empty.ends_at > advice.starts_at)
         for advice in short
     )
 
@@ -143,14 +144,11 @@ def _idle_of(
 def _margin(
     proposal: Proposal, problem: PlanningProblem, before: Collection[tuple[str, Action]] | None
 ) -> float:
-    """Return by which share a proposal must be better than its limits."""
-    if (
-        before is None
-        or proposal.action is None
-        or (proposal.job.demand.job.job_id, proposal.action) in before
-    ):
+    """Return by which share a proposal must be better than its limits; below 0: may be worse."""
+    if before is None or proposal.action is None:
         return 0.0
-    return problem.planning.entry_margin_ratio
+    margin = problem.planning.entry_margin_ratio
+    return -margin if (proposal.job.demand.job.job_id, proposal.action) in before else margin
 
 
 def _by_saving(recommendation: Recommendation) -> tuple[bool, float, str]:
@@ -228,7 +226,7 @@ def _recommendation(
         change=change_text(proposal, problem),
         transition=_with_queue(proposal, outcome.transition),
         delay_hours=outcome.delay_hours,
-        starts_at=None if first is None else problem.slot_starts[first],
+        starts_at=problem.slot_starts[first] if first else None,
         ends_at=None if last is None else problem.slot_starts[last + 1],
     )
 
@@ -245,17 +243,14 @@ def _with_queue(proposal: Proposal, transition: Transition | None) -> Transition
 
 
 def _details(proposal: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
-    """Return for a pause when it begins and when the job may begin again."""
+    """Return for a pause when the job may begin again."""
     if not proposal.spec.pauses or proposal.first is None:
         return ()
     slot = timedelta(minutes=problem.planning.slot_minutes)
     end = problem.slot_starts[-1] + slot
     if proposal.last is not None:
         end = problem.slot_starts[proposal.last + 1]
-    return (
-        ("pause_at", problem.slot_starts[proposal.first].isoformat()),
-        ("begin_at", end.isoformat()),
-    )
+    return (("begin_at", end.isoformat()),)
 
 
 def _shorter_limits(

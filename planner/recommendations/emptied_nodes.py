@@ -186,9 +186,11 @@ def _power_down(
     first, last = stretch
     terms, nodes = problem.terms, problem.rules.nodes
     hours = (last - first) * terms.slot_hours
-    starts = plan.slot_starts[first]
-    ends = None if last == len(node.on) else starts + timedelta(hours=hours)
-    until = "on" if ends is None else f"until {ends:%Y-%m-%d %H:%M} UTC"
+    begins = plan.slot_starts[first]
+    ends = None if last == len(node.on) else begins + timedelta(hours=hours)
+    # What begins with the plan begins at once: its hour would be another in every cycle.
+    span = f" from {begins:%Y-%m-%d %H:%M} UTC" * (first > 0)
+    span += f" until {ends:%Y-%m-%d %H:%M} UTC" if ends else " on" * (first > 0)
     off_hours = hours if ends is None else max(0.0, hours - nodes.boot_minutes / 60)
     factors = [
         (
@@ -212,7 +214,7 @@ def _power_down(
         gpu_model=node.gpu_model,
         gpus_now=node.gpus,
         gpus_then=0,
-        change=f"power {fact.known_as} down from {starts:%Y-%m-%d %H:%M} UTC {until}",
+        change=f"power {fact.known_as} down{span}",
         why=(
             f"Once the recommended changes are made, no job needs {fact.known_as} with its "
             f"{node.gpus} {node.gpu_model} for {hours:g} h, and none waits that may start on it; "
@@ -220,7 +222,7 @@ def _power_down(
             "it first: no new job may start on it."
         ),
         savings=_power_down_savings(node.gpus * off_hours, model, stretch, moves, problem),
-        starts_at=starts,
+        starts_at=begins if first else None,
         ends_at=ends,
         factors=tuple(factors),
     )

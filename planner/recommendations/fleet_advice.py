@@ -31,7 +31,7 @@ class FleetAdvice:
     change: str
     why: str
     savings: Savings
-    starts_at: datetime
+    starts_at: datetime | None
     ends_at: datetime | None
     factors: tuple[tuple[str, str], ...]
 

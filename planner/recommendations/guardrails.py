@@ -28,8 +28,8 @@ def refusal(
     """Return why the change is not recommended, '' when it is.
 
     `past_runs` are the lengths of ended runs of the same job, s. `margin_ratio` is how much better
-    than its limits the change must be: what the plan before proposed holds them without a margin,
-    so that a job near a limit is not proposed in one cycle and withdrawn in the next.
+    than its limits the change must be: below 0 how much worse it may be, as what the plan before
+    proposed, so that noise does not withdraw in one cycle what it proposes in the next.
     """
     if proposal.job.keep_reason:
         return proposal.job.keep_reason
@@ -50,7 +50,7 @@ def refusal(
         or _overruns(proposal, past_runs)
         or _poor(proposal, outcome, terms, wanted)
     )
-    if reason and margin_ratio and not refusal(proposal, outcome, terms, past_runs):
+    if reason and margin_ratio > 0 and not refusal(proposal, outcome, terms, past_runs):
         return f"{reason}; what is new must be {100 * margin_ratio:g} % better than its limit"
     return reason
 
@@ -76,12 +76,19 @@ def _unsteady(proposal: Proposal, terms: Terms, wanted: float) -> str:
 
 
 def _starved(proposal: Proposal, terms: Terms, wanted: float) -> str:
-    """Refuse less than what is needed; more than now, even if not all of it, is welcome."""
+    """Refuse less than what is needed; more than now, even if not all of it, is welcome.
+
+    Whatever margin is given away is the headroom's: q90 itself is never missed.
+    """
     chosen = proposal.chosen
     if not chosen.configuration.gpu_count or chosen.service > proposal.present.service:
         return ""
-    need = float(needed_service(proposal.job.demand, proposal.present, terms.planning).max())
-    if chosen.service >= wanted * need - 1e-9:
+    bare = replace(terms.planning, headroom_ratio=0.0)
+    need, least = (
+        float(needed_service(proposal.job.demand, proposal.present, planning).max())
+        for planning in (terms.planning, bare)
+    )
+    if chosen.service >= max(wanted * need, least) - 1e-9:
         return ""
     return (
         f"{chosen.configuration.describe()} gives {chosen.service:.2g} of the "

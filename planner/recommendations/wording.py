@@ -15,16 +15,19 @@ def change_text(proposal: Proposal, problem: PlanningProblem) -> str:
     """Return what changes where the configurations do not say it, '' where they do."""
     if proposal.first is None:
         return ""
-    starts = f"{problem.slot_starts[proposal.first]:%Y-%m-%d %H:%M} UTC"
+    # What begins with the plan begins at once: its hour would be another in every cycle.
+    starts = f"from {problem.slot_starts[proposal.first]:%Y-%m-%d %H:%M} UTC " * (
+        proposal.first > 0
+    )
     until = (
         f"{problem.slot_starts[proposal.last + 1]:%Y-%m-%d %H:%M} UTC"
-        if proposal.last
+        if proposal.last is not None
         else "further on"
     )
     if proposal.spec.pauses:
-        return f"pause from {starts} to {until}"
-    end = f"until {until}" if proposal.last else until
-    return f"{proposal.chosen.configuration.describe()} from {starts} {end}"
+        return f"pause {starts}{'to' if starts else 'until'} {until}"
+    end = f"until {until}" if proposal.last is not None else until
+    return f"{proposal.chosen.configuration.describe()} {starts}{end}"
 
 
 def _peak(proposal: Proposal) -> float:

@@ -58,10 +58,11 @@ def test_waiting_names_its_hours_its_delay_and_its_price() -> None:
     """Dear hours end at midnight; eleven of them are left in whole slots, the twelfth is cheap."""
     found = waiting().recommendations[0]
     assert found.action is Action.SHIFT_IN_TIME
-    assert found.starts_at == AS_OF + timedelta(hours=1)
+    # It begins with the plan: the next one, which begins later, means the same change.
+    assert found.starts_at is None
     assert found.ends_at == datetime(2026, 1, 6, tzinfo=AS_OF.tzinfo)
-    assert found.change == "pause from 2026-01-05 13:00 UTC to 2026-01-06 00:00 UTC"
-    assert dict(found.details)["begin_at"] == "2026-01-06T00:00:00+00:00"
+    assert found.change == "pause until 2026-01-06 00:00 UTC"
+    assert found.details == (("begin_at", "2026-01-06T00:00:00+00:00"),)
     assert found.delay_hours is not None
     assert found.delay_hours.low >= 11
     assert found.transition is not None

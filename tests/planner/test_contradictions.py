@@ -52,6 +52,11 @@ def advised(problem: PlanningProblem, peak: float) -> Advice:
     return advise(plan, problem, groups=growth(problem, peak))
 
 
+def is_for_a_while(found: Recommendation) -> bool:
+    """Tell whether a change begins later, or ends."""
+    return found.starts_at is not None or found.ends_at is not None
+
+
 def boards_given_back(problem: PlanningProblem, found: Advice, model: str) -> float:
     """Return the boards of a model that the recommendations for jobs give back for good."""
     jobs = {job.demand.job.job_id: job for job in problem.jobs}
@@ -59,7 +64,7 @@ def boards_given_back(problem: PlanningProblem, found: Advice, model: str) -> fl
     for recommendation in found.recommendations:
         if (
             not recommendation.job_id
-            or recommendation.starts_at is not None
+            or is_for_a_while(recommendation)
             or recommendation.transition is None
         ):
             continue
@@ -93,7 +98,7 @@ def test_boards_are_added_only_beyond_those_given_back(
     problem = mixed_fleet(seed, planning=planning)
     found = advised(problem, peak)
     if any(
-        recommendation.starts_at is not None
+        is_for_a_while(recommendation)
         for recommendation in found.recommendations
         if recommendation.job_id
     ):
@@ -113,7 +118,9 @@ def test_boards_are_added_only_beyond_those_given_back(
             for recommendation in found.recommendations
             if recommendation.action is Action.CONSOLIDATE and recommendation.now.gpu_model == model
         ]
-        assert all(entry.ends_at is not None and entry.ends_at <= more.starts_at for entry in off)
+        begins = more.starts_at
+        assert begins is not None
+        assert all(entry.ends_at is not None and entry.ends_at <= begins for entry in off)
 
 
 @pytest.mark.parametrize("peak", [1.05, 1.5])

@@ -45,7 +45,7 @@ def kinds(found: Advice) -> Kinds:
 
 @pytest.mark.parametrize("slot_minutes", [15, 60])
 def test_what_is_new_is_better_than_its_limits(slot_minutes: int) -> None:
-    """It stays proposed at the limit itself, and never beyond."""
+    """It stays proposed at the limit itself, and no longer than the margin beyond."""
     problem = half_idle(slot_minutes)
     at_the_limit = kinds(advised(problem, None))
     found = advised(problem, frozenset())
@@ -56,7 +56,10 @@ def test_what_is_new_is_better_than_its_limits(slot_minutes: int) -> None:
         assert found.kept[target].endswith("what is new must be 10 % better than its limit")
     assert kinds(advised(problem, at_the_limit)) == at_the_limit
     beyond = kinds(advised(problem, frozenset((f"a/{n}", Action.FEWER_GPUS) for n in range(26))))
-    assert beyond == at_the_limit
+    assert beyond >= at_the_limit
+    for target, _action in beyond - at_the_limit:
+        demand = DEMANDS[int(target.removeprefix("a/"))]
+        assert 0.9 * 1.15 * demand <= 1.0 < 1.15 * demand
 
 
 def test_without_a_margin_nothing_is_asked_of_what_is_new() -> None:
@@ -66,7 +69,8 @@ def test_without_a_margin_nothing_is_asked_of_what_is_new() -> None:
     assert kinds(advised(plain, frozenset())) == kinds(advised(problem, None))
 
 
-def test_demand_that_wavers_around_a_limit_changes_nothing() -> None:
+@pytest.mark.parametrize("proposed", [False, True])
+def test_demand_that_wavers_around_a_limit_changes_nothing(proposed: bool) -> None:
     """Proposed or not as it was before: neither in one cycle and out in the next."""
     limit = max(
         demand
@@ -78,9 +82,10 @@ def test_demand_that_wavers_around_a_limit_changes_nothing() -> None:
         for demand in (0.97 * limit, 1.03 * limit)
     )
     assert kinds(advised(low, None)) != kinds(advised(high, None))
-    before: Kinds = frozenset()
+    first = before = kinds(advised(low, None)) if proposed else frozenset()
+    assert bool(first) == proposed
     for _cycle in range(3):
-        for problem in (low, high):
+        for problem in (high, low):
             found = kinds(advised(problem, before))
-            assert found == frozenset()
+            assert found == first
             before = found

@@ -201,7 +201,15 @@ def test_a_horizon_below_an_hour_holds_what_it_can() -> None:
 
 @pytest.mark.parametrize(
     ("share", "margin", "passes"),
-    [(0.5, 0.0, True), (0.49, 0.0, False), (0.54, 0.1, False), (0.55, 0.1, True), (1.0, 1.5, True)],
+    [
+        (0.5, 0.0, True),
+        (0.49, 0.0, False),
+        (0.54, 0.1, False),
+        (0.55, 0.1, True),
+        (1.0, 1.5, True),
+        (0.45, -0.1, True),
+        (0.44, -0.1, False),
+    ],  # fmt: skip
 )
 def test_a_change_is_for_most_of_the_horizon(share: float, margin: float, passes: bool) -> None:
     """Half of it, and a tenth more where the change is new; all of it is always enough."""
@@ -222,12 +230,19 @@ def test_a_change_is_for_most_of_the_horizon(share: float, margin: float, passes
         (0.41, 2, 0.1, False),
         (0.37, 2, 0.1, True),
         (0.9, 2, 0.0, False),
+        (0.46, 2, -0.1, True),
+        (0.47, 2, -0.1, False),
+        (0.49, 2, -0.5, True),
+        (0.51, 2, -0.5, False),
     ],
 )
 def test_what_is_needed_with_headroom_is_given(
     level: float, count: int, margin: float, passes: bool
 ) -> None:
-    """Of four boards 41 % with a fifth of headroom need 1.97; a margin asks for a tenth more."""
+    """Of four boards 41 % with a fifth of headroom need 1.97; a margin asks for a tenth more.
+
+    What was proposed may take a tenth of the headroom, and whatever the margin no more than all.
+    """
     problem = problem_of(training(), headroom_ratio=0.2)
     proposal = to_boards(problem, count)
     demand = replace(proposal.job.demand, demand_q90=np.full(24, 4 * level))

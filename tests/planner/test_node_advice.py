@@ -75,12 +75,29 @@ def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None
     assert (one.details, one.platform) == ((("node", "a"),), Platform.SLURM)
     assert one.starts_at == AS_OF + timedelta(hours=5)
     assert one.ends_at == AS_OF + timedelta(hours=15)
+    assert one.change == "power a down from 2026-01-05 17:00 UTC until 2026-01-06 03:00 UTC"
     assert one.savings.energy_kwh is not None
     assert one.savings.energy_kwh.central == pytest.approx(
         8 * (35 + 125) / 1000 * (10 - 1 / 6) * 1.54
     )
     assert one.savings.cost is not None
     assert one.savings.cost.central == pytest.approx(0.2 * one.savings.energy_kwh.central)
+
+
+@pytest.mark.parametrize(
+    ("off", "change"), [(10, "power a down until 2026-01-05 23:00 UTC"), (24, "power a down")]
+)
+def test_a_node_that_is_empty_already_is_powered_down_at_once(off: int, change: str) -> None:
+    """The next plan, which begins later, means the same change."""
+    problem = case(
+        (make_job(), 0.97, 60_000.0, 690.0),
+        gpus=[*boards(H100, 8), *(gpu("a", number, L40S) for number in range(8))],
+        rules=FleetRules(),
+        nodes=[node_of("a", L40S, source="slurm")],
+    )
+    found = advised(problem, nodes=(node("a", [False] * off + [True] * (24 - off)),))
+    (one,) = (entry for entry in found.recommendations if not entry.job_id)
+    assert (one.change, one.starts_at) == (change, None)
 
 
 @pytest.mark.parametrize(
