@@ -13,7 +13,7 @@ from dashboard.web.session import current_world
 from data.clock import floor_to_slot
 from data.records.cluster import SourceState
 
-_NAMED, _LENGTH = 3, 160
+_NAMED, _LENGTH, _WHOLE = 3, 160, 600
 _MINUTE = 60
 
 
@@ -24,6 +24,12 @@ def _named(fact: UrgentFact) -> str:
     if not fact.finding:
         return text
     return f"{text} ([{fact.finding}](findings?finding={fact.finding}))"
+
+
+def _told(fact: UrgentFact) -> str:
+    # To an owner, who has no page Health, and whose first page is that of findings.
+    text = markdown(f"{fact.about}: {fact.what}. {fact.next_step}", limit=_WHOLE)
+    return f"{text} ([{fact.finding}](./?finding={fact.finding}))" if fact.finding else text
 
 
 def urgent_now() -> tuple[UrgentFact, ...]:
@@ -38,21 +44,25 @@ def urgent_now() -> tuple[UrgentFact, ...]:
 
 
 def urgent_strip() -> None:
-    """Say what is urgent in one line, to whoever may see the jobs of others."""
-    if current_role() == "owner":
-        return
-    facts = urgent_now()
+    """Say what is urgent in one line: to an owner of their own jobs alone, with what to do."""
+    facts, own = urgent_now(), current_role() == "owner"
+    lines = [*map(_told if own else _named, facts[:_NAMED])]
+    if len(facts) > _NAMED:
+        lines.append(f"and {len(facts) - _NAMED} more")
+    if facts:
+        ways = "" if own else " — [in Findings](findings?urgent=yes) · [what to do](health)"
+        st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)}{ways}")
+    if not own:
+        _failed_sources()
+
+
+def _failed_sources() -> None:
+    """Say which sources failed in the last collection."""
     failed = [
         report.source
         for report in current_world().reader.source_reports()
         if report.state is SourceState.FAILED
     ]
-    lines = [*map(_named, facts[:_NAMED])]
-    if len(facts) > _NAMED:
-        lines.append(f"and {len(facts) - _NAMED} more")
-    if facts:
-        ways = "[in Findings](findings?urgent=yes) · [what to do](health)"
-        st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)} — {ways}")
     if failed:
         named = plain(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
         st.warning(f"{named} [Health](health)")

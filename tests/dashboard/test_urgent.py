@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from beds import two_tenants
 from beds.apply_bench import Clock
 from beds.mail_sink import MailSink, running_mail_sink
+from beds.two_tenants import MINE, THEIRS
 from factories import (
     NOW,
     make_collected,
@@ -22,6 +24,9 @@ from factories import (
 )
 from streamlit.testing.v1 import AppTest
 
+from benchmarks._page_client import open_page
+from benchmarks.load import owners_sign_in
+from benchmarks.pages import served
 from dashboard.api.finding_choice import FindingOrder
 from dashboard.decision_service import DecisionService
 from dashboard.findings import findings_now
@@ -32,6 +37,7 @@ from dashboard.urgent import urgent_facts
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
 from data.access_settings import AccessSettings, NotifySettings
+from data.clock import utc_now
 from data.columns import XIDS, check_frame
 from data.load_settings import LoadedSettings
 from data.records.decisions import Action
@@ -219,3 +225,17 @@ def test_nothing_is_entered_for_nobody(store: Store, notify: dict[str, object]) 
     """Without a recipient, or where the settings leave it out, the record stays as it is."""
     assert not rounds(store, Clock(NOW), **notify).tell_new()
     assert store.reader.audit() == ()
+
+
+@pytest.mark.slow
+def test_an_owner_is_told_of_their_own_on_every_page(tmp_path: Path) -> None:
+    """Their board and their job, with what to do; nothing that others gave a name."""
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as filled:
+        two_tenants.fill(filled, utc_now())
+    strip, own = "**Urgent** (2): ", f"{MINE}\\-node\\: XID 79, the board has fallen off the bus"
+    others = (f"{THEIRS}/chat", f"{THEIRS}-node", f"{THEIRS}\\-node", f"{THEIRS} grows")
+    with served(tmp_path / "t.duckdb", tmp_path, owners_sign_in(two_tenants.TENANTS)) as server:
+        for page in ("", "jobs", "job", "savings", "energy", "reports"):
+            answer = open_page(server.base, page, person=MINE, names=(strip, own, *others))
+            assert answer.errors == ()
+            assert answer.said == {strip, own}, page
