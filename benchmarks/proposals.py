@@ -4,8 +4,9 @@
 15 minutes apart. A proposal can be approved later if its id still names the same change in the
 newest plan; *by id alone* is how it was before: only what the newest plan made could be approved.
 The store is asked at an age of one hour, at the others the product's rule alone. After six hours
-every fifth proposal that saves is rejected. The results are written after every six hours, so that
-a run that is cut off counts as far as it got.
+every fifth proposal that saves is rejected. What nobody proposes any more was resolved, unless it
+is found again within a day: then noise withdrew it, and its approval was outdated. The results are
+written after every six hours, so that a run that is cut off counts as far as it got.
 """
 
 import argparse
@@ -37,6 +38,7 @@ HOUR = timedelta(hours=1)
 PAST_DAYS = 3
 REJECTED_EACH = 5
 WRITTEN_EACH = REJECTED_AFTER = 6 * HOUR
+AWAY = timedelta(days=1)
 AGES = (1, 2, 3, 4, 8, 16)
 """Of proposals, in cycles."""
 COMES_UP_AGAIN = FOR_MEMORY
@@ -80,7 +82,7 @@ class Replay:
     made: list[tuple[Recommendation, ...]] = field(default_factory=list)
     asked: Counter[int] = field(default_factory=Counter)
     taken: Counter[int] = field(default_factory=Counter)
-    withdrawn: Counter[str] = field(default_factory=Counter)
+    refused: list[tuple[int, Recommendation]] = field(default_factory=list)
     rejected: set[tuple[str, str]] = field(default_factory=set)
     again: int = 0
     cycle_seconds: float = 0.0
@@ -114,16 +116,26 @@ class Replay:
         self.asked[age] += 1
         self.taken[age] += can
         if not can and age * EVERY <= HOUR:
-            there = any(kind_of(newer) == kind_of(entry) for newer in newest)
-            changed = any(newer.is_like(entry) for newer in newest)
-            why = "another saving" if changed else "another change" if there else "resolved"
-            self.withdrawn[f"{entry.action}: {why}"] += 1
+            self.refused.append((len(self.made) - 1, entry))
+
+    def why(self, cycle: int, entry: Recommendation) -> str:
+        """Return why a proposal was refused in a cycle: outdated, or resolved for good or not."""
+        newest, kind = self.made[cycle], kind_of(entry)
+        if any(newer.is_like(entry) for newer in newest):
+            return "with another saving"
+        if any(kind_of(newer) == kind for newer in newest):
+            return "with another change"
+        later = self.made[cycle : cycle + AWAY // EVERY]
+        if any(kind_of(newer) == kind for found in later for newer in found):
+            return "withdrawn and found again within a day"
+        return "resolved"
 
     def lines(self, nodes: int) -> list[str]:
         """Return the text of the results."""
-        cycles, within = len(self.made), [age for age in AGES if age * EVERY <= HOUR]
-        asked = sum(self.asked[age] for age in within)
-        refused = 1 - sum(self.taken[age] for age in within) / max(1, asked)
+        cycles = len(self.made)
+        asked = sum(count for age, count in self.asked.items() if age * EVERY <= HOUR)
+        why = Counter(self.why(*refusal) for refusal in self.refused)
+        resolved = why.pop("resolved", 0)
         every = [frozenset(map(kind_of, found)) for found in self.made]
         spells = spells_of(every)
         whole = sum(length == cycles for length in spells)
@@ -150,7 +162,9 @@ class Replay:
                 if self.asked[age]
             ),
             "",
-            f"Refused within an hour: {100 * refused:.2f} % ({_told(self.withdrawn)}).",
+            f"Asked within an hour: {asked}.",
+            f"Refused as outdated: {_share(why.total(), asked)} ({_told(why)}).",
+            f"Refused because the finding was resolved: {_share(resolved, asked)}.",
             f"Rejected: {len(self.rejected)}.",
             f"Proposed again in the {left} cycles after: {self.again} times.",
             "",
@@ -168,8 +182,12 @@ def kind_of(entry: Recommendation) -> tuple[str, str]:
     return entry.target, str(entry.action)
 
 
+def _share(count: int, of: int) -> str:
+    return f"{100 * count / max(1, of):.2f} %"
+
+
 def _told(counted: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counted.most_common()) or "none"
+    return ", ".join(f"{count} {why}" for why, count in counted.most_common()) or "none"
 
 
 def results_of(days: float, nodes: int) -> Iterable[str]:
