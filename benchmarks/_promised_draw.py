@@ -8,10 +8,12 @@ from benchmarks._promised_fleet import (
     NOW,
     PER_DAY,
     PER_HOUR,
+    RUN_SPREAD,
     SHAPES,
     STEP,
     DrawnFleet,
     DrawnJob,
+    EndLaw,
     Site,
     Values,
     shape_of,
@@ -119,12 +121,13 @@ def _draw_job(
     count, steps = len(places), past + future
     serves = role in _SERVING and scheduler == "kubernetes"
     wanted = _demand(random, role, count, steps, serves=serves)
-    started, ends, killed, limit, lengths = 0, steps + 1, False, None, np.zeros(0)
+    started, ends, killed, law, lengths = 0, steps + 1, False, EndLaw(), np.zeros(0)
     if role == "idle":
         stopped = past - int(random.integers(6 * PER_HOUR, 30 * PER_HOUR))
         wanted[stopped:] = 0.0
     if not serves:
-        started, ends, killed, limit, lengths = _end(random, past, future)
+        started, ends, killed, law, lengths = _end(random, past, future)
+    limit = float(past - started + law.left) * STEP if law.left else None
     memory_share = float(random.uniform(0.05, 0.22 if role == "one" else 0.35))
     memory = memory_share * (1 + 0.02 * random.standard_normal(steps))
     if role == "climbing":
@@ -139,6 +142,7 @@ def _draw_job(
         wanted=wanted,
         ends=ends,
         killed=killed,
+        end_law=law,
         held_idle=1 + 0.25 * float(random.random()),
         top=float(random.uniform(0.9, 1.0) if role == "warm" else random.uniform(0.6, 0.95)),
         exponent=float(np.exp(0.15 * random.standard_normal())) * (0.4 if role == "warm" else 1),
@@ -187,25 +191,25 @@ def _autoregressive(random: np.random.Generator, steps: int, keep: float, spread
 
 def _end(
     random: np.random.Generator, past: int, future: int
-) -> tuple[int, int, bool, float | None, Values]:
-    """Return first step, step of the end, whether a limit ends it, the limit and past runs in s."""
+) -> tuple[int, int, bool, EndLaw, Values]:
+    """Return the first step, step of the end, whether a limit ends it, its law, past runs in s."""
     never = past + future + 1
     match int(random.integers(4)):
         case 0:
-            return 0, never, False, None, np.zeros(0)
+            return 0, never, False, EndLaw(), np.zeros(0)
         case 1 | 2:  # a run like those before it, seen at any time of it: the longer, the likelier
             typical = random.uniform(0.6, 2.0) * past
-            lengths = typical * np.exp(0.3 * random.standard_normal(12))
-            length = typical * np.exp(0.3 * random.standard_normal() + 0.3**2)
+            lengths = typical * np.exp(RUN_SPREAD * random.standard_normal(12))
+            length = typical * np.exp(RUN_SPREAD * random.standard_normal() + RUN_SPREAD**2)
             so_far = int(length * random.uniform(0.02, 1.0))
-            ends = past - so_far + int(length)
-            return past - so_far, max(ends, past + 1), False, None, lengths * STEP
+            law = EndLaw(so_far=so_far, typical=typical)
+            ends = max(past - so_far + int(length), past + 1)
+            return past - so_far, ends, False, law, lengths * STEP
         case _:
             started = past - int(random.uniform(0.3, 1.0) * past)
-            left = int(random.uniform(2 * PER_HOUR, 1.5 * future))
-            killed = bool(random.random() < 0.5)
-            ends = past + left if killed else past + int(random.uniform(0, left))
-            return started, max(ends, past + 1), killed, (past - started + left) * STEP, np.zeros(0)
+            law = EndLaw(left=int(random.uniform(2 * PER_HOUR, 1.5 * future)))
+            after, killed = law.drawn(random) or (1, False)
+            return started, past + after, killed, law, np.zeros(0)
 
 
 def _record(

@@ -16,14 +16,16 @@ hidden is drawn around what the product assumes or could measure:
 * ended runs of a job are lognormal (sigma 0.3), and so is the present one, which is found at any
   time of it, so that long ones are found more often; of jobs with a time limit
   alone half run into it and the others end at any time before, a quarter of the jobs never tell.
+  Each future of a fleet draws ends anew by this law, of runs that took longer than so far.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import ndtr, ndtri  # type: ignore[import-untyped]
 
 from benchmarks._complete_report import complete_report
 from collectors.base import Window
@@ -37,6 +39,8 @@ Values = npt.NDArray[np.float64]
 STEP = 300
 PER_DAY = 86_400 // STEP
 PER_HOUR = 3_600 // STEP
+RUN_SPREAD = 0.3
+"""Sigma of the log of how long runs of the same job take."""
 NOW = datetime(2026, 1, 15, 9, tzinfo=UTC)
 """The start of the first slot; the newest reading is one step before."""
 
@@ -61,11 +65,36 @@ def shape_of(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndLaw:
+    """When a job ends, in steps: of runs around `typical`, by a limit in `left`, or never (0)."""
+
+    so_far: int = 0
+    typical: float = 0.0
+    left: int = 0
+
+    def drawn(self, random: np.random.Generator) -> tuple[int, bool] | None:
+        """Return in how many steps the job ends, and whether its limit ends it; None for never.
+
+        A run that is found at any time of it is as long as any run that is longer than so far.
+        """
+        if self.left:
+            killed = bool(random.random() < 0.5)
+            return max(1, self.left if killed else int(random.uniform(0, self.left))), killed
+        if not self.typical:
+            return None
+        passed = float(ndtr(np.log(max(1, self.so_far) / self.typical) / RUN_SPREAD))
+        level = passed + (1 - passed) * float(random.random())
+        length = self.typical * np.exp(RUN_SPREAD * float(ndtri(min(level, 1 - 1e-12))))
+        return max(1, int(length) - self.so_far), False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnJob:
     """A job with its truth. `wanted` [steps] is its work in boards, past and future.
 
     `ends` is the step of its end, beyond the last one for none; `killed`: its limit ends it, so
-    that what it did not do is lost. `chance` are numbers 0..1 for whatever a change depends on.
+    that what it did not do is lost; `end_law` is what both are drawn by. `chance` are numbers 0..1
+    for whatever a change depends on.
     """
 
     job: Job
@@ -74,6 +103,7 @@ class DrawnJob:
     wanted: Values
     ends: int
     killed: bool
+    end_law: EndLaw
     held_idle: float
     top: float
     exponent: float
@@ -84,6 +114,11 @@ class DrawnJob:
         """Return what work of an activity 0..1 draws on a board, beyond idle."""
         span = self.top * model.tdp_watts - model.idle_watts
         return np.asarray(span * np.clip(activity, 0, 1) ** self.exponent)
+
+    def ending_anew(self, past: int, random: np.random.Generator) -> "DrawnJob":
+        """Return the job with another end that fits what is known of it after `past` steps."""
+        end = self.end_law.drawn(random)
+        return self if end is None else replace(self, ends=past + end[0], killed=end[1])
 
     def alive(self) -> Values:
         """Return 1 while the job is there, 0 after, [steps]."""

@@ -31,8 +31,8 @@ SLOTS = ((5, 6), (15, 12), (30, 24), (60, 24))
 PAST_DAYS = 4
 FLEETS = 50
 FUTURES = 10
-"""How often each recommendation is applied: what its change takes and does and what no reading
-tells of the site are drawn anew. Ten, so that each q10 and q90 lies between two futures."""
+"""How often each recommendation is applied: ends of jobs, what its change takes and does and what
+no reading tells of the site are drawn anew. Ten, so that q10 and q90 lie between two futures."""
 _BY_HOUR = (
     (0.12,) * 6 + (0.22,) * 4 + (0.30,) * 4 + (0.22,) * 3 + (0.42,) * 4 + (0.16,) * 3
 )  # fmt: skip
@@ -154,7 +154,7 @@ def _left(one: Recommendation) -> tuple[str, float]:
 
 
 def futures_of(fleet: DrawnFleet, seed: int) -> tuple[DrawnFleet, ...]:
-    """Return the fleet in several futures: what changes depend on and the site are drawn anew.
+    """Return the fleet in several futures: ends of jobs, changes and the site are drawn anew.
 
     No reading tells of the site and one number of it moves all of a fleet's nodes alike, so that a
     single draw would be judged and not the promise. Each future has its own tenth of the levels
@@ -169,6 +169,7 @@ def futures_of(fleet: DrawnFleet, seed: int) -> tuple[DrawnFleet, ...]:
         if future:
             anew = np.random.default_rng((seed, fleet.number, future))
             jobs = tuple(replace(job, chance=anew.random(len(job.chance))) for job in jobs)
+            jobs = tuple(job.ending_anew(fleet.past, anew) for job in jobs)
         found.append(replace(fleet, jobs=jobs, site=site_of(float(cooling), float(servers))))
     return tuple(found)
 
@@ -345,8 +346,9 @@ def main() -> None:
 
 
 INTRODUCTION = (
-    "Recommendations of drawn fleets, each applied alone in several futures, which draw anew what",
-    "a change takes and does; each is played twice from one draw, with the change and without it.",
+    "Recommendations of drawn fleets, each applied alone in several futures, which draw anew when",
+    "jobs end and what a change takes and does; each is played twice from one draw, with and without",
+    "the change.",
     "`benchmarks/_promised_fleet.py` says how fleets are drawn. *Certain*: a promise without",
     "width. In brackets behind a share: what so few recommendations leave open (90 % binomial",
     "interval; rather more, as what fleets draw is common to their jobs). Below and above: futures",

@@ -7,8 +7,17 @@ import pytest
 from factories import make_recommendation
 
 from benchmarks._promised_cycle import AS_OF, recommended
-from benchmarks._promised_fleet import NOW, STEP, DrawnFleet
-from benchmarks.promises import applies, bias_of, drawn, report, settings_of, share_of
+from benchmarks._promised_fleet import NOW, STEP, DrawnFleet, EndLaw
+from benchmarks.promises import (
+    FUTURES,
+    applies,
+    bias_of,
+    drawn,
+    futures_of,
+    report,
+    settings_of,
+    share_of,
+)
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
@@ -85,6 +94,27 @@ def test_fleets_err_apart_and_the_jobs_of_one_together() -> None:
     """Four equal errors of one fleet are one error; of four fleets they are half as sure."""
     assert bias_of([((1, 1), 1.0), ((1, 1), -1.0), ((1, 2), 0.0)], 10.0) == "+0.0 ± 0.0 %"
     assert bias_of([((1, 1), 2.0), ((1, 2), -2.0)], 10.0) == "+0.0 ± 28.3 %"
+
+
+def test_each_future_ends_jobs_anew_as_their_fleet_was_drawn() -> None:
+    """Among nine ends drawn anew the first one has every rank as often; who never ends, never."""
+    ranks, limits = [], []
+    for number in range(60):
+        fleet = drawn(5, number)
+        futures = futures_of(fleet, seed=5)
+        assert len(futures) == FUTURES
+        for jobs in zip(*(future.jobs for future in futures), strict=True):
+            ends = [job.ends for job in jobs]
+            assert min(ends) > fleet.past
+            if jobs[0].end_law == EndLaw():
+                assert len(set(ends)) == 1
+            elif jobs[0].end_law.left:
+                limits.append(np.mean([job.killed for job in jobs]))
+            else:
+                ranks.append(np.mean([end < ends[0] for end in ends[1:]]))
+    assert np.mean(ranks) == pytest.approx(0.5, abs=0.05)
+    assert np.std(ranks) == pytest.approx(12**-0.5, abs=0.04)
+    assert np.mean(limits) == pytest.approx(0.5, abs=0.05)
 
 
 def test_the_past_tells_nothing_of_the_future() -> None:
