@@ -347,17 +347,17 @@ def main() -> None:
 
 INTRODUCTION = (
     "Recommendations of drawn fleets, each applied alone in several futures, which draw anew when",
-    "jobs end and what a change takes and does; each is played twice from one draw, with and without",
-    "the change.",
-    "`benchmarks/_promised_fleet.py` says how fleets are drawn. *Certain*: a promise without",
-    "width. In brackets behind a share: what so few recommendations leave open (90 % binomial",
-    "interval; rather more, as what fleets draw is common to their jobs). Below and above: futures",
-    "in which what came lay there. Bias: promised less came, with its standard error over fleets;",
-    "of GPU-hours and money in % of what came, of energy in % of what the jobs used without the",
-    "change: freed boards stay powered, so what they save is a small difference of two large",
-    "figures, of either sign, and no share of it says how wrong a promise is. Of nodes the use is",
-    "what they draw empty. Base power of servers and PUE are what no reading tells: their law is",
-    "drawn as it is promised, evenly over the futures of a fleet, and is not judged here.",
+    "jobs end and what a change takes and does; each is played twice from one draw, with it and",
+    "without. `benchmarks/_promised_fleet.py` says how fleets are drawn. *Certain*: a promise",
+    "without width. In brackets behind a share: what so few recommendations leave open (90 %",
+    "binomial interval; rather more, as what fleets draw is common to their jobs). Below and",
+    "above: futures in which what came lay there. Bias: promised less came, with its standard",
+    "error over fleets; of GPU-hours and money in % of what came, of energy in % of what the jobs",
+    "used without the change: freed boards stay powered, so what they save is a small difference",
+    "of two large figures, of either sign, and no share of it says how wrong a promise is. Of",
+    "nodes the use is what they draw empty. Base power of servers and PUE are what no reading",
+    "tells: their law is drawn as it is promised, evenly over the futures of a fleet, and is not",
+    "judged here.",
 )
 
 

@@ -18,10 +18,12 @@ Values = npt.NDArray[np.float64]
 
 _RECORDED = "its recorded end"
 _MIN_RUNS = 5
-"""Fewer ended runs say too little of the end; of fewer that took longer than this one has so far
-the shape of all is used."""
+"""Fewer ended runs say too little of the end."""
 _SPREAD = (0.1, 0.9)
-_TAIL, _MIN_SPREAD, _MAX_SURVIVED = 20, 0.05, 0.999
+_LEVELS = (np.arange(40) + 0.5) / 40
+_MIN_SPREAD, _MAX_SURVIVED = 0.05, 0.999
+_NO_LONGER = 365 * 86_400.0
+"""Seconds after which it makes no difference when a job ends."""
 _BEFORE_LIMIT = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0)
 """Equally likely shares of the time left until a limit after which a job ends, where nothing else
 is known: the time that users ask for is used evenly, with a peak at the limit (Mu'alem and
@@ -76,7 +78,7 @@ def remaining_of(
     if not ends and told is not None and told[1] != _RECORDED and told[0] > as_of:
         ends = [as_of + share * (told[0] - as_of) for share in _BEFORE_LIMIT]
     elif ends:
-        before = len(ends)
+        before = len(past_runs)
     if not ends:
         return Remaining(
             low=latest,
@@ -124,33 +126,38 @@ def _told_ends(job: Job, as_of: datetime) -> Iterator[tuple[datetime, str]]:
 
 
 def _forecast_ends(job: Job, past_runs: Sequence[float], as_of: datetime) -> list[datetime]:
-    """Return when the job ends if it is like each ended run that took longer than it has so far."""
+    """Return equally likely ends of a job by its ended runs, empty where they are too few.
+
+    Of the runs that took longer than it has so far, it is as likely between any two neighbours, and
+    below the first or beyond the last, whatever their law: all have the same. Ends at the runs
+    themselves would be told too surely: of six, the present one is outside in two of seven.
+    """
     started_at = None if job.scheduler is None else job.scheduler.started_at
-    if started_at is None:
-        return []
-    ends = sorted(started_at + timedelta(seconds=seconds) for seconds in past_runs)
-    later = [end for end in ends if end > as_of]
-    if len(later) >= _MIN_RUNS:
-        return later
-    if len(ends) < _MIN_RUNS:
+    if started_at is None or len(past_runs) < _MIN_RUNS:
         return []
     so_far = max(1.0, (as_of - started_at).total_seconds())
-    return [started_at + timedelta(seconds=length) for length in _longer_runs(past_runs, so_far)]
+    bounds = [so_far, *sorted(seconds for seconds in past_runs if seconds > so_far), np.inf]
+    lengths = np.minimum(_runs_between(bounds, past_runs), so_far + _NO_LONGER)
+    return [started_at + timedelta(seconds=float(seconds)) for seconds in lengths]
 
 
-def _longer_runs(past_runs: Sequence[float], so_far: float) -> list[float]:
-    """Return equally likely lengths in s of a run that took longer than most before it.
+def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values:
+    """Return equally likely lengths in s of a run that is as likely between any two bounds.
 
-    Lengths are taken as lognormal. Mean and spread of so few runs are unsure themselves, so that
-    logs of the next one follow Student's t.
+    Between two of them lengths are taken as lognormal. Mean and spread of so few runs are unsure
+    themselves, so that logs of the next one follow Student's t.
     """
     logs = np.log(past_runs)
     spread = max(_MIN_SPREAD, float(logs.std(ddof=1)) * (1 + 1 / len(logs)) ** 0.5)
     mean, degrees = float(logs.mean()), len(logs) - 1
-    survived = min(float(stdtr(degrees, (np.log(so_far) - mean) / spread)), _MAX_SURVIVED)
-    levels = survived + (1 - survived) * (np.arange(_TAIL) + 0.5) / _TAIL
-    lengths = np.exp(mean + spread * stdtrit(degrees, levels))
-    return [float(length) for length in np.maximum(lengths, so_far)]
+    below = stdtr(degrees, (np.log(bounds) - mean) / spread)
+    below[:-1] = np.minimum(below[:-1], _MAX_SURVIVED)
+    places = _LEVELS * (len(bounds) - 1)
+    chances = np.interp(places, np.arange(len(bounds)), below)
+    lengths = np.exp(mean + spread * stdtrit(degrees, chances))
+    between = places.astype(np.int64)
+    least, most = np.take(bounds, between), np.take(bounds, between + 1)
+    return np.asarray(np.clip(lengths, least, most), dtype=np.float64)
 
 
 def _shares(ends: Sequence[datetime], slot_starts: Sequence[datetime], slot: timedelta) -> Values:
