@@ -127,7 +127,7 @@ class PlanningSettings(Section, name="planning"):
     )
     entry_margin_ratio: float = documented(
         0.1,
-        "by how much a change must keep its limits to be proposed, or miss them to be withdrawn, share",
+        "share by which a new change must keep its limits and an old one miss them to be withdrawn",
         minimum=0,
         maximum=1,
     )

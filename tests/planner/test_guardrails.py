@@ -209,7 +209,7 @@ def test_a_horizon_below_an_hour_holds_what_it_can() -> None:
         (1.0, 1.5, True),
         (0.45, -0.1, True),
         (0.44, -0.1, False),
-    ],  # fmt: skip
+    ],
 )
 def test_a_change_is_for_most_of_the_horizon(share: float, margin: float, passes: bool) -> None:
     """Half of it, and a tenth more where the change is new; all of it is always enough."""
