@@ -22,7 +22,7 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
     leads = _alike({accuracy.until_hours for test in backtests for accuracy in test.by_lead})
     rows = [_means(backtests, alike) for alike in leads.values()]
     # Titles stand above: beside the axis, that of the right one lies on the left one on a phone.
-    titles = ("pinball loss / naive's", "inside q10–q90 (%)")
+    titles = ("pinball loss relative to naive", "inside q10–q90 (%)")
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12, subplot_titles=titles)
     names = [f"{lead:g} h" for lead in leads]
     for column, name, colour in ((0, "in use", USED), (1, "seasonal naive", IDLE)):

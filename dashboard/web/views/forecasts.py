@@ -67,7 +67,7 @@ def tested_row(tested: ForecastTest) -> dict[str, object]:
         "job": tested.job_id,
         "quantity": TITLES[tested.quantity],
         "model": tested.model,
-        "loss / naive's": losses.get(tested.model, 0.0) / naive if naive else None,
+        "loss relative to naive": losses.get(tested.model, 0.0) / naive if naive else None,
         "inside q10–q90 (%)": 100 * tested.backtest.coverage_ratio if tested.backtest else None,
         "at its limit (slots)": tested.censored_slots,
         "outliers cut (slots)": tested.winsorised_slots,

@@ -67,7 +67,7 @@ table(
 )
 outcomes = outcome_rows(findings_now(reader, now=world.clock()))
 if outcomes and current_role() != "owner":
-    st.subheader("What became of findings")
+    st.subheader("Findings by outcome")
     rows = pd.DataFrame(outcomes, columns=list(OUTCOME_COLUMNS))
     dismissed, wrong = (rows[name].astype(int).sum() for name in ("dismissed", "false positive"))
     if dismissed:

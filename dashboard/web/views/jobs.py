@@ -100,7 +100,7 @@ if not empty_state():
     }
     found = ask(wanted, order=order, most=0)
     with answer:
-        chosen = " within the filters" if wanted.fields or wanted.search else ""
+        chosen = " matching the filters" if wanted.fields or wanted.search else ""
         running = count_text(
             found.running, tense("job runs", "job ran"), tense("jobs run", "jobs ran")
         )
