@@ -15,6 +15,7 @@ from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
+from dashboard.statement.prices import priced
 from data.clock import require_utc
 from data.collected import Collected
 from data.cycle_mark import begin_cycle
@@ -152,7 +153,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         view,
         forecasts,
         world.settings,
-        catalogue=world.catalogue,
+        catalogue=priced(world.catalogue, world.settings, view.as_of),
         carbon=world.carbon,
         models=models,
         memory=memory,

@@ -16,6 +16,7 @@ import pandas as pd
 
 from dashboard.apply.verification import BEFORE, MAX_READINGS, compare, split_energy
 from dashboard.savings import ENDED, STOOD, sum_of
+from dashboard.statement.prices import priced
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import floor_to_slot
@@ -192,7 +193,7 @@ class _MeasuredDays:
             return
         begun = self._floor(standing.begun)
         readings = self.reader.power_readings(start=begun - BEFORE, end=begun, most=MAX_READINGS)
-        catalogue = with_measured_idle(load_gpu_catalogue(), readings)
+        known = with_measured_idle(load_gpu_catalogue(), readings)
         before, after = self._history(begun - BEFORE, begun), self._history(start, end)
         # What is like the same hours of the day before the change is found by the hour.
         later = (after["slot_start"] - begun) // _DAY
@@ -201,6 +202,7 @@ class _MeasuredDays:
             midnight = floor_to_slot(start, int(_DAY.total_seconds())) + _DAY
             until = min(end, max(start + self._slot, self._floor(midnight)))
             there = (after["slot_start"] >= start) & (after["slot_start"] < until)
+            catalogue = priced(known, self.settings, start, until)
             measurement = self._one(before, alike[there], (start, until), catalogue)
             yield start.date(), measurement, self._money(measurement, (start, until), catalogue)
             start = until

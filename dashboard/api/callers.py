@@ -44,6 +44,9 @@ def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
     if carries_token(request.headers.raw):
         return _by_token(service, request.headers["authorization"][len(_BEARER) :].strip())
     if mode == "local":
+        if "authorization" in request.headers:
+            # Whoever sends one means to be somebody, and not the admin that nobody is here.
+            raise NotSignedInError("the Authorization header holds no token", _HINT)
         return named(request, "local")
     stated = request.headers.get(PERSON_HEADER)
     if mode == "proxy" and stated is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
+from dashboard.statement.prices import priced
 from data.clock import utc_now
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def rightsizing(options: argparse.Namespace) -> int:
     recordings = job_recordings(
         history,
         [job for job in jobs if job.job_id in seen],
-        catalogue=load_gpu_catalogue(),
+        catalogue=priced(load_gpu_catalogue(), loaded.settings, as_of),
         energy=loaded.settings.energy,
         step_minutes=options.step,
     )

@@ -57,7 +57,11 @@ def waste_rows(
                 "job": job.job_id,
                 "held": float(row["gpu_hours"]),
                 "idle": idle,
-                "rent": None if model is None else idle * model.price_per_hour,
+                "rent": (
+                    None
+                    if model is None or model.price_is_stated is False
+                    else idle * model.price_per_hour
+                ),
             }
         )
     frame = pd.DataFrame(lines, columns=["namespace", "owner", "job", "held", "idle", "rent"])

@@ -14,6 +14,7 @@ from dashboard.reports.waste import WasteRow, waste_rows
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
 from dashboard.savings import ledger
+from dashboard.statement.prices import priced
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.energy_integration import MAX_GAP_SECONDS
@@ -136,6 +137,7 @@ def make_weekly_report(
         for entry in reader.audit()
         if week.start <= entry.at < week.end and (whole or entry.digest in ours)
     )
+    prices = priced(catalogue, settings, week.start, week.end)
     applied = [row for row in ledger(reader, now=week.end) if row.recommendation.digest in ours]
     return WeeklyReport(
         week=week,
@@ -147,7 +149,7 @@ def make_weekly_report(
         used_gpus=_mean(fleet, "used_gpus") if whole else None,
         coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / week.hours),
         energy=energy,
-        waste=waste_rows(energy.held, jobs.values(), catalogue),
+        waste=waste_rows(energy.held, jobs.values(), prices),
         decided=decided,
         saved=saved_in(week, applied, decided),
         recommendations=recommendations,

@@ -1,12 +1,14 @@
 """What a GPU-hour costs at a time: the row of the price list that is in force."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
 
-from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.settings import Settings
 from data.statement_settings import PRICE_KINDS, GpuPrice
+from data.units import SECONDS_PER_HOUR
 
 PLANNING = "planning"
 """The kind of the catalogue's prices: estimates for plans, of no bill."""
@@ -73,3 +75,40 @@ def price_list(settings: Settings, catalogue: GpuCatalogue) -> PriceList:
     return PriceList(
         rows=settings.statement.prices, region=settings.energy.region, catalogue=catalogue
     )
+
+
+def priced(
+    catalogue: GpuCatalogue, settings: Settings, start: datetime, end: datetime | None = None
+) -> GpuCatalogue:
+    """Return the catalogue with what a GPU-hour is charged at a time, or on average until `end`.
+
+    A model that the price list does not price all that time keeps the catalogue's price, and says
+    so: a plan weighs all GPUs against each other. Without a price list nothing changes.
+    """
+    prices = price_list(settings, catalogue)
+    if not prices.rows:
+        return catalogue
+
+    def stated(model: GpuModel) -> GpuModel:
+        price = _mean_charge(prices, model.name, start, end)
+        if price is None:
+            return replace(model, price_is_stated=False)
+        return replace(model, price_per_hour=price, price_is_stated=True)
+
+    return GpuCatalogue(tuple(map(stated, catalogue)))
+
+
+def _mean_charge(
+    prices: PriceList, gpu_model: str, start: datetime, end: datetime | None
+) -> float | None:
+    """Return what a GPU-hour is charged on average, None where it has no price at some time."""
+    until = end if end is not None and end > start else start + timedelta(hours=1)
+    inside = {at for at in prices.changes() if start < at < until} if end is not None else set()
+    times = sorted({start, until, *inside})
+    total = 0.0
+    for begin, stop in pairwise(times):
+        found = prices.find(gpu_model, begin)
+        if found is None:
+            return None
+        total += found.charged * (stop - begin).total_seconds() / SECONDS_PER_HOUR
+    return total / ((until - start).total_seconds() / SECONDS_PER_HOUR)

@@ -39,7 +39,11 @@ class MigPlacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuModel:
-    """One GPU model. Power in W per board, speed relative to an L40S, price in EUR per GPU-hour."""
+    """One GPU model. Power in W per board, speed relative to an L40S, price per GPU-hour.
+
+    Prices of the catalogue are in EUR. `price_is_stated`: it comes from a price list; None: there
+    is no price list, and the catalogue's stands for it.
+    """
 
     name: str
     generation: str
@@ -54,6 +58,7 @@ class GpuModel:
     mig_profiles: tuple[MigProfile, ...]
     cap_law: CapLaw
     source: str
+    price_is_stated: bool | None = None
 
     @property
     def memory_slices(self) -> int:

@@ -11,7 +11,10 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from data.errors import StoreBusyError, StoreError
+import duckdb
+import sqlalchemy as sa
+
+from data.errors import StoreBusyError, StoreError, scrub
 from data.store.copy_store import Progress, TableProof, copy_store, prove
 from data.store.engine import open_engine
 from data.store.head import head_path, log_path
@@ -68,14 +71,28 @@ def restore(
                 f"cannot copy {file} to {copied}: {error.strerror}", "Free space on its disk."
             ) from error
         copied.chmod(0o600)
-        with open_store(f"duckdb:///{copied}", create=False) as source:
-            if target is None:
-                with open_store(url) as server:
-                    return copy_store(source, server, progress=progress)
-            proofs = prove(source, progress=progress)
+        proofs = _proven(copied, file, progress)
+        if target is None:
+            held = f"duckdb:///{copied}"
+            with open_store(held, create=False) as source, open_store(url) as server:
+                return copy_store(source, server, progress=progress)
         _move_aside(target, now)
         _move(copied, target)
     return proofs
+
+
+def _proven(copied: Path, file: Path, progress: Progress) -> tuple[TableProof, ...]:
+    """Read every row of the copy of a backup. Errors: StoreError that names the backup."""
+    try:
+        with open_store(f"duckdb:///{copied}", create=False) as source:
+            return prove(source, progress=progress)
+    except (StoreError, OSError, duckdb.Error, sa.exc.DBAPIError) as error:
+        said = error.message if isinstance(error, StoreError) else str(error)
+        why = " ".join(said.split()).replace(copied.name, file.name)
+        raise StoreError(
+            f"{file} is no backup of a store, or it is damaged: {scrub(why)}",
+            "Give another backup. Nothing was changed.",
+        ) from error
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What a recommendation rests on, and how far it can be trusted."""
 
+from data.catalogue.gpu_catalogue import GpuModel
 from data.records.decisions import Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
@@ -96,6 +97,13 @@ def confidence_of(evidence: Evidence) -> str:
     return f"{_LEVELS[max(0, level + 1 - len(reasons))]}: {'; '.join(reasons)}"
 
 
+def _price_from(model: GpuModel) -> str:
+    """Return where the price of a model comes from."""
+    if model.price_is_stated:
+        return "statement.prices"
+    return "catalogue default" + "; statement.prices has none" * (model.price_is_stated is False)
+
+
 def _factors(
     proposal: Proposal, savings: Savings, problem: PlanningProblem
 ) -> tuple[tuple[str, str], ...]:
@@ -104,7 +112,7 @@ def _factors(
     factors = [
         (
             "GPU price",
-            f"{model.price_per_hour:g} {energy.currency}/h for {model.name} (catalogue default)",
+            f"{model.price_per_hour:g} {energy.currency}/h for {model.name} ({_price_from(model)})",
         )
         for name in dict.fromkeys(names)
         if (model := problem.catalogue.find(name)) is not None

@@ -152,6 +152,38 @@ def test_a_store_that_stands_there_is_moved_aside_when_told(tmp_path: Path) -> N
         assert store.losses == ()
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("damage", ["flipped", "zeroed", "cut"])
+def test_a_damaged_backup_is_named_and_changes_nothing(
+    tmp_path: Path, share: float, damage: str
+) -> None:
+    """Wherever the damage is, the backup is named, unless it holds its rows all the same."""
+    url = f"duckdb:///{tmp_path}/s.duckdb"
+    with open_store(url) as store:
+        write(store, 0)
+        made = back_up(store, tmp_path / "b", progress=silent)
+    before = (tmp_path / "s.duckdb").read_bytes()
+    body = bytearray((tmp_path / "b").read_bytes())
+    place = int(share * len(body))
+    if damage == "flipped":
+        body[place] ^= 1
+    elif damage == "zeroed":
+        body[place : place + 4096] = bytes(len(body[place : place + 4096]))
+    else:
+        del body[place:]
+    (tmp_path / "damaged").write_bytes(body)
+    told = ""
+    try:
+        assert restore(tmp_path / "damaged", url, replace=True, now=NOW, progress=silent) == made
+    except StoreError as error:
+        told = error.message
+    if told:
+        assert str(tmp_path / "damaged") in told
+        assert "restoring" not in told
+        assert (tmp_path / "s.duckdb").read_bytes() == before
+    assert told or damage != "cut"
+
+
 def test_a_damaged_store_is_replaced_by_its_backup(tmp_path: Path) -> None:
     """What cannot be opened any more is what a backup is for; a damaged backup is refused."""
     url = f"duckdb:///{tmp_path}/s.duckdb"

@@ -11,6 +11,7 @@ from dashboard.figure_text import count_text, range_text
 from dashboard.reports.esg.build import make_statement
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from dashboard.saved_by_day import summed
+from dashboard.statement.prices import priced
 from dashboard.web.inbox import every_row, findings_table, rows_in_scope
 from dashboard.web.inbox_rows import InboxChoice, chosen_rows
 from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number, tense, way
@@ -30,12 +31,14 @@ settings = world.settings.settings
 
 
 def idle_cost(by_model: EsgStatement) -> float | None:
-    """Return the cost of the idle GPU-hours by the catalogue; None when no model has a price."""
-    catalogue = load_gpu_catalogue()
+    """Return the cost of the idle GPU-hours; None when no model has a price."""
+    catalogue = priced(load_gpu_catalogue(), settings, by_model.start, by_model.end)
     rents = [
         row.idle_gpu_hours * model.price_per_hour
         for row in by_model.groups
-        if row.idle_gpu_hours is not None and (model := catalogue.find(row.key)) is not None
+        if row.idle_gpu_hours is not None
+        and (model := catalogue.find(row.key)) is not None
+        and model.price_is_stated is not False
     ]
     return sum(rents) if rents else None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from beds.api_clients import PROXY, clients, problem
+from beds.api_clients import LOCAL, PROXY, clients, problem
 from starlette.testclient import TestClient
 
 from dashboard.decision_service import DecisionService
@@ -116,3 +116,18 @@ def test_where_people_sign_in_by_oidc_a_token_is_needed(store: Store) -> None:
     with clients(store, access) as client:
         problem(client("alex").get("/api/v1/findings"), 401)
         assert client(token=text).get("/api/v1/findings").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "stated", ["", "Bearer", "Bearer ", "bearer\t", "Basic YTpi", "Token x", "x"]
+)
+def test_a_header_without_a_token_is_nobody_not_the_admin(store: Store, stated: str) -> None:
+    """On loopback whoever says nothing is the admin; a script's empty variable says something."""
+    asks = {"Authorization": stated, "X-Trimtab-By": "ghost"}
+    wish = {"decision": "approve"}
+    with clients(store, LOCAL) as client:
+        page = client(peer="127.0.0.1")
+        problem(page.get("/api/v1/jobs", headers=asks), 401)
+        problem(page.post("/api/v1/findings/TT-1/decisions", json=wish, headers=asks), 401)
+        assert store.reader.audit() == ()
+        assert page.get("/api/v1/jobs").status_code == 200
