@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
 from benchmarks.memory_rows import MeasuredRow
 from planner.memory.bounds import bound_factor
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.framework_prior import dialects_of
+from planner.memory.framework_traits import kin
 from planner.memory.predictor import MemoryEstimate, predict_peak
 from planner.memory.training_job import TrainingJob
 
@@ -15,15 +18,22 @@ GIB = 2**30
 REPETITIONS = 6
 
 
+class Known(StrEnum):
+    """What an estimate may use of the framework whose runs are judged."""
+
+    NOTHING = "left out: framework not told"
+    CODE = "left out: framework told, none of its runs measured"
+    RUNS = "in-sample: traits chosen in view of these runs too"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """A measured row with its estimates: bytes of the figure that was measured."""
+    """A measured row with its estimate: bytes of the figure that was measured."""
 
     row: MeasuredRow
     job: TrainingJob
     estimate: MemoryEstimate
     bytes: float
-    untold: float
     peak: float
 
     @property
@@ -33,7 +43,7 @@ class Scored:
 
     @property
     def accuracy(self) -> float:
-        """1 - |estimate - peak| / peak, with traits."""
+        """1 - |estimate - peak| / peak."""
         return accuracy(self.bytes, self.peak)
 
     @property
@@ -57,20 +67,48 @@ def figure_of(estimate: MemoryEstimate, figure: str) -> float:
     return float(getattr(estimate, f"{figure}_bytes"))
 
 
-def scored(row: MeasuredRow) -> Scored | None:
-    """Return a measured row with its estimates, None for one without a peak or a shape."""
-    if row.job is None or row.peak_bytes is None:
-        return None
-    estimate = predict_peak(row.job)
-    untold = predict_peak(replace(row.job, framework=""))
-    return Scored(
-        row=row,
-        job=row.job,
-        estimate=estimate,
-        bytes=figure_of(estimate, row.figure),
-        untold=figure_of(untold, row.figure),
-        peak=row.peak_bytes,
-    )
+def frameworks_of(measured: Sequence[MeasuredRow], source: str) -> frozenset[str]:
+    """Return the frameworks that a source measured, and those that take traits of them."""
+    own = {row.job.framework for row in measured if row.source == source and row.job}
+    return frozenset().union(*(kin(name) for name in own))
+
+
+def estimates(
+    measured: Sequence[MeasuredRow], known: Known, *, bounded: bool = True
+) -> Iterator[tuple[MeasuredRow, MemoryEstimate | None]]:
+    """Yield every row with its estimate, None without a shape.
+
+    Left out, nothing is used that the peaks of the row's source shaped. `bounded` by the row's
+    card, where a run gives cache back before it fails.
+    """
+    unseen = {source: frameworks_of(measured, source) for source in {o.source for o in measured}}
+    for row in measured:
+        job = row.job if known is Known.RUNS else row.printed_job
+        if job is None:
+            yield row, None
+            continue
+        job = replace(
+            job,
+            framework="" if known is Known.NOTHING else job.framework,
+            gpu_memory_bytes=job.gpu_memory_bytes if bounded else None,
+        )
+        dialects = () if known is Known.RUNS else dialects_of(job, unseen=unseen[row.source])
+        yield row, predict_peak(job, dialects=dialects)
+
+
+def scored(measured: Sequence[MeasuredRow], known: Known) -> list[Scored]:
+    """Return the measured rows with their estimates, but those without a peak or a shape."""
+    return [
+        Scored(
+            row=row,
+            job=row.job,
+            estimate=estimate,
+            bytes=figure_of(estimate, row.figure),
+            peak=row.peak_bytes,
+        )
+        for row, estimate in estimates(measured, known)
+        if estimate is not None and row.job is not None and row.peak_bytes is not None
+    ]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -141,16 +179,6 @@ def calibrated(rows: Sequence[Scored], runs: int) -> float:
         value = after_runs(family, runs) if many > 1 else mean([entry.accuracy for entry in family])
         total, weight = total + value * len(family), weight + len(family)
     return total / weight if weight else float("nan")
-
-
-def from_other_sources(rows: Sequence[Scored]) -> float:
-    """Return the accuracy when each source is corrected by the runs of all others."""
-    found = []
-    for source in several_sources(rows):
-        runs = [row.run for row in rows if row.row.source != source]
-        calibration = Calibration(family="all others", runs=tuple(runs))
-        found += [corrected(row, calibration) for row in rows if row.row.source == source]
-    return mean(found)
 
 
 def several_sources(rows: Sequence[Scored]) -> list[str]:

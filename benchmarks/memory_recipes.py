@@ -30,6 +30,8 @@ _PEFT_LONGEST = 0.76
 """Longest batch over the cap, chosen: samples are shorter, and the printed peak is a 99 % one."""
 _UNPACKED_LENGTH = 1 / 8
 """Real over padded length of samples that are not packed, chosen."""
+CHOSEN_LENGTHS = ("huggingface/peft", "pytorch/torchtune")
+"""Sources of which the length of a batch was chosen in view of the peaks."""
 
 
 def _recipe_devices(words: str, job: TrainingJob) -> int:
@@ -201,6 +203,7 @@ def _peft(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
         "optimizer": "adamw",
         "recompute": Recompute.NONE,
         "length_varies": True,
+        "cache_emptied": True,
         "compiled": False,
     }
     if "FLUX" in text(row.model):

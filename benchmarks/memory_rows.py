@@ -6,16 +6,19 @@ that the predictor itself knows nothing of the rows.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from benchmarks.memory_cells import count, number, text
-from benchmarks.memory_recipes import RECIPES
+from benchmarks.memory_recipes import CHOSEN_LENGTHS, RECIPES
 from data.errors import ImpossibleProblemError
+from planner.memory.assumptions import complete
+from planner.memory.framework_traits import GENERIC
 from planner.memory.known_models import known_models
 from planner.memory.model_shape import ModelShape
+from planner.memory.step_events import step_events
 from planner.memory.training_job import (
     Adapter,
     Method,
@@ -124,6 +127,7 @@ class MeasuredRow:
     peak_bytes: float | None
     out_of_memory: bool
     printed_scale: float
+    printed_length: int | None = None
     reason: str = ""
 
     @property
@@ -131,7 +135,21 @@ class MeasuredRow:
         """What speaks against the measured value, '' when nothing does."""
         if "suspicious" in self.section:
             return "marked by the data set: a value copied between files"
+        if self.job and self.peak_bytes and self.peak_bytes < least_state_bytes(self.job):
+            return "less than weights, gradients and Adam take"
         return CONTRADICTORY.get(self.row_id, "")
+
+    @property
+    def printed_job(self) -> TrainingJob | None:
+        """The job without what was chosen in view of the measured peaks of its source."""
+        job = self.job
+        if job is None or self.source not in CHOSEN_LENGTHS:
+            return job
+        adapter = job.adapter
+        if adapter is not None:
+            adapter = replace(adapter, kind="lora")
+        length = self.printed_length or job.sequence_length
+        return replace(job, adapter=adapter, sequence_length=length)
 
     @property
     def family(self) -> str:
@@ -289,6 +307,7 @@ def _read(row: Any) -> MeasuredRow:
         "method": text(row.method),
         "peak_bytes": None if peak is None else peak * GIB,
         "out_of_memory": bool(row.oom),
+        "printed_length": count(row.seq_len),
         "printed_scale": 1e9 / GIB if bool(row.unit_ambiguous) else 1.0,
     }
     if shape is None:
@@ -308,7 +327,6 @@ NO_BATCH = "micro-batch or length is neither printed nor in the recipe"
 _NOT_PINNED = ("Qwen3.5", "GLM-4V", "Bert")
 
 CONTRADICTORY = {
-    109: "full fine-tuning in 4.0 B per parameter, less than weights, gradients and Adam",
     203: "activations stored in 4 bits, how is not printed",
     206: "activations stored in 4 bits, how is not printed",
     560: "the value of another model's plan (its list of layers says so)",
@@ -316,7 +334,20 @@ CONTRADICTORY = {
     580: "below what the states and the context alone take",
     581: "below what the states and the context alone take",
 }
-"""Rows that other rows or arithmetic contradict; scored with and without them."""
+"""Rows that other rows contradict; scored with and without them."""
+
+
+def least_state_bytes(job: TrainingJob) -> float:
+    """Return what the states of full training take at least, 0 where they may be elsewhere.
+
+    They are in the precision that is stated, else in bf16 throughout.
+    """
+    if job.method is not Method.FULL or job.offload or job.optimizer is None:
+        return 0.0
+    narrow = replace(job, precision=job.precision or "bf16-true", framework=GENERIC)
+    steps = [event for event in step_events(complete(narrow)) if event.name == "optimizer"]
+    states = ("weights", "gradients", "optimizer states", "copies")
+    return max(sum(size for name, size in step.static if name in states) for step in steps)
 
 
 def _reason(row: Any, job: TrainingJob) -> str:

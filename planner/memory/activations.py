@@ -46,12 +46,19 @@ def _norms(recipe: Recipe) -> tuple[float, float]:
 
 
 def _attention_core(recipe: Recipe, *, keep_scores: bool = True) -> float:
-    """Bytes of attention itself: its output and the softmax's sums, or the matrix of scores."""
+    """Bytes of attention itself: its output and the softmax's sums, or the matrix of scores.
+
+    Eager attention keeps the scores for their product with the values, what an fp32 softmax made
+    before they were cast to 16 bits, and of dropout a mask and what it lets through: 5 bytes a
+    score in Korthikanti et al. (arXiv 2205.05198, section 4.1), whose softmax is in 16 bits.
+    """
     shape, width = recipe.job.shape, recipe.policy.compute
     output = width * shape.attention_width
     if recipe.flash_attention or not keep_scores:
         return output + 4 * shape.heads
-    return output + recipe.traits.eager_attention * shape.heads * recipe.sequence_length
+    traits = recipe.traits
+    each = width + (width + 1 if traits.dropout else 0) + (traits.softmax_bytes if width < 4 else 0)
+    return output + each * shape.heads * recipe.sequence_length
 
 
 def _projected(recipe: Recipe) -> float:

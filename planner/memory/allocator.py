@@ -24,7 +24,8 @@ def reserved_bytes(recipe: Recipe, event: StepEvent) -> float:
     """Return what the allocator reserves for an event.
 
     With batches of one length blocks are used again. With varying lengths the large blocks of
-    logits cached for typical batches do not serve the longest one, and both stay reserved.
+    logits cached for typical batches do not serve the longest one, and both stay reserved unless
+    the cache is emptied in between.
     """
     traits = recipe.traits
     static = traits.reserved_static * event.static_bytes
@@ -34,7 +35,8 @@ def reserved_bytes(recipe: Recipe, event: StepEvent) -> float:
         return static + traits.reserved_fixed * event.dynamic_bytes
     typical = min(recipe.job.typical_length or recipe.sequence_length, recipe.sequence_length)
     logits = sum(size for name, size in event.dynamic if name == LOGITS)
-    cached = traits.reserved_typical * logits * typical / recipe.sequence_length
+    kept = 0.0 if recipe.job.cache_emptied else traits.reserved_typical
+    cached = kept * logits * typical / recipe.sequence_length
     return static + traits.reserved_longest * event.dynamic_bytes + cached
 
 

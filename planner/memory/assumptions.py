@@ -113,18 +113,17 @@ def _adapter(job: TrainingJob, gaps: _Gaps) -> Adapter | None:
     )
 
 
-def complete(job: TrainingJob) -> Recipe:
+def complete(job: TrainingJob, traits: FrameworkTraits | None = None) -> Recipe:
     """Return the recipe of a job: what was stated, else the framework's habit, else a usual value.
 
-    A framework without traits of its own counts as missing, because its loss path and the dtypes
-    it keeps decide a large part of the peak.
+    `traits` are taken instead of the framework's own. A framework without measured traits of its
+    own counts as missing, because its loss path and the dtypes it keeps decide a large part of
+    the peak.
     """
     gaps = _Gaps()
-    traits = framework_traits(job.framework)
-    if traits.borrowed:
-        gaps.filled("framework", None, f"{traits.name}, by its nearest relative")
-    else:
-        gaps.filled("framework", job.framework if traits.name != GENERIC else None, GENERIC)
+    traits = traits or framework_traits(job.framework)
+    own = traits.name == job.framework != GENERIC and not traits.borrowed
+    gaps.filled("framework", job.framework if own else None, f"as {traits.name}")
     full = job.method is Method.FULL
     trains = job.method is not Method.INFERENCE
     micro_batch = gaps.filled("micro_batch", job.micro_batch, 1)

@@ -9,6 +9,7 @@ from typing import Any
 from data.errors import ImpossibleProblemError
 
 GENERIC = "generic"
+"""The textbook's dialect, from which the others differ; a job may name it as its framework."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,8 @@ class FrameworkTraits:
 
     name: str
     evidence: str
+    prior_weight: float
+    used_for: tuple[str, ...]
     full_policy: str
     sharded_policy: str
     adapter_policy: str
@@ -85,7 +88,7 @@ class FrameworkTraits:
     repeats_kv: bool
     fuses_qkv: bool
     dropout: bool
-    eager_attention: float
+    softmax_bytes: float
     loss_bytes: float
     compiled_loss_bytes: float
     chunked_loss_bytes: float
@@ -128,17 +131,33 @@ def _row(table: str, name: str) -> dict[str, Any]:
 
 
 @cache
-def framework_traits(name: str) -> FrameworkTraits:
-    """Return the traits of a framework; those of the generic one for a framework not known."""
+def framework_traits(name: str, *, measured: bool = True) -> FrameworkTraits:
+    """Return the traits of a framework; those of the generic one for a framework not known.
+
+    Without what was `measured` they hold what was known before anybody measured the framework.
+    """
     frameworks = _tables()["frameworks"]
     known = name if name in frameworks else GENERIC
     found, nearest = dict(frameworks[GENERIC]), [known]
     while like := frameworks[nearest[-1]].get("like"):
         nearest.append(like)
     for entry in reversed(nearest):
-        found |= frameworks[entry]
+        found |= frameworks[entry] | (frameworks[entry].get("chosen", {}) if measured else {})
     found.pop("like", None)
-    return FrameworkTraits(name=known, **found)
+    found.pop("chosen", None)
+    return FrameworkTraits(name=known, used_for=tuple(found.pop("used_for")), **found)
+
+
+@cache
+def kin(name: str) -> frozenset[str]:
+    """Return a framework and all that are like it, or like the same one."""
+    frameworks = _tables()["frameworks"]
+
+    def root(entry: str) -> str:
+        like = frameworks.get(entry, {}).get("like")
+        return root(like) if like else entry
+
+    return frozenset({name, *(entry for entry in frameworks if root(entry) == root(name))})
 
 
 @cache

@@ -1,13 +1,15 @@
 """MARP's front door: the peak memory of one GPU of a training job, with what it is made of."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from planner.memory.allocator import figures, outside_allocator
+from planner.memory.allocator import PeakBytes, figures, outside_allocator
 from planner.memory.assumptions import Recipe, complete
 from planner.memory.bounds import MARGIN, SHARES, Tier, bound_factor, tier_of
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.framework_prior import Dialects, dialects_of, quantile_index
+from planner.memory.framework_traits import FrameworkTraits
 from planner.memory.step_events import Parts, StepEvent, step_events
 from planner.memory.training_job import TrainingJob
 
@@ -65,18 +67,53 @@ class MemoryEstimate:
         return 1 - _TOLD if above else _TOLD
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A step of a job in the dialect that was taken, and its figures."""
+
+    recipe: Recipe
+    events: list[StepEvent]
+    figures: PeakBytes
+
+
+def _in_dialect(job: TrainingJob, traits: FrameworkTraits) -> _Step:
+    recipe = complete(job, traits)
+    events = step_events(recipe)
+    return _Step(recipe=recipe, events=events, figures=figures(recipe, events))
+
+
+def _expected(job: TrainingJob, dialects: Dialects) -> _Step:
+    """Return the step whose tensors take the quantile of all dialects; each figure is its own."""
+    if len(dialects) == 1:
+        return _in_dialect(job, dialects[0][0])
+    unknown = replace(job, framework="")
+    steps = [_in_dialect(unknown, traits) for traits, _ in dialects]
+    weights = [weight for _, weight in dialects]
+
+    def taken(name: str) -> int:
+        return quantile_index([getattr(step.figures, name) for step in steps], weights)
+
+    reserved, nvml = (getattr(steps[taken(name)].figures, name) for name in ("reserved", "nvml"))
+    step = steps[taken("allocated")]
+    return replace(step, figures=replace(step.figures, reserved=reserved, nvml=nvml))
+
+
 def predict_peak(
-    job: TrainingJob, *, calibration: Calibration | None = None, raised: float = 1.0
+    job: TrainingJob,
+    *,
+    calibration: Calibration | None = None,
+    raised: float = 1.0,
+    dialects: Dialects = (),
 ) -> MemoryEstimate:
     """Return the peak memory of the fullest GPU of a job.
 
     The peak is the maximum over the events of a step and over the pipeline stages that can hold
-    it. `raised` multiplies it, after a run that needed more. Errors: ImpossibleProblemError for a
-    precision, optimiser or quantisation not known.
+    it. `raised` multiplies it, after a run that needed more; `dialects` are taken instead of those
+    of the job's framework. Errors: ImpossibleProblemError for a precision, optimiser or
+    quantisation not known.
     """
-    recipe = complete(job)
-    events = step_events(recipe)
-    found = figures(recipe, events)
+    step = _expected(job, dialects or dialects_of(job))
+    recipe, events, found = step.recipe, step.events, step.figures
     binding = max(events, key=lambda event: event.allocated_bytes)
     tier = tier_of(recipe)
     static_ratio = binding.static_bytes / binding.allocated_bytes

@@ -89,8 +89,10 @@ def stage_parameters(recipe: Recipe, stage: Stage) -> StageParameters:
     tensor = spread.tensor
     trained = matrices + rest if recipe.trains_weights else adapter * share
     if recipe.adapter and recipe.adapter.copies_embeddings:
-        trained += (embedding > 0) * shape.vocab * shape.hidden
-        trained += (stage.last and count.head > 0) * shape.vocab * shape.hidden
+        # PEFT makes low-rank matrices fp32 and leaves whole copies, and so their moments, 16-bit.
+        narrow = min(1.0, recipe.frozen_bytes / recipe.policy.weight)
+        copies = (embedding > 0) + (stage.last and count.head > 0)
+        trained += narrow * copies * shape.vocab * shape.hidden
     return StageParameters(
         matrices=matrices / tensor,
         routed=routed / tensor,

@@ -35,12 +35,12 @@ class StepEvent:
     @property
     def static_bytes(self) -> float:
         """Bytes that stay."""
-        return sum(size for _, size in self.static)
+        return sum([size for _, size in self.static])
 
     @property
     def dynamic_bytes(self) -> float:
         """Bytes that come and go."""
-        return sum(size for _, size in self.dynamic)
+        return sum([size for _, size in self.dynamic])
 
     @property
     def allocated_bytes(self) -> float:

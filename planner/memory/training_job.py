@@ -125,7 +125,8 @@ class TrainingJob:
 
     `sequence_length` is the longest in tokens; `length_varies` when batches are padded to their
     own longest sample, which then is `typical_length` on average. `offload` may hold "optimizer",
-    "parameters" and "activations", what lives in host memory. `quantization` is that of frozen
+    "parameters" and "activations", what lives in host memory. `cache_emptied` says that the
+    allocator's cache is emptied every few steps. `quantization` is that of frozen
     weights. `precision` names a policy of framework_traits.toml. Inference keeps `cache_bytes` per
     key or value of a token, and computes at most `prefill_tokens` at a time, None for all of them.
 
@@ -151,6 +152,7 @@ class TrainingJob:
     offload: frozenset[str] = frozenset()
     chunked_loss: bool = False
     expandable_segments: bool | None = None
+    cache_emptied: bool = False
     gpu_memory_bytes: float | None = None
     prefill_tokens: int | None = None
     cache_bytes: float = 2.0

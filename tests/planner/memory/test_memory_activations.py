@@ -87,12 +87,15 @@ def test_a_fused_product_is_kept_by_the_values_alone() -> None:
     assert layer_activations(recipe(still)) == layer_activations(recipe(GPT))
 
 
-def test_eager_attention_keeps_its_scores() -> None:
-    """Without FlashAttention a layer keeps bytes per head and pair of tokens."""
-    flash, eager = recipe(GPT), recipe(GPT, flash_attention=False)
+@pytest.mark.parametrize(
+    ("changes", "bytes_each"),
+    [({}, 2 + 4), ({"framework": "megatron"}, 5), ({"precision": "fp32"}, 4)],
+)
+def test_eager_attention_keeps_its_scores(changes: dict[str, str], bytes_each: int) -> None:
+    """A score takes its width, an fp32 softmax beside 16 bits 4 more; 5 in Korthikanti's GPT."""
+    flash, eager = recipe(GPT, **changes), recipe(GPT, flash_attention=False, **changes)
     apart = layer_activations(eager).everything - layer_activations(flash).everything
-    scores = eager.traits.eager_attention * GPT.heads * 2048
-    assert apart == pytest.approx(scores - 4 * GPT.heads)
+    assert apart == pytest.approx(bytes_each * GPT.heads * 2048 - 4 * GPT.heads)
 
 
 def test_full_recomputation_keeps_the_input_of_each_layer() -> None:

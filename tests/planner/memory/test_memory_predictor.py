@@ -95,8 +95,8 @@ def test_zero_stages_need_less_and_less() -> None:
     stages = (Sharding.NONE, Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
     found = [
         predict_peak(
-            replace(STATED, framework="", precision="zero", micro_batch=1, sequence_length=128,
-                    parallelism=Parallelism(data=8, sharding=stage))
+            replace(STATED, framework="generic", precision="zero", micro_batch=1,
+                    sequence_length=128, parallelism=Parallelism(data=8, sharding=stage))
         ).allocated_bytes
         for stage in stages
     ]  # fmt: skip
@@ -106,7 +106,7 @@ def test_zero_stages_need_less_and_less() -> None:
 
 def test_adam_in_mixed_precision_takes_its_bytes_per_parameter() -> None:
     """Megatron without distributed optimiser: 18 bytes per parameter; bf16 throughout: 8."""
-    small = replace(STATED, framework="", micro_batch=1, sequence_length=1)
+    small = replace(STATED, framework="generic", micro_batch=1, sequence_length=1)
     for precision, bytes_each in (("megatron", 18), ("bf16-true", 8), ("fp32", 16)):
         found = dict(predict_peak(replace(small, precision=precision)).breakdown)
         states = sum(found[name] for name in ("weights", "gradients", "optimizer states"))
@@ -119,14 +119,14 @@ def test_adam_in_mixed_precision_takes_its_bytes_per_parameter() -> None:
 )
 def test_optimizer_states_take_their_bytes(optimizer: str, bytes_each: float) -> None:
     """Moments in fp32, or in 8 bits with a scale for every 256 elements."""
-    job = replace(STATED, framework="", precision="fp32", optimizer=optimizer)
+    job = replace(STATED, framework="generic", precision="fp32", optimizer=optimizer)
     found = dict(predict_peak(job).breakdown).get("optimizer states", 0.0)
     assert found == pytest.approx(bytes_each * 8_030_261_248, rel=1e-6)
 
 
 def test_muon_keeps_one_moment_of_matrices_and_two_of_the_rest() -> None:
     """4 bytes for the layers' matrices, 8 for embedding, head and norms."""
-    job = replace(STATED, framework="", precision="fp32", optimizer="muon")
+    job = replace(STATED, framework="generic", precision="fp32", optimizer="muon")
     rest = 2 * 128256 * 4096 + 32 * 2 * 4096 + 4096
     expected = 4 * (8_030_261_248 - rest) + 8 * rest
     assert dict(predict_peak(job).breakdown)["optimizer states"] == pytest.approx(expected)
@@ -134,7 +134,7 @@ def test_muon_keeps_one_moment_of_matrices_and_two_of_the_rest() -> None:
 
 def test_logits_can_be_the_peak() -> None:
     """A long sequence with a large vocabulary peaks in the forward pass, at the logits."""
-    found = predict_peak(replace(STATED, framework="", sequence_length=32768, micro_batch=1))
+    found = predict_peak(replace(STATED, framework="generic", sequence_length=32768, micro_batch=1))
     assert found.binding_event == "forward"
     parts = dict(found.breakdown)
     assert parts["logits and loss"] == pytest.approx(12 * 128256 * 32768)
@@ -149,7 +149,7 @@ def test_a_chunked_loss_takes_less() -> None:
 
 def test_the_first_pipeline_stage_holds_as_many_micro_batches_as_stages() -> None:
     """1F1B: with enough micro-batches stage 0 keeps the activations of all layers."""
-    job = replace(STATED, framework="", sequence_length=16384, gradient_accumulation=16)
+    job = replace(STATED, framework="generic", sequence_length=16384, gradient_accumulation=16)
     one = dict(predict_peak(replace(job, recompute=Recompute.NONE)).breakdown)["activations"]
     four = predict_peak(replace(job, recompute=Recompute.NONE, parallelism=Parallelism(pipeline=4)))
     assert four.binding_stage == 0
@@ -159,7 +159,7 @@ def test_the_first_pipeline_stage_holds_as_many_micro_batches_as_stages() -> Non
 def test_interleaving_holds_more() -> None:
     """Virtual stages raise what stage 0 keeps by 1 + (p-1)/(pv)."""
     job = replace(
-        STATED, framework="", sequence_length=16384, gradient_accumulation=16,
+        STATED, framework="generic", sequence_length=16384, gradient_accumulation=16,
         recompute=Recompute.NONE,
     )  # fmt: skip
     plain = predict_peak(replace(job, parallelism=Parallelism(pipeline=4)))
@@ -176,7 +176,7 @@ def test_experts_are_divided_over_expert_parallel_ranks() -> None:
         experts=ExpertLayers(experts=8, experts_per_token=2, ffn=14336),
     )  # fmt: skip
     job = replace(
-        STATED, shape=mixtral, framework="", precision="bf16-true", sequence_length=128,
+        STATED, shape=mixtral, framework="generic", precision="bf16-true", sequence_length=128,
         micro_batch=1, parallelism=Parallelism(data=8),
     )  # fmt: skip
     whole = dict(predict_peak(job).breakdown)["weights"]
@@ -190,7 +190,7 @@ def test_experts_are_divided_over_expert_parallel_ranks() -> None:
 def test_data_parallelism_copies_gradients_into_buckets() -> None:
     """Torch's DDP keeps the gradients twice; Megatron's buffer is the gradient itself."""
     spread = Parallelism(data=8)
-    torch = replace(STATED, framework="", precision="megatron", parallelism=spread)
+    torch = replace(STATED, framework="generic", precision="megatron", parallelism=spread)
     found = dict(predict_peak(torch).breakdown)
     assert found["gathered and buckets"] == pytest.approx(4 * 8_030_261_248)
     assert "gathered and buckets" not in dict(
@@ -200,7 +200,7 @@ def test_data_parallelism_copies_gradients_into_buckets() -> None:
 
 def test_ring_attention_holds_the_neighbours_keys_and_values() -> None:
     """With the sequence over 4 GPUs two neighbours' keys and values are alive at once."""
-    job = replace(STATED, framework="", sequence_length=32768, micro_batch=1)
+    job = replace(STATED, framework="generic", sequence_length=32768, micro_batch=1)
     found = dict(predict_peak(replace(job, parallelism=Parallelism(context=4))).breakdown)
     assert found["ring attention"] == pytest.approx(2 * 2 * 2 * 1024 * 32768 / 4)
     assert "ring attention" not in dict(predict_peak(job).breakdown)
@@ -208,13 +208,15 @@ def test_ring_attention_holds_the_neighbours_keys_and_values() -> None:
 
 def test_offloaded_states_leave_the_gpu() -> None:
     """The optimiser's states are absent when they live in host memory."""
-    found = predict_peak(replace(STATED, framework="", offload=frozenset({"optimizer"})))
+    found = predict_peak(replace(STATED, framework="generic", offload=frozenset({"optimizer"})))
     assert "optimizer states" not in dict(found.breakdown)
 
 
 def test_autocast_keeps_a_copy_of_every_weight() -> None:
     """Mixed precision on one GPU holds fp32 weights and their 16-bit casts."""
-    job = replace(STATED, framework="", precision="amp", sequence_length=8192, optimizer="sgd")
+    job = replace(
+        STATED, framework="generic", precision="amp", sequence_length=8192, optimizer="sgd"
+    )
     parts = dict(predict_peak(job).breakdown)
     assert parts["weights cast by autocast"] == pytest.approx(2 * 8_030_261_248)
 
@@ -244,7 +246,7 @@ def test_loading_can_be_the_peak() -> None:
 
 def test_inference_holds_weights_and_the_key_value_cache() -> None:
     """No gradients, no optimiser: 16-bit weights and 2 bytes per key and value element."""
-    job = replace(STATED, framework="", method=Method.INFERENCE, micro_batch=1)
+    job = replace(STATED, framework="generic", method=Method.INFERENCE, micro_batch=1)
     parts = dict(predict_peak(job).breakdown)
     assert parts["weights"] == pytest.approx(2 * 8_030_261_248)
     assert parts["key-value cache"] == pytest.approx(2 * 2 * 1024 * 32 * 4096)
@@ -286,7 +288,9 @@ def test_keeping_gathered_weights_needs_more() -> None:
 def test_uneven_stages_are_all_looked_at() -> None:
     """The stage with the most layers binds, wherever it is."""
     spread = Parallelism(pipeline=4, stage_layers=(2, 2, 26, 2))
-    job = replace(STATED, framework="", precision="fp32", sequence_length=128, parallelism=spread)
+    job = replace(
+        STATED, framework="generic", precision="fp32", sequence_length=128, parallelism=spread
+    )
     assert predict_peak(job).binding_stage == 2
 
 

@@ -82,11 +82,26 @@ def test_the_report_holds_for_any_table() -> None:
     one = table({})
     many = table(
         {},
-        {"source": "example/other", "train_peak_gib": 50.0},
+        {"source": "example/other", "train_peak_gib": 55.0},
         {"model": "NoSuch 3B"},
         {"oom": True, "train_peak_gib": None, "model": "Llama 2 70B"},
     )
     assert "| estimates per CPU second" in report(read_rows(one))
     words = report(read_rows(many))
-    assert "1 of 1 runs that ran out of memory" in words
+    assert words.count("| 1 of 1 | 0 of 2 |") == 3
+    assert words.index("left out: framework not told") < words.index("in-sample")
     assert "NoSuch 3B" in words
+
+
+def test_a_peak_below_its_states_contradicts_itself() -> None:
+    """8 bytes per parameter are the least of Adam; offloaded states may be anywhere."""
+    low, high, moved, small = read_rows(
+        table(
+            {"train_peak_gib": 49.0},
+            {"train_peak_gib": 51.0},
+            {"train_peak_gib": 49.0, "cpu_offload": "True"},
+            {"train_peak_gib": 49.0, "method": "lora"},
+        )
+    )
+    assert "weights, gradients and Adam" in low.contradiction
+    assert not high.contradiction + moved.contradiction + small.contradiction
