@@ -21,6 +21,21 @@ def projection_widths(shape: ModelShape) -> dict[str, tuple[int, int]]:
     return widths
 
 
+def low_rank_share(shape: ModelShape, rank: int) -> float:
+    """Return two moments of projected gradients and the projection, per element of the matrices.
+
+    A gradient of m x n, m <= n, is kept as r x n, by a projection of m x r (GaLore, Zhao et al.,
+    arXiv 2403.03507, table 1: m r + 2 n r).
+    """
+    kept = whole = 0
+    for sides in projection_widths(shape).values():
+        narrow, wide = min(sides), max(sides)
+        low = min(rank, narrow)
+        kept += min(low * narrow + 2 * low * wide, 2 * narrow * wide)
+        whole += narrow * wide
+    return kept / whole
+
+
 def adapter_parameters(recipe: Recipe) -> float:
     """Return the trained parameters of the adapter: sum of r (d_in + d_out) over its targets.
 

@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 LENGTH = 2048
 ADAPTER_RANK = 16
+OPTIMIZER_RANK = 128
 ADAPTER_TARGETS = ("q", "v")
 
 
@@ -31,6 +32,7 @@ class Recipe:
     traits: FrameworkTraits
     policy: StatePolicy
     optimizer: Optimizer
+    optimizer_rank: int
     quantization: Quantization | None
     adapter: Adapter | None
     micro_batch: int
@@ -130,6 +132,9 @@ def complete(job: TrainingJob, traits: FrameworkTraits | None = None) -> Recipe:
     length = gaps.filled("sequence_length", job.sequence_length, LENGTH)
     policy = _policy(job, traits, gaps)
     chosen = gaps.filled("optimizer", job.optimizer, traits.default_optimizer, critical=full)
+    stepped, rank = optimizer(chosen), job.optimizer_rank or OPTIMIZER_RANK
+    if stepped.low_rank:
+        gaps.filled("optimizer_rank", job.optimizer_rank, rank, critical=False)
     recompute = gaps.filled(
         "recompute", job.recompute, Recompute(traits.default_recompute), critical=trains
     )
@@ -137,7 +142,8 @@ def complete(job: TrainingJob, traits: FrameworkTraits | None = None) -> Recipe:
         job=job,
         traits=traits,
         policy=policy,
-        optimizer=optimizer(chosen),
+        optimizer=stepped,
+        optimizer_rank=rank,
         quantization=quantization(job.quantization) if job.quantization else None,
         adapter=_adapter(job, gaps),
         micro_batch=micro_batch,

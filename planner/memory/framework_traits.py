@@ -41,6 +41,7 @@ class Optimizer:
     bytes: float | None = None
     host: bool = False
     by_layer: bool = False
+    low_rank: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from planner.memory.adapters import adapter_parameters
+from planner.memory.adapters import adapter_parameters, low_rank_share
 from planner.memory.assumptions import Recipe
 from planner.memory.parameters import ParameterCount, count_parameters
 from planner.memory.training_job import Method, Sharding, TrainingJob
@@ -128,9 +128,12 @@ def moments_of(recipe: Recipe, parameters: StageParameters) -> tuple[float, floa
     optimizer = recipe.optimizer
     special = optimizer.vector_moments
     vectors = parameters.trained_vectors
-    dense = optimizer.moments * (parameters.trained - vectors)
+    of_matrix = optimizer.moments
+    if optimizer.low_rank:
+        of_matrix = low_rank_share(recipe.job.shape, recipe.optimizer_rank)
+    dense = of_matrix * (parameters.trained - vectors)
     dense += (optimizer.moments if special is None else special) * vectors
-    return dense, optimizer.moments * parameters.trained_routed
+    return dense, of_matrix * parameters.trained_routed
 
 
 def _shares(recipe: Recipe, *kinds: Sharding) -> tuple[float, float]:
@@ -180,6 +183,9 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
     kept += (policy.master + policy.reduced) * updated
     copies = recipe.traits.optimizer_copies if _steps_by_torch(recipe) else 0.0
     step = 0.0 if optimizer.by_layer else (copies * moment + policy.step) * updated
+    if optimizer.low_rank:
+        # Matrix by matrix; the largest one's gradient, its vectors and their product are in fp32.
+        step = 3 * 4 * parameters.largest_matrix
     if optimizer.host or "optimizer" in job.offload:
         kept = step = 0.0
     if recipe.trains_weights and _gradients_in_host(job):

@@ -127,7 +127,8 @@ class TrainingJob:
     own longest sample, which then is `typical_length` on average. `offload` may hold "optimizer",
     "parameters" and "activations", what lives in host memory. `cache_emptied` says that the
     allocator's cache is emptied every few steps. `quantization` is that of frozen
-    weights. `precision` names a policy of framework_traits.toml. Inference keeps `cache_bytes` per
+    weights. `precision` names a policy of framework_traits.toml. `optimizer_rank` is what GaLore
+    and APOLLO project gradients to. Inference keeps `cache_bytes` per
     key or value of a token, and computes at most `prefill_tokens` at a time, None for all of them.
 
     Errors: ImpossibleProblemError naming the field, for sizes or parallelism that cannot be.
@@ -145,6 +146,7 @@ class TrainingJob:
     gradient_accumulation: int | None = None
     precision: str | None = None
     optimizer: str | None = None
+    optimizer_rank: int | None = None
     quantization: str = ""
     recompute: Recompute | None = None
     flash_attention: bool | None = None

@@ -238,6 +238,10 @@ def _flags_of(
         if equals:
             flags.append((name, [value]))
             continue
+        if spoken and spoken.field_of(name) == "optimizer_arguments":
+            flags.append((name, list(words[index : index + 1])))
+            index += 1
+            continue
         behind = takewhile(
             lambda text: not _is_flag(text) and not _OVERRIDE.fullmatch(text), words[index:]
         )

@@ -45,7 +45,8 @@ FIELDS: dict[str, FieldKind] = {
         FieldKind(name="whole"),
         "gpus micro_batch accumulation global_batch sequence_length prompt_length virtual_stages "
         "completion_length generations adapter_rank tensor pipeline context expert replicas "
-        "virtual_layers fsdp_version max_sequences prefill_tokens nodes processes_per_node",
+        "virtual_layers fsdp_version max_sequences prefill_tokens nodes processes_per_node "
+        "optimizer_rank empty_cache_steps",
     ),
     **_all(FieldKind(name="whole", low=-1), "shards"),
     **_all(FieldKind(name="whole", low=0, high=3), "zero_stage"),
@@ -56,13 +57,14 @@ FIELDS: dict[str, FieldKind] = {
         "deepspeed fsdp packing padded compiled chunked_loss four_bit eight_bit double_quantized "
         "offload_optimizer offload_parameters offload_activations offload_all bf16 fp16 adapter "
         "engine engine_sleeps spread_experts chunked_prefill reference_offloaded sequence "
-        "wrapped_recompute",
+        "wrapped_recompute optimizer_layerwise",
     ),
     **_all(
         _WORD,
         "model model_config optimizer recompute attention weights mixed distributed sharding bits "
         "fsdp_words deepspeed_file fsdp_file accelerate_file config_file stage engine_mode cache "
-        "served_quantization reward_model titan_name titan_flavor framework hosts",
+        "served_quantization reward_model titan_name titan_flavor framework hosts "
+        "optimizer_arguments",
     ),
     **_all(_WORDS, "targets saved"),
     **_all(
@@ -239,11 +241,11 @@ class Statements:
 
 _MATTERS = re.compile(
     r"mem|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
-    r"|expert|lora|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
+    r"|expert|lora|rank|galore|apollo|badam|lomo|lisa|freeze|frozen|bucket|reward_model|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
 )
 _HARMLESS = re.compile(
     r"save|eval|dataset|logging|log_|_dir|dataloader|preprocess|alpha|dropout|rope|hub|wandb|path"
-    r"|pin_memory|lr_|num_workers|load_checkpoint|checkpoint_(dir|folder|interval)|tokenizer|val_|bucket|test"
+    r"|pin_memory|galore_(target|scale|update)|apollo_(target|scale|update|proj)|lr_|num_workers|load_checkpoint|checkpoint_(dir|folder|interval)|tokenizer|val_|test"
 )
 
 

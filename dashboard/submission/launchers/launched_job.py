@@ -176,13 +176,15 @@ def _training(told: Told, model: ReadModel, given: LaunchOptions) -> TrainingJob
         sequence_length=_length(told, given),
         length_varies=_varies(told, stage),
         precision=_precision(told, method, layout.parallelism.sharding),
-        optimizer=told.value("optimizer"),
+        optimizer=_optimizer(told),
+        optimizer_rank=_optimizer_rank(told),
         quantization=quantization,
         recompute=_recompute(told),
         flash_attention=_flash(told),
         compiled=told.value("compiled"),
         chunked_loss=bool(told.value("chunked_loss")),
         offload=_offload(told),
+        cache_emptied=told.stated("empty_cache_steps") is not None,
         companions=_companions(told, stage, method),
     )
 
@@ -300,6 +302,20 @@ def _served_quantization(told: Told) -> str:
     if word:
         told.said.unread.append(f"quantization {scrub(word, limit=40)}: read as 16 bit")
     return ""
+
+
+def _optimizer(told: Told) -> str | None:
+    """Return the optimiser; one that steps layer by layer does so inside the backward pass."""
+    name: str | None = told.value("optimizer")
+    return f"{name}_in_backward" if name and told.stated("optimizer_layerwise") else name
+
+
+def _optimizer_rank(told: Told) -> int | None:
+    """Return the rank that gradients are projected to, of an optimiser that does so."""
+    if not str(told.value("optimizer")).startswith(("galore", "apollo")):
+        return None
+    written = re.search(r"\brank\s*=\s*(\d+)", str(told.stated("optimizer_arguments")))
+    return int(written[1]) if written else told.value("optimizer_rank")
 
 
 def _recompute(told: Told) -> Recompute | None:
