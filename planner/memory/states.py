@@ -8,6 +8,8 @@ from planner.memory.parameters import ParameterCount, count_parameters
 from planner.memory.training_job import Method, Sharding, TrainingJob
 
 _SHARDS_WEIGHTS = (Sharding.ZERO3, Sharding.FSDP)
+_SUB_GROUP = 1e9
+"""Parameters that DeepSpeed's stage 3 steps at a time, with an fp32 copy of their gradients."""
 _SHARDS_GRADIENTS = (*_SHARDS_WEIGHTS, Sharding.ZERO2, Sharding.FSDP_GRADIENTS)
 
 
@@ -183,6 +185,8 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
     kept += (policy.master + policy.reduced) * updated
     copies = recipe.traits.optimizer_copies if _steps_by_torch(recipe) else 0.0
     step = 0.0 if optimizer.by_layer else (copies * moment + policy.step) * updated
+    if job.parallelism.sharding is Sharding.ZERO3 and policy.master:
+        step = 4 * min(_SUB_GROUP, updated)
     if optimizer.low_rank:
         # Matrix by matrix; the largest one's gradient, its vectors and their product are in fp32.
         step = 3 * 4 * parameters.largest_matrix

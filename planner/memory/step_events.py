@@ -20,6 +20,9 @@ from planner.memory.training_job import Method, Recompute, Sharding
 
 LOGITS = "logits and loss"
 
+_LIVE_PARAMETERS = 1e9
+"""DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance, unless a file says else."""
+
 Parts = tuple[tuple[str, float], ...]
 
 
@@ -144,6 +147,9 @@ def _gathered_units(view: _StageView) -> float:
         return 2 * whole + (4 * whole if recipe.trains_weights else 0.0)
     unsharded = (2 + 4) * parameters.largest_layer if recipe.trains_weights else 0.0
     units = recipe.traits.gather_units * unit
+    if spread.sharding is Sharding.ZERO3:
+        whole = parameters.matrices + parameters.routed
+        units = max(units, 2 * min(_LIVE_PARAMETERS, whole))
     bucket = recipe.traits.bucket_bytes if spread.sharding is Sharding.ZERO3 else 0.0
     return units + outer + unsharded + bucket
 

@@ -241,7 +241,7 @@ class Statements:
 
 _MATTERS = re.compile(
     r"mem|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
-    r"|expert|lora|rank|galore|apollo|badam|lomo|lisa|freeze|frozen|bucket|reward_model|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
+    r"|expert|lora|galore|apollo|badam|lomo|lisa|freeze|frozen|bucket|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
 )
 _HARMLESS = re.compile(
     r"save|eval|dataset|logging|log_|_dir|dataloader|preprocess|alpha|dropout|rope|hub|wandb|path"

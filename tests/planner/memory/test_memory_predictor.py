@@ -10,11 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from training_cases import GIB, LLAMA, STATED
 
+from planner.memory.assumptions import complete
 from planner.memory.bounds import Tier
 from planner.memory.framework_traits import framework_traits, known_frameworks
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ExpertLayers
 from planner.memory.predictor import predict_peak
+from planner.memory.step_events import step_events
 from planner.memory.training_job import (
     Adapter,
     Method,
@@ -204,6 +206,28 @@ def test_ring_attention_holds_the_neighbours_keys_and_values() -> None:
     found = dict(predict_peak(replace(job, parallelism=Parallelism(context=4))).breakdown)
     assert found["ring attention"] == pytest.approx(2 * 2 * 2 * 1024 * 32768 / 4)
     assert "ring attention" not in dict(predict_peak(job).breakdown)
+
+
+def test_zero_3_gathers_a_billion_parameters_and_steps_on_a_billion() -> None:
+    """8B over 8 GPUs: 2 GB gathered at the least; each shard's gradients are in fp32 as it steps.
+
+    FSDP gathers three layers, and embedding and head, here and there.
+    """
+    spread = {
+        entry: Parallelism(data=8, sharding=entry) for entry in (Sharding.ZERO3, Sharding.FSDP)
+    }
+    for ranks, stepped in ((8, 8_030_261_248 / 8), (2, 1e9)):
+        few = replace(spread[Sharding.ZERO3], data=ranks)
+        events = step_events(complete(replace(STATED, framework="generic", parallelism=few)))
+        step = next(event for event in events if event.name == "optimizer")
+        assert dict(step.dynamic)["optimizer step"] == pytest.approx(4 * min(stepped, 1e9))
+    held = replace(STATED, framework="generic", sequence_length=16384)
+    zero, fsdp = (
+        dict(predict_peak(replace(held, parallelism=one)).breakdown)["gathered and buckets"]
+        for one in spread.values()
+    )
+    layer = 218_112_000
+    assert zero - fsdp == pytest.approx(2 * (1e9 - 3 * layer) + 1e9)
 
 
 def test_offloaded_states_leave_the_gpu() -> None:
