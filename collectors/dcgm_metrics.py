@@ -1,4 +1,8 @@
-"""GPU telemetry from a Prometheus that scrapes dcgm-exporter or another GPU exporter."""
+"""GPU telemetry from a Prometheus that scrapes dcgm-exporter or another GPU exporter.
+
+Where it scrapes inference engines as well, what they served. That costs a question a metric that is
+there, and none where no engine is: the list of metrics is read anyway.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,11 +18,12 @@ from collectors.exposition_text import parse_answer
 from collectors.metric_dialects import INFOS, NEEDED, XIDS
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
+from collectors.serving_slots import SLOT_SECONDS, serving_names, serving_slots, slots_of_window
 from data import columns
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot
 from data.collected import Collected
-from data.columns import SAMPLES, empty_frame
+from data.columns import SAMPLES, SERVING, empty_frame
 from data.errors import UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -69,12 +74,14 @@ class PrometheusDcgmCollector:
         xids = pd.concat(
             [entry for _, entry in read] or [empty_frame(columns.XIDS)], ignore_index=True
         )
+        serving = self._serving(serving_names(names), window, dropped)
         warnings = self.client.take_warnings()
         answered, gap_start = self.client.answered()
         readings = samples[["gpu_uuid", "mig_instance", "sampled_at"]].drop_duplicates()
         devices = len(readings[["gpu_uuid", "mig_instance"]].drop_duplicates())
         content = sum(
-            int(pd.util.hash_pandas_object(entry, index=False).sum()) for entry in (samples, xids)
+            int(pd.util.hash_pandas_object(entry, index=False).sum())
+            for entry in (samples, xids, serving)
         )
         steps = (end - start) // timedelta(seconds=step) + 1
         expected = max(0, steps) * devices
@@ -83,6 +90,7 @@ class PrometheusDcgmCollector:
             samples=samples,
             jobs=jobs_of(samples, self.name),
             xids=xids,
+            serving=serving,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
@@ -98,6 +106,19 @@ class PrometheusDcgmCollector:
                 complete_until=None if gap_start is None else max(window.start, gap_start),
             ),
         )
+
+    def _serving(self, names: list[str], window: Window, dropped: Dropped) -> pd.DataFrame:
+        """Return what engines served in the whole slots of a window (columns SERVING)."""
+        start, end = slots_of_window(window.start, window.end)
+        found = [empty_frame(SERVING)]
+        for first, last in _days(start, end, SLOT_SECONDS) if names else ():
+            series = [
+                entry
+                for name in names
+                for entry in self._series(name, first, last, 0.0, dropped, step=SLOT_SECONDS)
+            ]
+            found.append(serving_slots(series, dropped))
+        return pd.concat(found, ignore_index=True)
 
     def _days(
         self,
@@ -122,19 +143,21 @@ class PrometheusDcgmCollector:
         end: datetime,
         scrape_seconds: float | None,
         dropped: Dropped,
+        *,
+        step: int = 0,
     ) -> list[Series]:
         found = self.client.series(
             metric,
             start=start,
             end=end,
-            step_seconds=self.settings.step_seconds,
+            step_seconds=step or self.settings.step_seconds,
             scrape_seconds=scrape_seconds,
         )
         results = list(islice(found, self.settings.max_series))
         for entry in found:
             dropped.counts[TOO_MANY] += len(entry["values"])
         answer = {"data": {"resultType": "matrix", "result": results}}
-        return list(parse_answer(answer, dropped))
+        return list(parse_answer(answer, dropped, wanted=(metric,)))
 
 
 def _days(start: datetime, end: datetime, step_seconds: int) -> Iterator[tuple[datetime, datetime]]:

@@ -6,6 +6,7 @@ of counters and limits for the last.
 """
 
 from collectors.metric_dialects import BY_NAME, ReadingKind
+from collectors.serving_dialects import SLOT_FUNCTIONS
 
 _SEVERAL = 1.9
 """Readings a step from which on a roll-up is worth asking for; below, windows could stay empty."""
@@ -24,6 +25,8 @@ def pushed_down(metric: str, vector: str, step_seconds: int, scrape_seconds: flo
 
 
 def _function(metric: str) -> str:
+    if metric in SLOT_FUNCTIONS:
+        return SLOT_FUNCTIONS[metric]
     meaning = BY_NAME.get(metric)
     if (
         meaning is None

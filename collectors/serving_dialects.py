@@ -224,5 +224,13 @@ def series_names(metric: ServingMetric) -> tuple[str, ...]:
     return tuple(f"{metric.name}_{part}" for part in ("bucket", "sum", "count"))
 
 
+SLOT_FUNCTIONS = {
+    name: "increase"
+    if metric.signal in COUNTERS | HISTOGRAMS
+    else ("max" if metric.signal is ServingSignal.KV_CACHE else "avg") + "_over_time"
+    for metric in SERVING_METRICS
+    for name in series_names(metric)
+}
+"""What of a series stands for a span of time, as a function of PromQL."""
 SERVING_NAMES = frozenset(name for metric in SERVING_METRICS for name in series_names(metric))
 """Every series that is read of an engine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from data.columns import ALLOCATIONS, SAMPLES, XIDS, check_frame, empty_frame
+from data.columns import ALLOCATIONS, SAMPLES, SERVING, XIDS, check_frame, empty_frame
 from data.records.cluster import Node, SourceReport
 from data.records.jobs import Job
 
@@ -28,11 +28,17 @@ def no_xids() -> pd.DataFrame:
     return empty_frame(XIDS)
 
 
+def no_serving() -> pd.DataFrame:
+    """Return no requests: the source knows no inference engine."""
+    return empty_frame(SERVING)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """Samples (SAMPLES), jobs, nodes, who held what (ALLOCATIONS), errors (XIDS), how it went.
 
-    `batch_id` is the same for the same source, window and content: keeping it twice is harmless.
+    `serving` is what inference engines served (SERVING). `batch_id` is the same for the same
+    source, window and content: keeping it twice is harmless.
     """
 
     batch_id: str
@@ -41,9 +47,11 @@ class Collected:
     nodes: tuple[Node, ...] = ()
     allocations: pd.DataFrame = field(default_factory=no_allocations)
     xids: pd.DataFrame = field(default_factory=no_xids)
+    serving: pd.DataFrame = field(default_factory=no_serving)
     report: SourceReport
 
     def __post_init__(self) -> None:
         check_frame(self.samples, SAMPLES)
         check_frame(self.allocations, ALLOCATIONS)
         check_frame(self.xids, XIDS)
+        check_frame(self.serving, SERVING)

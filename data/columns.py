@@ -100,6 +100,34 @@ The driver's gauge keeps the code of the last error until the driver is loaded a
 code is no new error, and the same error twice looks like one.
 """
 
+SERVING = FrameColumns(
+    name="serving",
+    columns=MappingProxyType(
+        {
+            "slot_start": (TIME, "start of the five minutes, UTC"),
+            "label_id": (TEXT, "the pod as GPU samples name it, '' when labels name none"),
+            "engine": (TEXT, "such as vllm"),
+            "model": (TEXT, "the model as the engine names it, '' when it does not"),
+            "address": (TEXT, "the scraped address, '' when not known"),
+            "running_requests": (NUMBER, "requests at work, mean"),
+            "waiting_requests": (NUMBER, "requests waiting, mean"),
+            "kv_cache_ratio": (NUMBER, "0..1, largest"),
+            "finished_requests": (NUMBER, "requests that ended in the slot"),
+            "prompt_tokens": (NUMBER, "tokens read in the slot"),
+            "generation_tokens": (NUMBER, "tokens written in the slot"),
+            "preemptions": (NUMBER, "requests put back in the slot"),
+            "first_token_seconds": (NUMBER, "s to the first token, sum of those timed in the slot"),
+            "first_token_count": (NUMBER, "how many were timed"),
+            "queue_wait_seconds": (NUMBER, "s in the queue, sum"),
+            "queue_wait_count": (NUMBER, "how many were timed"),
+            "request_seconds": (NUMBER, "s from arrival to the last token, sum"),
+            "request_count": (NUMBER, "how many were timed"),
+        }
+    ),
+    required=frozenset({"slot_start", "engine"}),
+)
+"""What one replica of an inference service served in five minutes."""
+
 HISTORY = FrameColumns(
     name="history",
     columns=MappingProxyType(

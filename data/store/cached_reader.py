@@ -104,6 +104,7 @@ class CachedReader(StoreReader):
     gpus = _kept(StoreReader.gpus)
     boards = _kept(StoreReader.boards)
     board_xids = _kept(StoreReader.board_xids)
+    services = _kept(StoreReader.services)
     board_history = _kept(StoreReader.board_history)
     job_history = _kept(StoreReader.job_history)
     fleet_history = _kept(StoreReader.fleet_history)

@@ -26,6 +26,7 @@ from data.store.ledger import next_sequence
 from data.store.partitions import make_partitions
 from data.store.record_json import from_json, to_json
 from data.store.rollup import kept_since, mark_hours, mark_spans
+from data.store.serving_slots import keep_serving
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +73,7 @@ def keep_collected(
     keep_allocations(connection, collected.allocations)
     keep_nodes(connection, collected.nodes)
     keep_xids(connection, collected.xids)
+    keep_serving(connection, collected.serving)
     keep_jobs(connection, collected.jobs)
     report = collected.report
     if late + late_before:

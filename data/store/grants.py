@@ -28,6 +28,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "jobs": {"cycle": _REPLACE},
         "nodes": {"cycle": _REPLACE},
         "board_xids": {"cycle": _KEEP},
+        "serving_slots": {"cycle": _REPLACE},
         "measured_peaks": {"cycle": _APPEND},
         # Thoughts; superseded ones are forgotten.
         "cycles": {"cycle": _APPEND},
@@ -35,6 +36,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "forecasts": {"cycle": _REPLACE},
         "group_forecasts": {"cycle": _REPLACE},
         "memory_outlooks": {"cycle": _REPLACE},
+        "serving_outlooks": {"cycle": _REPLACE},
         "recommendations": {"cycle": _REPLACE},
         "findings": {"cycle": _APPEND},
         # The record.

@@ -29,10 +29,11 @@ def forget_plans(
             tables.cycles.c.sequence < newest,
         )
 
-    forecasts, groups, memory, plans, advice = (
+    forecasts, groups, memory, serving, plans, advice = (
         tables.forecasts,
         tables.group_forecasts,
         tables.memory_outlooks,
+        tables.serving_outlooks,
         tables.plans,
         tables.recommendations,
     )
@@ -41,6 +42,7 @@ def forget_plans(
         (forecasts, forecasts.c.cycle_id.in_(old(retention.forecast_hours))),
         (groups, groups.c.cycle_id.in_(old(retention.forecast_hours))),
         (memory, memory.c.cycle_id.in_(old(retention.forecast_hours))),
+        (serving, serving.c.cycle_id.in_(old(retention.forecast_hours))),
         (
             plans,
             plans.c.cycle_id.in_(old(retention.plan_hours)) & plans.c.plan_id.not_in(kept_plans),

@@ -27,6 +27,7 @@ _RESOLUTIONS = (
     ("five_minute", "slot_start", "five_minute_days"),
     ("hourly", "slot_start", "hourly_days"),
     ("board_xids", "last_seen_at", "five_minute_days"),
+    ("serving_slots", "slot_start", "five_minute_days"),
 )
 
 

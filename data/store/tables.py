@@ -45,6 +45,11 @@ board_xids = sa.Table(
     _time("first_seen_at"),
     _time("last_seen_at"),
 )
+serving_slots = sa.Table(
+    "serving_slots",
+    metadata,
+    *(_time("slot_start"), _text("label_id"), _text("engine"), _text("model"), _text("address")),
+)
 cycles = sa.Table(
     "cycles",
     metadata,
@@ -76,6 +81,9 @@ group_forecasts = sa.Table(
 )
 memory_outlooks = sa.Table(
     "memory_outlooks", metadata, _text("cycle_id", key=True), _text("record")
+)
+serving_outlooks = sa.Table(
+    "serving_outlooks", metadata, _text("cycle_id", key=True), _text("record")
 )
 recommendations = sa.Table(
     "recommendations",

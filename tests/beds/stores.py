@@ -58,6 +58,7 @@ _UNDONE_BY = {
         "ALTER TABLE recommendations DROP COLUMN finding",
     ),
     10: ("DROP TABLE token_events",),
+    11: ("DROP TABLE serving_slots", "DROP TABLE serving_outlooks"),
 }
 
 

@@ -17,7 +17,7 @@ from factories import (
 from planning_cases import H100, forecast_of
 
 from data.clock import floor_to_slot
-from data.columns import XIDS, check_frame
+from data.columns import SERVING, TIME, XIDS, check_frame
 from data.records.cluster import Node
 from data.records.commands import CommandKind, Measurement, Person
 from data.records.decisions import Action, Recommendation
@@ -73,7 +73,19 @@ def _collect(store: Store, tenant: str, now: datetime, boards: int) -> None:
     report = replace(
         made.report, warnings=(f"no limit of {tenant}",), window_end=now, window_start=now - DAY
     )
-    store.keep(replace(made, xids=check_frame(xids, XIDS), report=report))
+    served = pd.DataFrame({
+        "slot_start": [now - DAY / 24, now - DAY / 24], "label_id": [f"{tenant}/chat", ""],
+        "engine": ["vllm", f"vllm of {tenant}"], "model": [f"{tenant}-model", f"{tenant}-other"],
+    })  # fmt: skip
+    served["slot_start"] = pd.to_datetime(served["slot_start"], utc=True).astype(TIME)
+    store.keep(
+        replace(
+            made,
+            xids=check_frame(xids, XIDS),
+            serving=check_frame(served, SERVING),
+            report=report,
+        )
+    )
 
 
 def _group(kind: GroupKind, name: str, now: datetime) -> GroupForecast:

@@ -93,6 +93,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "group_history": [lambda r: r.group_history(**span, slot_seconds=3600)],
         "boards": [lambda r: r.boards(**span)],
         "gpus": [lambda r: r.gpus(), lambda r: r.gpus(**span)],
+        "services": [lambda r: r.services(**span)],
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
         "energy_disagreements": [lambda r: r.energy_disagreements(**span)],
         "running_jobs": [lambda r: r.running_jobs(since=end - DAY)],

@@ -1,0 +1,58 @@
+"""What inference engines served: a row a replica and five minutes, read by service.
+
+A replica is joined to its job as GPU samples are: by the pod that its labels name, through who held
+what. Where no scheduler told of it, pods of one Deployment or StatefulSet are one service by their
+names; replicas without a pod are one by their model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data.columns import SERVING, check_frame
+from data.store.bulk import put_rows
+from data.store.rollup import kept_since
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import sqlalchemy as sa
+
+_KEY = ("slot_start", "label_id", "engine", "model", "address")
+_LETTER = "[bcdfghjklmnpqrstvwxz2456789]"  # of which Kubernetes makes the ends of names
+_ENDING = f"(-{_LETTER}{{6,10}})?-{_LETTER}{{5}}$|-[0-9]+$"
+
+_SUMS = ", ".join(
+    # A sum is unknown where a part of it is.
+    f"CASE WHEN count({name}) = count(*) THEN sum({name}) END AS {name}"
+    for name in SERVING.names
+    if name not in (*_KEY, "kv_cache_ratio")
+)
+SERVICES = f"""
+WITH known AS (
+    SELECT label_id, arg_max(job_id, seen_at) AS job_id
+    FROM allocations WHERE label_id <> '' GROUP BY label_id
+), named AS (
+    SELECT s.*, CASE WHEN s.label_id = '' THEN s.model ELSE '' END AS nameless,
+        CASE WHEN s.label_id = '' THEN s.address ELSE s.label_id END AS replica,
+        coalesce(known.job_id, regexp_replace(s.label_id, '{_ENDING}', '')) AS job_id
+    FROM serving_slots AS s LEFT JOIN known ON known.label_id = s.label_id
+    WHERE s.slot_start >= :start AND s.slot_start < :end
+), replicas AS (
+    SELECT slot_start, job_id, nameless, replica, max(engine) AS engine, max(model) AS model,
+        max(kv_cache_ratio) AS kv_cache_ratio, {_SUMS}
+    FROM named GROUP BY slot_start, job_id, nameless, replica
+)
+SELECT job_id, nameless, slot_start, max(engine) AS engine, max(model) AS model,
+    count(*)::BIGINT AS replicas, max(running_requests) AS fullest_requests,
+    max(CASE WHEN waiting_requests >= 1 THEN running_requests END) AS full_requests,
+    max(kv_cache_ratio) AS kv_cache_ratio, {_SUMS}
+FROM replicas GROUP BY job_id, nameless, slot_start ORDER BY job_id, nameless, slot_start
+"""  # noqa: S608 - only constants of this package are put together
+
+
+def keep_serving(connection: sa.Connection, serving: pd.DataFrame) -> None:
+    """Keep what engines served (columns SERVING); a slot that is told again is the latter."""
+    frame = check_frame(serving, SERVING)
+    frame = frame[frame["slot_start"] >= kept_since(connection, "serving_slots")]
+    frame = frame.drop_duplicates(list(_KEY), keep="last")
+    put_rows(connection, "serving_slots", frame, key=_KEY)

@@ -1,0 +1,209 @@
+"""What engines served, through a real Prometheus and into stores of both engines."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from beds.faulty_server import answers_series, faulty_server
+from beds.prometheus import backfill, running_prometheus
+from factories import make_collected, make_job
+
+from collectors.base import Window
+from collectors.dcgm_metrics import PrometheusDcgmCollector
+from collectors.prometheus_client import PrometheusClient
+from collectors.serving_slots import serving_names
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.collected import Collected
+from data.columns import ALLOCATIONS, SERVING, check_frame
+from data.records.jobs import OwnNames
+from data.settings import RetentionSettings
+from data.source_settings import PrometheusSettings
+from data.store import Store, open_store
+from data.store.owned_reader import OwnedReader
+
+END = datetime(2026, 1, 8, 12, tzinfo=UTC)
+START = END - timedelta(minutes=30)
+STEP = 15
+POWER = "DCGM_FI_DEV_POWER_USAGE"
+
+
+def collected_from(url: str, *, start: datetime = START, **options: object) -> Collected:
+    """What the source gives of the half hour."""
+    settings = PrometheusSettings(url=url, **options)  # type: ignore[arg-type]
+    client = PrometheusClient(settings)
+    collector = PrometheusDcgmCollector(client, settings, load_gpu_catalogue())
+    return collector.collect(Window(start=start, end=END))
+
+
+def pod(name: str) -> str:
+    """The labels of a replica as a ServiceMonitor gives them."""
+    return f'namespace="search",pod="{name}",instance="10.0.0.{name[-1]}:8000",model_name="m"'
+
+
+def openmetrics() -> Iterator[str]:
+    """Two replicas: 2 requests a second each, 3 s long; the second starts anew half way."""
+    times = [START.timestamp() - 300 + STEP * step for step in range(2100 // STEP + 1)]
+    half = len(times) // 2
+    pods = ("llama-7c9d8b6f5x-bcdf2", "llama-7c9d8b6f5x-bcdf4")
+
+    def grown(number: int, position: int, a_step: float) -> float:
+        return a_step * (position - half if number and position >= half else position)
+
+    for name, reading in (
+        (POWER, None),
+        ("vllm:num_requests_running", lambda _n, _p: 6.0),
+        ("vllm:num_requests_waiting", lambda _n, p: float(p % 2)),
+        ("vllm:kv_cache_usage_perc", lambda _n, p: 0.9 if p == half else 0.5),
+        ("vllm:gpu_cache_usage_perc", lambda _n, _p: 0.1),
+        ("vllm:request_success_total", lambda n, p: grown(n, p, 2.0 * STEP)),
+        ("vllm:e2e_request_latency_seconds_sum", lambda n, p: grown(n, p, 6.0 * STEP)),
+        ("vllm:e2e_request_latency_seconds_count", lambda n, p: grown(n, p, 2.0 * STEP)),
+    ):
+        yield f"# TYPE {name} unknown\n"
+        for number, one in enumerate(pods):
+            for position, at in enumerate(times):
+                if reading is None:
+                    yield f'{name}{{UUID="GPU-{number}",Hostname="n1",pod="{one}"}} 300 {at}\n'
+                else:
+                    yield f"{name}{{{pod(one)}}} {reading(number, position)} {at}\n"
+    yield "# EOF\n"
+
+
+@pytest.mark.prometheus
+def test_requests_are_read_by_slot_through_a_restart(tmp_path: Path) -> None:
+    """Means of gauges, growth of counters over a restart, the newest name, the unknown as such."""
+    backfill(openmetrics(), tmp_path)
+    with running_prometheus(tmp_path) as url:
+        found = collected_from(url).serving
+    assert len(found) == 12
+    assert found["slot_start"].min() == START
+    assert set(found["label_id"]) == {
+        "search/llama-7c9d8b6f5x-bcdf2", "search/llama-7c9d8b6f5x-bcdf4"
+    }  # fmt: skip
+    assert set(found["running_requests"]) == {6.0}
+    assert found["waiting_requests"].mean() == pytest.approx(0.5, abs=0.02)
+    assert sorted(set(found["kv_cache_ratio"])) == [0.5, 0.9]
+    assert found["finished_requests"].to_numpy() == pytest.approx(600.0, rel=0.07)
+    assert found["finished_requests"].sum() == pytest.approx(7200, rel=0.01)
+    means = found["request_seconds"] / found["request_count"]
+    assert means.to_numpy() == pytest.approx(3.0)
+    assert found["prompt_tokens"].isna().all()
+    assert found["queue_wait_count"].isna().all()
+
+
+def board() -> dict[str, object]:
+    """A series of a board."""
+    labels = {"UUID": "GPU-0", "Hostname": "n1", "modelName": "NVIDIA H100 80GB HBM3"}
+    return {"metric": labels, "values": [[END.timestamp(), "300.0"]]}
+
+
+def test_where_no_engine_is_nothing_is_asked() -> None:
+    """The names are read anyway; an engine that is there costs one question a metric."""
+    running = "vllm:num_requests_running"
+    for names, asked in (((POWER,), 0), ((POWER, running, f"{running}_bucket"), 1)):
+        with faulty_server(answers_series(board()), names=names) as server:
+            collected_from(server.url)
+            assert sum("vllm" in text for text in map(str, server.asked)) == asked
+    assert serving_names({"vllm:time_to_first_token_seconds_bucket", POWER}) == []
+
+
+def rows(*cells: tuple[int, str, float], model: str = "m", address: str = "a") -> pd.DataFrame:
+    """Rows of (slot from START, pod, requests at work)."""
+    frame = pd.DataFrame(
+        [
+            {
+                "slot_start": pd.Timestamp(START + timedelta(minutes=5 * slot)).as_unit("us"),
+                "label_id": label, "engine": "vllm", "model": model, "address": address,
+                "running_requests": running, "waiting_requests": running - 6,
+            }
+            for slot, label, running in cells
+        ]
+    )  # fmt: skip
+    return check_frame(frame, SERVING)
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """An empty store, on both engines."""
+    with open_store(store_url) as opened:
+        yield opened
+
+
+def keep(store: Store, serving: pd.DataFrame, name: str, **facts: object) -> None:
+    """Keep what engines served."""
+    store.keep(make_collected(serving=serving, batch_id=name, **facts))  # type: ignore[arg-type]
+
+
+def kept(store: Store) -> dict[tuple[str, str], list[float]]:
+    """Requests at work by service and slot."""
+    frame = store.reader.services(start=START, end=END)
+    return {
+        (str(job), str(model)): found["running_requests"].fillna(-1).tolist()
+        for (job, model), found in frame.groupby(["job_id", "nameless"])
+    }
+
+
+def held(label: str) -> pd.DataFrame:
+    """That the owner's workload held something under this label."""
+    frame = pd.DataFrame(
+        [{"job_id": "search/Deployment/chat", "label_id": label, "started_at": START,
+          "seen_at": END, "ended_at": None, "source": "kubernetes"}]
+    )  # fmt: skip
+    for name in ("started_at", "seen_at", "ended_at"):
+        frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
+    return check_frame(frame, ALLOCATIONS)
+
+
+def test_replicas_are_one_service(store: Store) -> None:
+    """By their scheduler's word, by their pods' names, without a pod by their model."""
+    serving = rows(
+        (0, "search/llama-7c9d8b6f5x-bcdf2", 6.0),
+        (0, "search/llama-7c9d8b6f5x-bcdf4", 7.0),
+        (1, "search/llama-1", 3.0),
+        (0, "search/odd-pod", 4.0),
+        (0, "", 5.0),
+    )
+    keep(store, serving, "one", allocations=held("search/odd-pod"))
+    assert kept(store) == {
+        ("search/llama", ""): [13.0, 3.0],
+        ("search/Deployment/chat", ""): [4.0],
+        ("", "m"): [5.0],
+    }
+    found = store.reader.services(start=START, end=END).iloc[-2]
+    assert (found["replicas"], found["fullest_requests"], found["full_requests"]) == (2, 7.0, 7.0)
+
+
+def test_a_slot_told_again_is_the_latter_and_unknown_parts_leave_a_sum_unknown(
+    store: Store,
+) -> None:
+    """Keeping twice adds nothing."""
+    keep(store, rows((0, "search/llama-0", 6.0)), "one")
+    keep(store, rows((0, "search/llama-0", 8.0)), "two")
+    keep(store, rows((0, "search/llama-1", float("nan"))), "three")
+    assert kept(store) == {("search/llama", ""): [-1.0]}
+    keep(store, rows((0, "search/llama-1", 1.0)), "four")
+    assert kept(store) == {("search/llama", ""): [9.0]}
+
+
+def test_old_slots_are_forgotten_and_do_not_come_back(store: Store) -> None:
+    """With the roll-ups of five minutes."""
+    keep(store, rows((0, "search/llama-0", 6.0)), "one")
+    later = END + timedelta(days=91)
+    store.forget(RetentionSettings(), later)
+    keep(store, rows((1, "search/llama-0", 6.0)), "two")
+    assert kept(store) == {}
+
+
+def test_an_owner_sees_replicas_of_their_pods_and_none_that_is_nobodys(store: Store) -> None:
+    """A job that is held under no label owns no replica without one."""
+    job = make_job("search/Deployment/chat", owner="lea")
+    serving = rows((0, "search/odd-pod", 4.0), (0, "search/other-0", 6.0), (0, "", 5.0))
+    for label in ("search/odd-pod", ""):
+        keep(store, serving, f"one {label}", jobs=(job,), allocations=held(label))
+    mine = OwnedReader(
+        store.reader_for_pages(), OwnNames(owners=frozenset({"lea"}), users=frozenset())
+    )
+    assert mine.services(start=START, end=END)["running_requests"].tolist() == [4.0]
+    assert len(store.reader.services(start=START, end=END)) == 3
