@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -16,13 +15,12 @@ from benchmarks._serving_kernel import (
     replay_kernel,
 )
 from benchmarks._serving_traces import MINUTE, RequestTrace
-from data.records.forecasts import Quantity
-from forecasting.demand_series import DemandSeries
-from forecasting.mix.model import MIN_KNOWN, mix
-from planner.serving.queueing import replicas_needed
+from forecasting.mix.model import MIN_KNOWN
+from forecasting.request_rates import RATE_SLOT_SECONDS as SLOT
+from forecasting.request_rates import rate_quantiles
+from planner.serving.service_model import replicas_for_rates
 
 STEP = 15
-SLOT = 600
 MIN_COLD_START, MAX_COLD_START = 120.0, 480.0
 AHEAD = math.ceil((MAX_COLD_START + SLOT) / SLOT)
 """Slots that an order must cover: until what is ordered at the next slot is ready."""
@@ -119,14 +117,8 @@ def needed_by(trace: RequestTrace, rates: Sequence[float]) -> Ints:
 
     Sized so that FORMULA_SHARE keep the wait on average: single minutes are worse than the average.
     """
-    unit = trace.replica_rate / 100
     objective = replace(trace.objective, share=FORMULA_SHARE)
-
-    @cache
-    def needed(units: int) -> int:
-        return replicas_needed(trace.load(units * unit), objective)
-
-    return np.array([needed(math.ceil(max(rate, 0.0) / unit)) for rate in rates], np.int64)
+    return np.array(replicas_for_rates(trace.load(0.0), rates, objective), np.int64)
 
 
 def forecast_rates(trace: RequestTrace, first: int = MIN_KNOWN) -> dict[str, Floats]:
@@ -137,15 +129,7 @@ def forecast_rates(trace: RequestTrace, first: int = MIN_KNOWN) -> dict[str, Flo
     rates = slot_rates(trace)
     found = {level: np.zeros(len(rates)) for level in LEVELS}
     for origin in range(max(first, MIN_KNOWN), len(rates)):
-        past = DemandSeries(
-            quantity=Quantity.ALLOCATED_GPUS,  # a count without a bound
-            first_slot=0,
-            slot_seconds=SLOT,
-            values=rates[:origin],
-            lower=0.0,
-            upper=math.inf,
-        )
-        quantiles = mix(past, AHEAD).quantiles
+        quantiles = rate_quantiles(rates[:origin], AHEAD)
         for level in LEVELS:
             values = getattr(quantiles, level)
             found[level][origin] = 0.0 if values is None else values.max()

@@ -15,6 +15,7 @@ from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
+from dashboard.serving_outlook import foreseen_serving
 from dashboard.statement.prices import priced
 from data.clock import require_utc
 from data.collected import Collected
@@ -148,6 +149,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         progress=lambda done, total: world.progress("forecast groups", done, total),
     )
     memory = foreseen_memory(world.store.reader, view, forecasts)
+    serving = foreseen_serving(world.store.reader, world.settings.serving, now)
     past_runs = past_run_seconds(view.known_jobs)
     problem = problem_of_view(
         view,
@@ -199,6 +201,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         forecasts=forecasts,
         group_forecasts=group_forecasts,
         memory=memory,
+        serving=serving,
         plan=plan,
         recommendations=advice.recommendations,
     )

@@ -18,6 +18,7 @@ from data.apply_settings import (
 from data.chat_settings import CHATS, ChatSettings
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
 from data.report_settings import ReportSettings
+from data.serving_settings import ServingSettings
 from data.setting_fields import (
     Section,
     documented,
@@ -338,6 +339,7 @@ class Settings(SourceSections):
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
     statement: StatementSettings = StatementSettings()  # noqa: RUF009
+    serving: ServingSettings = ServingSettings()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         known = self.access.mode != "local" or is_loopback(self.serve.host)

@@ -124,6 +124,7 @@ class CachedReader(StoreReader):
     demand_total = _kept(StoreReader.demand_total)
     group_forecasts = _kept(StoreReader.group_forecasts)
     memory_outlook = _kept(StoreReader.memory_outlook)
+    serving_outlook = _kept(StoreReader.serving_outlook)
     last_cycle = _kept(StoreReader.last_cycle)
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:

@@ -18,6 +18,7 @@ from data.records.cluster import Gpu, SourceReport
 from data.records.jobs import OwnNames
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, JobPlan, Plan
+from data.records.serving import ServiceOutlook
 from data.records.submissions import Submission
 from data.store import tables
 from data.store.cached_reader import CachedReader
@@ -163,6 +164,11 @@ class OwnedReader(CachedReader):
         """Return what is foreseen of the owner's jobs, None if the latest cycle did none."""
         found, ids = self._whole.memory_outlook(), self.owned_jobs()
         return None if found is None else tuple(entry for entry in found if entry.job_id in ids)
+
+    def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
+        """Return what is foreseen of the services that are the owner's jobs."""
+        ids = self.owned_jobs()
+        return tuple(entry for entry in self._whole.serving_outlook() if entry.job_id in ids)
 
     def plan(self, plan_id: str) -> Plan | None:
         """Return what a plan says of the owner's jobs; its cost and bounds stay the fleet's."""

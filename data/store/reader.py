@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -13,6 +13,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecas
 from data.records.lifecycle import UNDER_WAY, State, shown_state
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
+from data.records.serving import ServiceOutlook
 from data.store import tables
 from data.store.energy_parts import EnergyReader
 from data.store.fact_reader import as_utc
@@ -25,6 +26,7 @@ from data.store.room import free_mib
 from data.store.submissions import SubmissionReader
 from data.store.tokens import TokenReader
 
+Foreseen = TypeVar("Foreseen")
 _FRAMES = ("samples", "allocations", "five_minute", "hourly")
 
 
@@ -125,12 +127,16 @@ class StoreReader(
 
         As `watch_memory` orders it: the likeliest to run out first, then the largest room.
         """
-        rows = self._rows(
-            sa.select(tables.memory_outlooks.c.record).where(
-                tables.memory_outlooks.c.cycle_id == newest_cycle()
-            )
-        )
-        return from_json(tuple[MemoryFinding, ...], rows[0].record) if rows else None
+        return self._foreseen(tables.memory_outlooks, tuple[MemoryFinding, ...])
+
+    def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
+        """Return what the latest cycle foresaw of inference services, () where there are none."""
+        return self._foreseen(tables.serving_outlooks, tuple[ServiceOutlook, ...]) or ()
+
+    def _foreseen(self, table: sa.Table, kind: type[Foreseen]) -> Foreseen | None:
+        newest = sa.select(table.c.record).where(table.c.cycle_id == newest_cycle())
+        rows = self._rows(newest)
+        return from_json(kind, rows[0].record) if rows else None
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Return all, the newest plan first, then by central cost saving, largest first.

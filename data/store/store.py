@@ -20,6 +20,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecas
 from data.records.lifecycle import LifecycleEvent
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
+from data.records.serving import ServiceOutlook
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
@@ -225,12 +226,14 @@ class Store:
         forecasts: Sequence[DemandForecast | ForecastSkipped],
         group_forecasts: Sequence[GroupForecast] = (),
         memory: Sequence[MemoryFinding] | None = None,
+        serving: Sequence[ServiceOutlook] = (),
         plan: Plan,
         recommendations: Sequence[Recommendation],
     ) -> None:
         """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing.
 
-        `memory` is what is foreseen of the running jobs' memory, None where nobody looked.
+        `memory` is what is foreseen of the running jobs' memory, None where nobody looked;
+        `serving` of inference services.
         """
         skipped = [isinstance(forecast, ForecastSkipped) for forecast in forecasts]
         with self._transaction(Lock.FACTS) as connection:
@@ -280,13 +283,10 @@ class Store:
                 ],
                 key=("cycle_id", "position"),
             )
-            if memory is not None:
-                _insert(
-                    connection,
-                    "memory_outlooks",
-                    [{"cycle_id": cycle_id, "record": to_json(tuple(memory))}],
-                    key=("cycle_id",),
-                )
+            for table, said in (("memory_outlooks", memory), ("serving_outlooks", serving or None)):
+                if said is not None:
+                    row: dict[str, object] = {"cycle_id": cycle_id, "record": to_json(tuple(said))}
+                    _insert(connection, table, [row], key=("cycle_id",))
             _insert(
                 connection,
                 "recommendations",

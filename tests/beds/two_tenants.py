@@ -24,6 +24,7 @@ from data.records.decisions import Action, Recommendation
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.records.jobs import Job, SchedulerFacts
 from data.records.plans import Configuration, IdleCause, IdleGpus, JobPlan, TenantPlan
+from data.records.serving import ServiceOutlook
 from data.store import Store
 from data.store.record_json import to_json
 
@@ -168,6 +169,13 @@ def fill(store: Store, now: datetime) -> datetime:
             group_forecasts=groups,
             memory=[make_memory_finding(job_id=f"{tenant}/chat", why=f"{tenant} grows")
                     for tenant in TENANTS],
+            serving=[ServiceOutlook(
+                         job_id=f"{tenant}/chat", namespace=tenant, service="chat", engine="vllm",
+                         model="m", read_until=at, replicas=1, running_requests=1.0,
+                         waiting_requests=None, requests_per_second=1.0, slot_starts=(at,),
+                         required_replicas=(2,),
+                     )
+                     for tenant in TENANTS],
             recommendations=made,
         )  # fmt: skip
         for tenant, entry in zip(TENANTS, made, strict=True):

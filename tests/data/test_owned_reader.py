@@ -111,6 +111,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
     }
     plain = (
         "source_reports", "latest_plan", "forecasts", "memory_outlook", "states", "commands",
+        "serving_outlook",
         "journal", "audit", "finding_events", "skipped_forecasts", "forecast_tests",
         "demand_total",
     )  # fmt: skip

@@ -1,0 +1,164 @@
+"""What the store knows of inference services, made into the replicas that each will need."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pandas as pd
+
+from data.errors import ImpossibleProblemError
+from data.records.jobs import Job
+from data.records.serving import ServiceOutlook
+from data.serving_settings import ServingSettings
+from data.store import StoreReader
+from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles
+from planner.serving.queueing import WaitObjective
+from planner.serving.service_model import (
+    READ_SECONDS,
+    Floats,
+    ReplicaCarries,
+    ServiceReadings,
+    Times,
+    learnt,
+    reactive_replicas,
+    replicas_for_rates,
+    to_order,
+)
+
+HISTORY = timedelta(days=7)
+"""Forecasts of a few hours gain nothing from more."""
+_GONE = timedelta(hours=1)
+"""Without a reading for so long before the newest of all, a service is no more."""
+_SLOTS = 36
+"""Of ten minutes: the next six hours."""
+
+
+def foreseen_serving(
+    reader: StoreReader, settings: ServingSettings, now: datetime
+) -> tuple[ServiceOutlook, ...]:
+    """Return the services that were read in the last hour of readings up to `now`, by name."""
+    history = reader.services(start=now - HISTORY, end=now)
+    if history.empty:
+        return ()
+    jobs = reader.jobs_of(sorted(set(history["job_id"]) - {""}))
+    newest = history["slot_start"].max()
+    return tuple(
+        _outlook(rows, jobs.get(str(rows["job_id"].iloc[0])), settings)
+        for rows in _by_service(history)
+        if rows["slot_start"].iloc[-1] >= newest - _GONE
+    )
+
+
+def _by_service(history: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the rows of each service; they lie together in order."""
+    named = history["job_id"] + "\n" + history["nameless"]
+    begins = np.flatnonzero(named.ne(named.shift()).to_numpy())
+    for first, last in zip(begins, [*begins[1:], len(history)], strict=True):
+        yield history.iloc[first:last]
+
+
+def _outlook(rows: pd.DataFrame, job: Job | None, settings: ServingSettings) -> ServiceOutlook:
+    readings, newest = _readings(rows), rows.iloc[-1]
+    carries, rates = learnt(readings), readings.arrivals() / READ_SECONDS
+    namespace, _, name = str(newest["job_id"]).rpartition("/")
+    plain = ServiceOutlook(
+        job_id=str(newest["job_id"]),
+        namespace=namespace.partition("/")[0] if job is None else job.namespace,
+        service=(name or str(newest["nameless"])) if job is None else job.name,
+        engine=str(newest["engine"]),
+        model=str(newest["model"]),
+        read_until=newest["slot_start"].to_pydatetime() + timedelta(seconds=READ_SECONDS),
+        replicas=int(newest["replicas"]),
+        running_requests=_known(newest["running_requests"]),
+        waiting_requests=_known(newest["waiting_requests"]),
+        requests_per_second=_known(rates[-1]),
+        reason="the engine tells too little: requests at work, and those that ended, are needed",
+    )
+    if carries is None:
+        return plain
+    return _sized(plain, carries, readings, settings)
+
+
+def _readings(rows: pd.DataFrame) -> ServiceReadings:
+    def column(name: str) -> Floats:
+        return rows[name].to_numpy(dtype="float64")
+
+    return ServiceReadings(
+        engine=str(rows["engine"].iloc[-1]),
+        starts=np.asarray(rows["slot_start"].astype("int64") // 1_000_000, dtype=np.int64),
+        running=column("running_requests"),
+        waiting=column("waiting_requests"),
+        finished=column("finished_requests"),
+        fullest=column("fullest_requests"),
+        full=column("full_requests"),
+        timed_seconds=column("request_seconds"),
+        timed=column("request_count"),
+        waited_seconds=column("queue_wait_seconds"),
+        waited=column("queue_wait_count"),
+    )
+
+
+def _sized(
+    plain: ServiceOutlook,
+    carries: ReplicaCarries,
+    readings: ServiceReadings,
+    settings: ServingSettings,
+) -> ServiceOutlook:
+    """Return the outlook with the replicas for the forecast, and never below the reactive rule."""
+    first, rates = _by_ten_minutes(readings.starts, readings.arrivals() / READ_SECONDS)
+    quantiles = rate_quantiles(rates, _SLOTS, first_slot=first)
+    begins = first + len(rates) * RATE_SLOT_SECONDS
+    reactive = reactive_replicas(carries, readings, settings.reactive_ratio)
+    # As long as these readings count, and no longer: the next ones ask for what they need.
+    fresh = 1 + int(settings.stale_minutes * 60 // RATE_SLOT_SECONDS)
+    middle, high = (
+        ((), ())
+        if quantiles is None
+        else (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
+    )
+    known = replace(
+        plain,
+        slots_per_replica=carries.slots,
+        seen_full=carries.seen_full,
+        service_seconds=carries.service_seconds,
+        arrival_scv=carries.arrival_scv,
+        reactive_replicas=reactive,
+        rates_q50=middle,
+        rates_q95=high,
+        reason="" if high else "too little history for a forecast: what the reactive rule asks",
+    )
+    objective = WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
+    try:
+        needed = replicas_for_rates(carries.load(0.0), high or (0.0,) * fresh, objective)
+    except ImpossibleProblemError as error:
+        return replace(known, reason=str(error))
+    required = to_order(
+        needed,
+        ahead=-int(-settings.cold_start_minutes * 60 // RATE_SLOT_SECONDS),
+        at_least=reactive,
+        first=fresh,
+    )
+    return replace(
+        known,
+        required_replicas=required,
+        slot_starts=tuple(
+            datetime.fromtimestamp(begins + slot * RATE_SLOT_SECONDS, UTC)
+            for slot in range(len(required))
+        ),
+    )
+
+
+def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:
+    """Return the first slot of ten minutes, and the mean rate of each whole one, NaN if unknown."""
+    first = int(starts[0]) // RATE_SLOT_SECONDS * RATE_SLOT_SECONDS
+    length = (int(starts[-1]) + READ_SECONDS - first) // RATE_SLOT_SECONDS
+    slots = (starts - first) // RATE_SLOT_SECONDS
+    usable = np.isfinite(rates) & (slots < length)
+    counts = np.bincount(slots[usable], minlength=length)
+    sums = np.bincount(slots[usable], weights=rates[usable], minlength=length)
+    return first, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,170 @@
+"""What a replica of a service carries, learnt from its own readings, and the replicas it needs.
+
+All of it is of one service. Rates are requests per second, times s since the epoch.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from data.records.decisions import Range
+from planner.serving.queueing import ServiceLoad, WaitObjective, replicas_needed
+
+Floats = npt.NDArray[np.float64]
+Times = npt.NDArray[np.int64]
+READ_SECONDS = 300
+_LATELY_SECONDS = 86_400
+_MIN_FULL_SLOTS = 3
+_MIN_CHANGES = 12
+MAX_LEARNT_SCV = 4.0
+"""Up to it the formula is right within one replica; what varies more slowly is forecast."""
+_PROCESSING_ALONE = frozenset({"kserve", "ray_serve"})
+"""Engines whose time of a request is without its wait."""
+_PARTS = 100
+"""Rates are rounded up to this part of what a full replica finishes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceReadings:
+    """One service by slots of READ_SECONDS, ascending; NaN is unknown.
+
+    `fullest` are the requests at work of the replica that had most, `full` of those that let
+    requests wait; `timed_seconds` of `timed` requests add up, and their waits likewise.
+    """
+
+    engine: str
+    starts: Times
+    running: Floats
+    waiting: Floats
+    finished: Floats
+    fullest: Floats
+    full: Floats
+    timed_seconds: Floats
+    timed: Floats
+    waited_seconds: Floats
+    waited: Floats
+
+    def arrivals(self) -> Floats:
+        """Return the requests that came by slot: those that ended, and what the queue grew by.
+
+        A service that drowns ends fewer than come. Where the queue is unknown, those that ended.
+        """
+        inside = self.running + self.waiting
+        grown = np.diff(inside, prepend=np.nan)
+        next_to = np.diff(self.starts, prepend=0) == READ_SECONDS
+        known = next_to & np.isfinite(grown)
+        return np.maximum(self.finished + np.where(known, grown, 0.0), 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCarries:
+    """What one replica carries. Not `seen_full`: it may work on more than `slots` at once."""
+
+    slots: int
+    seen_full: bool
+    service_seconds: Range
+    arrival_scv: float
+
+    def load(self, requests_per_second: float) -> ServiceLoad:
+        """Return the load of a rate; services vary as exponential ones do, which is not learnt."""
+        return ServiceLoad(
+            requests_per_second=requests_per_second,
+            service_seconds=self.service_seconds.central,
+            slots_per_replica=self.slots,
+            arrival_scv=self.arrival_scv,
+        )
+
+
+def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
+    """Return what a replica carried in the last day; None when too little of it is known."""
+    lately = readings.starts > readings.starts[-1] - _LATELY_SECONDS
+    seconds = _service_seconds(readings, lately)
+    fullest, full = readings.fullest[lately], readings.full[lately]
+    full = full[np.isfinite(full)]
+    seen_full = len(full) >= _MIN_FULL_SLOTS
+    most = float(np.median(full)) if seen_full else float(np.nanmax(fullest, initial=0.0))
+    if seconds is None or most <= 0:
+        return None
+    return ReplicaCarries(
+        slots=max(1, round(most)),
+        seen_full=seen_full,
+        service_seconds=seconds,
+        arrival_scv=_arrival_scv(readings.arrivals()[lately], readings.starts[lately]),
+    )
+
+
+def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> Range | None:
+    """Return the seconds from admission to the last token: mean, and 80 % of the slots' means.
+
+    Engines that time no requests: by Little's law, requests at work per request that ended.
+    """
+    sums, counts = readings.timed_seconds[lately], readings.timed[lately]
+    if readings.engine not in _PROCESSING_ALONE:
+        waits = readings.waited_seconds[lately] / np.where(
+            readings.waited[lately] > 0, readings.waited[lately], np.nan
+        )
+        sums = sums - np.nan_to_num(waits) * counts
+    if not np.nansum(counts):
+        sums, counts = readings.running[lately] * READ_SECONDS, readings.finished[lately]
+    usable = np.isfinite(sums) & (counts > 0) & (sums > 0)
+    if not usable.any():
+        return None
+    sums, counts = sums[usable], counts[usable]
+    low, high = np.quantile(sums / counts, (0.1, 0.9))
+    central = float(sums.sum() / counts.sum())
+    return Range(
+        low=min(float(low), central), central=central, high=max(float(high), central), unit="s"
+    )
+
+
+def _arrival_scv(arrivals: Floats, starts: Times) -> float:
+    """Return the variance of counts over their mean, from second differences: a trend is none.
+
+    Over many gaps that is the squared coefficient of variation of the gaps between requests. 1,
+    that of Poisson, where too little is known; never less.
+    """
+    bent = arrivals[2:] - 2 * arrivals[1:-1] + arrivals[:-2]
+    bent = bent[np.isfinite(bent) & (starts[2:] - starts[:-2] == 2 * READ_SECONDS)]
+    mean = float(np.nanmean(arrivals)) if np.isfinite(arrivals).any() else 0.0
+    if len(bent) < _MIN_CHANGES or mean <= 0:
+        return 1.0
+    return float(np.clip(np.mean(bent**2) / 6 / mean, 1.0, MAX_LEARNT_SCV))
+
+
+def reactive_replicas(carries: ReplicaCarries, readings: ServiceReadings, ratio: float) -> int:
+    """Return what a rule on requests in flight asks at the newest slot: replicas filled to `ratio`.
+
+    Waiting requests that are unknown count as none, as such a rule would not see them.
+    """
+    inside = float(readings.running[-1]) + float(np.nan_to_num(readings.waiting[-1]))
+    return math.ceil(inside / (ratio * carries.slots)) if math.isfinite(inside) else 0
+
+
+def replicas_for_rates(
+    load: ServiceLoad, rates: Sequence[float], objective: WaitObjective
+) -> tuple[int, ...]:
+    """Return the replicas for each rate, else as `load`; equal rates are sized once.
+
+    Errors: ImpossibleProblemError when a rate needs more slots than the formula counts.
+    """
+    unit = load.slots_per_replica / load.service_seconds / _PARTS
+    parts = [math.ceil(max(rate, 0.0) / unit) for rate in rates]
+    needed = {
+        part: replicas_needed(replace(load, requests_per_second=part * unit), objective)
+        for part in set(parts)
+    }
+    return tuple(needed[part] for part in parts)
+
+
+def to_order(needed: Sequence[int], *, ahead: int, at_least: int, first: int) -> tuple[int, ...]:
+    """Return what to order in each slot: the most needed in it and the `ahead` after it.
+
+    In the `first` slots never fewer than `at_least`, what the reactive rule asks now.
+    """
+    return tuple(
+        max(*needed[slot : slot + ahead + 1], at_least if slot < first else 0)
+        for slot in range(len(needed))
+    )

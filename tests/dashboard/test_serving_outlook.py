@@ -1,0 +1,126 @@
+"""From readings in the store to the replicas that each service needs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from factories import NOW, make_collected, make_job, make_plan
+
+from dashboard.serving_outlook import foreseen_serving
+from data.columns import SERVING, check_frame
+from data.records.serving import ServiceOutlook
+from data.serving_settings import ServingSettings
+from data.store import Store, open_store
+
+SETTINGS = ServingSettings()
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """An empty store, on both engines."""
+    with open_store(store_url) as opened:
+        yield opened
+
+
+def served(
+    rates: np.ndarray, *, label: str = "search/ranker-0", end: datetime = NOW, **columns: object
+) -> pd.DataFrame:
+    """A replica that takes these requests a second, 4 s each, by slots of five minutes."""
+    starts = [end - timedelta(minutes=5 * slot) for slot in range(len(rates), 0, -1)]
+    values: dict[str, object] = {
+        "slot_start": pd.to_datetime(starts, utc=True).as_unit("us"), "label_id": label,
+        "engine": "vllm", "model": "m", "address": "a", "running_requests": 4 * rates,
+        "waiting_requests": 0.0, "finished_requests": 300 * rates,
+        "request_seconds": 1200 * rates, "request_count": 300 * rates,
+    }  # fmt: skip
+    return check_frame(pd.DataFrame(values | columns), SERVING)
+
+
+def daily(days: int) -> np.ndarray:
+    """1 request a second by night, 8 from noon to midnight: at NOW, which is noon, it rises."""
+    slot = np.arange(days * 288)
+    return np.where(slot % 288 < 144, 8.0, 1.0) + np.random.default_rng(1).normal(
+        0, 0.05, len(slot)
+    )
+
+
+def outlook(store: Store, *frames: pd.DataFrame, now: datetime = NOW) -> tuple[ServiceOutlook, ...]:
+    """What is foreseen of what engines served."""
+    for position, frame in enumerate(frames):
+        store.keep(make_collected(serving=frame, batch_id=str(position)))
+    return foreseen_serving(store.reader, SETTINGS, now)
+
+
+def test_the_peak_is_ordered_before_it_comes(store: Store) -> None:
+    """The same hour of earlier days asks for more than the requests of now do."""
+    (found,) = outlook(store, served(daily(6)))
+    assert found.reason == ""
+    assert (found.namespace, found.replicas, found.seen_full) == ("search", 1, False)
+    assert found.slots_per_replica == pytest.approx(32, abs=2)
+    assert found.service_seconds is not None
+    assert found.service_seconds.central == pytest.approx(4.0)
+    assert found.reactive_replicas == 1
+    at_once = found.required_at(NOW, timedelta(minutes=30))
+    assert at_once is not None
+    assert at_once >= 2
+    assert len(found.required_replicas) == len(found.slot_starts) == len(found.rates_q95) == 36
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_a_pattern_never_fewer_than_the_reactive_rule(store: Store, seed: int) -> None:
+    """Shuffled demand that just jumped: the forecast knows nothing, the rule counts requests."""
+    rates = np.random.default_rng(seed).permutation(daily(2))
+    rates[-1] = 40.0
+    (found,) = outlook(store, served(rates))
+    fresh = [
+        required
+        for start, required in zip(found.slot_starts, found.required_replicas, strict=True)
+        if start < NOW + timedelta(minutes=SETTINGS.stale_minutes)
+    ]
+    assert found.reactive_replicas is not None
+    assert len(fresh) >= 3
+    assert min(fresh) >= found.reactive_replicas > 0
+
+
+def test_readings_that_are_stale_give_no_number(store: Store) -> None:
+    """Nor does a time before the first slot; half a slot of ten minutes is part of the next."""
+    (found,) = outlook(
+        store, served(daily(1), end=NOW + timedelta(minutes=5)), now=NOW + timedelta(minutes=6)
+    )
+    assert found.slot_starts[0] == NOW
+    limit = timedelta(minutes=30)
+    assert found.required_at(NOW + timedelta(minutes=35), limit) is not None
+    assert found.required_at(NOW + timedelta(minutes=36), limit) is None
+    assert found.required_at(NOW - timedelta(minutes=1), limit) is None
+
+
+def test_little_history_is_the_reactive_rule_and_no_history_is_unknown(store: Store) -> None:
+    """With the reason; what ended an hour before the newest reading is no service any more."""
+    short = served(np.array([2.0, 2.0]), label="search/short-0")
+    mute = served(np.ones(5), label="search/mute-0", finished_requests=np.nan, request_count=np.nan)
+    gone = served(np.ones(5), label="search/gone-0", end=NOW - timedelta(hours=2))
+    found = {entry.service: entry for entry in outlook(store, short, mute, gone)}
+    assert set(found) == {"short", "mute"}
+    assert "too little history" in found["short"].reason
+    assert set(found["short"].required_replicas) == {found["short"].reactive_replicas}
+    assert found["mute"].required_replicas == ()
+    assert "requests at work" in found["mute"].reason
+    assert found["mute"].requests_per_second is None
+
+
+def test_a_cycle_keeps_it_and_an_empty_one_has_none(store: Store) -> None:
+    """Read back as it was; the scheduler's names are used where it told them."""
+    job = make_job("search/ranker", name="the ranker")
+    store.keep(make_collected(jobs=(job,), batch_id="job"))
+    foreseen = outlook(store, served(daily(1)))
+    assert [entry.service for entry in foreseen] == ["the ranker"]
+    for number, serving in ((1, foreseen), (2, ())):
+        store.keep_cycle(
+            cycle_id=f"c{number}", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+            serving=serving, plan=replace(make_plan(), plan_id=f"{number:064d}"),
+            recommendations=(),
+        )  # fmt: skip
+        assert store.reader.serving_outlook() == serving

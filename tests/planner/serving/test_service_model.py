@@ -1,0 +1,132 @@
+"""What readings teach of a replica, and that orders never fall below the reactive rule."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.errors import ImpossibleProblemError
+from planner.serving.queueing import WaitObjective, replicas_needed
+from planner.serving.service_model import (
+    READ_SECONDS,
+    ServiceReadings,
+    learnt,
+    reactive_replicas,
+    replicas_for_rates,
+    to_order,
+)
+
+DAY = 86_400 // READ_SECONDS
+
+
+def readings(slots: int = DAY, **columns: float | np.ndarray) -> ServiceReadings:
+    """A service of 2 replicas: 1 request a second, 4 s of service and 1 s of wait each."""
+    steady: dict[str, float | np.ndarray] = {
+        "running": 4.0, "waiting": 0.0, "finished": 300.0, "fullest": 2.5, "full": np.nan,
+        "timed_seconds": 1500.0, "timed": 300.0, "waited_seconds": 300.0, "waited": 300.0,
+    }  # fmt: skip
+    found = {
+        name: np.broadcast_to(value, slots) + 0.0 for name, value in (steady | columns).items()
+    }
+    return ServiceReadings(engine="vllm", starts=np.arange(slots) * READ_SECONDS, **found)
+
+
+def test_seconds_of_service_are_without_the_wait() -> None:
+    """Of engines whose requests are timed with it; the others' are taken as they are."""
+    found = learnt(readings())
+    assert found is not None
+    assert found.service_seconds.central == pytest.approx(4.0)
+    alone = learnt(replace(readings(), engine="ray_serve"))
+    assert alone is not None
+    assert alone.service_seconds.central == pytest.approx(5.0)
+
+
+def test_an_engine_that_times_nothing_is_measured_by_littles_law() -> None:
+    """4 requests at work and 1 a second that ends are 4 s."""
+    nothing = {"timed_seconds": np.nan, "timed": np.nan, "waited_seconds": np.nan, "waited": np.nan}
+    found = learnt(readings(**nothing))
+    assert found is not None
+    assert found.service_seconds.central == pytest.approx(4.0)
+    assert learnt(readings(**nothing, finished=np.nan)) is None
+    assert learnt(readings(fullest=np.nan)) is None
+
+
+def test_what_a_replica_holds_is_known_once_it_was_full() -> None:
+    """Else the most that was seen: it may hold more."""
+    idle = learnt(readings(fullest=np.linspace(1, 7, DAY)))
+    assert idle is not None
+    assert (idle.slots, idle.seen_full) == (7, False)
+    full = np.full(DAY, np.nan)
+    full[5:9] = (15.6, 16.0, 16.2, 3.0)
+    busy = learnt(readings(fullest=20.0, full=full))
+    assert busy is not None
+    assert (busy.slots, busy.seen_full) == (16, True)
+
+
+def test_a_day_before_does_not_count() -> None:
+    """A model that was changed carries something else."""
+    slower = np.where(np.arange(2 * DAY) < DAY, 30_000.0, 1500.0)
+    found = learnt(readings(2 * DAY, timed_seconds=slower))
+    assert found is not None
+    assert found.service_seconds.high == pytest.approx(4.0)
+
+
+def test_a_queue_that_grows_is_demand_where_slots_follow() -> None:
+    """A drowning service ends fewer than come; over a gap nothing is told."""
+    growing = readings(4, waiting=np.array([0.0, 60.0, 120.0, 60.0]))
+    assert growing.arrivals() == pytest.approx([300, 360, 360, 240])
+    apart = replace(growing, starts=np.array([0, 300, 3000, 3300]))
+    assert apart.arrivals() == pytest.approx([300, 360, 300, 240])
+
+
+@pytest.mark.parametrize(("clumps", "expected"), [(1, 1.0), (3, 3.0), (40, 4.0)])
+def test_the_scv_of_gaps_is_that_of_counts_and_a_trend_is_none(
+    clumps: int, expected: float
+) -> None:
+    """Requests in clumps of k have k times the variance of Poisson's; learnt up to 4."""
+    rng = np.random.default_rng(3)
+    trend = np.linspace(300, 900, DAY)
+    found = learnt(readings(finished=clumps * rng.poisson(trend / clumps).astype(float)))
+    assert found is not None
+    assert found.arrival_scv == pytest.approx(expected, rel=0.25)
+
+
+def test_the_reactive_rule_counts_those_who_wait() -> None:
+    """(4 + 10) requests on replicas of 2, filled to 0.7."""
+    busy = readings(waiting=10.0, fullest=2.0)
+    carries = learnt(busy)
+    assert carries is not None
+    assert reactive_replicas(carries, busy, 0.7) == 10
+    assert reactive_replicas(carries, replace(busy, waiting=busy.waiting * np.nan), 1.0) == 2
+
+
+def test_rates_are_sized_as_the_formula_does() -> None:
+    """Rounded up by at most a hundredth of a replica; what cannot be counted is refused."""
+    carries = learnt(readings())
+    assert carries is not None
+    objective = WaitObjective(wait_seconds=1.0, share=0.99)
+    rates = [0.0, 0.5, 3.0, 3.0, 20.0]
+    sized = replicas_for_rates(carries.load(0.0), rates, objective)
+    exact = [replicas_needed(carries.load(rate), objective) for rate in rates]
+    assert all(0 <= got - want <= 1 for got, want in zip(sized, exact, strict=True))
+    assert sized[0] == 0
+    with pytest.raises(ImpossibleProblemError):
+        replicas_for_rates(carries.load(0.0), [1e12], objective)
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=20),
+    st.integers(0, 5),
+    st.integers(0, 60),
+    st.integers(0, 25),
+)
+def test_orders_cover_the_cold_start_and_never_fall_below_the_reactive_rule(
+    needed: list[int], ahead: int, at_least: int, first: int
+) -> None:
+    """What is needed after the cold start is ordered before it, and nothing less than now."""
+    found = to_order(needed, ahead=ahead, at_least=at_least, first=first)
+    for slot, order in enumerate(found):
+        wanted = max(needed[slot : slot + ahead + 1])
+        assert order == (max(wanted, at_least) if slot < first else wanted)
