@@ -8,6 +8,7 @@ READS = {
     "findings show": "TT-1", "findings dismissals": "", "recommendations list": "",
     "recommendations idle": "",
     "recommendations show": "TT-1", "apply status": "", "savings": "", "memory": "",
+    "serving services": "",
     "estimate": "llama3-8b --batch 8 --seq 2048", "submissions list": "", "token list": "",
     "submissions show": "nothing", "simulate rightsizing": "--days 0.2 --forecast-every 0",
 }  # fmt: skip

@@ -39,7 +39,7 @@ _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "sources",
     "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement", "reports/weekly",
-    "savings", "audit", "dismissals",
+    "savings", "serving", "audit", "dismissals",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(

@@ -15,6 +15,7 @@ from dashboard.api.rows import (
     JobRow,
     NodeRow,
     SavingRow,
+    ServiceRow,
     SourceRow,
     UrgentRow,
     audit_row,
@@ -22,6 +23,7 @@ from dashboard.api.rows import (
     job_row,
     node_row,
     saving_row,
+    service_row,
     source_row,
     urgent_row,
 )
@@ -108,5 +110,17 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
     lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)
     lists("urgent", "Jobs that run out of memory, and boards that failed", _URGENT, anyone)
+
+    def services(reader: StoreReader, now: datetime) -> list[ServiceRow]:
+        settings = world.service.settings().serving
+        return [service_row(outlook, settings, now) for outlook in reader.serving_outlook()]
+
+    serving = Listed(
+        kind=ServiceRow,
+        read=services,
+        key=lambda row: (row.job_id, row.service),
+        row=lambda row: row,
+    )
+    lists("serving", "Inference services and the replicas that they need", serving, anyone)
     lists("savings", "What applied changes promised, and brought", _SAVINGS, anyone)
     lists("audit", "The append-only record", _AUDIT, anyone)

@@ -4,7 +4,7 @@ Unknown is None, or '' where a text is not told. Times are UTC.
 """
 
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dashboard.findings import FindingStatus
@@ -14,6 +14,8 @@ from data.records.cluster import Gpu, Node, SourceReport
 from data.records.commands import Measurement
 from data.records.decisions import AuditEntry
 from data.records.jobs import Job, SchedulerFacts
+from data.records.serving import ServiceOutlook
+from data.serving_settings import ServingSettings
 from data.store import StoreReader
 
 
@@ -163,6 +165,73 @@ class UrgentRow:
 def urgent_row(fact: UrgentFact) -> UrgentRow:
     """Return the row of what is urgent."""
     return UrgentRow(**{name: getattr(fact, name) for name in columns_of(UrgentRow)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSlot:
+    """What should be ordered in ten minutes, and the request rate foreseen in them."""
+
+    start: datetime
+    required_replicas: int
+    requests_per_second_q50: float | None
+    requests_per_second_q95: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRow:
+    """An inference service; `required_replicas` is what to order now, None while unknown."""
+
+    job_id: str
+    namespace: str
+    service: str
+    engine: str
+    model: str
+    read_until: datetime
+    replicas: int
+    required_replicas: int | None
+    reactive_replicas: int | None
+    running_requests: float | None
+    waiting_requests: float | None
+    requests_per_second: float | None
+    slots_per_replica: int | None
+    seen_full: bool
+    service_seconds: float | None
+    service_seconds_low: float | None
+    service_seconds_high: float | None
+    arrival_scv: float | None
+    reason: str
+    slots: tuple[ServiceSlot, ...]
+
+
+_TAKEN = (
+    "job_id", "namespace", "service", "engine", "model", "read_until", "replicas",
+    "reactive_replicas", "running_requests", "waiting_requests", "requests_per_second",
+    "slots_per_replica", "seen_full", "arrival_scv",
+)  # fmt: skip
+
+
+def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetime) -> ServiceRow:
+    """Return the row of a service at `now` (UTC)."""
+    seconds, rates = outlook.service_seconds, (outlook.rates_q50, outlook.rates_q95)
+    required = outlook.required_at(now, timedelta(minutes=settings.stale_minutes))
+    stale = required is None and bool(outlook.required_replicas)
+    return ServiceRow(
+        **{name: getattr(outlook, name) for name in _TAKEN},
+        required_replicas=required,
+        service_seconds=None if seconds is None else seconds.central,
+        service_seconds_low=None if seconds is None else seconds.low,
+        service_seconds_high=None if seconds is None else seconds.high,
+        reason="its readings are stale" if stale else outlook.reason,
+        slots=tuple(
+            ServiceSlot(
+                start=start,
+                required_replicas=outlook.required_replicas[slot],
+                requests_per_second_q50=rates[0][slot] if rates[0] else None,
+                requests_per_second_q95=rates[1][slot] if rates[1] else None,
+            )
+            for slot, start in enumerate(outlook.slot_starts)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "trimtab serving signals vllm.prom",
         "trimtab serving signals vllm-0.prom vllm-1.prom --format json",
     ),
+    "serving services": ("trimtab serving services", "trimtab serving services --format json"),
     "serving replicas": (
         "trimtab serving replicas --rate 5 --service-seconds 6 --slots 8 --wait 0.5",
     ),

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,13 @@ def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         nargs="+",
         metavar="FILE",
         help="text of /metrics, or what Prometheus answered as JSON; /dev/stdin reads a pipe",
+    )
+    add_command(
+        kinds,
+        "services",
+        ("serving_command", "services"),
+        "inference services: what a replica carries, replicas needed now and foreseen",
+        lists=True,
     )
     needed = add_command(
         kinds,
@@ -79,6 +87,28 @@ def signals(options: argparse.Namespace) -> int:
         say(f"dropped: {count} {reason}", file=sys.stderr)
     rows = [_row(sample) for sample in samples]
     print_rows(rows, options.format, columns=SIGNAL_COLUMNS, empty="")
+    return 0
+
+
+def services(options: argparse.Namespace) -> int:
+    """List the services of the latest cycle; the slots ahead are in the JSON alone."""
+    from dashboard.api.rows import ServiceRow, columns_of, service_row
+    from dashboard.cli.world import open_for_reading, settings_of
+    from dashboard.recording import present
+
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        now = present(store.reader)
+        rows = [
+            asdict(service_row(outlook, loaded.settings.serving, now))
+            for outlook in store.reader.serving_outlook()
+        ]
+    print_rows(
+        rows,
+        options.format,
+        columns=[name for name in columns_of(ServiceRow) if name != "slots"],
+        empty="No inference engine was read in the latest cycle: does prometheus.url scrape one?",
+    )
     return 0
 
 

@@ -3,7 +3,8 @@
 Names carry their unit as Prometheus asks. What is unknown has no series, so that an alert on
 `absent()` finds it; a 0 is a measured 0. Whoever reaches the port reads them without signing in, so
 no person, job or namespace is named: recommendations are told by kind and state, and the largest of
-the waiting ones by id. A thousand jobs make no thousand series.
+the waiting ones by id. A thousand jobs make no thousand series. The one exception is off until
+`serving.named_on_metrics`: the replicas that inference services need, which autoscalers ask for.
 """
 
 from collections import Counter, defaultdict
@@ -20,8 +21,11 @@ from dashboard.foreign_text import shown
 from dashboard.scheduler import CycleState
 from data.records.decisions import Range, Savings
 from data.records.plans import Plan
+from data.serving_settings import ServingSettings
 from data.store import StoredRecommendation, StoreReader
 
+SERVICES = 1000
+"""Inference services that get a series, those with most requests at work."""
 NAMED = 100
 """Waiting recommendations that get a series of their own, largest central saving first."""
 _MAX_LABEL = 200
@@ -53,10 +57,12 @@ class OwnMetrics:
         reader: StoreReader,
         state: Callable[[], CycleState],
         stopped: Callable[[], object],
+        serving: Callable[[], ServingSettings] = ServingSettings,
     ) -> None:
         self._reader = reader
         self._state = state
         self._stopped = stopped
+        self._serving = serving
         self._plan: _PlanFacts | None = None
 
     def exposition(self, now: datetime) -> bytes:
@@ -72,6 +78,7 @@ class OwnMetrics:
         yield from self._sources()
         yield from self._fleet()
         yield from self._advice(now)
+        yield from self._services(now)
 
     def _freshness(self, now: datetime) -> Iterator[Metric]:
         state, cycle = self._state(), self._reader.last_cycle()
@@ -150,6 +157,26 @@ class OwnMetrics:
         yield _gauge("plan_gap_ratio", "(cost - lower bound) / cost.", plan.gap_ratio)
         yield _gauge("plan_solve_seconds", "Time the planner took.", plan.seconds)
         yield from _recommendations(self._reader.recommendations(now=now), plan.plan_id)
+
+    def _services(self, now: datetime) -> Iterator[Metric]:
+        """Yield the replicas that services need now; none of a service of which it is unknown."""
+        settings = self._serving()
+        if not settings.named_on_metrics:
+            return
+        family = GaugeMetricFamily(
+            "trimtab_required_replicas",
+            "Replicas of an inference service to order now.",
+            labels=["namespace", "service", "workload"],
+        )
+        busiest = sorted(
+            self._reader.serving_outlook(), key=lambda outlook: -(outlook.running_requests or 0)
+        )
+        for outlook in busiest[:SERVICES]:
+            required = outlook.required_at(now, timedelta(minutes=settings.stale_minutes))
+            if required is not None:
+                labels = (outlook.namespace, outlook.service, outlook.job_id)
+                family.add_metric([_label(name) for name in labels], required)
+        yield family
 
     def _plan_facts(self) -> _PlanFacts | None:
         cycle = self._reader.last_cycle()

@@ -123,7 +123,12 @@ def build_app(world: WebWorld) -> App:
             }
         )
 
-    own_metrics = OwnMetrics(world.store.reader, world.cycle_state, world.decision_service.stopped)
+    own_metrics = OwnMetrics(
+        world.store.reader,
+        world.cycle_state,
+        world.decision_service.stopped,
+        lambda: world.decision_service.settings().serving,
+    )
 
     def metrics(_request: Request) -> Response:
         return Response(

@@ -1,5 +1,6 @@
 """What engines served, through a real Prometheus and into stores of both engines."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
 from collectors.serving_slots import serving_names
+from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, SERVING, check_frame
@@ -72,11 +74,28 @@ def openmetrics() -> Iterator[str]:
 
 
 @pytest.mark.prometheus
-def test_requests_are_read_by_slot_through_a_restart(tmp_path: Path) -> None:
-    """Means of gauges, growth of counters over a restart, the newest name, the unknown as such."""
+def test_requests_are_read_by_slot_through_a_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Means of gauges, growth of counters over a restart, the newest name, the unknown as such.
+
+    A cycle makes of them a service with the replicas that it needs: (12 + 1) requests / (6 * 0.7).
+    """
     backfill(openmetrics(), tmp_path)
+    store = ("--quiet", "--store", f"duckdb:///{tmp_path}/t.duckdb")
     with running_prometheus(tmp_path) as url:
         found = collected_from(url).serving
+        cycle = ("cycle", "--prometheus", url, "--lookback", "0.5", "--now", END.isoformat())
+        assert main([*store, *cycle]) == 0
+    capsys.readouterr()
+    assert main([*store, "serving", "services", "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["namespace"], row["service"], row["replicas"]) == ("search", "llama", 2)
+    assert (row["slots_per_replica"], row["reactive_replicas"]) == (6, 4)
+    assert row["service_seconds"] == pytest.approx(3.0)
+    assert row["requests_per_second"] == pytest.approx(4.0, rel=0.05)
+    assert [slot["required_replicas"] for slot in row["slots"]] == [4] * 4
+    assert row["required_replicas"] is None  # the readings are of long ago
     assert len(found) == 12
     assert found["slot_start"].min() == START
     assert set(found["label_id"]) == {
