@@ -171,11 +171,16 @@ class OwnMetrics:
         busiest = sorted(
             self._reader.serving_outlook(), key=lambda outlook: -(outlook.running_requests or 0)
         )
+        found: dict[tuple[str, ...], int] = {}
         for outlook in busiest[:SERVICES]:
             required = outlook.required_at(now, timedelta(minutes=settings.stale_minutes))
             if required is not None:
-                labels = (outlook.namespace, outlook.service, outlook.job_id)
-                family.add_metric([_label(name) for name in labels], required)
+                named = (outlook.namespace, outlook.service, outlook.job_id)
+                labels = tuple(_label(name) for name in named)
+                # Names that are cut may be alike, and one series twice spoils the whole page.
+                found[labels] = max(required, found.get(labels, required))
+        for labels, required in found.items():
+            family.add_metric(labels, required)
         yield family
 
     def _plan_facts(self) -> _PlanFacts | None:

@@ -28,15 +28,16 @@ _SUMS = ", ".join(
     if name not in (*_KEY, "kv_cache_ratio")
 )
 SERVICES = f"""
-WITH known AS (
-    SELECT label_id, arg_max(job_id, seen_at) AS job_id
-    FROM allocations WHERE label_id <> '' GROUP BY label_id
+WITH served AS (
+    SELECT * FROM serving_slots WHERE slot_start >= :start AND slot_start < :end
+), known AS (
+    SELECT label_id, arg_max(job_id, seen_at) AS job_id FROM allocations
+    WHERE label_id <> '' AND label_id IN (SELECT label_id FROM served) GROUP BY label_id
 ), named AS (
     SELECT s.*, CASE WHEN s.label_id = '' THEN s.model ELSE '' END AS nameless,
         CASE WHEN s.label_id = '' THEN s.address ELSE s.label_id END AS replica,
         coalesce(known.job_id, regexp_replace(s.label_id, '{_ENDING}', '')) AS job_id
-    FROM serving_slots AS s LEFT JOIN known ON known.label_id = s.label_id
-    WHERE s.slot_start >= :start AND s.slot_start < :end
+    FROM served AS s LEFT JOIN known ON known.label_id = s.label_id
 ), replicas AS (
     SELECT slot_start, job_id, nameless, replica, max(engine) AS engine, max(model) AS model,
         max(kv_cache_ratio) AS kv_cache_ratio, {_SUMS}

@@ -101,11 +101,15 @@ def test_services_are_named_on_metrics_only_where_asked_and_not_without_end(stor
     assert metric(store, NOW, ServingSettings()) == {}
     found = metric(store, NOW)
     assert sorted(found.values()) == [4.0, 7.0]
+    long = "b" * 300
+    alike = [replace(CHAT, job_id=f"{long}{n}", required_replicas=(n, n)) for n in (5, 9, 3)]
+    keep(store, *alike, number=3)
+    assert list(metric(store, NOW).values()) == [9.0]
     many = (
         replace(CHAT, job_id=f"a/{number}", service=str(number), running_requests=float(number))
         for number in range(SERVICES + 5)
     )
-    keep(store, *many, number=2)
+    keep(store, *many, number=4)
     found = metric(store, NOW)
     assert len(found) == SERVICES
     assert "a/4" not in found
