@@ -69,6 +69,22 @@ def test_the_peak_is_ordered_before_it_comes(store: Store) -> None:
     assert len(found.required_replicas) == len(found.slot_starts) == len(found.rates_q95) == 36
 
 
+def test_a_longer_cold_start_orders_earlier_and_for_the_high_forecast(store: Store) -> None:
+    """12 minutes are two slots ahead; beyond the readings' time nothing else differs."""
+    store.keep(make_collected(serving=served(daily(3))))
+    at_once, ahead = (
+        foreseen_serving(store.reader, ServingSettings(cold_start_minutes=minutes), NOW)[0]
+        for minutes in (0, 12)
+    )
+    needed = at_once.required_replicas
+    assert ahead.required_replicas[4:] == tuple(
+        max(needed[slot : slot + 3]) for slot in range(4, 36)
+    )
+    assert len(set(needed)) > 1
+    pairs = zip(ahead.rates_q95, ahead.rates_q50, strict=True)
+    assert all(high > middle for high, middle in pairs)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_without_a_pattern_never_fewer_than_the_reactive_rule(store: Store, seed: int) -> None:
     """Shuffled demand that just jumped: the forecast knows nothing, the rule counts requests."""
