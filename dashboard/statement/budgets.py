@@ -6,20 +6,19 @@ whose deviations stay alike for up to a week (long-run variance by Bartlett weig
 the mean being an estimate. `python -m benchmarks.statement` counts how often it holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 
 from dashboard.reports.esg.periods import Every
-from dashboard.statement.statement import CostRow, make_cost_statement, month_of
+from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement, month_of
 from data.records.decisions import Range
 from data.settings import Settings
 from data.store import StoreReader
-from data.units import SECONDS_PER_DAY
 
 Floats = npt.NDArray[np.float64]
 HISTORY_DAYS = 56
@@ -35,7 +34,8 @@ class BudgetRow:
     """A tenant's month. Money is of what is known; None is unknown.
 
     `month_end` is the whole month as forecast, with its 80 % interval; `over_ratio` its central
-    value over the budget. Weeks are the last seven whole days, and the seven before them.
+    value over the budget. `spent_at` is when the month's costs reach the budget, past or forecast;
+    None where they stay below it. Weeks are the last seven whole days, and the seven before them.
     """
 
     tenant: str
@@ -43,6 +43,7 @@ class BudgetRow:
     month_to_date: float | None
     month_end: Range | None
     over_ratio: float | None
+    spent_at: datetime | None
     last_week: float | None
     week_before: float | None
     week_over_week: float | None
@@ -51,30 +52,45 @@ class BudgetRow:
 
 def budget_rows(reader: StoreReader, settings: Settings, *, at: datetime) -> tuple[BudgetRow, ...]:
     """Return a row for each tenant seen in the last weeks or named by a budget, by name."""
-    month = month_of(settings, at)
+    start = history_start(settings, at)
+    statement = make_cost_statement(
+        reader, settings, start=start, end=at, every=Every.DAY, is_coarse=True
+    )
+    return budgets_of(statement, settings)
+
+
+def history_start(settings: Settings, at: datetime) -> datetime:
+    """Return from when on costs are read: the month, and the days that a forecast rests on."""
     zone = ZoneInfo(settings.report.timezone)
-    today = at.astimezone(zone).date()
-    first = min(today - timedelta(days=HISTORY_DAYS), month.astimezone(zone).date())
-    begin = datetime.combine(first, datetime.min.time(), tzinfo=zone).astimezone(at.tzinfo)
-    statement = make_cost_statement(reader, settings, start=begin, end=at, every=Every.DAY)
-    rows = statement.rows
-    if not rows:
-        return ()
-    seen = min(row.start for row in rows).astimezone(zone).date()
-    tenants = {row.names[0] for row in rows} | {
-        budget.tenant for budget in settings.statement.budgets
-    }
+    month = month_of(settings, at).astimezone(zone).date()
+    first = min(at.astimezone(zone).date() - timedelta(days=HISTORY_DAYS), month)
+    return datetime.combine(first, datetime.min.time(), tzinfo=zone).astimezone(UTC)
+
+
+def budgets_of(statement: CostStatement, settings: Settings) -> tuple[BudgetRow, ...]:
+    """Return the rows of a daily statement that begins with `history_start` or before, by name."""
+    per_month = {budget.tenant: budget.per_month for budget in settings.statement.budgets}
+    groups: dict[str, list[CostRow]] = {name: [] for name in per_month if statement.rows}
+    for row in statement.rows_by("tenant"):
+        groups.setdefault(row.names[0], []).append(row)
     return tuple(
-        _budget_row(tenant, [row for row in rows if row.names == (tenant,)], settings, seen, at)
-        for tenant in sorted(tenants)
+        month_row(name, rows, statement, settings, per_month=per_month.get(name))
+        for name, rows in sorted(groups.items())
     )
 
 
-def _budget_row(
-    tenant: str, rows: Sequence[CostRow], settings: Settings, seen: date, at: datetime
+def month_row(
+    name: str,
+    rows: Sequence[CostRow],
+    statement: CostStatement,
+    settings: Settings,
+    *,
+    per_month: float | None = None,
 ) -> BudgetRow:
-    zone = ZoneInfo(settings.report.timezone)
+    """Return the month of rows by day of one tenant, or of all; `statement` is what they are of."""
+    zone, at = ZoneInfo(settings.report.timezone), statement.end
     today = at.astimezone(zone).date()
+    seen = min(row.start for row in statement.rows).astimezone(zone).date()
     costs: dict[date, float | None] = {row.start.astimezone(zone).date(): row.cost for row in rows}
     # The day on which watching began is no whole one, and neither is today.
     whole = [seen + timedelta(days=n) for n in range(1, (today - seen).days)]
@@ -83,29 +99,63 @@ def _budget_row(
     so_far = _sum([cost for day, cost in costs.items() if day >= month])
     left = _days_left(at, zone)
     known = [cost for cost in days if cost is not None]
-    rest = (
-        forecast_sum(np.array(known), days_left=left, weekday=today.weekday())
+    ahead = (
+        _forecast(np.array(known), days_left=left, weekday=today.weekday())
         if len(known) == len(days)
         else None
     )
     month_end = None
-    if rest is not None and so_far is not None:
-        low, central, high = (so_far + part for part in rest)
+    if ahead is not None and so_far is not None:
+        low, central, high = (so_far + part for part in ahead.sums)
         month_end = Range(low=low, central=central, high=high, unit=settings.energy.currency)
-    budgets = {entry.tenant: entry.per_month for entry in settings.statement.budgets}
-    budget = budgets.get(tenant)
     week, before = _week(days, 0), _week(days, 7)
     return BudgetRow(
-        tenant=tenant,
-        per_month=budget,
+        tenant=name,
+        per_month=per_month,
         month_to_date=so_far,
         month_end=month_end,
-        over_ratio=month_end.central / budget if month_end and budget else None,
+        over_ratio=month_end.central / per_month if month_end and per_month else None,
+        spent_at=_spent_at(costs, ahead, per_month, at=at, zone=zone),
         last_week=week,
         week_before=before,
         week_over_week=week / before - 1 if week is not None and before else None,
         unpriced_hours=sum(row.unpriced_hours for row in rows),
     )
+
+
+def _spent_at(
+    costs: Mapping[date, float | None],
+    ahead: "_Ahead | None",
+    per_month: float | None,
+    *,
+    at: datetime,
+    zone: ZoneInfo,
+) -> datetime | None:
+    """Return when the costs of the month reach the budget, each day's spread evenly over it."""
+    if per_month is None:
+        return None
+    month = (at - timedelta(microseconds=1)).astimezone(zone).date().replace(day=1)
+    spent = [
+        (_midnight(day, zone), min(at, _midnight(day + timedelta(days=1), zone)), cost or 0.0)
+        for day, cost in sorted(costs.items())
+        if day >= month
+    ]
+    today = at.astimezone(zone).date()
+    for number, cost in enumerate(ahead.days if ahead else ()):
+        day = today + timedelta(days=number)
+        spent.append(
+            (max(at, _midnight(day, zone)), _midnight(day + timedelta(days=1), zone), cost)
+        )
+    total = 0.0
+    for start, end, cost in spent:
+        if cost > 0 and total + cost >= per_month:
+            return start + (end - start) * ((per_month - total) / cost)
+        total += cost
+    return None
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    return datetime.combine(day, datetime.min.time(), tzinfo=zone).astimezone(UTC)
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:
@@ -120,12 +170,23 @@ def _week(days: Sequence[float | None], back: int) -> float | None:
 
 
 def _days_left(at: datetime, zone: ZoneInfo) -> float:
-    """Return the days from a time to the end of its month, with the part of its own."""
-    local = (at - timedelta(microseconds=1)).astimezone(zone)
-    following = (local.replace(day=1) + timedelta(days=32)).replace(
-        day=1, hour=0, minute=0, second=0, microsecond=0
-    )
-    return (following.timestamp() - at.timestamp()) / SECONDS_PER_DAY
+    """Return the days of the zone from a time to the end of its month, with the part of its own.
+
+    A day on which the clocks change is one day, however long.
+    """
+    last = (at - timedelta(microseconds=1)).astimezone(zone).date()
+    following = (last.replace(day=1) + timedelta(days=32)).replace(day=1)
+    today = at.astimezone(zone).date()
+    start, end = _midnight(today, zone), _midnight(today + timedelta(days=1), zone)
+    return (following - today).days - (at - start) / (end - start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """The next days as forecast: the cost of each, and of all together q10, central, q90."""
+
+    days: Floats
+    sums: tuple[float, float, float]
 
 
 def forecast_sum(
@@ -135,18 +196,24 @@ def forecast_sum(
 
     `days` are whole days up to yesterday, `weekday` is that of today. None of fewer than a week.
     """
+    ahead = _forecast(days, days_left=days_left, weekday=weekday)
+    return None if ahead is None else ahead.sums
+
+
+def _forecast(days: Floats, *, days_left: float, weekday: int) -> _Ahead | None:
     if len(days) < MIN_DAYS:
         return None
     weights = _weekday_weights(days, weekday)
     past = weights[(weekday - np.arange(len(days), 0, -1)) % 7]
     level_days = min(_LEVEL_DAYS, len(days))
     level = float((days[-level_days:] / past[-level_days:]).mean())
-    ahead = int(np.ceil(days_left))
-    parts = np.minimum(days_left - np.arange(ahead), 1.0)[::-1]  # today is the part that is left
-    central = level * float((weights[(weekday + np.arange(ahead)) % 7] * parts).sum())
+    count = int(np.ceil(days_left))
+    parts = np.minimum(days_left - np.arange(count), 1.0)[::-1]  # today is the part that is left
+    ahead = level * weights[(weekday + np.arange(count)) % 7] * parts
+    central = float(ahead.sum())
     spread = _long_run_sd(days - level * past) * np.sqrt(days_left + days_left**2 / level_days)
     reach = _QUANTILE_90 * float(spread)
-    return max(0.0, central - reach), central, central + reach
+    return _Ahead(ahead, (max(0.0, central - reach), central, central + reach))
 
 
 def _weekday_weights(days: Floats, weekday: int) -> Floats:

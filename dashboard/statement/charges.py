@@ -5,7 +5,7 @@ settled in one place (`data/store/rollup_sql.py`). A part is split by state and 
 of parts is then the whole, by whatever they are grouped.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
 
@@ -54,29 +54,36 @@ def charges_of(
     prices: PriceList,
     factors: Factors,
     cuts: Iterable[datetime] = (),
-    boards: bool = False,
+    key: EnergyKey = EnergyKey.JOB,
+    takes: Callable[[str], bool] | None = None,
 ) -> pd.DataFrame:
     """Return the charges of [start, end): a row per period, stretch, holder, model and state.
 
     Columns start (of the period), at and until (of the stretch: none reaches over a change of price
     or one of `cuts`), holder, `NAMES`, model, state, kind (of the price, "" when unknown) and
     `AMOUNTS`.
-    With `boards`, column board in place of `NAMES`.
+    With key BOARD, column board in place of `NAMES`; with a name of jobs (what a tenant is), column
+    tenant alone: a large fleet has few tenants and many jobs. With `takes`, of the
+    jobs of these ids alone.
     """
     inside = {cut for cut in (*prices.changes(), *cuts) if start < cut < end}
-    key = EnergyKey.BOARD if boards else EnergyKey.JOB
     frames = []
     for since, until in pairwise(sorted({start, end} | inside)):
         parts = read_parts(
             reader, since, until, key=key, calendar=calendar, factors=factors, since=start
         )
+        if takes is not None:
+            parts = parts[(parts["holder"] == "job") & parts["key"].map(takes).astype(bool)]
         frames.append(_split(parts.assign(at=since, until=until), factors, prices))
     found = _priced(pd.concat(frames, ignore_index=True), settings, factors, prices)
-    if boards:
-        found = found.rename(columns={"key": "board"})
-        names: tuple[str, ...] = ("board",)
+    names: tuple[str, ...] = NAMES
+    if key is EnergyKey.JOB:
+        found = _named(found, reader, settings)
+    elif key is EnergyKey.BOARD:
+        found, names = found.rename(columns={"key": "board"}), ("board",)
     else:
-        found, names = _named(found, reader, settings), NAMES
+        tenant = found["holder"].map(NOBODYS).fillna(found["key"])
+        found, names = found.assign(tenant=tenant), ("tenant",)
     keys = ["start", "at", "until", "holder", *names, "model", "state", "kind"]
     return found.groupby(keys, sort=True)[list(AMOUNTS)].sum(min_count=1).reset_index()
 

@@ -4,8 +4,8 @@ Who pays: the tenant of the job that held a board. What nobody held is on rows o
 an invoice bills beyond all known charges is its residual: neither is spread over tenants.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -32,6 +32,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import Settings
 from data.statement_settings import Invoice
 from data.store import StoreReader
+from data.store.energy_parts import EnergyKey
 
 GROUPS = ("tenant", "application", "owner", "job", "model", "state", "board")
 """By what rows are told apart, alone or together; boards are not told apart by who held them."""
@@ -117,6 +118,27 @@ class CostStatement:
         """Return its rows by other groups; boards only where it was made by board."""
         return _rows(self.charges, by, dict(self.calendar.spans(self.start, self.end)))
 
+    def within(self, start: datetime, end: datetime, names: Mapping[str, str]) -> "CostStatement":
+        """Return what of it lies in whole periods from start to end and has these names.
+
+        What nobody observed and what invoices bill beyond the charges is of the whole alone.
+        """
+        kept = (self.charges["start"] >= start) & (self.charges["start"] < end)
+        for column, name in names.items():
+            kept &= self.charges[column] == name
+        charges = self.charges[kept]
+        spans = dict(self.calendar.spans(self.start, self.end))
+        return replace(
+            self,
+            start=max(start, self.start),
+            end=min(end, self.end),
+            rows=_rows(charges, self.by, spans),
+            total=_row(_by_state(charges)[list(_SUMS)].sum(min_count=1), (), start, end),
+            unobserved_hours=0.0,
+            invoices=(),
+            charges=charges,
+        )
+
     @property
     def unknown(self) -> tuple[str, ...]:
         """What the statement does not know, and what would mend it."""
@@ -153,8 +175,13 @@ def make_cost_statement(
     end: datetime,
     by: Sequence[str] = ("tenant",),
     every: Every = Every.TOTAL,
+    is_coarse: bool = False,
+    takes: Callable[[str], bool] | None = None,
 ) -> CostStatement:
     """Return the statement of [start, end) by groups together and periods of report.timezone.
+
+    One that is coarse tells apart tenant, model and state, and no jobs. With `takes` it is of the
+    jobs of these ids alone: what nobody held or saw, and invoices, are not theirs.
 
     Errors: BadRangeError for an empty range or groups that do not go together; SettingsError for a
     region that is not in the carbon table.
@@ -174,8 +201,10 @@ def make_cost_statement(
     covered = [
         invoice
         for invoice in settings.statement.invoices
-        if start <= invoice.start and invoice.end <= end
+        if takes is None and start <= invoice.start and invoice.end <= end
     ]
+    tenant_is = tenant_key(settings)
+    key = EnergyKey(tenant_is) if is_coarse else EnergyKey.JOB
     charges = charges_of(
         reader,
         settings,
@@ -185,19 +214,20 @@ def make_cost_statement(
         prices=price_list(settings, load_gpu_catalogue()),
         factors=factors,
         cuts=[at for value in covered for at in (value.start, value.end)],
-        boards="board" in by,
+        key=EnergyKey.BOARD if "board" in by else key,
+        takes=takes,
     )
     return CostStatement(
         start=start,
         end=end,
         as_of=reader.latest_sample_at(),
         by=tuple(by),
-        tenant_is=tenant_key(settings),
+        tenant_is=tenant_is,
         calendar=calendar,
         currency=settings.energy.currency,
         rows=_rows(charges, by, dict(calendar.spans(start, end))),
         total=_row(_by_state(charges)[list(_SUMS)].sum(min_count=1), (), start, end),
-        unobserved_hours=_unobserved(reader, charges, start, end),
+        unobserved_hours=0.0 if takes else _unobserved(reader, charges, start, end),
         invoices=tuple(_reconciled(reader, charges, value) for value in covered),
         charges=charges,
     )

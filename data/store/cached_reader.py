@@ -73,9 +73,17 @@ class CachedReader(StoreReader):
         return known[1] if decisions else known[1][:2]
 
     def remember(
-        self, key: Hashable, make: Callable[[], Answer], *, decisions: bool = False
+        self,
+        key: Hashable,
+        make: Callable[[], Answer],
+        *,
+        decisions: bool = False,
+        is_lasting: bool = False,
     ) -> Answer:
-        """Return what `make` gave for this key, made anew when the data have changed since."""
+        """Return what `make` gave for this key, made anew when the data have changed since.
+
+        One that is lasting stays as it is: its key says of what time it is.
+        """
         with self._choosing:
             slot = self._slots.setdefault(key, _Slot())
             self._slots.move_to_end(key)
@@ -83,7 +91,7 @@ class CachedReader(StoreReader):
                 self._slots.popitem(last=False)
         with slot.lock:
             # Read before the answer is made: what is written meanwhile makes it old.
-            version = self.version(decisions=decisions)
+            version = () if is_lasting else self.version(decisions=decisions)
             if slot.version != version:
                 slot.answer = make()
                 slot.version = version
@@ -100,6 +108,7 @@ class CachedReader(StoreReader):
     running_jobs = _kept(StoreReader.running_jobs)
     similar_jobs = _kept(StoreReader.similar_jobs)
     job_hours = _kept(StoreReader.job_hours)
+    job_names = _kept(StoreReader.job_names)
     nodes = _kept(StoreReader.nodes)
     gpus = _kept(StoreReader.gpus)
     boards = _kept(StoreReader.boards)

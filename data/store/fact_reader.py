@@ -30,6 +30,7 @@ from data.records.jobs import Job
 from data.store import board_xids, samples_sql, serving_slots, tables
 from data.store.bridge import spoken
 from data.store.bulk import read_frame
+from data.store.job_sql import FIELDS
 from data.store.planning_view import PlanningView
 from data.store.record_json import from_json
 from data.store.rollup_sql import SLOT_SECONDS
@@ -169,6 +170,11 @@ class FactReader:
         wanted = sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids))
         rows = self._rows(wanted)
         return {job.job_id: job for job in self._completed(from_json(Job, r.record) for r in rows)}
+
+    def job_names(self, field: str) -> dict[str, str]:
+        """Return what a field of `job_sql.FIELDS` says of each job by id, '' where nothing."""
+        named = f"SELECT job_id, {FIELDS[field]} AS name FROM jobs"  # noqa: S608 - our own
+        return {row.job_id: row.name for row in self._rows(sa.text(named))}
 
     def _completed(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
         """Return the jobs with the GPU model that telemetry reports where a scheduler has none.

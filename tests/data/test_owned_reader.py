@@ -86,6 +86,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
                 JobFilter(fields=(("owner", THEIRS),), running=True), **span, **page
             ),
         ],
+        "job_names": [lambda r, name=name: r.job_names(name) for name in FIELDS],  # type: ignore[misc]
         "findings": [lambda r: r.findings()],
         "jobs": [lambda r: r.jobs()],
         "job_history": [lambda r: r.job_history("", **span, **slots)],

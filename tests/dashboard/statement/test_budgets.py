@@ -1,14 +1,25 @@
 """Budgets: the month so far, its forecast end with an interval that holds, and the weeks."""
 
+from calendar import monthrange
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import examples
 from factories import H100, make_collected, make_job, make_samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dashboard.statement.budgets import budget_rows, forecast_sum
+from dashboard.reports.esg.periods import Calendar, Every
+from dashboard.statement.budgets import budget_rows, forecast_sum, month_row
+from dashboard.statement.export import COLUMNS
+from dashboard.statement.statement import CostRow, CostStatement, month_of
+from data.report_settings import ReportSettings
 from data.settings import Settings
 from data.statement_settings import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
@@ -55,6 +66,10 @@ def test_a_month_by_hand(store: Store) -> None:
     assert search.month_end.central == pytest.approx(12 * 24 + 7 * 48 + 24 + 8.5 * 48)
     assert search.month_end.low < search.month_end.central < search.month_end.high
     assert search.over_ratio == pytest.approx(search.month_end.central / 500.0)
+    # 288 until the 13th, 48 a day since.
+    spent = datetime(2026, 2, 13, tzinfo=UTC) + timedelta(days=(500 - 288) / 48)
+    assert search.spent_at is not None
+    assert abs(search.spent_at - spent) < timedelta(minutes=1)
     assert (search.last_week, search.week_before) == (pytest.approx(336.0), pytest.approx(168.0))
     assert search.week_over_week == pytest.approx(1.0)
 
@@ -68,7 +83,7 @@ def test_a_tenant_without_a_price_has_no_cost_and_one_not_seen_has_none_to_pay(
     assert (dark.month_to_date, dark.month_end, dark.last_week) == (None, None, None)
     assert dark.unpriced_hours == pytest.approx(24 * 20.5)
     assert new.month_to_date == 0.0
-    assert (new.per_month, new.over_ratio) == (10.0, 0.0)
+    assert (new.per_month, new.over_ratio, new.spent_at) == (10.0, 0.0, None)
 
 
 def test_nothing_is_forecast_of_less_than_a_week(store: Store) -> None:
@@ -80,6 +95,69 @@ def test_nothing_is_forecast_of_less_than_a_week(store: Store) -> None:
     assert search.month_to_date == pytest.approx(4 * 24)
     assert search.month_end is None
     assert (search.last_week, search.week_over_week) == (None, None)
+
+
+ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia",
+         "Africa/Casablanca", "Australia/Lord_Howe")  # fmt: skip
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    zone=st.sampled_from(ZONES),
+    minutes=st.integers(0, 365 * 288).map(lambda slots: 5 * slots),
+    cost=st.floats(0.5, 5000),
+    spends=st.floats(0.05, 40),
+)
+def test_equal_days_make_a_month_of_any_zone(
+    zone: str, minutes: int, cost: float, spends: float
+) -> None:
+    """Its end is its days, whatever its clocks do; so many of them spend a budget."""
+    at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+    calendar = Calendar(every=Every.DAY, zone=zone)
+    first = datetime.combine(
+        (at - timedelta(days=65)).date(), datetime.min.time(), tzinfo=ZoneInfo(zone)
+    ).astimezone(UTC)
+    rows = tuple(
+        day_row(start, end, cost * ((end - start) / (whole_end(start, zone) - start)))
+        for start, end in calendar.spans(first, at)
+    )
+    made = replace(EMPTY, start=first, end=at, calendar=calendar, rows=rows)
+    own = replace(SETTINGS, report=ReportSettings(timezone=zone))
+    found = month_row("a", rows, made, own, per_month=cost * spends)
+    month = month_of(own, at).astimezone(ZoneInfo(zone))
+    days = monthrange(month.year, month.month)[1]
+    assert found.month_end is not None
+    assert found.month_end.central == pytest.approx(cost * days)
+    assert (found.last_week, found.week_over_week) == (
+        pytest.approx(7 * cost), pytest.approx(0.0, abs=1e-9)
+    )  # fmt: skip
+    if abs(spends - days) < 1e-6:
+        return
+    assert (found.spent_at is None) == (spends > days)
+    if found.spent_at is not None:
+        day = (month + timedelta(days=int(spends))).astimezone(UTC)  # of the wall clock
+        spent = day + (whole_end(day, zone) - day) * (spends % 1)
+        assert abs(found.spent_at - spent) < timedelta(seconds=1)
+
+
+def whole_end(start: datetime, zone: str) -> datetime:
+    """The midnight that ends a day of the zone."""
+    after = start.astimezone(ZoneInfo(zone)).date() + timedelta(days=1)
+    return datetime.combine(after, datetime.min.time(), tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def day_row(start: datetime, end: datetime, cost: float) -> CostRow:
+    """A day that costs so much."""
+    hours = dict.fromkeys((name for name in COLUMNS if name.endswith("hours")), 0.0)
+    amounts: dict[str, Any] = {name: None for name in COLUMNS if name != "cost"} | hours
+    return CostRow(start=start, end=end, names=(), **(amounts | {"gpu_cost": cost}))
+
+
+EMPTY = CostStatement(
+    start=NOW, end=NOW, as_of=NOW, by=(), tenant_is="namespace",
+    calendar=Calendar(every=Every.DAY), currency="EUR", rows=(), total=day_row(NOW, NOW, 0.0),
+    unobserved_hours=0.0, invoices=(), charges=pd.DataFrame(),
+)  # fmt: skip
 
 
 def test_steady_days_are_forecast_exactly_and_weekends_are_seen() -> None:

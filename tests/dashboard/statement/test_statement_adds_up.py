@@ -1,7 +1,7 @@
 """The statement of cost is conserved: to the boards' time, by any grouping, and to the invoice."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +18,8 @@ from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.reports.esg.asked import BadRangeError
 from dashboard.reports.esg.periods import Every
+from dashboard.statement.book import sums_of
+from dashboard.statement.charges import STATES
 from dashboard.statement.focus import focus_rows
 from dashboard.statement.statement import GROUPS, CostRow, CostStatement, make_cost_statement
 from data.columns import SAMPLES, check_frame
@@ -117,6 +119,24 @@ def add_up(rows: tuple[CostRow, ...], to: CostRow) -> None:
         assert (whole is None) == all(part is None for part in parts)
 
 
+def values(row: CostRow) -> dict[str, object]:
+    """A row's values, numbers nearly equal."""
+    return {
+        name: pytest.approx(value, abs=1e-9) if isinstance(value, float) else value
+        for name, value in asdict(row).items()
+    }
+
+
+def check_sums(whole: CostStatement, total: CostRow) -> None:
+    """The states of use of every tenant are its cost, and the tenants are the total."""
+    sums = sums_of(whole.charges, "tenant")
+    states = sums[list(STATES)].sum(axis=1, min_count=1)
+    assert list(states) == pytest.approx(list(sums["cost"]), nan_ok=True)
+    assert sums["cost"].sum() == pytest.approx(total.cost or 0.0)
+    assert sums["cost"].isna().all() == (total.cost is None)
+    assert sums["hours"].sum() == pytest.approx(total.board_hours)
+
+
 def statement(
     store: Store, *by: str, every: Every = Every.TOTAL, end: datetime = END
 ) -> CostStatement:
@@ -138,6 +158,20 @@ def check_history(store: Store, samples: pd.DataFrame) -> None:
     for count in range(len(cross) + 1):
         for by in combinations(cross, count):
             add_up(whole.rows_by(*by), boards.total)
+    told_apart = ("tenant", "model", "state")
+    window = {"start": BEGIN, "end": END}
+    coarse = make_cost_statement(store.reader, SETTINGS, **window, by=told_apart, is_coarse=True)
+    assert [values(row) for row in coarse.rows] == [
+        values(row) for row in whole.rows_by(*told_apart)
+    ]
+    assert coarse.unobserved_hours == whole.unobserved_hours
+    parts = [
+        make_cost_statement(store.reader, SETTINGS, **window, takes=job.job_id.__eq__)
+        for job in JOBS
+    ]
+    nobodys = [whole.within(BEGIN, END, {"holder": name}) for name in ("free", "unattributed")]
+    add_up(tuple(part.total for part in (*parts, *nobodys)), boards.total)
+    check_sums(whole, boards.total)
     for every in (Every.HOUR, Every.DAY, Every.MONTH):
         add_up(statement(store, "tenant", "model", every=every).rows, boards.total)
     (one,) = whole.invoices
