@@ -51,6 +51,7 @@ VIEWS = (
     "plan",
     "recommendations",
     "new_job",
+    "costs",
     "savings",
     "energy",
     "reports",

@@ -26,6 +26,7 @@ pages = {
         st.Page("views/new_job.py", title="New job"),
     ],
     "Account": [
+        st.Page("views/costs.py", title="Costs"),
         st.Page("views/savings.py", title="Savings"),
         st.Page("views/energy.py", title="Energy & ESG"),
         st.Page("views/reports.py", title="Reports"),

@@ -26,6 +26,7 @@ FOLLOWED: Mapping[str, frozenset[str]] = {
     "Job": frozenset({"days"}),
     "Forecasts": frozenset({"namespace", "model"}),
     "Plan": frozenset({"model"}),
+    "Costs": _JOBS,
     "Savings": _JOBS,
     "Energy & ESG": _JOBS | {"days"},
 }

@@ -21,6 +21,7 @@ PAGES = (
     "forecasts",
     "plan",
     "new_job",
+    "costs",
     "savings",
     "energy",
     "reports",

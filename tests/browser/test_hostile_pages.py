@@ -120,7 +120,18 @@ def sweep(plot: Locator, *, columns: int, rows: int) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["", "jobs", "forecasts", "health", "audit", "reports", "savings", "settings", "new_job"],
+    [
+        "",
+        "jobs",
+        "forecasts",
+        "health",
+        "audit",
+        "reports",
+        "costs",
+        "savings",
+        "settings",
+        "new_job",
+    ],
 )
 def test_pages_show_names_as_text(hostile_server: Server, watched: Visitor, path: str) -> None:
     """The page stands, with all of the names in it, and none of them did anything."""

@@ -30,6 +30,7 @@ VIEWS = [
     ("forecasts", r"In the next 24 h jobs will hold", 3),
     ("plan", r"The next 24 h cost", 3),
     ("findings", r"finding", 0),
+    ("costs", r"[A-Z][a-z]+ 20\d\d so far costs", 1),
     ("energy", r"The GPUs used", 1),
     ("health", r"1 of 1 source answered", 0),
 ]

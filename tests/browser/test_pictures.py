@@ -26,6 +26,7 @@ VIEWS = (
     "plan",
     "findings",
     "new_job",
+    "costs",
     "energy",
     "reports",
     "health",

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
 ROLES = ("none", "viewer", "owner", "approver", "admin")
 PAGES = (
-    "", "fleet", "jobs", "job", "forecasts", "plan", "findings", "new_job", "savings",
-    "energy", "reports", "audit", "health", "settings",
+    "", "fleet", "jobs", "job", "forecasts", "plan", "findings", "new_job", "costs",
+    "savings", "energy", "reports", "audit", "health", "settings",
 )  # fmt: skip
 DECIDING = {"Approve", "Dismiss", "Snooze", "Approve and apply", "Look at the target"}
 SUBMITTING = {"Preview", "Submit"}
@@ -33,7 +33,7 @@ MAY = {
     "approver": DECIDING | SUBMITTING,
     "admin": DECIDING | SUBMITTING,
 }
-OWN_PAGES = {"", "jobs", "job", "savings", "energy", "reports"}
+OWN_PAGES = {"", "jobs", "job", "costs", "savings", "energy", "reports"}
 """An owner's pages show their own jobs; the first is that of findings."""
 
 
@@ -173,6 +173,24 @@ def test_each_role_has_its_buttons_and_no_others(place: Place, role: str) -> Non
                 shown = any(word.encode() in drawn.raw for word in place.own)
                 assert shown or page == "savings", page  # nothing is applied there
     assert offered >= MAY[role] - SUBMITTING
+
+
+def test_an_owner_reads_no_cost_of_another_tenant(place: Place) -> None:
+    """Not on the page of costs, nor by the address of another tenant or of what nobody held."""
+    others = {job.partition("/")[0] for job in place.strangers} - place.own
+    assert others
+    with place.session("owner") as session:
+        for query in ("", "month=last+month", *(f"tenant={name}" for name in sorted(others))):
+            raw = session.draw("costs", query=query).raw
+            asked = query.partition("tenant=")[2]
+            shown = [name for name in others - {asked} if name.encode() in raw]
+            assert not shown, query
+            assert b"(not allocated)" not in raw
+            if asked:
+                assert b"no GPU was held or watched" in raw
+    with place.session("viewer") as session:
+        raw = session.draw("costs").raw
+    assert all(name.encode() in raw for name in others)
 
 
 @pytest.mark.parametrize("role", ["none", "viewer", "owner"])

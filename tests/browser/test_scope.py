@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 FILTERED = "Filtered: namespace search. Sums are of these jobs alone."
-FOLLOWING = ("Findings", "Fleet", "Jobs", "Forecasts", "Savings", "Energy & ESG")
+FOLLOWING = ("Findings", "Fleet", "Jobs", "Forecasts", "Costs", "Savings", "Energy & ESG")
 BOTH = "The chosen time range and namespace do not change this page."
 WHOLE = {
     "Plan": BOTH,

@@ -3,9 +3,11 @@
 The page itself counts: a press that a script makes up is no press.
 """
 
+import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from browser.bed import Visitor, running_server
 from browser.inbox import dialog, open_row
 from browser.test_applying import ApplyingServer, applying_server
 from browser.test_memory_advice_page import recommended
+from factories import make_collected, make_samples
 from playwright.sync_api import Page, expect
 
 from data.clock import utc_now
@@ -114,3 +117,35 @@ def test_an_urgent_finding_is_one_press_away_from_every_page(
             expect(tab.get_by_role("button", name="Approve", exact=True)).to_be_visible()
             tab.close()
             assert person.presses == before + 1
+
+
+def test_the_cost_of_a_team_last_month_is_two_presses_away_from_every_page(
+    empty_store: str, own_port: int, visitor: Visitor, tmp_path: Path
+) -> None:
+    """The page of costs, and its last month: a row of the team."""
+    now = utc_now()
+    last_month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
+    held = make_samples(minutes=61, end=last_month, power_watts=700.0)
+    with open_store(empty_store) as store:
+        store.keep(make_collected(held))
+        later = make_samples(minutes=61, end=now, job_id="ads/later")
+        store.keep(make_collected(later, batch_id="now"))
+    person, page = Person(visitor), visitor.page
+    with running_server(empty_store, tmp_path, port=own_port) as server:
+        for start in ("", "jobs", "fleet", "energy", "health"):
+            visitor.open(f"{server.base}/{start}")
+            before = person.presses
+            visitor.go("Costs")
+            page.get_by_role("radiogroup", name="Month").get_by_text("last month").click()
+            expect(page.locator("h2").first).to_have_text(
+                re.compile(rf"{last_month:%B %Y} cost 2\.\d+ EUR, 1\.\d+ EUR of it idle GPUs")
+            )
+            assert person.presses == before + 2
+        visitor.settle()
+        with page.expect_download() as found:
+            page.get_by_role("button", name="CSV", exact=True).click()
+        text = found.value.path().read_text(encoding="utf-8")
+        page.goto("about:blank")  # before the server goes
+    (row,) = csv.DictReader(text.splitlines())
+    assert (row["tenant"], row["GPU-hours"]) == ("search", "1.0")
+    assert float(row["cost (EUR)"]) == pytest.approx(2.7156)

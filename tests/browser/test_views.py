@@ -24,6 +24,7 @@ VIEWS = [
     ("Forecasts", r"In the next 24 h jobs will hold \d+ GPUs on average", 4),
     ("Plan", r"The next 24 h cost [\d,.]+ EUR, .* less than today's allocation", 2),
     ("Findings", r"\d+ findings? waits? for .* save [\d,.]+ EUR", 2),
+    ("Costs", r"20\d\d so far costs [\d,.]+ EUR, [\d,.]+ EUR of it idle GPUs", 1),
     ("Energy & ESG", rf"The GPUs used {RANGE} kWh .*{RANGE} kgCO2e", 1),
     ("Reports", r"On average [\d.]+ of \d+ GPUs were allocated and [\d.]+ in use", 1),
     ("Settings", r"\d+ of \d+ settings changed from the default", 0),

@@ -1,0 +1,111 @@
+"""Costs: what this month and the last cost, by tenant and down to the job, against budgets."""
+
+import streamlit as st
+
+from dashboard.charts.cost_days import cost_days
+from dashboard.reports.esg.periods import Every
+from dashboard.statement.focus import focus_csv, focus_rows
+from dashboard.statement.statement import make_cost_statement
+from dashboard.web.choices import pick
+from dashboard.web.cost_parts import (
+    LEVELS,
+    CostView,
+    answer_of,
+    asked_names,
+    figures_of,
+    places_of,
+    rows_of,
+    view_of_month,
+)
+from dashboard.web.page import (
+    chart,
+    empty_state,
+    figures,
+    finding,
+    goes_to,
+    plain,
+    table,
+    way,
+)
+from dashboard.web.session import current_world
+
+_MONTHS = ("this month", "last month")
+_MOST_ROWS = 500
+
+
+def focus_file(view: CostView) -> str:
+    """Return the charges of what is looked at as FOCUS CSV, read anew when somebody asks."""
+    made = make_cost_statement(
+        current_world().reader,
+        view.settings,
+        start=view.month.start,
+        end=view.month.end,
+        every=Every.DAY,
+        takes=view.takes,
+    )
+    return focus_csv(focus_rows(made.within(made.start, made.end, view.names), view.settings))
+
+
+def breadcrumbs(view: CostView) -> None:
+    """Show the way back up."""
+    if not view.names:
+        return
+    month = {"month": _MONTHS[1]} if view.is_last else {}
+    passed: dict[str, str] = {}
+    with st.container(horizontal=True, vertical_alignment="center"):
+        way("costs", "All tenants", **month)
+        for level, name in list(view.names.items())[:-1]:
+            passed[level] = name
+            way("costs", plain(name), **month, **passed)
+        level, name = list(view.names.items())[-1]
+        st.markdown(f"**{plain(f'{level} {name}')}**")
+        if level == "job":
+            way("job", "Open the job", id=name)
+
+
+def show(view: CostView) -> None:
+    """Show chart, table and files of what is looked at."""
+    total, currency = view.month.total, view.month.currency
+    zone = view.settings.report.timezone
+    unit = "GPU-h" if total.gpu_cost is None else currency
+    chart(cost_days(view.month.charges, unit=unit, zone=zone), "costs")
+    rows = rows_of(view)
+    st.subheader(f"By {view.by}")
+    hidden = [name for name in rows.columns if "q10" in name or "q90" in name]
+    leads = view.by != LEVELS[-1]
+    table(
+        rows.drop(columns=hidden)[:_MOST_ROWS],
+        f"costs-by-{view.by}",
+        every=lambda: rows,
+        links={"job": "job?id="} if view.by == "job" else None,
+        opens=goes_to("costs", places_of(view, rows)) if leads else None,
+    )
+    st.download_button(
+        "FOCUS CSV",
+        lambda: focus_file(view),
+        f"focus-{view.month.start:%Y-%m}.csv",
+        "text/csv",
+        key="focus",
+        on_click="ignore",
+    )
+
+
+if not empty_state():
+    answer = st.container()
+    is_last = pick("Month", _MONTHS, "month") == _MONTHS[1]
+    view = view_of_month(asked_names(), is_last=is_last)
+    if view is not None:
+        with answer:
+            finding(answer_of(view))
+            breadcrumbs(view)
+            figures(figures_of(view))
+        if len(view.month.charges):
+            show(view)
+        for line in view.month.unknown:
+            st.markdown(f"* Unknown: {plain(line)}")
+        st.caption(
+            f"Up to {view.book.at:%Y-%m-%d %H:%M} UTC, made once an hour; months and days of "
+            f"{plain(view.settings.report.timezone)}. A tenant is the "
+            f"{view.month.tenant_is} of a job (tenants.by). Idle is held and not in use; free "
+            "GPUs are charged to nobody. The same by command: `trimtab statement --budgets`."
+        )
