@@ -1,16 +1,28 @@
-"""What cannot wait for a decision of next week: jobs that run out of memory, boards that failed."""
+"""What cannot wait for a decision of next week.
+
+Jobs that run out of memory, boards that failed, and budgets that the month exceeds.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
+from dashboard.figure_text import figure_text, range_text
 from data.catalogue.xid_table import NO_ERROR, meaning_of
 from data.records.decisions import FOR_MEMORY
 from data.records.lifecycle import State
 from data.records.memory import MemoryFinding, MemoryOutlook
+from data.settings import Settings
 from data.store import StoredRecommendation, StoreReader
+from data.store.owned_reader import OwnedReader
+
+if TYPE_CHECKING:
+    from dashboard.statement.book import CostBook
+    from dashboard.statement.budgets import BudgetRow
 
 _XID_SINCE = timedelta(days=7)
+_DAY, _MONTH = timedelta(days=1), timedelta(days=32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +31,7 @@ class UrgentFact:
 
     `key` names it for as long as it lasts. `at` is when it is expected, or about when it was first
     shown (`happened`). `finding` and `digest` name the recommendation that helps, '' where none
-    does.
+    does. `tenant` is whose budget it is about, '' of all else.
     """
 
     key: str
@@ -30,11 +42,18 @@ class UrgentFact:
     happened: bool
     finding: str = ""
     digest: str = ""
+    tenant: str = ""
 
     @property
-    def order(self) -> tuple[bool, float, str]:
-        """What happened comes before what is expected, the soonest first."""
-        return not self.happened, self.at.timestamp() if self.at else 0.0, self.key
+    def order(self) -> tuple[bool, bool, float, str]:
+        """Budgets come last, what happened before what is expected, the soonest first."""
+        at = self.at.timestamp() if self.at else 0.0
+        return bool(self.tenant), not self.happened, at, self.key
+
+    @property
+    def told_for(self) -> timedelta:
+        """For how long people are not told of it again: a budget's key is of its month."""
+        return _MONTH if self.tenant else _DAY
 
     @property
     def text(self) -> str:
@@ -43,14 +62,16 @@ class UrgentFact:
         return f"{self.about}: {self.what}{helps}. {self.next_step}"
 
 
-def urgent_facts(reader: StoreReader, *, now: datetime) -> tuple[UrgentFact, ...]:
-    """Return what is urgent now: what has happened, then what is expected, the soonest first.
+def urgent_facts(
+    reader: StoreReader, *, now: datetime, settings: Settings
+) -> tuple[UrgentFact, ...]:
+    """Return what is urgent now: what has happened, what is expected, then budgets.
 
     Of a recording nothing is: its present has passed.
     """
     if reader.recording() is not None:
         return ()
-    found = (*_failed_boards(reader, now), *_memory(reader, now))
+    found = (*_failed_boards(reader, now), *_memory(reader, now), *_budgets(reader, settings, now))
     return tuple(sorted(found, key=lambda fact: fact.order))
 
 
@@ -110,4 +131,40 @@ def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None) -> Urg
         happened=False,
         finding="" if helps is None else helps.reference,
         digest="" if helps is None else helps.recommendation.digest,
+    )
+
+
+def _budgets(reader: StoreReader, settings: Settings, now: datetime) -> Iterator[UrgentFact]:
+    """Yield the tenants whose month costs more than their budget, as known or as forecast.
+
+    A budget is of a whole tenant, so an owner, who sees their own jobs, is not told of any.
+    """
+    if not settings.statement.budgets or isinstance(reader, OwnedReader):
+        return
+    from dashboard.statement.book import kept_book  # with frames: where a budget is stated
+    from dashboard.statement.statement import month_of
+
+    book = kept_book(reader, settings, now=now)
+    # Without samples of this month nothing is known of it.
+    if book is None or book.this_month != month_of(settings, now):
+        return
+    for row in book.tenants:
+        if row.spent_at is not None and row.per_month is not None:
+            yield _exceeded(row, row.spent_at, row.per_month, book)
+
+
+def _exceeded(row: "BudgetRow", at: datetime, per_month: float, book: "CostBook") -> UrgentFact:
+    calendar, currency = book.statement.calendar, book.statement.currency
+    is_spent = at <= book.at
+    when = "is spent since" if is_spent else f"will be spent in {(at - book.at) / _DAY:.1f} d, on"
+    ahead = f"; {range_text(row.month_end)} are forecast for the month" if row.month_end else ""
+    return UrgentFact(
+        key=f"budget:{calendar.name_of(book.this_month)[:7]}:{row.tenant}",
+        about=row.tenant,
+        what=f"its budget of {figure_text(per_month)} {currency} {when} {at:%Y-%m-%d %H:%M} UTC"
+        f"{ahead}",
+        next_step="What to do: the page Costs says which jobs it went to.",
+        at=at.replace(second=0, microsecond=0),
+        happened=is_spent,
+        tenant=row.tenant,
     )

@@ -59,7 +59,7 @@ def _add_findings(server: "MCPServer", ask: Ask) -> None:
 
     @server.tool()
     def urgent(rows: Rows = 20) -> Answer:
-        """List jobs that run out of GPU memory and boards that failed, the soonest first."""
+        """List jobs that run out of GPU memory, boards that failed and exceeded budgets."""
         return ask("urgent", "--format=json", rows=rows)
 
     @server.tool()

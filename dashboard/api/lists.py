@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
@@ -30,7 +29,6 @@ from dashboard.api.rows import (
 from dashboard.api.world import ApiWorld
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
-from data.store import StoreReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,47 +36,56 @@ class Listed:
     """A list: what is read, the key that orders it and is of one record only, the row of each."""
 
     kind: type[Any]
-    read: Callable[[StoreReader, datetime], Iterable[Any]]
+    read: Callable[[ApiWorld], Iterable[Any]]
     key: Callable[[Any], tuple[Any, ...]]
     row: Callable[[Any], Any]
 
 
 _JOBS = Listed(
-    kind=JobRow, read=lambda reader, _: reader.jobs(), key=lambda job: (job.job_id,), row=job_row
+    kind=JobRow, read=lambda mine: mine.reader.jobs(), key=lambda job: (job.job_id,), row=job_row
 )
 _GPUS = Listed(
     kind=GpuRow,
-    read=lambda reader, _: reader.gpus(),
+    read=lambda mine: mine.reader.gpus(),
     key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
     row=gpu_row,
 )
 _NODES = Listed(
     kind=NodeRow,
-    read=lambda reader, _: reader.nodes(),
+    read=lambda mine: mine.reader.nodes(),
     key=lambda node: (node.name, node.source),
     row=node_row,
 )
 _SOURCES = Listed(
     kind=SourceRow,
-    read=lambda reader, _: reader.source_reports(),
+    read=lambda mine: mine.reader.source_reports(),
     key=lambda report: (report.source,),
     row=source_row,
 )
 _URGENT = Listed(
     kind=UrgentRow,
-    read=lambda reader, now: urgent_facts(reader, now=now),
+    read=lambda mine: urgent_facts(mine.reader, now=mine.clock(), settings=mine.service.settings()),
     key=lambda fact: fact.order,
     row=urgent_row,
 )
 _SAVINGS = Listed(
     kind=SavingRow,
-    read=lambda reader, now: ledger(reader, now=now),
+    read=lambda mine: ledger(mine.reader, now=mine.clock()),
     key=lambda row: (row.recommendation.digest,),
     row=saving_row,
 )
+_SERVING = Listed(
+    kind=ServiceRow,
+    read=lambda mine: [
+        service_row(outlook, mine.service.settings().serving, mine.clock())
+        for outlook in mine.reader.serving_outlook()
+    ],
+    key=lambda row: (row.job_id, row.service),
+    row=lambda row: row,
+)
 _AUDIT = Listed(
     kind=AuditRow,
-    read=lambda reader, _: reader.audit(),
+    read=lambda mine: mine.reader.audit(),
     key=lambda entry: (entry.sequence,),
     row=audit_row,
 )
@@ -90,7 +97,7 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     def lists(name: str, about: str, listed: Listed, who_may: Any) -> None:
         def ordered(mine: ApiWorld) -> list[Keyed[Any]]:
             def read() -> list[Keyed[Any]]:
-                return keyed(listed.read(mine.reader, mine.clock()), listed.key)
+                return keyed(listed.read(mine), listed.key)
 
             return mine.kept.get((name,), read)
 
@@ -109,18 +116,12 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     lists("gpus", "The boards and MIG instances known now", _GPUS, anyone)
     lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
     lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)
-    lists("urgent", "Jobs that run out of memory, and boards that failed", _URGENT, anyone)
-
-    def services(reader: StoreReader, now: datetime) -> list[ServiceRow]:
-        settings = world.service.settings().serving
-        return [service_row(outlook, settings, now) for outlook in reader.serving_outlook()]
-
-    serving = Listed(
-        kind=ServiceRow,
-        read=services,
-        key=lambda row: (row.job_id, row.service),
-        row=lambda row: row,
+    lists(
+        "urgent",
+        "Jobs that run out of memory, boards that failed, budgets that are exceeded",
+        _URGENT,
+        anyone,
     )
-    lists("serving", "Inference services and the replicas that they need", serving, anyone)
+    lists("serving", "Inference services and the replicas that they need", _SERVING, anyone)
     lists("savings", "What applied changes promised, and brought", _SAVINGS, anyone)
     lists("audit", "The append-only record", _AUDIT, anyone)

@@ -75,8 +75,10 @@ def sources(options: argparse.Namespace) -> int:
 
 def urgent(options: argparse.Namespace) -> int:
     """List what cannot wait, the soonest first; 3 when there is anything."""
-    with open_for_reading(settings_of(options)) as store:
-        facts = urgent_facts(store.reader, now=present(store.reader))
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        now = present(store.reader)
+        facts = urgent_facts(store.reader, now=now, settings=loaded.settings)
     rows = [asdict(urgent_row(fact)) for fact in facts]
     print_rows(rows, options.format, columns=columns_of(UrgentRow), empty="Nothing is urgent.")
     return FINDINGS if rows else 0

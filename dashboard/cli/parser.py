@@ -188,7 +188,7 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         ("gpus", "the GPUs known now"),
         ("nodes", "the nodes as their schedulers describe them"),
         ("sources", "the sources and how the last cycle fared with them"),
-        ("urgent", "jobs that run out of GPU memory and boards that failed, the soonest first"),
+        ("urgent", "jobs that run out of GPU memory, boards that failed and exceeded budgets"),
         ("settings", "the settings in force and where each came from, secrets redacted"),
         ("doctor", "what is missing for every source and target, and the fix"),
     ):

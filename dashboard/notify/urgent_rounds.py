@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dashboard.urgent import UrgentFact, urgent_facts
 from data.access_settings import entries
@@ -13,8 +13,6 @@ from data.store import Store
 from data.store.cached_reader import CachedReader
 from data.store.report_log import URGENT
 
-_AGAIN = timedelta(hours=24)
-"""What stays urgent is told again after this time."""
 _EACH, _NAMED, _LENGTH = 3, 3, 140
 _TOLD = "(urgent)"
 """Whom the table of what was told names: everybody whom notify.* names."""
@@ -30,17 +28,23 @@ class UrgentRounds:
     clock: Callable[[], datetime] = utc_now
 
     def tell_new(self) -> bool:
-        """Enter what was not told within a day; tell whether there was any. Errors: StoreError.
+        """Enter what was not told lately; tell whether there was any. Errors: StoreError.
+
+        What stays urgent is told again after a day, a budget that is exceeded after its month.
 
         Up to three facts have an entry each; more have one together, so that a rack that fails is
         one message.
         """
-        notify, now = self.settings().notify, self.clock()
+        settings, now = self.settings(), self.clock()
+        notify = settings.notify
         if URGENT not in entries(notify.events) or not (notify.mail_to or notify.webhook_url):
             return False
-        facts = urgent_facts(self.reader, now=now)
-        told = self.store.report_log.told_since(_TOLD, now - _AGAIN) if facts else frozenset()
-        new = [fact for fact in facts if fact.key not in told]
+        facts = urgent_facts(self.reader, now=now, settings=settings)
+        told = {
+            length: self.store.report_log.told_since(_TOLD, now - length)
+            for length in {fact.told_for for fact in facts}
+        }
+        new = [fact for fact in facts if fact.key not in told[fact.told_for]]
         for group in [new] if len(new) > _EACH else [[fact] for fact in new]:
             self._enter(group, now)
         return bool(new)

@@ -1,6 +1,7 @@
 """The line above every page that says what cannot wait."""
 
 import re
+from urllib.parse import quote
 
 import pandas as pd
 import streamlit as st
@@ -21,6 +22,8 @@ def _named(fact: UrgentFact) -> str:
     # What a code means stands before the colon or semicolon; Health has the rest.
     brief = re.split(r"[:;] ", fact.what, maxsplit=1)[0]
     text = markdown(f"{fact.about}: {brief}", limit=_LENGTH)
+    if fact.tenant:
+        return f"{text} ([Costs](costs?tenant={quote(fact.tenant, safe='')}))"
     if not fact.finding:
         return text
     return f"{text} ([{fact.finding}](findings?finding={fact.finding}))"
@@ -38,7 +41,7 @@ def urgent_now() -> tuple[UrgentFact, ...]:
     now = world.clock()
     return world.reader.remember(
         ("urgent", floor_to_slot(now, _MINUTE)),
-        lambda: urgent_facts(world.reader, now=now),
+        lambda: urgent_facts(world.reader, now=now, settings=world.settings.settings),
         decisions=True,
     )
 
@@ -50,8 +53,11 @@ def urgent_strip() -> None:
     if len(facts) > _NAMED:
         lines.append(f"and {len(facts) - _NAMED} more")
     if facts:
-        ways = "" if own else " — [in Findings](findings?urgent=yes) · [what to do](health)"
-        st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)}{ways}")
+        ways = ["[what to do](health)"]
+        if not all(fact.tenant for fact in facts):
+            ways.insert(0, "[in Findings](findings?urgent=yes)")
+        further = "" if own else f" — {' · '.join(ways)}"
+        st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)}{further}")
     if not own:
         _failed_sources()
 

@@ -185,3 +185,14 @@ def test_without_a_price_the_cost_is_unknown(draw: Draw) -> None:
 def test_every_state_has_a_colour() -> None:
     """A state without one would be left out of the bars."""
     assert tuple(COLOURS) == STATES
+
+
+def test_a_budget_that_is_exceeded_stands_above_the_page_and_leads_to_its_tenant(
+    draw: Draw,
+) -> None:
+    """With the time at which it was spent; one that holds is not named."""
+    (strip,) = [entry.value for entry in draw.page().error if "**Urgent**" in entry.value]
+    assert strip.replace("\\", "").startswith(
+        "**Urgent** (1): search: its budget of 1,500 EUR is spent since 2026"
+    )
+    assert "([Costs](costs?tenant=search))" in strip

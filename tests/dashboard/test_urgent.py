@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +14,7 @@ from beds.apply_bench import Clock
 from beds.mail_sink import MailSink, running_mail_sink
 from beds.two_tenants import MINE, THEIRS
 from factories import (
+    H100,
     NOW,
     make_collected,
     make_job,
@@ -41,9 +42,13 @@ from data.clock import utc_now
 from data.columns import XIDS, check_frame
 from data.load_settings import LoadedSettings
 from data.records.decisions import Action
+from data.records.jobs import OwnNames
 from data.records.memory import MemoryOutlook
+from data.report_settings import ReportSettings
 from data.settings import Settings
+from data.statement_settings import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
+from data.store.owned_reader import OwnedReader
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 JOB, ROOMY = "search/ranker-0", "search/roomy"
@@ -110,7 +115,7 @@ def rounds(store: Store, clock: Clock, **notify: object) -> UrgentRounds:
 
 def test_what_happened_comes_before_what_is_expected(store: Store) -> None:
     """A board off the bus with its job, then the job that runs out; a fault of a job is neither."""
-    board, job = urgent_facts(store.reader, now=NOW)
+    board, job = urgent_facts(store.reader, now=NOW, settings=Settings())
     assert (board.about, board.happened) == ("GPU 0 of node-1", True)
     assert board.what.startswith("XID 79, the board has fallen off the bus")
     assert board.what.endswith(f"{JOB} holds it")
@@ -124,7 +129,7 @@ def test_what_happened_comes_before_what_is_expected(store: Store) -> None:
 def test_nothing_is_urgent_where_nothing_is_known(store_url: str) -> None:
     """An empty store has no news."""
     with open_store(store_url) as empty:
-        assert urgent_facts(empty.reader, now=NOW) == ()
+        assert urgent_facts(empty.reader, now=NOW, settings=Settings()) == ()
 
 
 def test_what_keeps_a_job_alive_is_listed_before_what_saves(store: Store) -> None:
@@ -239,3 +244,87 @@ def test_an_owner_is_told_of_their_own_on_every_page(tmp_path: Path) -> None:
             answer = open_page(server.base, page, person=MINE, names=(strip, own, *others))
             assert answer.errors == ()
             assert answer.said == {strip, own}, page
+
+
+@pytest.fixture
+def spending(tmp_path: Path) -> Iterator[Store]:
+    """Since four weeks search and ads hold a board each, up to March 20th in Apia."""
+    times = pd.date_range(end=SPENT_AT, periods=28 * 288, freq="5min").as_unit("us")
+    frames = [
+        make_samples(minutes=len(times), end=SPENT_AT, job_id=job, gpu_uuid=f"GPU-{job}").assign(
+            sampled_at=times
+        )
+        for job in ("search/a", "ads/b")
+    ]
+    jobs = (make_job("search/a"), make_job("ads/b", namespace="ads"))
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        opened.keep(make_collected(pd.concat(frames, ignore_index=True), jobs))
+        yield opened
+
+
+SPENT_AT = datetime(2026, 3, 20, 11, tzinfo=UTC)
+"""Midnight in Apia, 13 h ahead: 20 days of March are over."""
+
+
+def budgets(**per_month: float) -> Settings:
+    """A day of a board costs 24; months of Apia."""
+    statement = StatementSettings(
+        charge_electricity=False,
+        prices=(GpuPrice(gpu_model=H100, per_gpu_hour=1.0),),
+        budgets=tuple(Budget(tenant=name, per_month=most) for name, most in per_month.items()),
+    )
+    return Settings(statement=statement, report=ReportSettings(timezone="Pacific/Apia"))
+
+
+def test_a_budget_that_the_month_exceeds_is_urgent_until_it_does_not(spending: Store) -> None:
+    """One that is spent, then one that will be and when; none that holds, and none next month."""
+    reader, month = spending.reader, 31 * 24.0
+    spent, soon = urgent_facts(
+        reader, now=SPENT_AT, settings=budgets(search=25 * 24.0, ads=10 * 24.0)
+    )
+    assert (spent.about, spent.happened, soon.about, soon.happened) == (
+        "ads",
+        True,
+        "search",
+        False,
+    )
+    assert soon.key == "budget:2026-03:search"
+    assert spent.at is not None
+    assert soon.at is not None
+    assert abs(spent.at - (SPENT_AT - timedelta(days=10))) < timedelta(minutes=10)
+    assert abs(soon.at - (SPENT_AT + timedelta(days=5))) < timedelta(minutes=10)
+    assert soon.what.startswith("its budget of 600 EUR will be spent in 5.0 d, on 2026-03-25 1")
+    assert "744" in soon.what
+    held = budgets(search=month + 1, ads=month + 1)
+    assert urgent_facts(reader, now=SPENT_AT, settings=held) == ()
+    over = budgets(search=25 * 24.0)
+    last = SPENT_AT + timedelta(days=11)  # the month ends with this moment
+    assert len(urgent_facts(reader, now=last, settings=over)) == 1
+    assert urgent_facts(reader, now=last + timedelta(seconds=1), settings=over) == ()
+    own = OwnedReader(
+        spending.reader_for_pages(), OwnNames(owners=frozenset({"x"}), users=frozenset())
+    )
+    assert urgent_facts(own, now=SPENT_AT, settings=over) == ()
+
+
+def test_people_are_told_of_a_budget_once_a_month(spending: Store) -> None:
+    """Once a tenant, however long it lasts; another tenant is news."""
+    clock = Clock(SPENT_AT)
+    notify = replace(NotifySettings(), mail_to="ops@site.example")
+    told = [budgets(search=600.0), budgets(search=600.0, ads=240.0)]
+    looks = UrgentRounds(
+        store=spending,
+        reader=spending.reader_for_pages(),
+        settings=lambda: replace(told[0], notify=notify),
+        clock=clock,
+    )
+    assert looks.tell_new()
+    for _day in range(9):
+        clock.forward(days=1)
+        assert not looks.tell_new()
+    del told[0]
+    assert looks.tell_new()
+    assert [entry.detail.partition(":")[0] for entry in spending.reader.audit()] == [
+        "search",
+        "ads",
+    ]
