@@ -113,3 +113,24 @@ def test_why_nothing_is_recommended_is_two_clicks_away(server: Server, visitor: 
     visitor.settle()
     reason = visitor.page.get_by_text(re.compile(r"No change is recommended \(.+\)"))
     expect(reason).to_be_visible()
+
+
+def test_from_the_costs_of_all_to_those_of_a_job_and_back(server: Server, visitor: Visitor) -> None:
+    """The tenant that costs most, its first job, the job's models, and up again by links."""
+    page = visitor.page
+    visitor.open(f"{server.base}/costs")
+    click_row(visitor, "costs-by-tenant-rows", "idle (EUR)")
+    tenant = asked(visitor, "tenant")
+    expect(page.locator("h2").first).to_contain_text(f"{tenant}: ")
+    if grid(visitor, "costs-by-application-rows").count():
+        click_row(visitor, "costs-by-application-rows", "cost (EUR)")
+    click_row(visitor, "costs-by-job-rows", "idle (EUR)")
+    job = asked(visitor, "job")
+    assert asked(visitor, "tenant") == tenant
+    expect(page.get_by_role("heading", name="By model")).to_be_visible()
+    expect(page.get_by_role("link", name="Open the job")).to_have_attribute(
+        "href", re.compile(f"job.*id={re.escape(quote(job, safe=''))}")
+    )
+    page.get_by_test_id("stMain").get_by_role("link", name="All tenants").click()
+    expect(page.get_by_role("heading", name="By tenant")).to_be_visible()
+    expect(page).not_to_have_url(re.compile("tenant="), timeout=15_000)

@@ -50,7 +50,8 @@ def breadcrumbs(view: CostView) -> None:
     """Show the way back up."""
     if not view.names:
         return
-    month = {"month": _MONTHS[1]} if view.is_last else {}
+    # A link to the same page that asks nothing would leave the address as it is.
+    month = {"month": _MONTHS[view.is_last]}
     passed: dict[str, str] = {}
     with st.container(horizontal=True, vertical_alignment="center"):
         way("costs", "All tenants", **month)
