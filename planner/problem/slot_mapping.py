@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from planner.problem.cost import rent_per_hour
+from planner.problem.cost import move_costs, rent_per_hour
 from planner.problem.energy import power_under
+from planner.problem.expected_value import mean_of
 from planner.problem.planning_problem import FORBIDDEN, JobProblem, PlanningProblem
 from planner.problem.pools import feeds
 from planner.problem.tenants import with_quotas
@@ -28,7 +29,6 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
 
-_CHANGE_HOURS = 1 / 6
 _BOTHER_HOURS = 0.01
 """A change that costs nothing is charged so much rent: caps would flap from slot to slot."""
 _WATTS = 1000.0
@@ -207,8 +207,9 @@ def _moving_costs(problem: PlanningProblem) -> Singles:
 
 
 def move_cost(problem: PlanningProblem, job: JobProblem, option: int = 0) -> float:
-    """Return what a checkpoint and restart elsewhere costs a job."""
-    return rent_per_hour(job.options[option], problem.terms) * _CHANGE_HOURS
+    """Return what a start elsewhere costs a job, as it is promised: its mean, with its wait."""
+    found = move_costs(job.demand, job.options[option], problem.terms)
+    return mean_of(*found.cost) + found.wait_price
 
 
 def _pins(problem: PlanningProblem, option_of: Indices, home_row: Indices) -> npt.NDArray[np.int16]:

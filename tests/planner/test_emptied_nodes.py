@@ -15,6 +15,7 @@ from data.records.plans import NodePlan
 from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules
+from planner.problem.slot_mapping import move_cost
 from planner.recommendations.advise import advise
 
 H100_FREE_WATTS = 0.3 * 60 + 0.4 * 75 + 0.3 * 120
@@ -119,6 +120,25 @@ def test_what_moves_off_a_node_takes_is_taken_off_what_the_node_saves(
     assert saved.energy_kwh.central == pytest.approx(kwh)
     assert saved.cost.central == pytest.approx(KWH_PRICE * kwh - 4 * H100_PRICE * hours)
     assert ("starts again elsewhere", jobs[1].job_id) in one.evidence.factors
+
+
+@pytest.mark.parametrize("kind", ["deployment", "job"])
+@pytest.mark.parametrize("boards", [1, 3, 8])
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+def test_a_plan_counts_for_a_move_what_a_promise_takes_off_for_it(
+    kind: str, boards: int, slot_minutes: int
+) -> None:
+    """Both count the mean seconds of a start elsewhere: rent, and power beyond idle."""
+    job = pods_job("w1", kind, gpu_count=boards)
+    problem = case(
+        (job, BUSY, 60_000.0, 600.0 * boards),
+        gpus=[gpu("a", index, H100, job.job_id) for index in range(boards)],
+        nodes=[node_of("a", H100, gpus=8, source=KUBERNETES)],
+        planning=PlanningSettings(slot_minutes=slot_minutes, horizon_slots=4),
+    )
+    hours = np.dot([0.3, 0.4, 0.3], MOVE_SECONDS[kind]) / 3600
+    taken = boards * (H100_PRICE + KWH_PRICE * PUE * (0.6 - 0.075)) * hours
+    assert move_cost(problem, problem.jobs[0]) == pytest.approx(taken)
 
 
 def test_a_job_that_its_own_change_starts_again_moves_with_it() -> None:
