@@ -23,6 +23,8 @@ from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
 from data.errors import ImpossibleProblemError
 from data.records.plans import Plan
 from planner.plan import build_plan
+from planner.problem.configurations import Option
+from planner.problem.elasticity import Elasticity
 from planner.problem.fleet import FleetNode
 from planner.problem.planning_problem import FORBIDDEN, PlanningProblem
 
@@ -30,8 +32,14 @@ Floats = npt.NDArray[np.float64]
 Columns = npt.NDArray[np.int64]
 SINGLE = 1e-5
 """Share of the cost: the product hands costs to its solver in single precision."""
-MOVE_HOURS = 1 / 6
-"""A move takes ten minutes of rent (docs/planner.md, the worked example)."""
+_START, _CHECKPOINT, _LOST = (15, 62, 250), (5, 30, 120), (0, 300, 1800)
+MOVE_SECONDS = {
+    Elasticity.SERVICE: (_START,),
+    Elasticity.ELASTIC: (_CHECKPOINT, _START),
+    Elasticity.RESTARTABLE: (_CHECKPOINT, _LOST, _START),
+    Elasticity.RIGID: (_CHECKPOINT, _LOST, _START),
+}
+"""What a move takes, low, central and high (docs/recommendations.md, "Changing")."""
 SECONDS = 60.0
 """HiGHS may take so long for one problem."""
 
@@ -187,10 +195,10 @@ def _moves(
     home = dict(problem.facts.homes[job.demand.job.job_id].boards)
     for option in range(chosen.shape[1]):
         model = problem.catalogue.find(job.options[option].configuration.gpu_model)
-        rent = 0.0 if model is None else model.price_per_hour * job.options[option].boards
-        if rent <= 0:
+        if model is None or model.price_per_hour * job.options[option].boards <= 0:
             continue
-        moved = program.add(np.full(slots, rent * MOVE_HOURS), 1.0, whole=True)
+        price = _move_price(problem, column, job.options[option])
+        moved = program.add(np.full(slots, price), 1.0, whole=True)
         for slot in range(slots):
             for number, columns in used.items():
                 terms = [(chosen[slot, option], 1.0), (columns[slot], 1.0), (moved[slot], -1.0)]
@@ -251,9 +259,10 @@ def cost_as_published(problem: PlanningProblem, plan: Plan) -> float:
             held[slot] += float(problem.boards[now, column])
             before = now
         for start in {stay.start for stay in planned.stays if stay.moved}:
-            model = problem.catalogue.get(planned.steps[start].gpu_model)
-            held_boards = _option_boards(problem, column, planned.steps[start])
-            total += model.price_per_hour * held_boards * MOVE_HOURS
+            options = problem.jobs[column].options
+            step = planned.steps[start]
+            held_option = next(option for option in options if option.configuration == step)
+            total += _move_price(problem, column, held_option)
     for node in plan.nodes:
         kilowatts = node.gpus * rules.base_watts_per_gpu / 1000
         on = np.array(node.on, dtype=np.float64)
@@ -281,9 +290,16 @@ def _option_of(
     return min(fitting, key=lambda option: float(problem.slot_cost[slot, option, column]))
 
 
-def _option_boards(problem: PlanningProblem, column: int, step: object) -> float:
-    options = problem.jobs[column].options
-    return next(option.boards for option in options if option.configuration == step)
+def _move_price(problem: PlanningProblem, column: int, option: Option) -> float:
+    """Return rent of a move's mean time, and its power beyond idle at the mean price of a kWh."""
+    demand = problem.jobs[column].demand
+    model = problem.catalogue.get(option.configuration.gpu_model)
+    parts = np.array(MOVE_SECONDS[demand.standing.elasticity], dtype=np.float64)
+    hours = float((parts @ [0.3, 0.4, 0.3]).sum()) / 3_600
+    watts = 0.0 if demand.power_q50 is None else float(demand.power_q50.mean())
+    beyond_idle = max(0.0, watts - option.boards * model.idle_watts) / 1000 * problem.energy.pue
+    per_kwh = float(problem.tariff.per_kwh.mean())
+    return hours * (option.boards * model.price_per_hour + beyond_idle * per_kwh)
 
 
 def overfull(problem: PlanningProblem, plan: Plan) -> str:
