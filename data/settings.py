@@ -128,7 +128,7 @@ class PlanningSettings(Section, name="planning"):
     )
     entry_margin_ratio: float = documented(
         0.1,
-        "share by which a new change must keep its limits and an old one miss them to be withdrawn",
+        "margin by which a change keeps its limits to be proposed, or misses them to be withdrawn",
         minimum=0,
         maximum=1,
     )

@@ -27,6 +27,7 @@ from dashboard.api.rows import (
     urgent_row,
 )
 from dashboard.api.world import ApiWorld
+from dashboard.applications import ApplicationRow, application_rows
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
 
@@ -43,6 +44,12 @@ class Listed:
 
 _JOBS = Listed(
     kind=JobRow, read=lambda mine: mine.reader.jobs(), key=lambda job: (job.job_id,), row=job_row
+)
+_APPLICATIONS = Listed(
+    kind=ApplicationRow,
+    read=lambda mine: application_rows(mine.reader.jobs()),
+    key=lambda row: (row.namespace, row.application),
+    row=lambda row: row,
 )
 _GPUS = Listed(
     kind=GpuRow,
@@ -113,6 +120,7 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
         api.get(f"/{name}", name=name, summary=about, response_model=model)(rows)
 
     lists("jobs", "The jobs known now", _JOBS, anyone)
+    lists("applications", "The workloads that own jobs, each once", _APPLICATIONS, anyone)
     lists("gpus", "The boards and MIG instances known now", _GPUS, anyone)
     lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
     lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)

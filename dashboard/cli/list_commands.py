@@ -20,6 +20,7 @@ from dashboard.api.rows import (
     source_row,
     urgent_row,
 )
+from dashboard.applications import ApplicationRow, application_rows
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.figure_text import count_text
@@ -48,7 +49,9 @@ def _list(
 
 
 def jobs(options: argparse.Namespace) -> int:
-    """List the jobs known now."""
+    """List the jobs known now, or the applications that own them."""
+    if options.by == "application":
+        return _list(options, ApplicationRow, lambda reader: application_rows(reader.jobs()))
     return _list(options, JobRow, lambda reader: map(job_row, reader.jobs()))
 
 

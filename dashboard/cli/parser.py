@@ -184,7 +184,7 @@ def _add_apply(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     for name, summary in (
-        ("jobs", "the jobs known now"),
+        ("jobs", "the jobs known now, or the applications that own them"),
         ("gpus", "the GPUs known now"),
         ("nodes", "the nodes as their schedulers describe them"),
         ("sources", "the sources and how the last cycle fared with them"),
@@ -194,6 +194,8 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     ):
         module = "doctor_command" if name == "doctor" else "list_commands"
         command = add_command(commands, name, (module, name), summary, lists=True)
+        if name == "jobs":
+            command.add_argument("--by", choices=("job", "application"), default="job")
         if name == "doctor":
             command.add_argument("--prometheus", metavar="URL", help="check this address too")
     energy = add_command(

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from dashboard.applications import application_of
 from dashboard.reports.esg.build import read_parts, tenant_key
 from dashboard.reports.esg.factors import Factors
 from dashboard.reports.esg.periods import Calendar
@@ -210,5 +211,4 @@ def _named(found: pd.DataFrame, reader: StoreReader, settings: Settings) -> pd.D
 def _names_of(job_id: str, job: Job | None, by: str) -> tuple[str, str, str, str]:
     if job is None:
         return (NO_NAME, NO_NAME, NO_NAME, job_id)
-    workload = job.scheduler.workload if job.scheduler else ""
-    return (job.tenant(by) or NO_NAME, workload or NO_NAME, job.owner or NO_NAME, job_id)
+    return (job.tenant(by) or NO_NAME, application_of(job), job.owner or NO_NAME, job_id)

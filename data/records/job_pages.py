@@ -7,7 +7,7 @@ from data.records.jobs import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs: `fields` by name (namespace, team, user, owner, state, kind), '' is no filter.
+    """Which jobs: `fields` by name (namespace, application, user and others), '' is no filter.
 
     `search` is a part of id, name or owner, in any case; `running`: only those seen lately.
     """

@@ -16,6 +16,7 @@ def _said(*path: str) -> str:
 FIELDS = {
     "namespace": _said("namespace"),
     "team": _said("scheduler", "account"),
+    "application": _said("scheduler", "workload"),
     "user": _said("scheduler", "user"),
     "owner": _said("owner"),
     "state": f"coalesce(nullif({_said('scheduler', 'state')}, ''), 'unknown')",

@@ -6,6 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from dashboard.applications import application_of
 from dashboard.figure_text import count_text
 from dashboard.web.choices import ALL, choose, choose_page, held
 from dashboard.web.page import empty_state, finding, goes_to, number, plain, table, tense
@@ -18,6 +19,7 @@ from data.store.job_sql import ORDERS
 _PAGE = 100
 _EVERY = 1_000_000
 _LABELS = {
+    "application": "Application",
     "user": "User",
     "owner": "Owner",
     "state": "State",
@@ -50,6 +52,7 @@ def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str,
         "proposed": found.recommendation.action.spec.title if found else "",
         "namespace": job.namespace,
         "team": facts.account if facts else "",
+        "application": application_of(job),
         "user": facts.user if facts else "",
         "owner": job.owner,
         "kind": str(job.kind),

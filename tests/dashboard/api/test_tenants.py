@@ -27,10 +27,9 @@ BODIES = {
 OTHERS = re.compile(rf"(?<!re){THEIRS}")
 """What only rows of the other tenant hold."""
 OWN = {
-    "get /", "get /findings", "get /events", "get /jobs", "get /gpus", "get /urgent", "get /memory",
-    "get /idle", "get /forecasts", "get /energy", "get /savings", "get /serving",
-    "get /savings/to-date",
-    "get /reports/weekly", "get /audit",
+    "get /", "get /findings", "get /events", "get /jobs", "get /applications", "get /gpus",
+    "get /urgent", "get /memory", "get /idle", "get /forecasts", "get /energy", "get /savings",
+    "get /savings/to-date", "get /serving", "get /reports/weekly", "get /audit",
 }  # fmt: skip
 """What an owner is told of."""
 

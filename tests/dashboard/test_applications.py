@@ -1,0 +1,73 @@
+"""Applications: jobs of one workload are one row, and no two namespaces are mixed."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from factories import NOW, make_collected, make_job, make_samples
+
+from dashboard.applications import ApplicationRow, application_of, application_rows
+from dashboard.cli import main
+from data.records.job_pages import JobFilter
+from data.records.jobs import Job, JobState, SchedulerFacts
+from data.store import open_store
+
+
+def job_of(
+    job_id: str, workload: str, *, state: JobState = JobState.RUNNING, account: str = "lab"
+) -> Job:
+    """A job of two H100, last seen the later the longer its name."""
+    return make_job(
+        job_id, namespace=job_id.partition("/")[0], owner=f"owner of {job_id}",
+        gpu_count=2, last_seen_at=NOW - timedelta(hours=1) + timedelta(seconds=len(job_id)),
+        scheduler=SchedulerFacts(workload=workload, state=state, account=account),
+    )  # fmt: skip
+
+
+CHAT = "deployment/chat"
+JOBS = (
+    job_of("b/chat-1", CHAT),
+    job_of("a/chat-10", CHAT),
+    job_of("a/chat-2", CHAT, account=""),
+    job_of("a/chat-3", CHAT, state=JobState.PENDING),
+    job_of("a/chat-4", CHAT, state=JobState.UNKNOWN),
+    make_job("a/alone", namespace="a", scheduler=None, gpu_count=1),
+)
+
+
+def test_jobs_of_a_workload_are_one_application() -> None:
+    """Those that wait count as jobs and hold no GPU; what no scheduler names stays unknown."""
+    unknown, chat, other = application_rows(JOBS)
+    assert chat == ApplicationRow(
+        namespace="a", application=CHAT, team="lab",
+        owner="owner of a/chat-10, owner of a/chat-2, owner of a/chat-3, owner of a/chat-4",
+        jobs=4, running=3, gpu_count=6, gpu_model=JOBS[0].gpu_model,
+        last_seen_at=JOBS[1].last_seen_at,
+    )  # fmt: skip
+    assert (unknown.application, unknown.jobs, unknown.gpu_count) == ("(unknown)", 1, 1)
+    assert (other.namespace, other.jobs) == ("b", 1)
+    assert application_of(None) == "(unknown)"
+
+
+def test_the_command_and_the_page_know_applications(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command has a row each; the page filters by them."""
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with open_store(url) as store:
+        store.keep(make_collected(make_samples(job_id="a/chat-2"), JOBS))
+        assert CHAT in store.reader.job_choices("application")
+        page = store.reader.job_page(
+            JobFilter(fields=(("application", CHAT), ("namespace", "a"))),
+            start=NOW - timedelta(days=1), end=NOW, running_since=NOW - timedelta(hours=1),
+            order="name", most=9,
+        )  # fmt: skip
+        assert [row.job.job_id for row in page.rows] == [
+            f"a/chat-{number}" for number in (10, 2, 3, 4)
+        ]
+    assert main(["--quiet", "--store", url, "jobs", "--by", "application", "--format=json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["namespace"], row["application"], row["gpu_count"]) for row in told] == [
+        ("a", "(unknown)", 1), ("a", CHAT, 6), ("b", CHAT, 2),
+    ]  # fmt: skip
