@@ -2,41 +2,29 @@
 
 import base64
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 from beds.api_clients import MINE, PROXY, THEIRS, clients, two_owners
+from beds.chat_desk import OBJECT, SECRET, TOKEN, Desk, opened, slack_server
 from beds.stores import cycle
 from drawn import examples
 from factories import make_range
 from hostile.payloads import PAYLOADS
-from httpx2 import Response
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.testclient import TestClient
 
 from dashboard.notify.chat_signing import SeenSignatures, slack_signature, teams_signature
-from dashboard.notify.webhook import APPROVE, content_of
+from dashboard.notify.webhook import content_of
 from data.chat_settings import ChatSettings
 from data.clock import utc_now
 from data.errors import NotSignedInError, SettingsError
 from data.settings import Settings
-from data.store import Store
 
-SECRET, TOKEN = "8f742231b10e8888abcd99yyyzzz85a5", base64.b64encode(b"k" * 32).decode()
-OBJECT = "47a1f28c-eaad-4a6e-bb12-605cc0cd047a"
-CHAT = ChatSettings(
-    slack_signing_secret=SECRET, teams_security_token=TOKEN, slack_answers="http://127.0.0.1:",
-    people=f"slack:T01/U01=ann, slack:T01/U02=search, slack:T01/U03=vera, teams:{OBJECT}=ann",
-)  # fmt: skip
 PUBLISHED = (
     b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"
     b"&channel_name=foobar&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
@@ -60,65 +48,6 @@ def test_teams_signs_as_its_page_says() -> None:
     digest = "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
     wanted = base64.b64encode(bytes.fromhex(digest)).decode()
     assert teams_signature(key, b"Hi There") == f"HMAC {wanted}"
-
-
-class Desk:
-    """A server with both chats on, and requests as these would send them."""
-
-    def __init__(self, client: Callable[..., TestClient], store: Store) -> None:
-        self.client = client(peer="203.0.113.9")
-        self.store = store
-        self.digest = {
-            f"TT-{recommendation.finding}": recommendation.recommendation.digest
-            for recommendation in store.reader.recommendations(now=utc_now())
-            if recommendation.state == "proposed"
-        }
-        self.events = len(store.reader.audit())
-
-    def approved(self) -> list[tuple[str, str]]:
-        """Who approved what since, with the remark."""
-        return [
-            (entry.actor, entry.detail)
-            for entry in self.store.reader.audit()[self.events :]
-            if entry.event == "approved"
-        ]
-
-    def slack(self, finding: str = "TT-1", **changes: Any) -> Response:
-        """Press a button."""
-        value = changes.pop("value", f"{finding} {self.digest.get(finding, '')}")
-        payload = {
-            "type": "block_actions", "user": {"id": changes.pop("user", "U01"), "team_id": "T01"},
-            "actions": [{"action_id": APPROVE, "value": value}],
-        }  # fmt: skip
-        payload |= changes.pop("payload", {})
-        body = changes.pop("body", urlencode({"payload": json.dumps(payload)}).encode())
-        at = str(changes.pop("at", int(utc_now().timestamp())))
-        headers = {
-            "X-Slack-Request-Timestamp": at,
-            "X-Slack-Signature": slack_signature(SECRET, at, body),
-            "Content-Type": "application/x-www-form-urlencoded",
-        }
-        return self.client.post("/api/v1/chat/slack", content=body, headers=headers | changes)
-
-    def teams(self, text: str = "", **changes: Any) -> Response:
-        """Write to the webhook."""
-        said = {
-            "type": "message", "text": f"<at>Trimtab</at>&nbsp;{text}\n",
-            "timestamp": utc_now().isoformat(), "from": {"aadObjectId": OBJECT},
-        }  # fmt: skip
-        body = json.dumps(said | changes.pop("said", {})).encode()
-        headers = {"Authorization": teams_signature(TOKEN, body)}
-        return self.client.post("/api/v1/chat/teams", content=body, headers=headers | changes)
-
-
-@contextmanager
-def opened(folder: Path) -> Iterator[Desk]:
-    """A finding of each of two owners; ann approves, search owns, vera looks."""
-    with (
-        two_owners(folder) as store,
-        clients(store, PROXY, settings=Settings(access=PROXY, chat=CHAT)) as client,
-    ):
-        yield Desk(client, store)
 
 
 @pytest.fixture
@@ -200,7 +129,7 @@ def test_what_slack_did_not_send_now_is_refused(
     assert shut.approved() == []
 
 
-@pytest.mark.parametrize("minutes", [-6, 6, None, "soon"])
+@pytest.mark.parametrize("minutes", [-6, 6, None, "soon", "2026-01-05T12:00:00"])
 def test_what_teams_did_not_send_now_is_refused(shut: Desk, minutes: object) -> None:
     """A message says when it was written, under the signature."""
     at = utc_now() + timedelta(minutes=minutes) if isinstance(minutes, int) else minutes
@@ -329,26 +258,6 @@ def test_settings_that_name_nobody_are_refused(wrong: dict[str, str]) -> None:
     """A line with an error would let nobody or the wrong one in."""
     with pytest.raises(SettingsError):
         ChatSettings(**wrong)  # type: ignore[arg-type]
-
-
-@contextmanager
-def slack_server() -> Iterator[tuple[str, list[Any]]]:
-    """What takes answers to a button, and the answers."""
-    heard: list[Any] = []
-
-    class Takes(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_said: object) -> None:
-            """Say nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Takes) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/answer", heard
-        server.shutdown()
 
 
 def test_the_person_is_answered_where_slack_takes_it(desk: Desk) -> None:

@@ -1,0 +1,58 @@
+"""Rights at their edges: what counts as one's own, and what four eyes and owners may."""
+
+from dataclasses import replace
+
+import pytest
+from factories import make_job, make_recommendation
+
+from dashboard.rights import owns, why_not, why_not_submit
+from data.access_settings import AccessSettings
+from data.records.commands import Person
+from data.records.jobs import SchedulerFacts
+
+ADVICE = make_recommendation()
+ACCESS = AccessSettings(
+    mode="proxy", proxy_addresses="10.0.0.5", default_role="none", viewers="vera",
+    owners="olga", approvers="ann,olga-too,Νils", admins="root", four_eyes=True,
+)  # fmt: skip
+
+
+def person(name: str) -> Person:
+    """Somebody whom the proxy signed in."""
+    return Person(name=name, via="proxy")
+
+
+def test_a_recommendation_about_another_job_is_not_ones_own() -> None:
+    """Whichever job of the person is beside it; advice on the fleet is nobody's own."""
+    mine = make_job(owner="olga")
+    assert owns(person("olga"), ADVICE, mine)
+    assert not owns(person("olga"), replace(ADVICE, job_id="search/other"), mine)
+    assert not owns(person("olga"), replace(ADVICE, job_id="", job_name="node-1"), mine)
+    assert not owns(person("olga"), ADVICE, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "user"),
+    [
+        ("ann", "", "ann"),
+        ("ann", "a-group", "ANN"),
+        # Greek: the capital nu looks like N, the small one like v.
+        ("Νils", "νils", ""),
+    ],
+)
+def test_four_eyes_looks_at_owner_and_user_in_any_case(name: str, owner: str, user: str) -> None:
+    """Who may be the same person approves nothing, and decides all else."""
+    job = make_job(owner=owner, scheduler=SchedulerFacts(user=user))
+    assert "owns the job" in why_not(person(name), ACCESS, ADVICE, job, approving=True)
+    assert why_not(person(name), ACCESS, ADVICE, job) == ""
+    another = replace(ADVICE, job_id="search/other")
+    assert why_not(person(name), ACCESS, another, job, approving=True) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [("nobody", False), ("vera", False), ("olga", True), ("ann", True), ("root", True)],
+)
+def test_who_submits(name: str, may: bool) -> None:
+    """Owners, approvers and admins; a viewer looks."""
+    assert (why_not_submit(person(name), ACCESS) == "") is may
