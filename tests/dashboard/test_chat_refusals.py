@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,17 @@ def test_a_message_that_says_more_or_less_approves_nothing(shut: Desk, words: st
     answer = shut.teams(words.format(f"TT-1 {shut.digest['TT-1']}"))
     assert "To approve, write" in json.dumps(answer.json())
     assert shut.approved() == []
+
+
+def test_a_message_of_teams_is_taken_once(shut: Desk) -> None:
+    """Whatever it said; the same words of another second are another message."""
+    at = utc_now()
+    statuses = [
+        shut.teams("hello", said={"timestamp": (at - timedelta(seconds=ago)).isoformat()})
+        for ago in (0, 0, 1)
+    ]
+    assert [answer.status_code for answer in statuses] == [200, 401, 200]
+    assert "sent before" in statuses[1].text
 
 
 def test_each_chat_is_switched_on_alone(tmp_path: Path) -> None:
