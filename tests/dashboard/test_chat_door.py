@@ -84,6 +84,8 @@ def test_a_message_to_the_webhook_approves(desk: Desk) -> None:
     assert "TT-2 is approved by ann" in json.dumps(answer)
     assert answer["type"] == "message"
     assert desk.approved() == [("ann", f"from teams, as {OBJECT}")]
+    decided = desk.store.reader.approval_row(desk.digest["TT-2"])
+    assert json.loads(decided.person)["via"] == "teams"
 
 
 def test_a_large_body_is_refused_before_it_is_read(shut: Desk) -> None:
