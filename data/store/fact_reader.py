@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from data.store import board_xids, samples_sql, serving_slots, tables
 from data.store.bridge import spoken
 from data.store.bulk import read_frame
 from data.store.job_sql import FIELDS
+from data.store.models_held import with_models_held
 from data.store.planning_view import PlanningView
 from data.store.record_json import from_json
 from data.store.rollup_sql import SLOT_SECONDS
@@ -188,21 +188,8 @@ class FactReader:
         latest = self.latest_sample_at()
         if latest is None:
             return jobs
-        held = {
-            gpu.job_id: gpu
-            for gpu in self.gpus(start=latest - timedelta(days=1), end=latest)
-            if catalogue.find(gpu.gpu_model) is not None
-        }
-        return tuple(
-            replace(
-                job,
-                gpu_model=gpu.gpu_model,
-                gpu_memory_mib=job.gpu_memory_mib or gpu.memory_total_mib,
-            )
-            if (gpu := held.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None
-            else job
-            for job in jobs
-        )
+        held = self.gpus(start=latest - timedelta(days=1), end=latest)
+        return with_models_held(jobs, held, catalogue)
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node as its scheduler described it last, by name."""

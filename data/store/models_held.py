@@ -1,0 +1,25 @@
+"""The GPU model of jobs whose scheduler names none that is known."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.cluster import Gpu
+from data.records.jobs import Job
+
+
+def with_models_held(
+    jobs: Iterable[Job], gpus: Iterable[Gpu], catalogue: GpuCatalogue
+) -> tuple[Job, ...]:
+    """Return the jobs, those of an unknown model with model and memory of a board they held."""
+    held = {gpu.job_id: gpu for gpu in gpus if catalogue.find(gpu.gpu_model) is not None}
+    return tuple(
+        replace(
+            job,
+            gpu_model=gpu.gpu_model,
+            gpu_memory_mib=job.gpu_memory_mib or gpu.memory_total_mib,
+        )
+        if (gpu := held.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None
+        else job
+        for job in jobs
+    )
