@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import fields
 
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_or_ask, settings_of
@@ -12,6 +13,7 @@ from dashboard.submission.asked_estimate import (
     EstimateAnswer,
     estimate_answer,
     launched_answer,
+    require_count,
 )
 from dashboard.submission.estimate import LIMIT, breakdown_rows, model_line
 from dashboard.submission.launchers.launched_job import LaunchOptions, is_launch, launched_job
@@ -51,9 +53,17 @@ def _asked(
     options: argparse.Namespace, *, currency: str
 ) -> Callable[[StoreReader | None], EstimateAnswer]:
     """Return what answers the question: of a launched job, or of a model and its batch."""
+    if options.gpus is not None:
+        require_count("gpus", options.gpus)
     if is_launch(options.model):
         names = ("config", "framework", "gpus", "batch", "seq")
-        given = LaunchOptions(**{name: getattr(options, name) for name in names})
+        same = {
+            entry.name: getattr(options, entry.name)
+            for entry in fields(AskedEstimate)
+            if entry.name not in (*names, "gpu", "top")
+            and getattr(options, entry.name) not in (None, "", [])
+        }
+        given = LaunchOptions(**{name: getattr(options, name) for name in names}, same=same)
         launched = launched_job(options.model, given)
         return lambda reader: launched_answer(launched, reader, gpu=options.gpu)
     for name in ("batch", "seq"):

@@ -21,7 +21,7 @@ def add_estimate_options(estimate: argparse.ArgumentParser) -> None:
         ("quantization", "of frozen weights, such as nf4"),
     ):
         estimate.add_argument(f"--{name}", default="", help=meaning)
-    estimate.add_argument("--method", choices=("full", "adapter"), default="full")
+    estimate.add_argument("--method", choices=("full", "adapter"), default="")
     estimate.add_argument("--adapter-rank", type=int, metavar="R")
     estimate.add_argument("--lengths", choices=("fixed", "vary"), help="of sequences")
     estimate.add_argument("--recompute", choices=("none", "attention", "operators", "full"))

@@ -28,6 +28,18 @@ from planner.memory.training_job import Adapter, Method, Recompute, Sharding, Tr
 from planner.memory.training_plans import GpuType, PlanQuestion, smallest_cluster, training_plans
 
 _DEGREES = ("data", "tensor", "pipeline", "context", "expert")
+_NEEDS = (
+    ("adapter_rank", "method", "adapter"),
+    ("quantization", "method", "adapter"),
+    ("time_limit", "tokens", "N"),
+)
+"""Options that mean nothing without another one, and the value that it must have (N: any)."""
+
+
+def require_count(name: str, count: int) -> None:
+    """Refuse a count below 1. Errors: ImpossibleProblemError naming the option."""
+    if count < 1:
+        raise ImpossibleProblemError(f"--{name} of {count}", f"Give --{name} as 1 or more.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +56,7 @@ class AskedEstimate:
     optimizer: str = ""
     precision: str = ""
     quantization: str = ""
-    method: str = "full"
+    method: str = ""
     adapter_rank: int | None = None
     lengths: str | None = None
     recompute: str | None = None
@@ -77,17 +89,15 @@ class AskedEstimate:
     def job(self, shape: Any) -> TrainingJob:
         """Return the job of a model. Errors: ImpossibleProblemError."""
         for name in ("batch", "seq", "gpus"):
-            if getattr(self, name) < 1:
-                raise ImpossibleProblemError(
-                    f"--{name} of {getattr(self, name)}", f"Give --{name} as 1 or more."
-                )
+            require_count(name, getattr(self, name))
+        self._refuse_unused()
         for name, most in (("tokens", 1e17), ("time_limit", 24 * 365)):
             value = getattr(self, name)
             if value is not None and not 0 < value <= most:
                 raise ImpossibleProblemError(
                     f"--{name.replace('_', '-')} of {value}", f"Give a number from 0 to {most:g}."
                 )
-        method = Method(self.method)
+        method = Method(self.method or "full")
         return TrainingJob(
             shape=shape,
             framework=self.framework,
@@ -102,6 +112,17 @@ class AskedEstimate:
             recompute=Recompute(self.recompute) if self.recompute else None,
             offload=frozenset(self.offload),
         )
+
+    def _refuse_unused(self) -> None:
+        """Refuse an option that nothing would use. Errors: ImpossibleProblemError."""
+        for name, other, needed in _NEEDS:
+            value, said = getattr(self, name), getattr(self, other)
+            if value and (said is None or (needed != "N" and said != needed)):
+                flag = f"--{name.replace('_', '-')} {value}"
+                raise ImpossibleProblemError(
+                    f"{flag} has no use without --{other} {needed}",
+                    f"Add --{other} {needed}, or take {flag} out.",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,12 @@
 """From what a launch states to the job that the memory predictor knows."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dashboard.submission.launchers.beside import refuse_otherwise
 from dashboard.submission.launchers.command_line import Launch, read_command, read_file
 from dashboard.submission.launchers.fields import dialect, model_names, translated
 from dashboard.submission.launchers.spread import spread_of
@@ -52,13 +53,17 @@ class LaunchedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
-    """What the options of the command say beside the launcher's words; None is not said."""
+    """What the options of the command say beside the launcher's words; None is not said.
+
+    `same` are options by name of which the launcher must say the same.
+    """
 
     config: str = ""
     framework: str = ""
     gpus: int | None = None
     batch: int | None = None
     seq: int | None = None
+    same: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_launch(words: Sequence[str]) -> bool:
@@ -81,6 +86,9 @@ def launched_job(words: Sequence[str], given: LaunchOptions) -> LaunchedJob:
     model = _model(launch, told, given)
     serving = spoken.name in _SERVING
     job = _serving(told, model, given) if serving else _training(told, model, given)
+    counts = {"batch": given.batch, "seq": given.seq}
+    counts = {name: count for name, count in counts.items() if count is not None}
+    refuse_otherwise({**counts, **given.same}, told, job)
     share = told.value("engine_share") if serving or _engine(told) else None
     return LaunchedJob(
         job=job,
