@@ -35,7 +35,8 @@ class BudgetRow:
 
     `month_end` is the whole month as forecast, with its 80 % interval; `over_ratio` its central
     value over the budget. `spent_at` is when the month's costs reach the budget, past or forecast;
-    None where they stay below it. Weeks are the last seven whole days, and the seven before them.
+    None where they stay below it. `unpriced_hours` are of the month so far. Weeks are the last
+    seven whole days, and the seven before them.
     """
 
     tenant: str
@@ -119,7 +120,9 @@ def month_row(
         last_week=week,
         week_before=before,
         week_over_week=week / before - 1 if week is not None and before else None,
-        unpriced_hours=sum(row.unpriced_hours for row in rows),
+        unpriced_hours=sum(
+            row.unpriced_hours for row in rows if row.start.astimezone(zone).date() >= month
+        ),
     )
 
 
