@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from typing import Any
 
+from data.catalogue.carbon_table import load_carbon_table
+from data.errors import SettingsError, scrub
 from data.setting_fields import Section, documented, documented_rows, require
 
 PRICE_KINDS = ("internal", "committed", "on-demand")
@@ -17,6 +19,8 @@ _OPEN_END = datetime(2200, 1, 1, tzinfo=UTC)
 
 def _require_span(name: str, start: datetime, end: datetime) -> None:
     for which, at in (("start", start), ("end", end)):
+        zoned = f"a time with its zone: {at:%Y-%m-%dT%H:%M:%S}Z"
+        require(at.utcoffset() is not None, f"{name} {which}", at, zoned)
         whole = at.utcoffset() == timedelta() and at.timestamp() % 3600 == 0
         known = whole and _BEGINNING <= at <= _OPEN_END
         require(known, f"{name} {which}", at, "a whole hour of UTC: 2026-01-01T00:00:00Z")
@@ -45,6 +49,8 @@ class GpuPrice:
         require(0 <= self.per_gpu_hour <= 1e6, f"{name} per_gpu_hour", self.per_gpu_hour, "0..1e6")
         ratio = self.discount_ratio
         require(0 <= ratio <= 1, f"{name} discount_ratio", ratio, "a share, 0..1")
+        if self.region:
+            load_carbon_table().get(self.region, setting=f"{name} region")
         _require_span(name, self.start, self.end)
 
 
@@ -99,22 +105,33 @@ class StatementSettings(Section, name="statement"):
         for name in ("provider", "billing_account"):
             self.require(bool(getattr(self, name).strip()), name, "a name")
         _require_apart(
-            "prices", self.prices, lambda entry: (entry.gpu_model, entry.kind, entry.region)
+            "prices",
+            self.prices,
+            lambda row: " ".join((row.gpu_model, row.kind, row.region)).strip(),
         )
-        _require_apart("invoices", self.invoices, lambda _one: ())
+        _require_apart("invoices", self.invoices, lambda _row: "")
         names = [budget.tenant for budget in self.budgets]
         for name in names:
             require(names.count(name) == 1, "statement.budgets tenant", name, "named once")
 
 
-def _require_apart(name: str, rows: Sequence[Any], key: Callable[[Any], tuple[str, ...]]) -> None:
+def _require_apart(name: str, rows: Sequence[Any], key: Callable[[Any], str]) -> None:
     """Refuse two rows of the same key that are in force at the same time."""
     for entry, other in combinations(rows, 2):
-        meet = entry.start < other.end and other.start < entry.end
-        require(
-            not (meet and key(entry) == key(other)),
-            f"statement.{name}",
-            other,
-            f"in force at another time than the row from {entry.start:%Y-%m-%dT%H:%MZ} to "
-            f"{entry.end:%Y-%m-%dT%H:%MZ}",
-        )
+        if entry.start < other.end and other.start < entry.end and key(entry) == key(other):
+            raise SettingsError(
+                f"statement.{name}: {_in_words(entry)} and {_in_words(other)} are in force at once",
+                "It must be one at a time: let the one end where the other starts.",
+            )
+
+
+def _in_words(row: GpuPrice | Invoice) -> str:
+    """Return which row it is, as a person would find it in the file."""
+    which = (
+        f"the {row.kind} price {row.per_gpu_hour:g} of {row.gpu_model}"
+        if isinstance(row, GpuPrice)
+        else f"the invoice {row.name} of {row.amount:g}"
+    )
+    start = "" if row.start == _BEGINNING else f" from {row.start:%Y-%m-%dT%H:%MZ}"
+    end = "" if row.end == _OPEN_END else f" to {row.end:%Y-%m-%dT%H:%MZ}"
+    return scrub(which, limit=120) + start + end

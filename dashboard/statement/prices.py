@@ -59,7 +59,7 @@ class PriceList:
             for row in self.rows
             if row.gpu_model == gpu_model
             and row.kind == kind
-            and row.region in ("", self.region)
+            and row.region.upper() in ("", self.region.upper())
             and row.start <= at < row.end
         ]
         return max(found, key=lambda row: bool(row.region), default=None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from data.errors import SettingsError
+from data.errors import SettingsError, scrub
 
 HOURLY_SPREAD_RATIO = 0.3
 """Assumed half-width of the hours of a year around its average; see the catalogue's README."""
@@ -33,14 +33,14 @@ class CarbonTable:
         self.grids = grids
         self._by_region = {grid.region: grid for grid in grids}
 
-    def get(self, region: str) -> GridCarbon:
+    def get(self, region: str, *, setting: str = "energy.region") -> GridCarbon:
         """Return the grid of a region. Errors: SettingsError with the nearest known region."""
         grid = self._by_region.get(region.upper())
         if grid is None:
             near = difflib.get_close_matches(region.upper(), self._by_region, n=1, cutoff=0.4)
             hint = f"Did you mean {near[0]}? " if near else ""
             raise SettingsError(
-                f"energy.region {region!r} is not in the carbon table",
+                f"{setting} {scrub(region)!r} is not in the carbon table",
                 f"{hint}Known: {', '.join(self._by_region)}.",
             )
         return grid

@@ -55,16 +55,25 @@ INVOICE = "[[statement.invoices]]\nname='I'\namount=1\nstart=2026-01-01T00:00:00
         (f"{ROW}-1", "statement.prices of A per_gpu_hour is -1"),
         (f"{ROW}1\nkind='spot'", "statement.prices of A kind is 'spot'"),
         (f"{ROW}1\ndiscount_ratio=30", "statement.prices of A discount_ratio is 30"),
-        (f"{ROW}1\nstart=2026-01-01T00:30:00Z", "statement.prices of A start"),
-        (f"{ROW}1\nend=2026-01-01T00:00:00", "statement.prices of A end"),
-        (f"{ROW}1\n{ROW}2", "statement.prices is GpuPrice"),
+        (
+            f"{ROW}1\nstart=2026-01-01T00:30:00Z",
+            "statement.prices of A start is 2026-01-01T00:30:00.00:00",
+        ),
+        (f"{ROW}1\nend=2026-01-01T00:00:00", "statement.prices of A end is 2026-01-01T00:00:00"),
+        (
+            f"{ROW}1\n{ROW}2\nstart=2026-01-01T00:00:00Z",
+            "the on-demand price 1 of A and the on-demand price 2 of A from 2026-01-01T00:00Z are",
+        ),
         ("[[statement.budgets]]\ntenant='a'\nper_month=0", "statement.budgets per_month of a is 0"),
         (
             "[[statement.budgets]]\ntenant='a'\nper_month=1\n" * 2,
             "statement.budgets tenant is 'a'",
         ),
         (f"{INVOICE}2026-01-01T00:00:00Z", "statement.invoices I end"),
-        (f"{INVOICE}2026-02-01T00:00:00Z\n" * 2, "statement.invoices is Invoice"),
+        (
+            f"{INVOICE}2026-02-01T00:00:00Z\n" * 2,
+            "the invoice I of 1 from 2026-01-01",
+        ),
         ("[statement]\nprovider=' '", "statement.provider is ' '"),
     ],
 )
@@ -73,3 +82,18 @@ def test_nonsense_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message) as caught:
         load_settings(loaded(tmp_path, text), environ={})
     assert caught.value.hint.startswith("It must be ")
+
+
+def test_a_time_without_a_zone_is_told_what_lacks(tmp_path: Path) -> None:
+    """It is a whole hour; the zone is what it needs."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(loaded(tmp_path, f"{ROW}1\nstart=2026-01-01T00:00:00"), environ={})
+    assert caught.value.hint == "It must be a time with its zone: 2026-01-01T00:00:00Z."
+
+
+@pytest.mark.parametrize("region", ["DE", "GER", "eu-west-1"])
+def test_a_region_that_no_fleet_can_have_is_refused(tmp_path: Path, region: str) -> None:
+    """As energy.region is: a row of it would never be in force."""
+    with pytest.raises(SettingsError, match=f"prices of A region '{region}'") as caught:
+        load_settings(loaded(tmp_path, f"{ROW}1\nregion='{region}'"), environ={})
+    assert "Known: " in caught.value.hint
