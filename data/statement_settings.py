@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from typing import Any
 
-from data.catalogue.carbon_table import load_carbon_table
 from data.errors import SettingsError, scrub
 from data.setting_fields import Section, documented, documented_rows, require
 
@@ -49,8 +48,6 @@ class GpuPrice:
         require(0 <= self.per_gpu_hour <= 1e6, f"{name} per_gpu_hour", self.per_gpu_hour, "0..1e6")
         ratio = self.discount_ratio
         require(0 <= ratio <= 1, f"{name} discount_ratio", ratio, "a share, 0..1")
-        if self.region:
-            load_carbon_table().get(self.region, setting=f"{name} region")
         _require_span(name, self.start, self.end)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.settings import Settings
 from data.statement_settings import PRICE_KINDS, GpuPrice
@@ -71,7 +72,14 @@ class PriceList:
 
 
 def price_list(settings: Settings, catalogue: GpuCatalogue) -> PriceList:
-    """Return the price list in force where the fleet stands."""
+    """Return the price list in force where the fleet stands.
+
+    Errors: SettingsError for a region that no fleet can have.
+    """
+    for row in settings.statement.prices:
+        if row.region:
+            setting = f"statement.prices of {row.gpu_model} region"
+            load_carbon_table().get(row.region, setting=setting)
     return PriceList(
         rows=settings.statement.prices, region=settings.energy.region, catalogue=catalogue
     )

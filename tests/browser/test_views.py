@@ -63,7 +63,7 @@ def test_the_plan_is_a_picture(server: Server, visitor: Visitor) -> None:
 def test_links_are_objects(server: Server, visitor: Visitor) -> None:
     """A filter and a job are in the address, so that a colleague sees the same."""
     visitor.open(f"{server.base}/jobs?namespace=robotics&q=notebook")
-    expect(visitor.page.locator("h2").first).to_contain_text(re.compile("jobs? runs? within"))
+    expect(visitor.page.locator("h2").first).to_contain_text(re.compile("jobs? runs? matching"))
     assert visitor.page.get_by_role("textbox", name="Search").input_value() == "notebook"
     visitor.open(f"{server.base}/job?id={quote(HOSTILE_JOB)}")
     expect(visitor.page.locator("h2").first).to_contain_text("<img src=x onerror=")

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dashboard.statement.prices import price_list
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SettingsError
 from data.load_settings import load_settings
 from data.statement_settings import Budget, GpuPrice
@@ -94,6 +96,7 @@ def test_a_time_without_a_zone_is_told_what_lacks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("region", ["DE", "GER", "eu-west-1"])
 def test_a_region_that_no_fleet_can_have_is_refused(tmp_path: Path, region: str) -> None:
     """As energy.region is: a row of it would never be in force."""
+    settings = load_settings(loaded(tmp_path, f"{ROW}1\nregion='{region}'"), environ={}).settings
     with pytest.raises(SettingsError, match=f"prices of A region '{region}'") as caught:
-        load_settings(loaded(tmp_path, f"{ROW}1\nregion='{region}'"), environ={})
+        price_list(settings, load_gpu_catalogue())
     assert "Known: " in caught.value.hint

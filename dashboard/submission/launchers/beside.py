@@ -39,7 +39,7 @@ def refuse_otherwise(options: Mapping[str, Any], told: Told, job: TrainingJob) -
             why = f"contradicts {told.named(flag)}"
         else:
             why = "is not what the launcher's command says"
-        shown = " ".join(found) if name == "offload" else found
+        shown = " ".join(found or ()) if name == "offload" else found
         makes = f": its job has {shown}" if shown else ": it states none"
         raise ChangeRefusedError(
             f"{said} {why}{makes}", "Take the option out, or say it in the launcher's own words."
