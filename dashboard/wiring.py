@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from collectors.base import Collector, sources_in_use
 from dashboard.cycle_world import Progress, World, silent
+from dashboard.statement.prices import price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import Settings
@@ -30,13 +31,17 @@ def sampling(collectors: Sequence[Collector]) -> Iterator[None]:
 def build_world(
     settings: Settings, *, store: Store | None = None, progress: Progress | None = None
 ) -> World:
-    """Return the world that a cycle touches; opens the store unless one is handed in."""
-    carbon = load_carbon_table().get(settings.energy.region)
+    """Return the world that a cycle touches; opens the store unless one is handed in.
+
+    Errors: SettingsError for a region that is not known, of the fleet or of a price.
+    """
+    carbon, catalogue = load_carbon_table().get(settings.energy.region), load_gpu_catalogue()
+    price_list(settings, catalogue)
     return World(
         settings=settings,
         store=open_store(settings.store.url) if store is None else store,
         collectors=build_collectors(settings),
-        catalogue=load_gpu_catalogue(),
+        catalogue=catalogue,
         carbon=carbon,
         progress=progress or silent,
     )
