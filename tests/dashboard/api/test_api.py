@@ -297,7 +297,7 @@ def test_the_api_says_what_commands_say(
         one = page.get("/api/v1/findings/TT-1").json()
     store.close()
     words = {name: (name,) for name in LISTS} | {"audit": ("audit", "list")}
-    words["findings"] = ("findings", "list", "--all")
+    words |= {"findings": ("findings", "list", "--all"), "serving": ("serving", "services")}
     del words["savings"]  # a document with a total
     for name, command in words.items():
         assert main(["--store", url, *command, "--format", "json"]) == 0
