@@ -1,7 +1,7 @@
 """What cycles propose for drawn workloads of a real Kubernetes API is what its applier takes."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,14 @@ def judged(bed: KubernetesBed, number: int, folder: Path, found: Proposals) -> N
         for kind in dict.fromkeys((scenario.kind, "ReplicaSet", "Job", "Pod")):
             path = bed.path(kind, namespace)
             bed.answer("DELETE", path, params={"gracePeriodSeconds": 0})
-    bed.until("no pod is left", lambda: not bed.list("Pod"), seconds=240)
+    bed.until("no pod is left", lambda: emptied(bed, [name for _, name in made]), seconds=240)
+
+
+def emptied(bed: KubernetesBed, namespaces: Sequence[str]) -> bool:
+    """Return whether no pod is left; delete those that a controller made while its object went."""
+    for namespace in namespaces:
+        bed.answer("DELETE", bed.path("Pod", namespace), params={"gracePeriodSeconds": 0})
+    return not bed.list("Pod")
 
 
 def settled(bed: KubernetesBed, scenario: Scenario, namespace: str) -> bool:
