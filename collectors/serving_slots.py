@@ -5,6 +5,7 @@ the sums and counts of histograms what they grew by, which no restart of an engi
 Buckets are not asked for: they are most of the series.
 """
 
+import hashlib
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -21,6 +22,7 @@ _TIMED = {
     "queue_wait": "queue_wait_seconds",
     "request": "request_seconds",
 }
+_KEY_BYTES, _DIGEST = 700, 16
 _PLAIN = {
     "running_requests": "running_requests",
     "waiting_requests": "waiting_requests",
@@ -77,9 +79,18 @@ def serving_slots(series: Collection[Series], dropped: Dropped) -> pd.DataFrame:
     return check_frame(frame.assign(slot_start=starts.dt.as_unit("us")), SERVING)
 
 
+def key_text(text: str) -> str:
+    """Return a text that fits into a key: an index of PostgreSQL takes 2,704 bytes in all."""
+    whole = text.encode()
+    if len(whole) <= _KEY_BYTES:
+        return text
+    digest = hashlib.sha256(whole).hexdigest()[:_DIGEST]
+    return f"{whole[: _KEY_BYTES - _DIGEST].decode(errors='ignore')}{digest}"
+
+
 def _cells(sample: ServiceSample) -> Iterator[tuple[str, object]]:
-    yield from (("label_id", sample.job_id), ("engine", sample.engine))
-    yield from (("model", sample.model), ("address", sample.address))
+    yield from (("label_id", key_text(sample.job_id)), ("engine", sample.engine))
+    yield from (("model", key_text(sample.model)), ("address", key_text(sample.address)))
     for name, signal in _PLAIN.items():
         yield name, getattr(sample, signal)
     for name, signal in _TIMED.items():

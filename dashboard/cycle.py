@@ -16,7 +16,7 @@ from dashboard.cycle_world import World
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
 from dashboard.serving_outlook import foreseen_serving
-from dashboard.statement.prices import priced
+from dashboard.statement.prices import as_paid, priced
 from data.clock import require_utc
 from data.collected import Collected
 from data.cycle_mark import begin_cycle
@@ -154,7 +154,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     problem = problem_of_view(
         view,
         forecasts,
-        world.settings,
+        as_paid(world.settings),
         catalogue=priced(world.catalogue, world.settings, view.as_of),
         carbon=world.carbon,
         models=models,

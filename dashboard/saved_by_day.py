@@ -16,7 +16,7 @@ import pandas as pd
 
 from dashboard.apply.verification import BEFORE, MAX_READINGS, compare, split_energy
 from dashboard.savings import ENDED, STOOD, sum_of
-from dashboard.statement.prices import priced
+from dashboard.statement.prices import as_paid, priced
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import floor_to_slot
@@ -237,6 +237,8 @@ class _MeasuredDays:
         )
         if hours is None or energy is None or own is None or other is None:
             return None
+        if False in (own.price_is_stated, other.price_is_stated):
+            return None
         if measurement.board_hours_without is None or measurement.board_hours_with is None:
             return None
         rent = measurement.board_hours_without * own.price_per_hour
@@ -253,6 +255,6 @@ class _MeasuredDays:
         """Return the mean price of a kWh with that of its carbon in a window."""
         start, until = window
         slots = [start + number * self._slot for number in range((until - start) // self._slot)]
-        energy = self.settings.energy
+        energy = as_paid(self.settings).energy
         carbon = load_carbon_table().get(energy.region)
         return float(tariff_of(slots, self._slot, energy=energy, carbon=carbon).per_kwh.mean())

@@ -14,7 +14,7 @@ import numpy as np
 
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
-from dashboard.statement.prices import priced
+from dashboard.statement.prices import as_paid, priced
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SettingsError, StoreError
@@ -147,7 +147,7 @@ def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) 
     problem = problem_of_view(
         basis.view,
         basis.forecasts,
-        free,
+        as_paid(free),
         catalogue=priced(load_gpu_catalogue(), changed, basis.view.as_of),
         carbon=load_carbon_table().get(changed.energy.region),
         models=basis.models,

@@ -87,11 +87,16 @@ def month_row(
     settings: Settings,
     *,
     per_month: float | None = None,
+    since: datetime | None = None,
 ) -> BudgetRow:
-    """Return the month of rows by day of one tenant, or of all; `statement` is what they are of."""
+    """Return the month of rows by day of one tenant, or of all; `statement` is what they are of.
+
+    `since` is when boards were first watched, by default when the statement has its first row.
+    """
     zone, at = ZoneInfo(settings.report.timezone), statement.end
     today = at.astimezone(zone).date()
-    seen = min(row.start for row in statement.rows).astimezone(zone).date()
+    first = since or min(row.start for row in statement.rows)
+    seen = first.astimezone(zone).date()
     costs: dict[date, float | None] = {row.start.astimezone(zone).date(): row.cost for row in rows}
     # The day on which watching began is no whole one, and neither is today.
     whole = [seen + timedelta(days=n) for n in range(1, (today - seen).days)]

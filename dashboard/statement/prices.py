@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from statistics import median
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
@@ -90,20 +91,38 @@ def priced(
 ) -> GpuCatalogue:
     """Return the catalogue with what a GPU-hour is charged at a time, or on average until `end`.
 
-    A model that the price list does not price all that time keeps the catalogue's price, and says
-    so: a plan weighs all GPUs against each other. Without a price list nothing changes.
+    A plan weighs all GPUs against each other. So a model that the price list does not price all
+    that time has an estimate, and says so: the catalogue's price, times the median ratio of stated
+    prices to the catalogue's, which also brings it into the currency of the list. Without a price
+    list nothing changes.
     """
     prices = price_list(settings, catalogue)
     if not prices.rows:
         return catalogue
+    charged = {model.name: _mean_charge(prices, model.name, start, end) for model in catalogue}
+    ratios = [
+        price / model.price_per_hour
+        for model in catalogue
+        if (price := charged[model.name]) is not None and model.price_per_hour > 0
+    ]
+    ratio = median(ratios) if ratios else 1.0
 
     def stated(model: GpuModel) -> GpuModel:
-        price = _mean_charge(prices, model.name, start, end)
+        price = charged[model.name]
         if price is None:
-            return replace(model, price_is_stated=False)
+            estimate = ratio * model.price_per_hour
+            return replace(model, price_per_hour=estimate, price_is_stated=False)
         return replace(model, price_per_hour=price, price_is_stated=True)
 
     return GpuCatalogue(tuple(map(stated, catalogue)))
+
+
+def as_paid(settings: Settings) -> Settings:
+    """Return the settings of a plan: electricity costs nothing where GPU prices include it."""
+    if settings.statement.charge_electricity or not settings.statement.prices:
+        return settings
+    free = replace(settings.energy, electricity_price_per_kwh=0.0, electricity_price_by_hour="")
+    return replace(settings, energy=free)
 
 
 def _mean_charge(

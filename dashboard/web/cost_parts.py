@@ -74,6 +74,8 @@ def view_of_month(names: Mapping[str, str], *, is_last: bool) -> CostView | None
     month = last_month if is_last else of_names.within(book.this_month, book.at, {})
     budgets = {entry.tenant: entry.per_month for entry in settings.statement.budgets}
     whole = set(names) == {"tenant"} and not current_scope().chosen
+    watched = kept_book(current_world().reader, settings, now=current_world().clock())
+    began = watched.statement.rows if watched is not None else ()
     rows = of_names.rows_by()
     return CostView(
         book=book,
@@ -89,6 +91,7 @@ def view_of_month(names: Mapping[str, str], *, is_last: bool) -> CostView | None
             of_names,
             settings,
             per_month=budgets.get(names["tenant"]) if whole else None,
+            since=min((row.start for row in began), default=None),
         )
         if rows
         else None,

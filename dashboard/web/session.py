@@ -5,6 +5,7 @@ The one registered world is the only module-level state of the project.
 
 from dashboard.rights import view_of
 from dashboard.web.world import WebWorld
+from data.errors import NotSignedInError
 
 _registered: list[WebWorld] = []
 
@@ -15,14 +16,19 @@ def register(world: WebWorld) -> None:
 
 
 def current_world() -> WebWorld:
-    """Return the world as who looks may see it: an owner's reader has their own jobs alone."""
+    """Return the world as who looks may see it: an owner's reader has their own jobs alone.
+
+    Errors: NotSignedInError where nobody is signed in, as in a thread behind the page.
+    """
     from dashboard.web.identity import signed_in  # it asks for the world itself
 
     world = whole_world()
     access = world.decision_service.settings().access
-    person = None if access.mode == "local" else signed_in(access)
-    if person is None:
+    if access.mode == "local":
         return world
+    person = signed_in(access)
+    if person is None:
+        raise NotSignedInError("nobody is signed in here", "Sign in, and open the page again.")
     mine = view_of(person, access, world.reader)
     return world if mine is world.reader else world.looking_through(mine)
 

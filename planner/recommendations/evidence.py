@@ -101,7 +101,9 @@ def _price_from(model: GpuModel) -> str:
     """Return where the price of a model comes from."""
     if model.price_is_stated:
         return "statement.prices"
-    return "catalogue default" + "; statement.prices has none" * (model.price_is_stated is False)
+    if model.price_is_stated is None:
+        return "catalogue default"
+    return "an estimate: statement.prices has none"
 
 
 def _factors(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from data.errors import ImpossibleProblemError
 from data.records.decisions import Range
 from planner.serving.queueing import ServiceLoad, WaitObjective, replicas_needed
 
@@ -21,6 +22,8 @@ _MIN_FULL_SLOTS = 3
 _MIN_CHANGES = 12
 MAX_LEARNT_SCV = 4.0
 """Up to it the formula is right within one replica; what varies more slowly is forecast."""
+MAX_LEARNT_SLOTS = 50_000
+"""Busy slots of one service up to which a cycle sizes it: the formula counts them one by one."""
 _PROCESSING_ALONE = frozenset({"kserve", "ray_serve"})
 """Engines whose time of a request is without its wait."""
 _PARTS = 100
@@ -148,8 +151,14 @@ def replicas_for_rates(
 ) -> tuple[int, ...]:
     """Return the replicas for each rate, else as `load`; equal rates are sized once.
 
-    Errors: ImpossibleProblemError when a rate needs more slots than the formula counts.
+    Errors: ImpossibleProblemError when a rate keeps more than MAX_LEARNT_SLOTS slots busy.
     """
+    busy = max(rates, default=0.0) * load.service_seconds
+    if busy > MAX_LEARNT_SLOTS:
+        raise ImpossibleProblemError(
+            f"{busy:,.0f} requests at once are more than {MAX_LEARNT_SLOTS:,}",
+            "Ask for the service in parts, by `trimtab serving replicas`.",
+        )
     unit = load.slots_per_replica / load.service_seconds / _PARTS
     parts = [math.ceil(max(rate, 0.0) / unit) for rate in rates]
     needed = {

@@ -10,11 +10,13 @@ import pytest
 from beds.faulty_server import answers_series, faulty_server
 from beds.prometheus import backfill, running_prometheus
 from factories import make_collected, make_job
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
-from collectors.serving_slots import serving_names
+from collectors.serving_slots import key_text, serving_names
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
@@ -226,3 +228,13 @@ def test_an_owner_sees_replicas_of_their_pods_and_none_that_is_nobodys(store: St
     )
     assert mine.services(start=START, end=END)["running_requests"].tolist() == [4.0]
     assert len(store.reader.services(start=START, end=END)) == 3
+
+
+@given(st.text(min_size=0, max_size=1200), st.text(min_size=0, max_size=1200))
+def test_texts_of_a_key_fit_into_an_index_and_stay_apart(one: str, other: str) -> None:
+    """A tenant names its model; three such texts fit into the 2,704 bytes of PostgreSQL."""
+    for text in (one, other):
+        cut = key_text(text)
+        assert len(cut.encode()) <= 700
+        assert cut == text or len(text.encode()) > 700
+    assert (key_text(one) == key_text(other)) is (one == other)

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.cost_days import COLOURS
 from dashboard.statement.charges import STATES
 from dashboard.statement.statement import make_cost_statement
+from dashboard.web.session import current_world
+from data.access_settings import AccessSettings
+from data.errors import NotSignedInError
 from data.records.jobs import SchedulerFacts
 from data.settings import Settings
 from data.statement_settings import Budget, GpuPrice, StatementSettings
@@ -196,3 +201,17 @@ def test_a_budget_that_is_exceeded_stands_above_the_page_and_leads_to_its_tenant
         "**Urgent** (1): search: its budget of 1,500 EUR is spent since 2026"
     )
     assert "([Costs](costs?tenant=search))" in strip
+
+
+@pytest.mark.parametrize("mode", ["proxy", "local"])
+def test_a_thread_behind_the_page_sees_no_rows_of_others(store: Store, mode: str) -> None:
+    """Where nobody can be signed in there is no world, except the one of who is alone."""
+    access = AccessSettings(mode=mode, proxy_addresses="10.0.0.5" if mode == "proxy" else "")
+    register_world(store, replace(PRICED, access=access), clock=lambda: NOW)
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(current_world)
+        if mode == "local":
+            assert found.result().store is store
+        else:
+            with pytest.raises(NotSignedInError):
+                found.result()

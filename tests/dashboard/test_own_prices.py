@@ -12,7 +12,7 @@ from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import CycleOutcome, run_cycle
 from dashboard.cycle_world import World
 from dashboard.reports.asked_report import asked_report
-from dashboard.statement.prices import price_list, priced
+from dashboard.statement.prices import as_paid, price_list, priced
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import EnergySettings, PlanningSettings, Settings
@@ -157,3 +157,25 @@ def test_the_weekly_report_pays_idle_hours_as_the_statement_does(tmp_path: Path)
             told = sum(row.rent or 0.0 for row in report.waste)
             assert told == pytest.approx(owed)
             assert (sum(row.unpriced_hours for row in report.waste) > 0) is bool(but)
+
+
+def test_an_estimate_is_in_the_currency_of_the_list() -> None:
+    """Where stated prices are 160 times the catalogue's, so are those of the other models."""
+    rows = (GpuPrice(gpu_model="H100-SXM5-80GB", per_gpu_hour=450.0),)
+    settings = replace(Settings(), statement=StatementSettings(prices=rows))
+    found = priced(CATALOGUE, settings, NOW)
+    ratio = 450.0 / CATALOGUE.get("H100-SXM5-80GB").price_per_hour
+    for model in CATALOGUE:
+        assert found.get(model.name).price_per_hour == pytest.approx(ratio * model.price_per_hour)
+        assert found.get(model.name).price_is_stated is (model.name == "H100-SXM5-80GB")
+
+
+def test_prices_that_include_electricity_are_not_paid_twice() -> None:
+    """Only with a price list, and only where it says so; carbon keeps its price."""
+    stated = settings_at(1.0)
+    paid = replace(stated, energy=EnergySettings(region="DEU", electricity_price_per_kwh=0.3))
+    inside = replace(paid, statement=replace(paid.statement, charge_electricity=False))
+    assert as_paid(paid) == paid
+    assert set(as_paid(inside).energy.prices_by_hour) == {0.0}
+    unlisted = replace(inside, statement=replace(inside.statement, prices=()))
+    assert as_paid(unlisted) == unlisted

@@ -28,15 +28,19 @@ from dashboard.web.page import (
     way,
 )
 from dashboard.web.session import current_world
+from data.store import StoreReader
 
 _MONTHS = ("this month", "last month")
 _MOST_ROWS = 500
 
 
-def focus_file(view: CostView) -> str:
-    """Return the charges of what is looked at as FOCUS CSV, read anew when somebody asks."""
+def focus_file(view: CostView, reader: StoreReader) -> str:
+    """Return the charges of what is looked at as FOCUS CSV, read anew when somebody asks.
+
+    That is in a thread in which nobody is signed in: `reader` is that of who looks.
+    """
     made = make_cost_statement(
-        current_world().reader,
+        reader,
         view.settings,
         start=view.month.start,
         end=view.month.end,
@@ -67,6 +71,7 @@ def breadcrumbs(view: CostView) -> None:
 def show(view: CostView) -> None:
     """Show chart, table and files of what is looked at."""
     total, currency = view.month.total, view.month.currency
+    reader = current_world().reader
     zone = view.settings.report.timezone
     unit = "GPU-h" if total.gpu_cost is None else currency
     chart(cost_days(view.month.charges, unit=unit, zone=zone), "costs")
@@ -83,7 +88,7 @@ def show(view: CostView) -> None:
     )
     st.download_button(
         "FOCUS CSV",
-        lambda: focus_file(view),
+        lambda: focus_file(view, reader),
         f"focus-{view.month.start:%Y-%m}.csv",
         "text/csv",
         key="focus",

@@ -4,6 +4,7 @@ from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from dashboard.reports.esg.periods import Calendar, Every
 from dashboard.statement.budgets import budget_rows, forecast_sum, month_row
 from dashboard.statement.export import COLUMNS
-from dashboard.statement.statement import CostRow, CostStatement, month_of
+from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement, month_of
 from data.report_settings import ReportSettings
 from data.settings import Settings
 from data.statement_settings import Budget, GpuPrice, StatementSettings
@@ -184,3 +185,31 @@ def test_the_interval_holds_on_months_that_it_has_not_seen(likeness: float) -> N
         assert made is not None
         held.append(made[0] <= days[56:].sum() <= made[2])
     assert 0.72 <= np.mean(held) <= 0.95
+
+
+@pytest.mark.parametrize("days", [3, 9, 16])
+def test_a_tenant_has_the_same_month_on_a_page_of_its_own(tmp_path: Path, days: int) -> None:
+    """One that came after watching began spent nothing before, wherever its month is counted."""
+    boards = [("search/a", 20), ("late/b", days)]
+    frames = []
+    for number, (job, held) in enumerate(boards):
+        times = pd.date_range(end=NOW, periods=288 * held, freq="5min").as_unit("us")
+        frame = make_samples(minutes=len(times), end=NOW, job_id=job, gpu_uuid=f"GPU-{number}")
+        frames.append(frame.assign(sampled_at=times))
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        jobs = tuple(make_job(job, namespace=job.partition("/")[0]) for job, _held in boards)
+        opened.keep(make_collected(pd.concat(frames, ignore_index=True), jobs))
+        start = NOW - timedelta(days=25)
+        statement = make_cost_statement(
+            opened.reader, SETTINGS, start=start, end=NOW, every=Every.DAY
+        )
+        began = min(row.start for row in statement.rows)
+        for row in budget_rows(opened.reader, SETTINGS, at=NOW):
+            own = statement.within(start, NOW, {"tenant": row.tenant})
+            if not own.rows:
+                continue
+            alone = month_row(
+                row.tenant, own.rows_by(), own, SETTINGS, per_month=row.per_month, since=began
+            )
+            assert alone.month_end == row.month_end
+            assert alone.spent_at == row.spent_at

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from data.errors import ImpossibleProblemError
 from planner.serving.queueing import WaitObjective, replicas_needed
 from planner.serving.service_model import (
+    MAX_LEARNT_SLOTS,
     READ_SECONDS,
     ServiceReadings,
     learnt,
@@ -114,6 +115,9 @@ def test_rates_are_sized_as_the_formula_does() -> None:
     assert sized[0] == 0
     with pytest.raises(ImpossibleProblemError):
         replicas_for_rates(carries.load(0.0), [1e12], objective)
+    busy = MAX_LEARNT_SLOTS / carries.service_seconds.central
+    with pytest.raises(ImpossibleProblemError, match="50,000"):
+        replicas_for_rates(carries.load(0.0), [1.0, 1.01 * busy], objective)
 
 
 @given(
