@@ -31,7 +31,7 @@ from dashboard.web.session import current_world
 from data.store import StoreReader
 
 _MONTHS = ("this month", "last month")
-_MOST_ROWS = 500
+_MAX_ROWS = 500
 
 
 def focus_file(view: CostView, reader: StoreReader) -> str:
@@ -80,7 +80,7 @@ def show(view: CostView) -> None:
     hidden = [name for name in rows.columns if "q10" in name or "q90" in name]
     leads = view.by != LEVELS[-1]
     table(
-        rows.drop(columns=hidden)[:_MOST_ROWS],
+        rows.drop(columns=hidden)[:_MAX_ROWS],
         f"costs-by-{view.by}",
         every=lambda: rows,
         links={"job": "job?id="} if view.by == "job" else None,

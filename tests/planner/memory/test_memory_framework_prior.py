@@ -43,7 +43,9 @@ def test_an_estimate_without_a_framework_lies_inside_those_of_the_dialects() -> 
     """Each figure lies between the dialects'; half or more of their weight lies above it."""
     job = replace(STATED, framework="", parallelism=FSDP)
     dialects = dialects_of(job)
-    alone = [(predict_peak(job, dialects=(one,)).nvml_bytes, one[1]) for one in dialects]
+    alone = [
+        (predict_peak(job, dialects=(dialect,)).nvml_bytes, dialect[1]) for dialect in dialects
+    ]
     found = predict_peak(job).nvml_bytes
     assert min(alone)[0] < found < max(alone)[0]
     above = sum(weight for size, weight in alone if size > found)

@@ -223,8 +223,8 @@ def test_zero_3_gathers_a_billion_parameters_and_steps_on_a_billion() -> None:
         assert dict(step.dynamic)["optimizer step"] == pytest.approx(4 * min(stepped, 1e9))
     held = replace(STATED, framework="generic", sequence_length=16384)
     zero, fsdp = (
-        dict(predict_peak(replace(held, parallelism=one)).breakdown)["gathered and buckets"]
-        for one in spread.values()
+        dict(predict_peak(replace(held, parallelism=split)).breakdown)["gathered and buckets"]
+        for split in spread.values()
     )
     layer = 218_112_000
     assert zero - fsdp == pytest.approx(2 * (1e9 - 3 * layer) + 1e9)
