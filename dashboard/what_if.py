@@ -143,7 +143,7 @@ def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) 
     """
     changed = changed_settings(settings, knobs)
     # The slots that a next plan would keep are free here: the question is what would be.
-    free = replace(changed, planning=replace(changed.planning, frozen_slots=0))
+    free = replace(changed, planning=replace(changed.planning, frozen_minutes=0))
     problem = problem_of_view(
         basis.view,
         basis.forecasts,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from data.errors import SettingsError, scrub, without_password
-from data.renamed_settings import RENAMED, current_name
+from data.renamed_settings import RENAMED, current_name, current_value, in_minutes
 from data.setting_fields import LIST, PATH, shown_value
 from data.settings import Settings
 from data.small_files import read_small_file
@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
 _DEFAULT_HERE = "default, found in the working directory"
+_SLOT_MINUTES = "planning.slot_minutes"
 _STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
 _DUCKDB = "duckdb:///"
 _TOO_LARGE = 2**63
@@ -234,7 +235,7 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
                 if rows is None
                 else _rows_from_toml(name, value, rows, where)
             )
-            values[name] = (read, where)
+            values[name] = (current_value(f"{section}.{field}", read), where)
     return _from_folder(values, chosen.absolute().parent)
 
 
@@ -283,7 +284,8 @@ def _environment_values(
         if variable != new and new in environ:
             continue  # the new name wins
         where = f"environment {variable}"
-        values[name] = (_from_text(name, text, known[name], where), where)
+        read = _from_text(name, text, known[name], where)
+        values[name] = (current_value(by_variable[variable], read), where)
     return values
 
 
@@ -314,9 +316,10 @@ def load_settings(
             USUAL,
         )
     settings = Settings()
+    slot_minutes, _origin = values.get(_SLOT_MINUTES, (settings.planning.slot_minutes, ""))
     for section in fields(Settings):
         changed = {
-            name.partition(".")[2]: value
+            name.partition(".")[2]: in_minutes(value, slot_minutes)
             for name, (value, _origin) in values.items()
             if name.partition(".")[0] == section.name
         }

@@ -1,6 +1,7 @@
 """Names that settings had before: each works for one more release, with a word."""
 
 import logging
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
@@ -14,6 +15,7 @@ RENAMED = {
     "fleet.state_file": "simulated_fleet.state_file",
     "nodes.fire_up_minutes": "nodes.boot_minutes",
     "nodes.minimum_off_minutes": "nodes.min_off_minutes",
+    "planning.frozen_slots": "planning.frozen_minutes",
     "planning.minimum_coverage_ratio": "planning.min_coverage_ratio",
     "planning.minimum_history_hours": "planning.min_history_hours",
     "planning.minimum_saving_ratio": "planning.min_saving_ratio",
@@ -24,6 +26,22 @@ RENAMED = {
     "tenants.over_price": "tenants.over_quota_penalty",
 }
 """The old name of a setting, as `section.field`, and the new one."""
+
+_COUNTED_SLOTS = ("planning.frozen_slots",)
+
+
+class Slots(int):
+    """A value of a setting that counted slots and counts minutes now."""
+
+
+def current_value(name: str, value: Any) -> Any:
+    """Return a value that was given under any name, marked where that name counted slots."""
+    return Slots(value) if name in _COUNTED_SLOTS else value
+
+
+def in_minutes(value: Any, slot_minutes: int) -> Any:
+    """Return a value with slots turned to minutes."""
+    return value * slot_minutes if isinstance(value, Slots) else value
 
 
 def current_name(name: str, where: str) -> str:

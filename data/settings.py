@@ -165,8 +165,11 @@ class PlanningSettings(Section, name="planning"):
     budget_seconds: float = documented(
         10.0, "time the planner may take, s", above=0, maximum=86_400
     )
-    frozen_slots: int = documented(
-        2, "first slots in which a new plan keeps what the last one said", minimum=0, maximum=2016
+    frozen_minutes: int = documented(
+        30,
+        "time in which a new plan keeps what the last one said, in whole slots, min",
+        minimum=0,
+        maximum=43_200,
     )
     churn_ratio: float = documented(
         0.02,
@@ -265,6 +268,11 @@ class EnergySettings(Section, name="energy"):
     currency: str = documented("EUR", "currency of all prices")
 
     def _check(self) -> None:
+        self.require(
+            self.currency.isalpha() and len(self.currency) <= 8,
+            "currency",
+            "the letters of a currency, such as EUR or USD",
+        )
         self.require(
             all(name and 0 <= value <= 1e6 for name, value in self.stated_footprints.items()),
             "embodied_kgco2e",

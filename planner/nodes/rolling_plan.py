@@ -80,7 +80,7 @@ def rolling(
         kept=kept,
         churn_price=problem.planning.churn_ratio * abs(last.cost) / max(1, len(last.jobs)),
     )
-    count = min(problem.planning.frozen_slots, slots)
+    count = min(problem.planning.frozen_minutes // problem.planning.slot_minutes, slots)
     pinned = frozen(mapping.slots, announced, count)
     required = pinned.jobs.required
     if required is not None:

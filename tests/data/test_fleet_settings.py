@@ -94,7 +94,9 @@ def test_tables_become_rows(tmp_path: Path) -> None:
         ("[tenants]\nover_quota_penalty = 0.01", "tenants.over_quota_penalty"),
         ("[nodes]\nbase_watts_per_gpu = -1", "nodes.base_watts_per_gpu"),
         ("[power]\nover_limit_penalty_per_kwh = -1", "power.over_limit_penalty_per_kwh"),
-        ("[planning]\nfrozen_slots = -1", "planning.frozen_slots"),
+        ("[energy]\ncurrency = '<b>EUR'", "energy.currency"),
+        ("[energy]\ncurrency = ''", "energy.currency"),
+        ("[planning]\nfrozen_minutes = -1", "planning.frozen_minutes"),
     ],
 )
 def test_nonsense_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -34,7 +34,8 @@ def test_an_old_name_sets_the_new_setting(
     loaded = load_settings(path, environ=environ)
     value = next(row["value"] for row in setting_rows(loaded) if row["name"] == new)
     assert value != default
-    assert str(value).lower().endswith(text.strip('"').lower()) or float(value) == float(text)
+    told = float(text) * 15 if old.endswith("_slots") else text.strip('"').lower()
+    assert str(value).lower().endswith(str(told)) or float(value) == float(told)
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1
     assert old in said[0]
@@ -61,3 +62,12 @@ def test_the_new_variable_wins_over_the_old() -> None:
     """While a host's environment is moved over, both may stand there."""
     environ = {"TRIMTAB_TENANTS_OVER_PRICE": "5", "TRIMTAB_TENANTS_OVER_QUOTA_PENALTY": "6"}
     assert load_settings(environ=environ).settings.tenants.over_quota_penalty == 6.0
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 60])
+def test_what_counted_slots_is_turned_to_minutes(slot_minutes: int, tmp_path: Path) -> None:
+    """Of whatever length the slots are, wherever that is said."""
+    path = tmp_path / "t.toml"
+    path.write_text("[planning]\nfrozen_slots = 3\n")
+    environ = {"TRIMTAB_PLANNING_SLOT_MINUTES": str(slot_minutes)}
+    assert load_settings(path, environ=environ).settings.planning.frozen_minutes == 3 * slot_minutes

@@ -141,6 +141,6 @@ def test_a_plan_of_three_days_keeps_the_limit_on_every_day(limit: int) -> None:
 def test_a_lower_limit_takes_effect_on_the_announced_plan() -> None:
     """What the last plan announced and froze gives way where it changes a job too often."""
     last = build_plan(bursts(60, max_changes_per_day=0), budget_seconds=60, created_at=AS_OF)
-    problem = bursts(60, max_changes_per_day=1, frozen_slots=12)
+    problem = bursts(60, max_changes_per_day=1, frozen_minutes=720)
     plan = build_plan(problem, budget_seconds=60, created_at=AS_OF, last=last)
     assert changes_in_a_day(plan, 60) <= 1

@@ -17,6 +17,7 @@ from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import as_slot_problem
 
+DEFAULT = PlanningSettings()
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
@@ -62,15 +63,16 @@ def test_a_kept_plan_is_read_back_whole() -> None:
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 def test_the_first_slots_are_kept_and_later_ones_are_not(slot_minutes: int) -> None:
-    """With two slots frozen a job that needs more gets it in the third."""
+    """A job that needs more gets it once the frozen minutes have passed, in whole slots."""
+    frozen = DEFAULT.frozen_minutes // slot_minutes
     first = plan_of(wave(1.0, slot_minutes=slot_minutes))
     assert first.jobs[0].steps[0].gpu_count == 2
     again = plan_of(wave(3.5, slot_minutes=slot_minutes), first)
     counts = [step.gpu_count for step in again.jobs[0].steps]
-    assert again.frozen_slots in (0, 2)
+    assert again.frozen_slots in (0, frozen)
     if again.frozen_slots:
-        assert counts[:2] == [2, 2]
-    assert counts[2:] == [4] * 10
+        assert counts[:frozen] == [2] * frozen
+    assert counts[frozen:] == [4] * (12 - frozen)
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
@@ -83,12 +85,12 @@ def test_a_job_that_left_its_forecast_is_planned_anew_at_once(slot_minutes: int)
 
 def test_a_small_saving_changes_no_announced_path() -> None:
     """A job leaves its path only for more than the churn price."""
-    calm = plan_of(wave(1.5, frozen_slots=0))
+    calm = plan_of(wave(1.5, frozen_minutes=0))
     assert {step.gpu_count for step in calm.jobs[0].steps} == {2}
-    stay = plan_of(wave(0.8, frozen_slots=0, churn_ratio=1.0), calm)
+    stay = plan_of(wave(0.8, frozen_minutes=0, churn_ratio=1.0), calm)
     assert {step.gpu_count for step in stay.jobs[0].steps} == {2}
     assert stay.revised_jobs == 0
-    leave = plan_of(wave(0.8, frozen_slots=0, churn_ratio=0.0), calm)
+    leave = plan_of(wave(0.8, frozen_minutes=0, churn_ratio=0.0), calm)
     assert leave.revised_jobs == 1
 
 

@@ -2,7 +2,8 @@
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,26 @@ class _Loader(yaml.SafeLoader):
             if self.aliases > _MAX_ALIASES:
                 raise yaml.YAMLError(f"it has more than {_MAX_ALIASES} aliases")
         return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """Return a mapping. Errors: YAMLError for a key that stands in it twice."""
+        keys = [
+            (key.tag, key.value) for key, _value in node.value if isinstance(key, yaml.ScalarNode)
+        ]
+        _require_once([value for tag, value in keys if not tag.endswith(":merge")])
+        return super().construct_mapping(node, deep)
+
+
+def _require_once(keys: Sequence[str]) -> None:
+    """Errors: YAMLError for a key that stands twice: nobody can tell which value is meant."""
+    twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+    if twice is not None:
+        raise yaml.YAMLError(f"the key {twice} stands in it twice")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _require_once([key for key, _value in pairs])
+    return dict(pairs)
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -69,7 +90,7 @@ def _refused(path: Path, reason: str, fix: str) -> ChangeRefusedError:
 
 def _parsed(text: str, suffix: str) -> Any:
     if suffix == ".json":
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_once)
     if suffix == ".toml":
         return tomllib.loads(text)
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader

@@ -82,6 +82,30 @@ def test_a_few_aliases_are_read(tmp_path: Path) -> None:
     assert read_document(path) == {"a.x": 1, "b.x": 1, "c": [1, "two", 3.5], "none": None}
 
 
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        (".yaml", "a: 1\nb: {x: 1, x: 2}\n"),
+        (".yaml", "b: &few {y: 1}\na: {<<: *few, x: 1, x: 2}\n"),
+        (".json", '{"b": {"x": 1, "x": 2}}'),
+        (".toml", "x = 1\nx = 2\n"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(suffix: str, text: str, tmp_path: Path) -> None:
+    """Nobody can tell which of two micro-batches is meant."""
+    path = tmp_path / f"job{suffix}"
+    path.write_text(text)
+    with pytest.raises(ChangeRefusedError, match=r"cannot read .*(key x stands|overwrite)"):
+        read_document(path)
+
+
+def test_a_merged_key_may_be_said_anew(tmp_path: Path) -> None:
+    """That is what merging is for."""
+    path = tmp_path / "job.yaml"
+    path.write_text("b: &few {x: 1}\na: {<<: *few, x: 2}\n")
+    assert read_document(path)["a.x"] == 2
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(SUFFIXES))
 def test_any_bytes_are_keys_or_an_error(
