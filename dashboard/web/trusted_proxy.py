@@ -43,11 +43,18 @@ def person_behind(headers: Headers, address: str, access: AccessSettings) -> dic
 
 
 def _only(headers: Headers, name: str) -> str:
-    """Return the one value of a header, '' without one. Errors: RequestRefusedError for two."""
-    wanted = _folded(name.encode("ascii", "ignore"))
-    values = [value for key, value in headers if _folded(key) == wanted]
-    if len(values) > 1:
-        raise RequestRefusedError(400, f"{name} came {len(values)} times")
+    """Return the one value of a header, '' without one.
+
+    Errors: RequestRefusedError for two, and for another spelling: a proxy that sets or removes
+    X-Forwarded-User may pass on the X_Forwarded_User that its client wrote (CVE-2025-64484).
+    """
+    wanted = name.encode("ascii", "ignore").lower()
+    found = [(key, value) for key, value in headers if _folded(key) == _folded(wanted)]
+    if len(found) > 1:
+        raise RequestRefusedError(400, f"{name} came {len(found)} times")
+    if any(key.lower() != wanted for key, _value in found):
+        raise RequestRefusedError(400, f"a header is spelt almost like {name}")
+    values = [value for _key, value in found]
     try:
         text = values[0].decode("utf-8").strip(" \t") if values else ""
     except UnicodeDecodeError:

@@ -99,6 +99,9 @@ def test_nobody_else_is_believed(kind: str, peer: str) -> None:
             ],
             400,
         ),
+        ([(b"X_Forwarded_User", b"admin")], 400),
+        ([(b"x-forwarded_user", b"admin")], 400),
+        ([(b"x-forwarded-user", b"robin"), (b"X_Forwarded_Groups", b"admins")], 400),
         ([(b"x-forwarded-user", b"\xff\xfe")], 400),
         ([(b"x-forwarded-user", b"a\x00b")], 400),
         ([(b"x-forwarded-user", b"a" * 600)], 400),
@@ -108,7 +111,7 @@ def test_nobody_else_is_believed(kind: str, peer: str) -> None:
     ],
 )
 def test_forged_and_doubled_headers_are_refused(headers: Headers, status: int) -> None:
-    """Two values, odd bytes, none at all, or our own header from outside."""
+    """Two values, another spelling, odd bytes, none at all, or our own header from outside."""
     reached, sent = asked(headers)
     assert reached is None
     assert sent[0]["status"] == status

@@ -30,7 +30,7 @@ MAX_WORDS = 2000
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OVERRIDE = re.compile(r"\+{0,2}([a-z_][\w.]*)=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-\.?\d")
-_WRAPPERS = {"env": 1, "exec": 1, "nohup": 1, "time": 1, "uv": 2, "poetry": 2, "pixi": 2, "srun": 1}
+_WRAPPERS = {"env": 1, "exec": 1, "nohup": 1, "time": 1, "uv": 2, "poetry": 2, "pixi": 2}
 _MODULES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -98,12 +98,39 @@ def _after_variables(launch: Launch, words: list[str]) -> list[str]:
                     "processes_per_node", count, flag=assigned[1], origin=LINE, rank=LAUNCHER
                 )
             words = words[1:]
+        elif words[0].rpartition("/")[2] == "srun":
+            words = _after_srun(launch, words[1:])
         elif words[0] in _WRAPPERS:
             words = words[_WRAPPERS[words[0]] :]
             while words and words[0].startswith("-") and "=" in words[0]:
-                words = words[1:]  # such as srun's --ntasks=8
+                words = words[1:]
         else:
             break
+    return words
+
+
+def _after_srun(launch: Launch, words: list[str]) -> list[str]:
+    """Take srun's options; what they say of nodes and GPUs holds where no launcher says it."""
+    spoken = dialect("srun")
+    while words and words[0].startswith("-"):
+        word, words = words[0], words[1:]
+        if word.startswith("--"):
+            key, equals, value = word[2:].partition("=")
+            key = key.replace("-", "_")
+        else:
+            key, value = word[1:2], word[2:]
+            equals = value
+        if not equals and key not in spoken.switches:
+            value, words = "".join(words[:1]), words[1:]
+        if key == "gres":
+            value = value.rpartition(":")[2] if value.startswith("gpu") else ""
+        if key == "ntasks_per_node" and value == "1":
+            continue  # one launcher a node, which starts the processes
+        # srun takes "h100:8" for the type and number of GPUs, and "2-4" for a range of nodes.
+        number = value.rpartition(":")[2] if key in ("gpus", "G", "gpus_per_node") else value
+        rank = LAUNCHER + (2 if key.startswith("ntasks") else 1)
+        if spoken.field_of(key) and number.isdigit():
+            launch.said.add(spoken, key, number, origin=LINE, rank=rank)
     return words
 
 

@@ -141,7 +141,10 @@ def _from_replicas(told: Told, inner: int, *, sharded: bool) -> int:
             "nothing that was read says over how many GPUs the states are shared out",
             "Add --gpus N before the --, or the launcher's own number of processes.",
         )
-    told.assumed.append(f"GPUs = {inner * replicas}: no launcher states their number")
+    told.assumed.append(
+        f"GPUs = {inner * replicas}: nothing that was read states a number; "
+        "add --gpus N before the --"
+    )
     return int(inner * replicas)
 
 
