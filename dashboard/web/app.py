@@ -39,17 +39,18 @@ pages = {
 }
 if current_role() == "owner":
     # The other pages are the fleet's: they show the jobs of others.
+    # No page of theirs is the default one, whose address Streamlit leaves empty: links name each.
     pages = {
-        "My jobs": [
-            st.Page("views/findings.py", title="Findings", default=True),
-            *pages["Now"][3:],
-        ],
+        "": [st.Page(lambda: None, title="Start", url_path="start", default=True)],
+        "My jobs": [FINDINGS, *pages["Now"][3:]],
         "Account": pages["Account"],
     }
 elif current_role() == "none":
     pages = {"": [st.Page("views/overview.py", title="Sign in", default=True)]}
 # Streamlit's own list of pages is no list to a screen reader: sections stand between its items.
 chosen = st.navigation(pages, position="hidden")
+if chosen.title == "Start":
+    st.switch_page(FINDINGS, query_params=st.query_params.to_dict())
 ways = st.sidebar.container(gap="xxsmall", key="pages")
 with frame():
     person = welcome()
@@ -57,8 +58,9 @@ with frame():
         apply_sidebar(person)
         page_header(chosen.title, person)
         for section, listed in pages.items():
-            if section:
-                ways.caption(f"**{section}**")
+            if not section:
+                continue
+            ways.caption(f"**{section}**")
             for page in listed:
                 ways.page_link(page, query_params=current_scope().chosen)
         apply_banner()
