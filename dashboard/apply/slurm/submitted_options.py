@@ -17,6 +17,10 @@ from data.named_devices import named_gpus, named_nodes
 
 _OPTION = re.compile(r"(?:^|\s)(--gpus(?:-per-node|-per-task)?|-G)(?=[\s=\d:]|$)")
 _RANGE = re.compile(r"(?:^|\s)(?:--nodes[=\s]|-N\s*)(\d+-\d+)(?=\s|$)")
+_SET = re.compile(r"(?:^\s*|\s)([A-Za-z_]\w*)=(?:[\"']?(\d+)[\"']?(?=\s|$)|\S*)")
+_USED = re.compile(
+    r"[\"']?\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>\d+))?\})[\"']?"
+)
 _SIZES = ("Gres", "NumNodes")
 _NAMES_MORE = (
     "its script says {text!r}, more than it would have: it would fail. Ask its owner to submit the "
@@ -48,16 +52,27 @@ def submitted_with(texts: Iterable[str]) -> str:
 def named_beyond(script: str, *, gpus: int | None, nodes: int | None) -> str:
     """Return what a script starts with more GPUs a node or more nodes than these, '' for nothing.
 
-    None: not changed.
+    None: not changed. A variable that the script sets to a whole number, or whose default one is,
+    counts as that number; what Slurm or the submitter sets follows the job.
     """
-    for line in script.replace("\\\n", " ").splitlines():
-        if line.lstrip().startswith("#"):
-            continue
+    numbers: dict[str, str] = {}
+    lines = script.replace("\\\n", " ").splitlines()
+    code = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+    for raw in re.split(r"[;\n]|&&|\|\|", code):
+        line = _USED.sub(lambda used: _number_of(used, numbers), raw)
+        numbers.update(_SET.findall(line))
         for named, limit in ((named_gpus, gpus), (named_nodes, nodes)):
             beyond = (text for count, text in named(line) if limit is not None and count > limit)
             if text := next(beyond, ""):
                 return text
     return ""
+
+
+def _number_of(used: re.Match[str], numbers: dict[str, str]) -> str:
+    """Return the number that a variable holds, the variable itself where nothing tells."""
+    name = used["plain"] or used["braced"]
+    default = "" if name.startswith("SLURM_") else used["default"]
+    return numbers.get(name) or default or used[0]
 
 
 def sets_size(moves: Iterable[Move]) -> bool:
