@@ -142,6 +142,11 @@ def _of_texts(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> Times:
 def _parsed(distinct: pd.Series, time: TraceTime) -> tuple[Any, npt.NDArray[np.bool_]]:
     """Return the times of distinct texts as if naive ones were UTC, and which name their zone."""
     form: Any = time.format or "ISO8601"
+    if ("%I" in form) is not ("%p" in form):  # strptime takes no notice of %p beside %H
+        raise SettingsError(
+            f"[time] format {scrub(str(form))!r} cannot be used: hours are %I with %p, or %H alone",
+            'Write %I for hours with AM and PM: format = "%m/%d/%Y %I:%M:%S %p".',
+        )
     if time.format:
         zoned = np.full(len(distinct), "%z" in form or "%Z" in form)
     else:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 
 _GPUS = re.compile(
-    r"(?:^|\s)(?:(?:export\s+)?(?:CUDA|NVIDIA)_VISIBLE_DEVICES=(?P<listed>\d+(?:,\d+)+)"
+    r"(?:^|\s)(?:(?:(?:export\s+)?(?:CUDA|NVIDIA)_VISIBLE_DEVICES=|--gpu-bind[=\s](?:verbose,)?"
+    r"(?:map_gpu|mask_gpu):)(?P<listed>\w+(?:\*\d+)?(?:,\w+(?:\*\d+)?)+)"
     r"|(?:--gres[=\s](?:\S*,)?gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:"
     r"|--(?:n[-_]?|num[-_]?)?gpus(?:[-_]per[-_](?:node|task|socket))?[=\s](?:[\w.-]+:)?"
     r"|--(?:nproc[-_]per[-_]node|num[-_]processes|num[-_]shard|tensor[-_]parallel[-_]size|tp[-_]size"

@@ -220,6 +220,17 @@ def test_no_map_makes_a_traceback(
     assert len(err) < 2000
 
 
+@pytest.mark.parametrize("hours", ["%H:%M:%S %p", "%I:%M:%S"])
+def test_half_days_without_their_hours_are_refused(
+    hours: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With %H strptime overlooks PM, and with %I alone every afternoon is a morning."""
+    form = PLAIN.replace(TIME, TIME + f'format = "%m/%d/%Y {hours}"\ntimezone = "UTC"\n', 1)
+    code, _out, err = imported(tmp_path, capsys, rows(), form)
+    assert code == 1
+    assert "%I with %p" in err
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_no_damaged_file_makes_a_traceback(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -17,6 +17,7 @@ from dashboard.apply.slurm import nodes as node_changes
 from dashboard.apply.slurm.capacity import (
     capacity_refusals,
     closed_partitions,
+    host_shares,
     missed_deadline,
 )
 from dashboard.apply.slurm.client import (
@@ -226,7 +227,8 @@ class SlurmApplier:
                 warnings = (f"it might not start again soon: {waiting}",)
         if sets_size(moves) and WAS not in dict(change.target.state):
             stale, unseen = environment_refusals(moves, *client.submission(number))
-            refusals, warnings = (*refusals, *stale), (*warnings, *unseen)
+            shares = host_shares(reading.facts, moves)
+            refusals, warnings = (*refusals, *stale), (*warnings, *shares, *unseen)
         return Rehearsal(
             rehearsed=False, refusals=refusals + self._too_late(change), warnings=warnings
         )

@@ -55,6 +55,27 @@ def capacity_refusals(
     return (), ()
 
 
+def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
+    """Return the warning that CPUs or host memory of a job follow its number of GPUs, or ()."""
+    wanted = {move.field: move.after for move in moves if move.verb == "update"}
+    if not (facts.cpus_per_gpu or facts.memory_mib_per_gpu) or not wanted:
+        return ()
+    nodes = _node_count(facts, wanted) if dict(facts.gpus_by).get("node") else 1
+    tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+    gpus = gpu_request(_asked(facts, wanted)).count * nodes * tasks
+    shares = (
+        (facts.cpus_per_gpu, "--cpus-per-gpu", f"{facts.cpus_per_gpu * gpus:g} CPUs"),
+        (
+            facts.memory_mib_per_gpu,
+            "--mem-per-gpu",
+            f"{facts.memory_mib_per_gpu * gpus / 1024:g} GiB of host memory",
+        ),
+    )
+    options = " and ".join(option for share, option, _amount in shares if share)
+    amounts = " and ".join(amount for share, _option, amount in shares if share)
+    return (f"by {options} the job has {amounts} with {gpus} GPU(s): the run may need more",)
+
+
 def closed_partitions(partitions: Mapping[str, Partition], facts: JobFacts) -> tuple[str, ...]:
     """Return the refusal of a requeue into partitions that would not start it, () when one does."""
     closed = {

@@ -29,6 +29,7 @@ _OVER = {
 }  # fmt: skip
 _BILLING = re.compile(r",?billing=[^,]*")
 """The controller's own weighing of a request; it differs by whether the job has run before."""
+_EACH_GPU = re.compile(r"gpu[^,]*:(\d+)(?:,|$)")
 _HELD_BY_USER = ("JobHeldUser", "job_requeued_in_held_state")
 PER = ("node", "job", "task", "socket")
 GPU_FIELDS = {"node": "Gres", "job": "TresPerJob", "task": "TresPerTask"}
@@ -60,6 +61,8 @@ class JobFacts:
     cpus: int
     memory_mib_per_node: float
     memory_mib_per_cpu: float
+    cpus_per_gpu: float
+    memory_mib_per_gpu: float
     batch_host: str
     is_batch: bool
     may_requeue: bool
@@ -159,6 +162,12 @@ def _whole(value: Any) -> int:
     return int(number_of(value) or 0)
 
 
+def _each_gpu(record: Record, field: str) -> float:
+    """Return what a job asks for beside each of its GPUs (`gres:gpu:4`), 0 for nothing."""
+    found = _EACH_GPU.search(text_of(record.get(field)))
+    return float(found[1]) if found else 0.0
+
+
 def _address(record: Record, own: str) -> str:
     """Return `123`, `123_4` of a task, `123_[5-9]` of the tasks of an array that wait together.
 
@@ -210,6 +219,8 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         cpus=max(1, _whole(record.get("cpus"))),
         memory_mib_per_node=number_of(record.get("memory_per_node")) or 0.0,
         memory_mib_per_cpu=number_of(record.get("memory_per_cpu")) or 0.0,
+        cpus_per_gpu=_each_gpu(record, "cpus_per_tres"),
+        memory_mib_per_gpu=_each_gpu(record, "memory_per_tres"),
         batch_host=text_of(record.get("batch_host")),
         is_batch=bool(record.get("batch_flag", True)),
         may_requeue=bool(record.get("requeue", True)),

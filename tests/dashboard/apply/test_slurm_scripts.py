@@ -9,10 +9,10 @@ from data.records.changes import StepOutcome, VerificationResult
 pytestmark = pytest.mark.slurm
 
 
-def running(bed: SlurmBed, script: str) -> str:
+def running(bed: SlurmBed, script: str, *options: str) -> str:
     """Return a job of two GPUs that runs a script."""
     job = bed.run("sbatch", "--parsable", "--requeue", "-o/dev/null", "--gres=gpu:h100:2",
-                  f"--wrap={script}")  # fmt: skip
+                  *options, f"--wrap={script}")  # fmt: skip
     bed.until("the job runs", lambda: bed.states().get(job) == "RUNNING")
     bed.until(
         "accounting knows it", lambda: bool(bed.run("sacct", "-nXj", job, "-oSubmitLine").strip())
@@ -29,6 +29,28 @@ def test_a_script_that_names_more_gpus_is_refused(bed: SlurmBed, script: str) ->
     assert ["'--gres=gpu:h100:2'" in text for text in rehearsal.refusals] == [True] * (
         "srun" in script
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ("--cpus-per-gpu=1", "--mem-per-gpu=512M"),
+            "1 CPUs and 0.5 GiB of host memory with 1 GPU",
+        ),
+        (("--mem-per-gpu=1G",), "by --mem-per-gpu the job has 1 GiB of host memory with 1 GPU"),
+        (("--mem=1G",), ""),
+    ],
+)
+def test_what_follows_the_number_of_gpus_is_told(
+    bed: SlurmBed, options: tuple[str, ...], told: str
+) -> None:
+    """Half the GPUs are half the host memory, of which the run may need all (22.05)."""
+    job = running(bed, "sleep 600", *options)
+    applier = applier_of(bed, allow_requeue=True)
+    rehearsal = applier.rehearse(prepared(applier, proposal(job, 2, 1)))
+    assert rehearsal.refusals == ()
+    assert [told in text for text in rehearsal.warnings] == [True] * bool(told)
 
 
 def test_a_job_that_fails_as_soon_as_it_starts_again_is_failing(bed: SlurmBed) -> None:
