@@ -227,7 +227,7 @@ def test_half_days_without_their_hours_are_refused(
     """With %H strptime overlooks PM, and with %I alone every afternoon is a morning."""
     form = PLAIN.replace(TIME, TIME + f'format = "%m/%d/%Y {hours}"\ntimezone = "UTC"\n', 1)
     code, _out, err = imported(tmp_path, capsys, rows(), form)
-    assert code == 1
+    assert code == 2
     assert "%I with %p" in err
 
 
