@@ -33,7 +33,9 @@ def stopped(path: Path) -> Stopped | None:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return None
+        if not path.is_symlink():
+            return None
+        return Stopped(reason=f"{path} leads to a file that is not there")
     except (OSError, UnicodeDecodeError) as error:
         return Stopped(reason=f"{path} cannot be read ({type(error).__name__})")
     try:

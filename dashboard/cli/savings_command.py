@@ -79,7 +79,7 @@ def _to_date(options: argparse.Namespace) -> int:
         ],
         options.format,
         columns=(options.by, *_SUM_COLUMNS),
-        empty="Nothing has been applied yet.",
+        empty="No applied change has been measured yet; trimtab savings lists them.",
     )
     return 0
 

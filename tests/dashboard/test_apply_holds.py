@@ -58,6 +58,16 @@ def test_the_stop_file_holds_a_command_until_it_is_gone(bench: Bench) -> None:
     assert words.count("stopped") == words.count("resumed") == 1
 
 
+def test_a_link_to_a_stop_file_that_is_out_of_reach_stops(bench: Bench) -> None:
+    """As on a share that is not mounted: whether somebody stopped is then unknown."""
+    (bench.folder / "STOP").symlink_to("/nonexistent/STOP")
+    bench.approve()
+    bench.ask()
+    bench.work(visits=5)
+    assert sent(bench) == []
+    assert "leads to a file that is not there" in bench.held
+
+
 def test_the_stop_file_stops_between_two_steps(bench: Bench) -> None:
     """One step was sent; the second waits, and comes after the resume without a third."""
     bench.approve()

@@ -19,6 +19,7 @@ from dashboard.apply.slurm.capacity import (
     closed_partitions,
     host_shares,
     missed_deadline,
+    taken_gpus,
 )
 from dashboard.apply.slurm.client import (
     JobReading,
@@ -225,6 +226,11 @@ class SlurmApplier:
                 refusals = (*refusals, why)
             elif waiting := queue.get(WAITING):
                 warnings = (f"it might not start again soon: {waiting}",)
+            if not refusals and (taken := taken_gpus(reading.facts, moves, nodes)):
+                if behind:
+                    warnings = (*warnings, taken)
+                else:
+                    refusals = (f"{taken}; apply_slurm.requeue_behind_others allows it",)
         if sets_size(moves) and WAS not in dict(change.target.state):
             stale, unseen = environment_refusals(moves, *client.submission(number))
             shares = host_shares(reading.facts, moves)

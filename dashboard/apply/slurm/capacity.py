@@ -13,7 +13,7 @@ from datetime import timedelta
 from collectors.slurm.records import SlurmNode, plain_features
 from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.gres_text import gpu_request
-from dashboard.apply.slurm.job_facts import JobFacts
+from dashboard.apply.slurm.job_facts import GPU_FIELDS, JobFacts
 from dashboard.apply.slurm.moves import Move, pending_nodes
 from data.errors import ChangeRefusedError
 from data.feasible_changes import REQUEUE_TAKES
@@ -53,6 +53,38 @@ def capacity_refusals(
     if ready < need:
         return (), (f"only {ready} of the {need} node(s) needed can take jobs now",)
     return (), ()
+
+
+def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode, ...]) -> str:
+    """Return why a requeued job would wait for GPUs that others hold now, '' when it would not.
+
+    Those that the job holds itself count as free: it gives them back.
+    """
+    wanted = {move.field: move.after for move in moves if move.verb == "update"}
+    if not wanted.keys() & {*GPU_FIELDS.values(), "NumNodes", "NumTasks"}:
+        return ""
+    partition = wanted.get("Partition", facts.job.partition)
+    near = _eligible(facts, partition, wanted.get("Features", facts.features), nodes)
+    fit = [node for node in near if node.schedulable and _fits(facts, wanted, node)]
+    held = [sum(gpu.count for gpu in gpus) for gpus in facts.job.held]
+    own = dict(zip(facts.job.nodes, held, strict=False))
+    free = sorted(
+        (
+            sum(gpu.count for gpu in node.gpus) - node.gpus_in_use + own.get(node.name, 0)
+            for node in fit
+        ),
+        reverse=True,
+    )
+    each, count = gpu_request(_asked(facts, wanted)).count, _node_count(facts, wanted)
+    if dict(facts.gpus_by).get("node"):
+        ready = sum(1 for gpus in free if gpus >= each)
+        short = ready < count
+        told = f"{count} node(s) with {each} free GPU(s) are needed, {ready} have them"
+    else:
+        tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+        short = sum(free) < each * tasks
+        told = f"{each * tasks} free GPU(s) are needed, there are {sum(free)}"
+    return f"{told}: the requeued job would wait for others to end" if short else ""
 
 
 def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:

@@ -112,6 +112,26 @@ def test_a_running_job_is_requeued_only_with_consent(bed: SlurmBed) -> None:
     assert applier.read_back(back, done=4).detail == "the job is RUNNING with 4 GPUs"
 
 
+def test_a_job_whose_gpus_others_hold_now_is_not_requeued(bed: SlurmBed) -> None:
+    """Nobody waits in the queue, and yet the way back would stop a run that cannot start again."""
+    job = running(bed, "--gres=gpu:h100:4")
+    applier = applier_of(bed, allow_requeue=True)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert applier.rehearse(change).refusals == ()
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.until("it runs again", lambda: bed.states().get(job) == "RUNNING")
+    others = [running(bed, "-w", node, "--gres=gpu:h100:2") for node in ("h1", "h2")]
+    back = applier.change_back(change, applier.look_again(change))
+    refusals = applier.rehearse(back).refusals
+    assert "1 node(s) with 4 free GPU(s) are needed, 0 have them" in "; ".join(refusals)
+    allowed = applier_of(bed, allow_requeue=True, requeue_behind_others=True).rehearse(back)
+    assert allowed.refusals == ()
+    assert "would wait for others to end" in "; ".join(allowed.warnings)
+    bed.run("scancel", others[0])
+    bed.until("it ended", lambda: bed.states().get(others[0]) == "CANCELLED")
+    assert applier.rehearse(back).refusals == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("close", "opened", "said"),
