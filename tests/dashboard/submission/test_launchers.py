@@ -294,25 +294,6 @@ def test_the_number_of_gpus_of_launcher_and_person_must_agree() -> None:
         read(f"torchrun --nproc_per_node 8 {line}", gpus=4)
 
 
-@pytest.mark.parametrize(
-    ("srun", "gpus"),
-    [
-        ("-N2 --ntasks-per-node=1 --gpus-per-node=8 torchrun --nnodes 2 --nproc-per-node 8", 16),
-        ("-N 2 -l -p gpu --ntasks-per-node 1 torchrun --nnodes 2 --nproc-per-node=4", 8),
-        ("-N2 --gpus-per-node=h100:8 --unbuffered python", 16),
-        ("--nodes=2 --gres=gpu:a100:4 --export ALL python", 8),
-        ("-N 4 --ntasks-per-node 8 /opt/venv/bin/python", 32),
-        ("-G 4 python", 4),
-        ("--exclusive -N1 --gpus-per-node 8 torchrun --nproc-per-node auto", 8),
-        ("--gpus-per-node=8 torchrun --nproc-per-node=4", 4),
-    ],
-)
-def test_what_srun_gives_holds_where_no_launcher_says_it(srun: str, gpus: int) -> None:
-    """With short and long options, attached or apart, and with types of GPUs."""
-    job = read(f"srun {srun} train.py {HF} --block_size 512").job
-    assert job.parallelism.gpus == gpus
-
-
 def test_what_was_not_read_is_named_where_it_may_matter() -> None:
     """A flag of memory that no table holds is named; harmless ones are not."""
     found = read(f"torchrun t.py {HF} --block_size 512 --quant_blocks 3 --save_steps 4 --seed 1")
