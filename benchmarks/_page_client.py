@@ -63,7 +63,9 @@ def open_page(
                 element = message.delta.new_element
                 if element.WhichOneof("type") == "exception":
                     errors.append(element.exception.message)
-            if kind == "script_finished":
+            # A page that sends its reader on ends early, and the other one follows.
+            early = message.script_finished == ForwardMsg.FINISHED_EARLY_FOR_RERUN
+            if kind == "script_finished" and not early:
                 break
     return Answer(
         seconds=time.perf_counter() - started,

@@ -33,7 +33,7 @@ from data.store.record_json import to_json
 RESULTS = Path(__file__).parent / "results" / "load.md"
 TARGET_SECONDS = 3.0
 PAUSE_SECONDS = 30.0
-VIEWS = ("recommendations", "overview", "fleet", "jobs", "plan", "savings", "energy", "health")
+VIEWS = ("findings", "overview", "fleet", "jobs", "plan", "savings", "energy", "health")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def cross_talk(visits: Sequence[Visit], jobs: Mapping[str, str]) -> list[Visit]:
     return [
         visit
         for visit in visits
-        if visit.view == "recommendations" and visit.answer.said != {jobs[visit.person]}
+        if visit.view == "findings" and visit.answer.said != {jobs[visit.person]}
     ]
 
 

@@ -51,11 +51,11 @@ def test_people_of_two_tenants_at_once_see_their_own_alone(
     fill(f"duckdb:///{tmp_path}/t.duckdb")
     with served(tmp_path / "t.duckdb", tmp_path, owners_sign_in(sorted(JOBS))) as server:
         visits = people_at_once(
-            server, JOBS, people=PEOPLE, opens=OPENS, views=("recommendations", "overview")
+            server, JOBS, people=PEOPLE, opens=OPENS, views=("findings", "overview")
         )
     assert len(visits) == PEOPLE * OPENS
     assert [text for visit in visits for text in visit.answer.errors] == []
-    seen = {visit.person for visit in visits if visit.view == "recommendations"}
+    seen = {visit.person for visit in visits if visit.view == "findings"}
     assert seen == set(JOBS)
     assert cross_talk(visits, JOBS) == []
     measured(
