@@ -129,11 +129,10 @@ def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> t
     for row in reader.journal(events=(_SENDING, *STOOD, *_UNDONE)):
         rows[row.digest].append(row)
     found = []
-    for digest, events in rows.items():
-        times = list(standing_times(events))
-        if not times:
-            continue
-        stored = reader.recommendation(digest, now=now)
+    stood = {digest: times for digest in rows if (times := list(standing_times(rows[digest])))}
+    stored_by_digest = reader.recommendations_of(stood, now=now)
+    for digest, times in stood.items():
+        stored = stored_by_digest[digest]
         if not stored.recommendation.job_id:
             continue
         measured = _MeasuredDays(reader, stored.recommendation, settings)

@@ -64,8 +64,9 @@ def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
         elif row.record:
             measured[row.digest] = (row.at, from_json(Measurement, row.record))
     rows = []
+    stored_by_digest = reader.recommendations_of(applied, now=now)
     for digest, at in applied.items():
-        stored = reader.recommendation(digest, now=now)
+        stored = stored_by_digest[digest]
         found = measured.get(digest)
         rows.append(
             LedgerRow(

@@ -114,9 +114,8 @@ def _recent(task: Task) -> tuple[Recommendation, ...]:
         if states.get(command.digest) in STANDING | {State.APPLYING, State.ROLLING_BACK}
         and command.digest != task.command.digest
     }
-    return tuple(
-        reader.recommendation(digest, now=now).recommendation for digest in sorted(digests)
-    )
+    stored = reader.recommendations_of(digests, now=now)
+    return tuple(stored[digest].recommendation for digest in sorted(stored))
 
 
 def _require_accepted(rehearsal: Rehearsal) -> None:

@@ -1,6 +1,7 @@
 """Which targets get no recommendation for now: what was just done to them is not over yet."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dashboard.dismissals import active_patterns
@@ -65,11 +66,16 @@ def resting(
         for job in present.values()
         if job.scheduler is None and as_of is not None and as_of - job.last_seen_at > _STILL_READ
     }
-    for digest, state in reader.states().items():
-        if state not in UNDER_WAY and state not in _UNDONE:
-            continue
-        recommendation = reader.recommendation(digest, now=now).recommendation
-        why = _why(reader, recommendation, state, present.get(recommendation.job_id), now)
+    states = {
+        digest: state
+        for digest, state in reader.states().items()
+        if state in UNDER_WAY or state in _UNDONE
+    }
+    stored = reader.recommendations_of(states, now=now)
+    done = _Done.read(reader)
+    for digest, state in states.items():
+        recommendation = stored[digest].recommendation
+        why = _why(done, recommendation, state, present.get(recommendation.job_id), now)
         if why:
             found[recommendation.target] = (
                 f"{why} (recommendation {recommendation.recommendation_id})"
@@ -77,8 +83,26 @@ def resting(
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """What the worker did: when each change was undone, and whether it is watched still."""
+
+    ended_at: Mapping[tuple[str, str], datetime]
+    watched: Mapping[str, bool]
+
+    @classmethod
+    def read(cls, reader: StoreReader) -> "_Done":
+        """Return all of it, by digest."""
+        rows = reader.journal(events=tuple(map(str, _NOT_AGAIN)))
+        commands = reader.commands()
+        return cls(
+            ended_at={(row.digest, row.event): row.at for row in rows},
+            watched={status.command.digest: not status.finished for status in commands},
+        )
+
+
 def _why(
-    reader: StoreReader,
+    done: _Done,
     recommendation: Recommendation,
     state: State,
     job: Job | None,
@@ -91,14 +115,17 @@ def _why(
         waits = f"a change of it is {state} and waits to be made"
         return waits if now < recommendation.expires_at else ""
     if state in _UNDONE:
-        at = reader.journal(digest=recommendation.digest, events=(str(state),))[-1].at
+        at = done.ended_at[recommendation.digest, state]
         over = at + REST
         said = f"its last change was {_UNDONE[state]} at {at:%Y-%m-%d %H:%M} UTC"
         return f"{said}: nothing is proposed before {over:%Y-%m-%d %H:%M} UTC" if now < over else ""
     if not recommendation.job_id and state in STANDING:
         return "a change of it is applied and stands"
-    watched = not reader.commands(recommendation.digest)[-1].finished
-    if watched and job is not None and _is_as_before(recommendation, job):
+    if (
+        done.watched[recommendation.digest]
+        and job is not None
+        and _is_as_before(recommendation, job)
+    ):
         return "a change of it is applied, and its readings do not show it"
     return ""
 
@@ -120,43 +147,43 @@ def rejections(reader: StoreReader, now: datetime, days: float) -> Rejections:
     """
     lasts = timedelta(days=days)
     last_said = {event.number: event for event in reader.finding_events()}
-    found = []
+    found, done = [], _Done.read(reader)
     for stored in reader.spoken_of_since(now - lasts, now=now):
         event, recommendation = last_said.get(stored.finding), stored.recommendation
         if event is not None and event.snoozes(now):
             continue
-        at = _ended_at(reader, stored)
+        at = _ended_at(done, stored)
         reopened = event is not None and event.kind is FindingEventKind.REOPENED
         if at is None or at <= now - lasts or (event is not None and reopened and event.at >= at):
             continue
         said = _NOT_AGAIN[State(stored.state)]
         found.append(Rejection(recommendation=recommendation, at=at, until=at + lasts, said=said))
-    for event in last_said.values():
-        if event.until is not None and event.snoozes(now):
-            recommendation = reader.recommendation(event.digest, now=now).recommendation
-            found.append(
-                Rejection(
-                    recommendation=recommendation,
-                    at=event.at,
-                    until=event.until,
-                    said=FindingEventKind.SNOOZED,
-                    whatever_it_saves=True,
-                )
-            )
+    snoozed = [event for event in last_said.values() if event.snoozes(now)]
+    meant = reader.recommendations_of([event.digest for event in snoozed], now=now)
+    found += [
+        Rejection(
+            recommendation=meant[event.digest].recommendation,
+            at=event.at,
+            until=event.until,
+            said=FindingEventKind.SNOOZED,
+            whatever_it_saves=True,
+        )
+        for event in snoozed
+        if event.until is not None
+    ]
     return {
         (rejection.recommendation.target, rejection.recommendation.action): rejection
         for rejection in sorted(found, key=lambda rejection: rejection.at)
     }
 
 
-def _ended_at(reader: StoreReader, stored: StoredRecommendation) -> datetime | None:
+def _ended_at(done: _Done, stored: StoredRecommendation) -> datetime | None:
     """Return when it was rejected, undone or fell short; None for any other state."""
     if stored.state == State.REJECTED:
         return stored.decided_at
     if State(stored.state) not in _NOT_AGAIN:
         return None
-    rows = reader.journal(digest=stored.recommendation.digest, events=(stored.state,))
-    return rows[-1].at
+    return done.ended_at[stored.recommendation.digest, stored.state]
 
 
 def dismissed_targets(

@@ -69,12 +69,17 @@ class FindingReader(FactReader):
         )
         return frozenset((row.target, Action(row.action)) for row in rows)
 
-    def finding_events(self, number: int = 0) -> tuple[FindingEvent, ...]:
-        """Return what people did about one finding, or about all, oldest first."""
+    def finding_events(self, number: int = 0, *, among: Any = None) -> tuple[FindingEvent, ...]:
+        """Return what people did about one finding, or about all, oldest first.
+
+        `among` is a query of the numbers that are meant.
+        """
         events = tables.finding_events
         statement = sa.select(events).order_by(events.c.sequence)
         if number:
             statement = statement.where(events.c.number == number)
+        if among is not None:
+            statement = statement.where(events.c.number.in_(among))
         return tuple(_event(row) for row in self._rows(statement))
 
     def finding_number(self, id_or_digest: str) -> int:

@@ -120,13 +120,14 @@ def append_row(
 
 def record_events(connection: sa.Connection, digest: str) -> list[str]:
     """Return the words that moved one recommendation, oldest first."""
-    return [row.word for row in connection.execute(events_by_digest(digest))]
+    return [row.word for row in connection.execute(events_by_digest((digest,)))]
 
 
-def events_by_digest(digest: str = "") -> sa.CompoundSelect[Any]:
+def events_by_digest(digests: Any = None) -> sa.CompoundSelect[Any]:
     """Return the query of (entry, sequence, digest, word) of what happened, oldest first.
 
-    That is every decision, command and journal row, of one recommendation or of all.
+    That is every decision, command and journal row: of these digests, a sequence or a query of
+    them, or of all.
     """
     decisions, commands, journal = tables.decisions, tables.commands, tables.journal
     parts = [
@@ -144,7 +145,7 @@ def events_by_digest(digest: str = "") -> sa.CompoundSelect[Any]:
         ),
         sa.select(journal.c.entry, journal.c.sequence, journal.c.digest, journal.c.event),
     ]
-    if digest:
-        parts = [part.where(part.selected_columns.digest == digest) for part in parts]
+    if digests is not None:
+        parts = [part.where(part.selected_columns.digest.in_(digests)) for part in parts]
     # Decisions of the first schema have entry 0 and came before everything else.
     return sa.union_all(*parts).order_by("entry", "sequence")

@@ -1,5 +1,6 @@
 """Reading the store: the facts, and what was thought and decided about them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -195,6 +196,21 @@ class StoreReader(
             raise unknown_recommendation(reference(number))
         return max(found, key=StoredRecommendation.meant)
 
+    def recommendations_of(
+        self, digests: Collection[str], *, now: datetime
+    ) -> dict[str, StoredRecommendation]:
+        """Return those of these digests, by digest, all by one look at the store.
+
+        Errors: NotKnownError when one is not kept.
+        """
+        advice = tables.recommendations
+        stored = self._stored(sa.select(advice).where(advice.c.digest.in_(digests)), now)
+        found = {entry.recommendation.digest: entry for entry in stored}
+        for digest in digests:
+            if digest not in found:
+                raise unknown_recommendation(digest)
+        return found
+
     def current_recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Return those of the newest plan, and all that somebody decided on or spoke of."""
         of_one = (table for table in tables.COVERED if "digest" in table.c)
@@ -231,12 +247,13 @@ class StoreReader(
         )
 
     def _stored(self, statement: sa.Select[Any], now: datetime) -> list[StoredRecommendation]:
-        decided = {
-            row.digest: row
-            for row in self._rows(sa.select(tables.decisions).order_by(tables.decisions.c.sequence))
-        }
-        states, newest = self.states(), self._latest_plan_id()
-        last = {event.number: event for event in self.finding_events()}
+        advice, decisions = tables.recommendations.c, tables.decisions
+        digests = statement.with_only_columns(advice.digest)
+        of_these = sa.select(decisions).where(decisions.c.digest.in_(digests))
+        decided = {row.digest: row for row in self._rows(of_these.order_by(decisions.c.sequence))}
+        states, newest = self.states(digests), self._latest_plan_id()
+        numbers = statement.with_only_columns(advice.finding)
+        last = {event.number: event for event in self.finding_events(among=numbers)}
         snoozed = {number: event.digest for number, event in last.items() if event.snoozes(now)}
         stored = []
         for row in self._rows(statement):

@@ -19,10 +19,13 @@ from data.store.record_proof import record_problems
 class RecordReader(FactReader):
     """What people decided and what the worker did about it; nothing here writes."""
 
-    def states(self) -> dict[str, State]:
-        """Return the state of every recommendation that anything happened to, by digest."""
+    def states(self, digests: Any = None) -> dict[str, State]:
+        """Return the state of every recommendation that anything happened to, by digest.
+
+        Of these digests alone where they are given, a sequence or a query of them.
+        """
         words: dict[str, list[str]] = defaultdict(list)
-        for row in self._rows(events_by_digest()):
+        for row in self._rows(events_by_digest(digests)):
             words[row.digest].append(row.word)
         return {digest: state_after(events) for digest, events in words.items()}
 

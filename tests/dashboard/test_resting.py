@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from factories import NOW, make_job, make_plan, make_recommendation
 
-from dashboard.apply.resting import resting
+from dashboard.apply.resting import rejections, resting
+from dashboard.savings import ledger
+from data.errors import NotKnownError
 from data.records.decisions import Action, Decision
 from data.records.jobs import JobState, SchedulerFacts
 from data.records.lifecycle import UNDER_WAY, State
 from data.store import Store
+from data.store.fact_reader import FactReader
 
 
 @pytest.mark.parametrize(
@@ -40,11 +43,14 @@ def test_a_node_that_a_change_took_out_of_service_is_not_proposed_again(state: S
     node = make_recommendation(
         job_id="", action=Action.CONSOLIDATE, details=(("node", "gpu-7"),)
     )  # fmt: skip
-    undone = SimpleNamespace(at=NOW - timedelta(days=2))
+    undone = SimpleNamespace(at=NOW - timedelta(days=2), digest=node.digest, event=state)
     reader: Any = SimpleNamespace(
         states=lambda: {node.digest: state},
-        recommendation=lambda _digest, now: SimpleNamespace(recommendation=node),
-        journal=lambda digest, events: [undone],
+        recommendations_of=lambda _digests, now: {
+            node.digest: SimpleNamespace(recommendation=node)
+        },
+        journal=lambda events: [undone],
+        commands=list,
     )
     found = resting(reader, [], NOW)
     assert (node.target in found) is (state in UNDER_WAY - {State.ROLLBACK_REFUSED})
@@ -68,3 +74,58 @@ def test_nothing_else_is_proposed_while_an_approval_waits(store: Store, state: S
     assert resting(store.reader, [job], after, NOW) == {}
     store.append_decision(digest=one.digest, decision=Decision.REJECTED, by="A", at=NOW, comment="")
     assert resting(store.reader, [job], before, NOW) == {}
+
+
+@pytest.mark.parametrize("decision", [Decision.APPROVED, Decision.REJECTED])
+def test_as_many_looks_at_the_store_whatever_was_decided(
+    store: Store, decision: Decision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a cycle asks does not grow with each change that people ever spoke of."""
+    many = tuple(
+        make_recommendation(job_id=f"search/ranker-{number}", job_name=f"ranker-{number}")
+        for number in range(12)
+    )
+    store.keep_cycle(
+        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        plan=make_plan(), recommendations=many,
+    )  # fmt: skip
+    looks: list[str] = []
+    rows = FactReader._rows
+
+    def counted(reader: FactReader, statement: Any) -> list[Any]:
+        looks.append(str(statement))
+        return rows(reader, statement)
+
+    monkeypatch.setattr(FactReader, "_rows", counted)
+    counts = []
+    for some in (many[:2], many[2:]):
+        for entry in some:
+            store.append_decision(
+                digest=entry.digest, decision=decision, by="A", at=NOW, comment=""
+            )
+        looks.clear()
+        assert len(resting(store.reader, [], NOW, NOW)) in (0, len(counts) * 10 + 2)
+        assert len(rejections(store.reader, NOW, 7.0)) in (0, len(counts) * 10 + 2)
+        ledger(store.reader, now=NOW)
+        counts.append(len(looks))
+    assert counts[0] == counts[1]
+
+
+def test_what_is_read_of_one_is_about_that_one(store: Store) -> None:
+    """The state, the decision and what was said of a recommendation are its own among many."""
+    first, second = (make_recommendation(job_id=f"search/{name}") for name in ("a", "b"))
+    store.keep_cycle(
+        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        plan=make_plan(), recommendations=(first, second),
+    )  # fmt: skip
+    for entry, decision, by in ((first, "approved", "A"), (second, "rejected", "B")):
+        store.append_decision(
+            digest=entry.digest, decision=Decision(decision), by=by, at=NOW, comment=by
+        )
+    one = store.reader.recommendation(first.digest, now=NOW)
+    both = store.reader.recommendations_of([second.digest, first.digest], now=NOW)
+    assert (one.state, one.decided_by, one.comment) == ("approved", "A", "A")
+    assert both[first.digest] == one
+    assert (both[second.digest].state, both[second.digest].decided_by) == ("rejected", "B")
+    with pytest.raises(NotKnownError):
+        store.reader.recommendations_of(["f" * 64], now=NOW)

@@ -1,6 +1,6 @@
 """Savings to date: every hour from a change until its end counts once, at that hour's price."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
@@ -53,9 +53,11 @@ class Past:
         """The rows of these events."""
         return [row for row in self.rows if row.event in events]
 
-    def recommendation(self, _digest: str, *, now: datetime) -> Any:
+    def recommendations_of(self, digests: Iterable[str], *, now: datetime) -> dict[str, Any]:
         """The one there is."""
-        return SimpleNamespace(recommendation=self.one, reference="TT-1")
+        return {
+            digest: SimpleNamespace(recommendation=self.one, reference="TT-1") for digest in digests
+        }
 
     def latest_sample_at(self) -> datetime:
         """The newest sample."""
@@ -306,9 +308,10 @@ def test_the_ledger_begins_with_the_latest_and_counts_from_the_first_apply() -> 
             for name, kind in kinds.items()
         ],
         journal=lambda *, events: [name for name in [*rows, undo] if name.event in events],
-        recommendation=lambda digest, *, now: SimpleNamespace(
-            reference=digest, recommendation=advice(), state="applied"
-        ),
+        recommendations_of=lambda digests, *, now: {
+            digest: SimpleNamespace(reference=digest, recommendation=advice(), state="applied")
+            for digest in digests
+        },
     )
     found = ledger(reader, now=NOW + DAY)
     assert [(ledger_row.reference, ledger_row.applied_at) for ledger_row in found] == [

@@ -135,6 +135,9 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
             asked.setdefault("recommendation", []).append(
                 lambda r, d=digest: _or_none(lambda: r.recommendation(d, now=end))  # type: ignore[misc]
             )
+            asked.setdefault("recommendations_of", []).append(
+                lambda r, d=digest: _or_none(lambda: r.recommendations_of([d], now=end))  # type: ignore[misc]
+            )
             asked.setdefault("finding_about", []).append(lambda r, d=digest: r.finding_about(d))  # type: ignore[misc]
             asked.setdefault("approval_row", []).append(lambda r, d=digest: r.approval_row(d))  # type: ignore[misc]
             asked.setdefault("finding_number", []).append(
