@@ -30,6 +30,12 @@ _RESOURCES = {
     "report weekly": "reports/weekly",
 }
 """Where the API answers a command, if not under its name."""
+_WHOLE = {
+    ("jobs", "job"): "jobs",
+    ("jobs", "application"): "applications",
+    ("savings", "change"): "savings",
+}
+"""Where it answers a command and its option `by`, and takes no option."""
 _PAGED = frozenset({"findings list", "urgent", "audit list", "jobs", "gpus", "nodes", "sources"})
 _ASKED: ContextVar[list[tuple[bytes, bytes]]] = ContextVar("headers of the request")
 
@@ -88,8 +94,8 @@ def _address(words: tuple[str, ...], rows: int | None) -> tuple[str, str, str]:
         path, given = "what-if", [(name, value) for name, _, value in knobs]
     elif command == "plan":
         given = []  # all of it, whichever rows a table would show
-    elif command == "savings" and dict(given)["by"] == "change":
-        given = []
+    elif (command, dict(given).get("by")) in _WHOLE:
+        path, given = _WHOLE[command, dict(given)["by"]], []
     elif command == "savings":
         path = "savings/to-date"
     if command in _PAGED:

@@ -85,9 +85,12 @@ def _add_findings(server: "MCPServer", ask: Ask) -> None:
 
 def _add_fleet(server: "MCPServer", ask: Ask) -> None:
     @server.tool()
-    def jobs(rows: Rows = 50) -> Answer:
-        """List the jobs known now; of one that waits, `reason` is what its scheduler says."""
-        return ask("jobs", "--format=json", rows=rows)
+    def jobs(by: Literal["job", "application"] = "job", rows: Rows = 50) -> Answer:
+        """List the jobs known now, or the workloads that own them (a Deployment, a TrainJob).
+
+        Of a job that waits, `reason` is what its scheduler says.
+        """
+        return ask("jobs", "--format=json", *_options(by=by), rows=rows)
 
     @server.tool()
     def gpus(rows: Rows = 50) -> Answer:
@@ -126,6 +129,17 @@ def _add_figures(server: "MCPServer", ask: Ask) -> None:
         """State energy, emissions and cost, with their factors and what was not measured."""
         span = {"by": by, "every": every, "from": start, "to": end}
         return ask("energy", "--format=json", *_options(**span), rows=rows)
+
+    @server.tool()
+    def statement(
+        by: Literal["tenant", "application", "owner", "job", "model", "state", "board"] = "tenant",
+        every: Literal["total", "hour", "day", "week", "month"] = "total",
+        start: Annotated[str, Field(description="ISO with zone; the month of the end")] = "",
+        end: Annotated[str, Field(description="ISO with zone; the newest sample")] = "",
+    ) -> Answer:
+        """State what the fleet costs and by whom: used, idle, shared, free, and what is unknown."""
+        span = {"by": by, "every": every, "from": start, "to": end}
+        return ask("statement", "--format=json", *_options(**span))
 
     @server.tool()
     def savings(by: Literal["change", "finding", "day", "namespace"] = "finding") -> Answer:

@@ -46,15 +46,18 @@ class CommandAnswers:
 
         from dashboard.cli import main
 
-        out, said = io.StringIO(), io.StringIO()
+        raw, said = io.BytesIO(), io.StringIO()
+        # Some commands write bytes, as files are.
+        out = io.TextIOWrapper(raw, "utf-8", errors="surrogatepass", write_through=True)
         with self._one_at_a_time, redirect_stdout(out), redirect_stderr(said):
             try:
                 code = main(["--quiet", *self._given, *words])
             except SystemExit as end:
                 code = int(end.code or 0) if isinstance(end.code, int | None) else 1
-        if code not in (0, 3) or not out.getvalue():
+        printed = raw.getvalue().decode("utf-8", errors="surrogatepass")
+        if code not in (0, 3) or not printed:
             raise ToolError(said.getvalue().strip() or f"the command ended with {code}")
-        answer: Answer = {"answer": json.loads(out.getvalue())}
+        answer: Answer = {"answer": json.loads(printed)}
         if isinstance(answer["answer"], list) and rows is not None:
             answer = {"answer": answer["answer"][:rows], "total": len(answer["answer"])}
         if note := said.getvalue().strip():

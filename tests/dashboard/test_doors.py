@@ -19,14 +19,20 @@ from data.records.decisions import Action
 from data.store import open_store
 
 GROUPS = ("tenant", "namespace", "owner", "job", "model", "node", "fleet")
+STATED = ("tenant", "application", "owner", "job", "model", "state", "board")
 SORTS = ("urgent", "saving", "number", "seen")
 STATES = ("open", "dismissed", "snoozed", "approved", "applied", "resolved")
 RANGE = ("2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z")
-PAGED = ("findings", "jobs", "gpus", "nodes", "sources", "urgent", "audit", "savings")
+PAGED = ("findings", "jobs", "applications", "gpus", "nodes", "sources", "urgent", "audit",
+         "savings", "serving")  # fmt: skip
 COMMANDS: tuple[str, ...] = (
     *("jobs", "gpus", "nodes", "sources", "urgent", "memory", "plan", "audit list", "savings"),
     "recommendations idle",
     *(f"forecast --by {by}" for by in ("job", "group")),
+    "jobs --by application",
+    *(f"statement --by {by}" for by in STATED),
+    *(f"statement --by tenant --every {every}" for every in ("hour", "day", "week", "month")),
+    *(f"statement --by {by} --from {{0}} --to {{1}}" for by in STATED),
     *(f"savings --by {by}" for by in ("finding", "day", "namespace")),
     *(f"energy --by {by}" for by in (*GROUPS, "hour", "day", "week")),
     *(f"energy --by {by} --every {every}" for by in GROUPS for every in ("hour", "day", "week")),
@@ -44,11 +50,13 @@ COMMANDS: tuple[str, ...] = (
 """What an assistant can ask too."""
 ALSO: tuple[str, ...] = (
     "report weekly", "report weekly --last-week", "report weekly --now {0}", "findings list --all",
-    "energy --by account",
+    "energy --by account", "statement --by tenant,model", "statement --budgets",
+    "serving services", "findings dismissals",
 )  # fmt: skip
 """What its tools do not ask."""
 _NAMES = {"recommendations idle": "idle", "audit list": "audit", "forecast": "forecasts",
-          "report weekly": "reports/weekly", "findings list": "findings"}  # fmt: skip
+          "report weekly": "reports/weekly", "findings list": "findings",
+          "serving services": "serving", "findings dismissals": "dismissals"}  # fmt: skip
 _TOOLS = {"findings list": "findings", "findings show": "finding", "audit list": "record",
           "recommendations idle": "idle_gpus", "forecast": "forecasts",
           "estimate": "estimate_memory"}  # fmt: skip
@@ -58,7 +66,8 @@ def parts(question: str) -> tuple[str, list[str], dict[str, Any]]:
     """The command of a question, what it is about, and its options."""
     before, *options = question.format(*RANGE).split(" --")
     words = before.split()
-    length = 2 if words[0] in ("findings", "audit", "recommendations", "report") else 1
+    two = ("findings", "audit", "recommendations", "report", "serving")
+    length = 2 if words[0] in two else 1
     given = {
         name: value or "true" for name, _, value in (option.partition(" ") for option in options)
     }
@@ -78,6 +87,8 @@ def by_api(client: TestClient, question: str) -> Any:
         given["model"] = about[0]
     elif command == "savings" and given:
         path = "savings/to-date"
+    elif command == "jobs" and given:
+        path, given = "applications", {}
     if path in PAGED:
         given["limit"] = "1000"
     answer = client.get(f"/api/v1/{path}", params=given)
@@ -93,7 +104,7 @@ def by_tool(client: TestClient, question: str) -> Any:
     command, about, given = parts(question)
     names = {"from": "start", "to": "end"}
     arguments: dict[str, Any] = {names.get(name, name): value for name, value in given.items()}
-    if command not in ("plan", "sources", "savings", "findings show", "estimate"):
+    if command not in ("plan", "sources", "savings", "statement", "findings show", "estimate"):
         arguments["rows"] = 200
     if about:
         arguments["name" if command == "findings show" else "model"] = about[0]

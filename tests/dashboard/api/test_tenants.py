@@ -23,6 +23,8 @@ BODIES = {
     "/submissions/preview": {"job": ""},
     "/dismissals": {"kind": "fewer-gpus", "reason": "not-now", "until": "2030-01-01T00:00:00Z"},
 }
+STATEMENT = "/statement"
+WHOM = ("tenant", "application", "owner", "job", "model", "state")
 
 OTHERS = re.compile(rf"(?<!re){THEIRS}")
 """What only rows of the other tenant hold."""
@@ -71,10 +73,13 @@ def every_answer(store: Store, client: TestClient) -> Iterator[tuple[str, int, s
 
 
 def _queries(path: str, operation: Any) -> list[str]:
-    """What can be asked of an address: by each group that it knows, and as it is."""
-    del path
-    by = next((entry for entry in operation.get("parameters", []) if entry["name"] == "by"), None)
-    return ["", *(f"by={entry}" for entry in (by["schema"].get("enum", ()) if by else ()))]
+    """What can be asked of an address: with each word that an option of it knows, and as it is."""
+    words = [
+        f"{given['name']}={word}"
+        for given in operation.get("parameters", [])
+        for word in given["schema"].get("enum", ())
+    ]
+    return ["", *words, *(f"by={by}&every=day&format=focus" for by in WHOM if path == STATEMENT)]
 
 
 def test_no_address_tells_an_owner_of_others(store: Store) -> None:
@@ -150,11 +155,18 @@ def _every_tool(client: TestClient) -> list[str]:
     given = {"model": "llama3-8b", "batch": 8, "seq": 8, "name": "TT-2"}
     tools = json.loads(ask("tools/list"))["result"]["tools"]
     answers = [
-        ask(
-            "tools/call", name=tool["name"],
-            arguments={name: given[name] for name in tool["inputSchema"].get("required", [])},
-        )
+        ask("tools/call", name=tool["name"], arguments=_needed(tool, given) | chosen)
         for tool in tools
-    ]  # fmt: skip
+        for chosen in ({}, *({"by": word} for word in _words(tool)))
+    ]
     uris = ("trimtab://findings", "trimtab://findings/TT-2", "trimtab://reports/weekly")
     return [*answers, *(ask("resources/read", uri=uri) for uri in uris)]
+
+
+def _needed(tool: Any, given: dict[str, object]) -> dict[str, object]:
+    return {name: given[name] for name in tool["inputSchema"].get("required", [])}
+
+
+def _words(tool: Any) -> list[str]:
+    """What a tool can tell its rows apart by."""
+    return list(tool["inputSchema"]["properties"].get("by", {}).get("enum", ()))
