@@ -2,7 +2,8 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any
 
 from dashboard.api.rows import (
@@ -21,17 +22,34 @@ from dashboard.api.rows import (
     urgent_row,
 )
 from dashboard.applications import ApplicationRow, application_rows
+from dashboard.cli.job_options import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.figure_text import count_text
 from dashboard.recording import present
 from dashboard.urgent import urgent_facts
+from data.errors import SettingsError
 from data.load_settings import setting_rows
+from data.records.job_pages import JobFilter, JobUse
+from data.records.jobs import Job
 from data.store import StoreReader
 
 FINDINGS = 3
+_EVERY = 1_000_000
 REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
 _NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedJobRow(JobRow):
+    """A job as last known, and its last day: None what was never reported.
+
+    `utilization_ratio` is the part of its GPU-hours in which they did work.
+    """
+
+    gpu_hours: float | None
+    utilization_ratio: float | None
+    energy_kwh: float | None
 
 
 def _list(
@@ -50,9 +68,61 @@ def _list(
 
 def jobs(options: argparse.Namespace) -> int:
     """List the jobs known now, or the applications that own them."""
+    fields = tuple((name, word) for name in JOB_FIELDS if (word := getattr(options, name)))
+    wanted = JobFilter(fields=fields, search=options.search, running=options.running)
+    empty = _NO_SAMPLES if wanted == JobFilter() else "No job is like that."
     if options.by == "application":
-        return _list(options, ApplicationRow, lambda reader: application_rows(reader.jobs()))
-    return _list(options, JobRow, lambda reader: map(job_row, reader.jobs()))
+        if options.use or options.sort:
+            raise SettingsError(
+                "applications have no --use and no order of their own",
+                "Leave --use and --sort out, or list jobs.",
+            )
+        return _list(
+            options,
+            ApplicationRow,
+            lambda reader: application_rows(_chosen(reader, wanted)),
+            empty=empty,
+        )
+    if options.use or options.sort:
+        row = _used_row if options.use else lambda used: job_row(used.job)
+        order = JOB_ORDERS[options.sort or "name"]
+        return _list(
+            options,
+            UsedJobRow if options.use else JobRow,
+            lambda reader: map(row, _used_jobs(reader, wanted, order)),
+            empty=empty,
+        )
+    return _list(options, JobRow, lambda reader: map(job_row, _chosen(reader, wanted)), empty=empty)
+
+
+def _chosen(reader: StoreReader, wanted: JobFilter) -> Iterable[Job]:
+    if wanted == JobFilter():
+        return reader.jobs()
+    return [used.job for used in _used_jobs(reader, wanted, JOB_ORDERS["name"])]
+
+
+def _used_jobs(reader: StoreReader, wanted: JobFilter, order: str) -> Iterable[JobUse]:
+    """Return these jobs with what they held in the day before the newest sample."""
+    end = reader.latest_sample_at() or present(reader)
+    return reader.job_page(
+        wanted,
+        start=end - timedelta(days=1),
+        end=end,
+        running_since=end - timedelta(hours=1),
+        order=order,
+        most=_EVERY,
+    ).rows
+
+
+def _used_row(used: JobUse) -> UsedJobRow:
+    hours, idle = used.gpu_hours, used.idle_gpu_hours
+    ratio = 1 - idle / hours if hours and idle is not None else None
+    return UsedJobRow(
+        **asdict(job_row(used.job)),
+        gpu_hours=hours,
+        utilization_ratio=ratio,
+        energy_kwh=used.energy_kwh,
+    )
 
 
 def gpus(options: argparse.Namespace) -> int:

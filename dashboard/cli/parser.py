@@ -11,6 +11,7 @@ from dashboard.cli.decision_parser import add_decisions, add_tokens
 from dashboard.cli.energy_options import add_energy_options
 from dashboard.cli.estimate_options import add_estimate_options
 from dashboard.cli.examples import examples_of
+from dashboard.cli.job_options import add_job_options
 from dashboard.cli.log_lines import FORMATS, LEVELS
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
@@ -195,7 +196,7 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         module = "doctor_command" if name == "doctor" else "list_commands"
         command = add_command(commands, name, (module, name), summary, lists=True)
         if name == "jobs":
-            command.add_argument("--by", choices=("job", "application"), default="job")
+            add_job_options(command)
         if name == "doctor":
             command.add_argument("--prometheus", metavar="URL", help="check this address too")
     energy = add_command(

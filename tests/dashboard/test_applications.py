@@ -71,3 +71,47 @@ def test_the_command_and_the_page_know_applications(
     assert [(row["namespace"], row["application"], row["gpu_count"]) for row in told] == [
         ("a", "(unknown)", 1), ("a", CHAT, 6), ("b", CHAT, 2),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("--team a --application deployment/chat", ["chat-10", "chat-2", "chat-3", "chat-4"]),
+        ("--state pending", ["chat-3"]),
+        ("--search ALONE", ["alone"]),
+        ("--team a --sort last-seen", ["alone", "chat-10", "chat-2", "chat-3", "chat-4"]),
+        ("--team nobody", []),
+    ],
+)
+def test_jobs_are_chosen_and_ordered(
+    words: str, names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the page Jobs does; the rows are those of the plain list."""
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with open_store(url) as store:
+        store.keep(make_collected(make_samples(job_id="a/chat-2"), JOBS))
+    command = ["--quiet", "--store", url, "jobs", "--format=json"]
+    assert main(command) == 0
+    every = {row["job_id"]: row for row in json.loads(capsys.readouterr().out)}
+    assert main([*command, *words.split()]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert sorted(row["job_id"].partition("/")[2] for row in told) == names
+    assert told == [every[row["job_id"]] for row in told]
+    seen = [row["last_seen_at"] for row in told]
+    assert "last-seen" not in words or seen == sorted(seen, reverse=True)
+    assert main([*command, *words.split(), "--use"]) == 0
+    used = json.loads(capsys.readouterr().out)
+    assert [{name: row[name] for name in every[row["job_id"]]} for row in used] == told
+    read = {row["job_id"]: row["utilization_ratio"] for row in used if row["gpu_hours"]}
+    assert set(read) <= {"a/chat-2"}
+    assert all(0 <= ratio <= 1 for ratio in read.values())
+
+
+def test_an_order_of_applications_is_refused(tmp_path: Path) -> None:
+    """Nothing that was asked is passed over."""
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with open_store(url) as store:
+        store.keep(make_collected(make_samples(), JOBS))
+    command = ["--quiet", "--store", url, "jobs", "--by", "application"]
+    assert main([*command, "--sort", "waste"]) == 2
+    assert main([*command, "--use"]) == 2
