@@ -3,7 +3,7 @@
 import argparse
 
 from dashboard.cli.commands import add_command, deferred
-from dashboard.cli.option_types import utc_time
+from dashboard.cli.option_types import utc_time, watch_seconds
 from data.records.findings import DismissalReason
 
 _ID = "its number (TT-12), or the first characters of an id"
@@ -36,6 +36,9 @@ def _add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     listing.add_argument("--kind", metavar="ACTION", help="only this kind, such as fewer-gpus")
     listing.add_argument("--risk", choices=("low", "medium", "high"), help="only this risk")
     listing.add_argument("--sort", choices=_SORTS, default="urgent", help="default %(default)s")
+    listing.add_argument(
+        "--watch", type=watch_seconds, metavar="SECONDS", help="list again every so often"
+    )
     show = add_command(
         actions, "show", ("finding_commands", "show"), "one finding and all that was said of it"
     )

@@ -1,6 +1,8 @@
 """`trimtab findings`: list, show, snooze, dismiss, reopen."""
 
 import argparse
+import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -24,7 +26,17 @@ _COLUMNS = (
 
 
 def list_(options: argparse.Namespace) -> int:
-    """List the findings and where each stands."""
+    """List the findings and where each stands; with --watch again and again until Ctrl-C."""
+    _print_list(options)
+    while seconds := vars(options).get("watch"):
+        sys.stdout.flush()
+        time.sleep(seconds)
+        say("")
+        _print_list(options)
+    return 0
+
+
+def _print_list(options: argparse.Namespace) -> None:
     with open_for_reading(settings_of(options)) as store:
         found = findings_now(store.reader, now=present(store.reader))
     given = vars(options)
@@ -33,7 +45,7 @@ def list_(options: argparse.Namespace) -> int:
     chosen = sorted(chosen_findings(found, choice), key=order.key)
     if options.format == "json":
         print_json([finding_row(status) for status in chosen])
-        return 0
+        return
     hidden = sum(status.state == RESOLVED for status in found)
     print_rows(
         [_row(status) for status in chosen],
@@ -41,7 +53,6 @@ def list_(options: argparse.Namespace) -> int:
         columns=_COLUMNS,
         empty=f"No finding{f'; --all shows the {hidden} resolved' if hidden else ''}.",
     )
-    return 0
 
 
 def _choice(given: Mapping[str, Any]) -> FindingChoice:

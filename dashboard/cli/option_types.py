@@ -4,6 +4,7 @@ import argparse
 from datetime import UTC, datetime
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2200
+_DAY_SECONDS = 86_400.0
 
 
 def utc_time(text: str) -> datetime:
@@ -24,3 +25,14 @@ def utc_time(text: str) -> datetime:
     if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
         raise argparse.ArgumentTypeError(f"{text!r} lies outside {_FIRST_YEAR} to {_LAST_YEAR}")
     return at
+
+
+def watch_seconds(text: str) -> float:
+    """Read after how many seconds something is shown again: 1 to a day."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= _DAY_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 86400")
+    return seconds
