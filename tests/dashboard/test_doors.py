@@ -1,7 +1,7 @@
 """A hundred questions by four doors: command line with and without a server, API, assistants.
 
-The pages draw what the same readers give (`tests/browser`). Every sixth question is asked in every
-run, all of them at the slow end.
+Figures of pages are compared with the API's in `test_pages_as_a_door.py`. Every sixth question is
+asked in every run, all of them at the slow end.
 """
 
 import json
