@@ -102,7 +102,16 @@ def _back(task: Task, applier: Applier) -> Change:
     undone = progress_of(task.undone_journal()).change
     if undone is None:
         raise ChangeRefusedError("nothing was changed, so nothing can be undone", "")
-    return applier.change_back(undone, applier.look_again(undone))
+    try:
+        target = applier.look_again(undone)
+    except StalePlanError:
+        # An earlier way back may have given it another identity, as a requeue does.
+        earlier = [progress_of(journal) for journal in task.earlier_journals()]
+        sent = [progress.change for progress in earlier if progress.change and progress.sent]
+        if not sent or sent[-1] == undone:
+            raise
+        target = applier.look_again(sent[-1])
+    return applier.change_back(undone, target)
 
 
 def _recent(task: Task) -> tuple[Recommendation, ...]:
