@@ -34,7 +34,11 @@ from dashboard.apply.slurm.programs import SlurmPrograms
 from dashboard.apply.slurm.rest import SlurmRestWriter
 from dashboard.apply.slurm.sending import StepSender, is_same_job
 from dashboard.apply.slurm.steps import moves_of, steps_of, undo_steps
-from dashboard.apply.slurm.submitted_options import environment_refusals, sets_size
+from dashboard.apply.slurm.submitted_options import (
+    environment_refusals,
+    lost_output,
+    sets_size,
+)
 from dashboard.apply.slurm.targets import (
     WAS,
     facts_in_queue,
@@ -231,8 +235,12 @@ class SlurmApplier:
                     warnings = (*warnings, taken)
                 else:
                     refusals = (f"{taken}; apply_slurm.requeue_behind_others allows it",)
-        if sets_size(moves) and WAS not in dict(change.target.state):
-            stale, unseen = environment_refusals(moves, *client.submission(number))
+        resized = sets_size(moves) and WAS not in dict(change.target.state)
+        if requeues or resized:
+            submitted = client.submission(number)
+            warnings = (*warnings, *(lost_output(*submitted) if requeues else ()))
+        if resized:
+            stale, unseen = environment_refusals(moves, *submitted)
             shares = host_shares(reading.facts, moves)
             refusals, warnings = (*refusals, *stale), (*warnings, *shares, *unseen)
         return Rehearsal(

@@ -21,10 +21,15 @@ _SET = re.compile(r"(?:^\s*|\s)([A-Za-z_]\w*)=(?:[\"']?(\d+)[\"']?(?=\s|$)|\S*)"
 _USED = re.compile(
     r"[\"']?\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>\d+))?\})[\"']?"
 )
+_APPENDS = re.compile(r"--open-mode[=\s][\"']?a")
 _SIZES = ("Gres", "NumNodes")
 _NAMES_MORE = (
     "its script says {text!r}, more than it would have: it would fail. Ask its owner to submit the "
     "next run with the proposed size"
+)
+_BEGUN_ANEW = (
+    "the requeued run begins its output files anew: what this run wrote into them is lost. "
+    "--open-mode=append of sbatch or JobFileAppend=1 in slurm.conf would keep it"
 )
 _UNSEEN = (
     "its script or its submit line cannot be read: submitted with --gpus-per-node, srun in the "
@@ -73,6 +78,15 @@ def _number_of(used: re.Match[str], numbers: dict[str, str]) -> str:
     name = used["plain"] or used["braced"]
     default = "" if name.startswith("SLURM_") else used["default"]
     return numbers.get(name) or default or used[0]
+
+
+def lost_output(script: str | None, submit_line: str | None) -> tuple[str, ...]:
+    """Return the warning that a requeue empties the output files of a job, or ().
+
+    Records of jobs do not tell how files are opened; None where Slurm does not give the text.
+    """
+    texts = (submitted for submitted in (script, submit_line) if submitted)
+    return () if any(_APPENDS.search(text) for text in texts) else (_BEGUN_ANEW,)
 
 
 def sets_size(moves: Iterable[Move]) -> bool:

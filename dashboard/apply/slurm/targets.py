@@ -186,6 +186,7 @@ def require_as_planned(
         raise StalePlanError(
             f"Slurm job {number} is {facts.job.state} now, the plan saw it {state}", again
         )
+    _require_its_limit(facts, job)
     now = recommendation.now
     count = sum(gpu.count for gpu in facts.job.gpus)
     model = models.of_job(facts.job)
@@ -198,3 +199,18 @@ def require_as_planned(
     if count != now.gpu_count or not same_model:
         held = f"{count} × {model.name or 'GPUs'} {model.mig_profile}".rstrip()
         raise StalePlanError(f"Slurm job {number} has {held}, the plan saw {now.describe()}", again)
+
+
+def _require_its_limit(facts: JobFacts, stored: Job | None) -> None:
+    """Refuse a job that ends sooner than the plan saw: less is left to save than it promises.
+
+    Errors: StalePlanError.
+    """
+    seen = None if stored is None or stored.scheduler is None else stored.scheduler
+    was, limit = None if seen is None else seen.time_limit_seconds, facts.job.time_limit_seconds
+    if was is not None and limit is not None and limit < was:
+        raise StalePlanError(
+            f"Slurm job {facts.job.raw_id} has a time limit of {limit / 60:g} min now, the plan "
+            f"saw {was / 60:g} min: it saves less than was promised",
+            "Run a new cycle and approve its recommendation.",
+        )

@@ -1,10 +1,16 @@
 """Jobs whose script asks for what the job has now: told before, and seen when it fails after."""
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
+from factories import make_job
 
+from data.errors import StalePlanError
 from data.records.changes import StepOutcome, VerificationResult
+from data.records.jobs import JobState, Platform, SchedulerFacts
 
 pytestmark = pytest.mark.slurm
 
@@ -50,7 +56,24 @@ def test_what_follows_the_number_of_gpus_is_told(
     applier = applier_of(bed, allow_requeue=True)
     rehearsal = applier.rehearse(prepared(applier, proposal(job, 2, 1)))
     assert rehearsal.refusals == ()
-    assert [told in text for text in rehearsal.warnings] == [True] * bool(told)
+    warnings = [text for text in rehearsal.warnings if "output files" not in text]
+    assert [told in text for text in warnings] == [True] * bool(told)
+
+
+@pytest.mark.parametrize("options", [(), ("--open-mode=append",), ("--open-mode=truncate",)])
+def test_output_that_a_requeue_empties_is_told_before(
+    bed: SlurmBed, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """Slurm opens the files of the next run as the submission says, or anew."""
+    log = tmp_path / "log"
+    job = running(bed, "echo run $SLURM_RESTART_COUNT.; sleep 600", f"--output={log}", *options)
+    bed.until("it wrote", lambda: log.exists() and log.read_text() != "")
+    applier = applier_of(bed, allow_requeue=True)
+    change = prepared(applier, proposal(job, 2, 1))
+    told = any("output files anew" in text for text in applier.rehearse(change).warnings)
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.until("it wrote again", lambda: "run 1." in log.read_text())
+    assert told == ("run ." not in log.read_text())
 
 
 def test_a_job_that_fails_as_soon_as_it_starts_again_is_failing(bed: SlurmBed) -> None:
@@ -64,3 +87,20 @@ def test_a_job_that_fails_as_soon_as_it_starts_again_is_failing(bed: SlurmBed) -
     assert seen.seen is VerificationResult.FAILING
     assert "(FAILED)" in seen.detail
     assert "submit it again" in seen.detail
+
+
+def test_a_job_that_ends_sooner_than_the_plan_saw_is_refused(bed: SlurmBed) -> None:
+    """Its owner shortened it after the approval: what was promised is no longer to be saved."""
+    job = running(bed, "sleep 600", "--time=300")
+    applier = applier_of(bed, allow_requeue=True)
+    submitted = datetime.fromisoformat(bed.run("squeue", "-h", "-j", job, "-o", "%V"))
+    seen = SchedulerFacts(
+        state=JobState.RUNNING, submitted_at=submitted.astimezone(UTC), time_limit_seconds=18_000.0
+    )
+    as_planned = make_job(f"slurm:{job}", platform=Platform.SLURM, scheduler=seen)
+    for minutes in (300, 400):
+        bed.run("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
+        assert applier.look(proposal(job, 2, 1), job=as_planned, gpus=())
+    bed.run("scontrol", "update", f"JobId={job}", "TimeLimit=50")
+    with pytest.raises(StalePlanError, match="limit of 50 min now, the plan saw 300 min"):
+        applier.look(proposal(job, 2, 1), job=as_planned, gpus=())
