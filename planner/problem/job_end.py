@@ -22,6 +22,10 @@ _MIN_RUNS = 5
 _SPREAD = (0.1, 0.9)
 _LEVELS = (np.arange(40) + 0.5) / 40
 _MIN_SPREAD, _MAX_SURVIVED = 0.05, 0.999
+_LATE = 0.6
+"""Even (1) between two runs, every short run just ahead tells an end within hours, and on average
+too many end: by the mean of 1/gap, which has no bound. At 0.5 the mean is right for lognormal,
+gamma and two kinds of runs, at 1 ranks are: tuned between them on drawn runs, seed 7."""
 _NO_LONGER = 365 * 86_400.0
 """Seconds after which it makes no difference when a job ends."""
 _BEFORE_LIMIT = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0)
@@ -144,8 +148,8 @@ def _forecast_ends(job: Job, past_runs: Sequence[float], as_of: datetime) -> lis
 def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values:
     """Return equally likely lengths in s of a run that is as likely between any two bounds.
 
-    Between two of them lengths are taken as lognormal. Mean and spread of so few runs are unsure
-    themselves, so that logs of the next one follow Student's t.
+    Between two of them lengths are taken as lognormal, by `_LATE` nearer to the later one. Mean and
+    spread of so few runs are unsure themselves, so that logs of the next follow Student's t.
     """
     logs = np.log(past_runs)
     spread = max(_MIN_SPREAD, float(logs.std(ddof=1)) * (1 + 1 / len(logs)) ** 0.5)
@@ -153,9 +157,11 @@ def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values
     below = stdtr(degrees, (np.log(bounds) - mean) / spread)
     below[:-1] = np.minimum(below[:-1], _MAX_SURVIVED)
     places = _LEVELS * (len(bounds) - 1)
-    chances = np.interp(places, np.arange(len(bounds)), below)
-    lengths = np.exp(mean + spread * stdtrit(degrees, chances))
     between = places.astype(np.int64)
+    within = places - between
+    within = np.where(between < len(bounds) - 2, within**_LATE, within)
+    chances = np.interp(between + within, np.arange(len(bounds)), below)
+    lengths = np.exp(mean + spread * stdtrit(degrees, chances))
     least, most = np.take(bounds, between), np.take(bounds, between + 1)
     return np.asarray(np.clip(lengths, least, most), dtype=np.float64)
 

@@ -220,7 +220,9 @@ def test_jobs_end_within_what_their_runs_tell_four_times_in_five(
 ) -> None:
     """The hours left lie in q10-q90 in four of five, and none of both sides is missed more.
 
-    Of few runs of two kinds the range is rather wider. Any time is likelier to find a long run.
+    Of few runs of two kinds the range is rather wider. Of six runs a seventh ends before the first:
+    where in that seventh q10 lies is not told by them, the mean is. Any time is likelier to find a
+    long run.
     """
     rng = np.random.default_rng(runs)
     slots = [AS_OF + timedelta(hours=number) for number in range(24 * 30)]
@@ -236,7 +238,29 @@ def test_jobs_end_within_what_their_runs_tell_four_times_in_five(
     inside = np.mean([0.1 <= rank <= 0.9 for rank in ranks])
     most = 0.97 if law is failing and runs < 30 else 0.85
     assert 0.76 <= inside <= most, (inside, np.histogram(ranks, 10, (0, 1))[0])
-    assert max(np.mean(np.array(ranks) < 0.1), np.mean(np.array(ranks) > 0.9)) < 0.13
+    assert max(np.mean(np.array(ranks) < 0.1), np.mean(np.array(ranks) > 0.9)) < (
+        0.16 if runs == 6 else 0.13
+    )
+
+
+@pytest.mark.parametrize("law", [lognormal, skewed, failing])
+@pytest.mark.parametrize("runs", [6, 12])
+def test_the_hours_left_of_a_day_are_told_right_in_the_mean(
+    law: Callable[[np.random.Generator, int], Values], runs: int
+) -> None:
+    """Whatever law runs follow: that one may end shortly must not be told of too many."""
+    rng = np.random.default_rng(runs)
+    slots = [AS_OF + timedelta(hours=number) for number in range(24)]
+    came, told = 0.0, 0.0
+    for _number in range(1_000):
+        lengths = rng.uniform(58, 192) * 3_600 * law(rng, runs + 200)
+        others = lengths[runs:]
+        length = float(rng.choice(others, p=others / others.sum()))
+        so_far = length * float(rng.uniform(0.02, 1.0))
+        # Of runs found at any time of them it is as long as any that is longer than so far.
+        came += float(np.minimum(24.0, (others[others > so_far] - so_far) / 3_600).mean())
+        told += left_of(so_far, lengths[:runs], slots).hours(1.0)
+    assert told == pytest.approx(came, rel=0.025)
 
 
 def left_of(so_far: float, past_runs: Sequence[float] | Values, slots: list[datetime]) -> Remaining:
