@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from collectors.slurm.answers import hosts_of, identifier_of, text_of
-from collectors.slurm.records import OVER, Record, SlurmJob, SlurmNode, plain_features
+from collectors.slurm.records import Record, SlurmJob, SlurmNode, plain_features
 from collectors.slurm.reservations import RESERVED_AHEAD
-from data.records.jobs import JobState
+from data.records.jobs import OVER, JobState
 
 DEPENDENTS = "dependents"
 """The fact of a job that names those jobs, such as `7 (afterok), 12 (afternotok)`."""

@@ -19,12 +19,11 @@ from collectors.slurm.answers import (
     text_of,
     words_of,
 )
-from data.records.jobs import JobState
+from data.records.jobs import OVER, JobState
 
 Record = Mapping[str, Any]
 
 _NODES_ASKED = re.compile(r"(?:^|,)node=(\d+)")
-OVER = {JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}
 _UNFIT = (
     "DOWN",
     "DRAIN",

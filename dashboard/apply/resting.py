@@ -9,7 +9,7 @@ from data.collected import Collected
 from data.records.cluster import SourceState
 from data.records.decisions import Action, Recommendation
 from data.records.findings import FindingEventKind
-from data.records.jobs import Job, JobState
+from data.records.jobs import OVER, Job
 from data.records.lifecycle import OPEN, STANDING, UNDER_WAY, State
 from data.store import StoredRecommendation, StoreReader
 from planner.recommendations.rejections import Dismissal, Rejection, Rejections
@@ -25,8 +25,6 @@ _UNDONE = {
 }
 
 _NOT_AGAIN = _UNDONE | {State.REJECTED: "rejected", State.FELL_SHORT: "fell short of its promise"}
-
-_OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
 
 def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
@@ -47,7 +45,7 @@ def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
         told = named[job.source].get(job.job_id)
         if told is None:
             found[job.job_id] = f"its scheduler ({job.source}) names no GPU of it any more"
-        elif told.scheduler is not None and told.scheduler.state in _OVER:
+        elif told.scheduler is not None and told.scheduler.state in OVER:
             found[job.job_id] = f"its scheduler says that it is {told.scheduler.state}"
     return found
 

@@ -33,6 +33,9 @@ class JobState(StrEnum):
     UNKNOWN = "unknown"
 
 
+OVER = frozenset((JobState.FINISHED, JobState.FAILED, JobState.CANCELLED))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
     """What only a scheduler knows of a job. Empty text and None: the scheduler did not say.

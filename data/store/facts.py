@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from data.collected import Collected
 from data.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
 from data.records.cluster import Node
-from data.records.jobs import Job, Platform, WorkloadKind
+from data.records.jobs import OVER, Job, Platform, WorkloadKind
 from data.store import tables
 from data.store.board_xids import keep_xids
 from data.store.bridge import count_changed, make_temporary
@@ -296,11 +296,15 @@ def merged_job(one: Job, other: Job) -> Job:
     """Return what two reports of one job say together, in either order the same.
 
     A scheduler's word beats telemetry's, the later the earlier; what the winner does not say is
-    taken from the other. First and last time seen are those of both.
+    taken from the other. First and last time seen are those of both. That a run ended stands,
+    though telemetry may have named it a little longer.
     """
+    both = [job.scheduler.started_at for job in (one, other) if job.scheduler is not None]
+    of_one_run = len(both) == 2 and both[0] is not None and both[0] == both[1]
 
-    def strength(job: Job) -> tuple[bool, datetime]:
-        return job.scheduler is not None, job.last_seen_at
+    def strength(job: Job) -> tuple[bool, bool, datetime]:
+        ended = of_one_run and job.scheduler is not None and job.scheduler.state in OVER
+        return job.scheduler is not None, ended, job.last_seen_at
 
     # Writing a record as JSON costs most of a merge, so only a tie asks for it.
     tied = strength(one) == strength(other)

@@ -15,11 +15,10 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected, no_samples
 from data.records.cluster import Node, SourceReport, SourceState
-from data.records.jobs import JobState, SchedulerFacts
+from data.records.jobs import OVER, JobState, SchedulerFacts
 from data.settings import PlanningSettings, Settings
 from data.store import Store
 
-OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 SOURCES = ("slurm a", "kubernetes b", "prometheus")
 
 
