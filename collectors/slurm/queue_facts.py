@@ -54,7 +54,7 @@ def with_queue_facts(
 def _told(
     job: SlurmJob,
     dependents: Mapping[str, list[str]],
-    lines: Mapping[str, list[str]],
+    lines: Mapping[str, list[tuple[str, frozenset[str]]]],
     nodes: Mapping[str, SlurmNode],
 ) -> SlurmJob:
     """Return a job with its facts."""
@@ -68,7 +68,13 @@ def _told(
         line += [f"{name} takes no jobs" for name in closed]
         # Another partition may hold the same nodes.
         keys = [*_keys(job), *(name for node in own for name in node.partitions)]
-        line += dict.fromkeys(who for key in keys for who in lines[key])
+        waiting = (
+            who
+            for key in keys
+            for who, only in lines[key]
+            if not (only and job.nodes) or only.intersection(job.nodes)
+        )
+        line += dict.fromkeys(waiting)
     shown = line[:_NAMED]
     if len(line) > _NAMED:
         shown.append(f"{len(line) - _NAMED} more")
@@ -92,21 +98,30 @@ def _keys(job: SlurmJob) -> list[str]:
     return keys
 
 
-def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[str]]:
+def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[tuple[str, frozenset[str]]]]:
     """Return by key the jobs that wait for room or for a limit, with GPUs or without.
 
     One that waits for a limit may take another partition, and the limit is full again. One without
-    GPUs may take the CPUs of a node with GPUs.
+    GPUs may take the CPUs of a node with GPUs. Beside each stand the nodes that alone are room for
+    it, none where any is.
     """
     found = defaultdict(list)
     for job in jobs:
         if job.state is not JobState.PENDING or job.reason.startswith(_NOT_IN_LINE):
             continue
-        limited = [key for key in _keys(job) if job.reason.startswith(key.partition(" ")[0])]
+        limited = {key for key in _keys(job) if job.reason.startswith(key.partition(" ")[0])}
         anywhere = () if job.reason.startswith(_ONLY_THAT) else job.partition.split(",")
         for key in {*anywhere, *limited}:
-            found[key].append(f"job {job.workload} waits ({job.reason or 'None'})")
+            only = frozenset[str]() if key in limited else _only_on(job)
+            found[key].append((f"job {job.workload} waits ({job.reason or 'None'})", only))
     return found
+
+
+def _only_on(job: SlurmJob) -> frozenset[str]:
+    """Return the nodes on which alone a waiting job can run, none where others may serve too."""
+    extra = dict(job.extra)
+    named, asked = hosts_of(extra.get("required_nodes", "")), extra.get("nodes_requested", "")
+    return frozenset(named if asked.isdigit() and int(asked) <= len(named) else ())
 
 
 def _types_open_to(job: SlurmJob, nodes: Iterable[SlurmNode]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 On a real Slurm.
 """
 
+import json
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from beds.slurm_apply import MODEL, applier_of, proposal, run_steps
 from collectors.base import Window
 from collectors.slurm.answering import read_queue
 from collectors.slurm.jobs import slurm_collector
-from collectors.slurm.queue_facts import with_queue_facts
+from collectors.slurm.queue_facts import WAITING, with_queue_facts
 from collectors.slurm.records import read_node
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
@@ -305,3 +306,34 @@ def test_a_node_that_takes_no_jobs_does_not_take_its_own_again() -> None:
     """Drained after the job began."""
     node = {"name": "h1", "state": "mixed", "state_flags": ["DRAIN"], "gres": "gpu:h100:4"}
     assert told([record(1, "RUNNING", "None")], node)["waiting"] == "h1 takes no jobs"
+
+
+@pytest.mark.parametrize(
+    ("named", "reason", "options", "stands"),
+    [
+        ("h1", "Resources", [], True),
+        ("h2", "Resources", [], False),
+        ("h2", "Priority", [], False),
+        ("h2", "Resources", ["-N2"], True),
+        ("h2", "QOSGrpJobsLimit", ["--hold"], True),
+    ],
+)
+def test_a_job_that_needs_other_nodes_is_no_line(
+    bed: SlurmBed, named: str, reason: str, options: list[str], stands: bool
+) -> None:
+    """It cannot take those that a requeue frees for a moment; a limit set free lets it start."""
+    first = bed.submit("-w", "h1", "--gres=gpu:h100:4")
+    bed.until("it runs", lambda: bed.states().get(first) == "RUNNING")
+    other = bed.submit("-w", "h2", "--gres=gpu:h100:4")
+    bed.until("it runs", lambda: bed.states().get(other) == "RUNNING")
+    bed.submit("-w", named, "--gres=gpu:h100:2", *options)
+    records = [
+        entry
+        | ({"state_reason": reason} if entry["job_id"] not in (int(first), int(other)) else {})
+        for entry in json.loads(bed.run("squeue", "--json"))["jobs"]
+    ]
+    told = {
+        job.raw_id: dict(job.extra)
+        for job in with_queue_facts(read_queue(records, Counter()), records, ())
+    }
+    assert (WAITING in told[first]) is stands
