@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
+from data.feasible_changes import runs_in_slurm, why_not, why_not_requeued
+from data.records.jobs import Job
 from planner.problem.cost import needed_service
 from planner.problem.job_demand import JobDemand
 from planner.problem.terms import Terms
@@ -40,8 +41,8 @@ def refusal(
         least = _idle_for_good(proposal, terms) or (
             "its present configuration costs least for what it is forecast to need"
         )
-        if runs_in_slurm(proposal.job.demand.job) and not terms.may_requeue:
-            least += f", of what can be made of it: {REQUEUE_NEEDED}"
+        if why := _not_requeued(proposal.job.demand.job, terms):
+            least += f", of what can be made of it: {why}"
         return f"{least}; {flag}" if flag else least
     wanted = 1.0 + margin_ratio
     reason = (
@@ -53,6 +54,13 @@ def refusal(
     if reason and margin_ratio > 0 and not refusal(proposal, outcome, terms, past_runs):
         return f"{reason}; what is new must be {100 * margin_ratio:g} % better than its limit"
     return reason
+
+
+def _not_requeued(job: Job, terms: Terms) -> str:
+    """Name what keeps a job of Slurm as it runs, '' for any other."""
+    if not runs_in_slurm(job):
+        return ""
+    return why_not_requeued(job, may_requeue=terms.may_requeue, behind_others=terms.behind_others)
 
 
 def _idle_for_good(proposal: Proposal, terms: Terms) -> str:

@@ -22,13 +22,13 @@ WAIT = QueueWait(low=0, median=240, high=2100, mean=700, starts=52, days=7)
 UNKNOWN = QueueWait(days=7)
 
 
-def problem_of(wait: QueueWait | None, **changes: Any) -> PlanningProblem:
-    """Return a Slurm job of four GPUs that needs one."""
+def problem_of(wait: QueueWait | None, waiting: str = "", **changes: Any) -> PlanningProblem:
+    """Return a Slurm job of four GPUs that needs one, and who waits for its nodes."""
     job = slurm_job(
         1,
         gpu_model=H100,
         gpu_count=4,
-        extra={"requeue": "yes", "gres_per": "node", "nodes_requested": "1"},
+        extra={"requeue": "yes", "gres_per": "node", "nodes_requested": "1", "waiting": waiting},
     )
     facts = job.scheduler
     assert facts is not None
@@ -91,3 +91,13 @@ def test_what_needs_no_requeue_waits_in_no_queue() -> None:
     given_up = [option for option in job.options if not option.boards]
     for option in given_up:
         assert not change_costs(job.demand, job.options[0], option, problem.terms).wait_price
+
+
+def test_whoever_waits_for_its_nodes_is_why_a_job_is_kept() -> None:
+    """It would save, were it requeued: 'costs least' alone would not be true."""
+    assert advised(problem_of(None)).recommendations
+    (why,) = dict(advised(problem_of(None, "job 15 waits (Resources)")).kept).values()
+    assert "of what can be made of it" in why
+    assert "job 15 waits (Resources)" in why
+    behind = FleetRules(behind_others=True)
+    assert advised(problem_of(None, "job 15 waits", rules=behind)).recommendations
