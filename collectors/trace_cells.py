@@ -19,6 +19,7 @@ _MISSING = frozenset(("", "-", "na", "n/a", "[n/a]", "nan", "null", "none", "nat
 """Words, in lower case, for a value that is not there."""
 _MAX_BYTES = 4 * MAX_LABEL
 _MAX_NUMBER = 64
+_MAX_WHOLE = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,31 @@ def texts_of(array: pa.Array) -> Texts:
 
 def _bounded(array: pa.Array) -> tuple[pa.Array, Flags]:
     """Return the texts, missing where they are far too long, and which those were."""
+    if pa.types.is_floating(array.type):
+        array = _whole_numbers(array)
     text = array if pa.types.is_string(array.type) else array.cast(pa.string())
     long = pc.fill_null(pc.greater(pc.binary_length(text), _MAX_BYTES), False)
     flags = long.to_numpy(zero_copy_only=False)
     return (pc.if_else(long, None, text) if flags.any() else text), flags
+
+
+def _whole_numbers(array: pa.Array) -> pa.Array:
+    """Return numbers without a point where all are whole, as of ids in a column with gaps.
+
+    Errors: SettingsError beyond 2^53 (of 32 bits 2^24), where several ids are one number.
+    """
+    wide = array.cast(pa.float64())
+    there = wide.drop_null().to_numpy()
+    there = there[np.isfinite(there)]
+    if np.abs(there).max(initial=0.0) > _MAX_WHOLE[array.type.bit_width]:
+        raise SettingsError(
+            f"a column of names or ids holds {array.type} such as {np.abs(there).max():.17g}, of "
+            "which the last digits are lost",
+            "Write ids as text or as integers.",
+        )
+    if (there != np.trunc(there)).any():
+        return array
+    return pc.if_else(pc.is_finite(wide), wide, None).cast(pa.int64())
 
 
 def numbers_of(array: pa.Array, column: str, *, decimal: str = ".") -> tuple[Floats, Flags]:

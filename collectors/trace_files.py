@@ -86,6 +86,10 @@ class Trace:
             refused[name.partition(":")[0]] += count
         return sorted(name for name, n in refused.items() if 2 * n > self.present[name])
 
+    def without_values(self) -> list[str]:
+        """Return the targets that the map names and of which no kept row has a value."""
+        return sorted(target for target in self._mapping.columns if not self.present[target])
+
     def pieces(self) -> Iterator[Collected]:
         """Yield the samples piece by piece, the jobs with the last. Errors: TrimtabError."""
         mapping = self._mapping
@@ -158,7 +162,8 @@ class Trace:
         if target not in self._tallies:
             texts = texts_of(array)
             self.dropped[f"{target}: too-long"] += int((texts.long & kept).sum())
-            self.present[target] += int(kept.sum())
+            there = texts.spread(np.array([bool(text) for text in texts.distinct])) | texts.long
+            self.present[target] += int((there & kept).sum())
             named = [mapped.prefix + text if text else "" for text in texts.distinct]
             return pd.Series(pd.array(named, dtype="str").take(texts.places))
         raw, bad = numbers_of(array, mapped.column, decimal=self._mapping.form.decimal)

@@ -53,6 +53,8 @@ def import_(options: argparse.Namespace) -> int:
     for target in trace.mostly_refused():
         code = PARTIAL
         say(f"Most readings of {target} were refused and are unknown.", file=sys.stderr)
+    for target in trace.without_values():
+        say(f"No row has a value of {target}: it is unknown.", file=sys.stderr)
     return code
 
 

@@ -1,0 +1,83 @@
+"""Columns of a trace that say nothing, or that lost digits of what they say, are told of."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from collectors.trace_files import Trace
+from collectors.trace_map import load_map
+from data.clock import utc_now
+from data.errors import SettingsError
+
+MAP = """
+[time]
+column = "at"
+[columns.job_id]
+column = "job"
+[columns.gpu_uuid]
+column = "gpu"
+[columns.utilization_ratio]
+column = "util"
+unit = "percent"
+[columns.power_watts]
+column = "power"
+unit = "watts"
+[constants]
+node = "n1"
+gpu_model = "H100-SXM5-80GB"
+"""
+
+
+def trace_of(folder: Path, **columns: object) -> Trace:
+    """A Parquet file of 40 minutes of one board, with these columns instead of the usual ones."""
+    usual = {
+        "at": pd.date_range("2026-01-05T12:00:00Z", periods=40, freq="min"),
+        "job": "team/a",
+        "gpu": "GPU-1",
+        "util": np.arange(20.0, 60.0),
+        "power": np.arange(300.0, 340.0),
+    }
+    path, where = folder / "trace.parquet", folder / "map.toml"
+    pd.DataFrame(usual | columns).to_parquet(path)
+    where.write_text(MAP)
+    return Trace(path, load_map(where), now=utc_now())
+
+
+def job_ids(trace: Trace) -> set[str]:
+    """The jobs of all samples."""
+    return {job_id for piece in trace.pieces() for job_id in piece.samples["job_id"]}
+
+
+@pytest.mark.parametrize("largest", [7.0, 2.0**31, 2.0**53 - 1])
+def test_ids_of_a_column_with_gaps_are_whole(largest: float, tmp_path: Path) -> None:
+    """Gaps make floating point of a column of integers; its ids stay those integers."""
+    ids = np.where(np.arange(40) < 20, largest, np.nan)
+    assert job_ids(trace_of(tmp_path, job=ids)) == {str(int(largest)), ""}
+
+
+@pytest.mark.parametrize(("kind", "bits"), [(np.float64, 54), (np.float32, 25)])
+def test_ids_that_lost_their_last_digits_are_refused(kind: type, bits: int, tmp_path: Path) -> None:
+    """Beyond the digits of the type two ids are one number: jobs would be taken together."""
+    with pytest.raises(SettingsError, match="last digits are lost"):
+        job_ids(trace_of(tmp_path, job=np.full(40, 2.0**bits, dtype=kind)))
+
+
+def test_columns_without_a_value_are_named(tmp_path: Path) -> None:
+    """The map asks for them, and no row has any."""
+    trace = trace_of(tmp_path, job=None, power=np.nan)
+    assert job_ids(trace) == {""}
+    assert trace.without_values() == ["job_id", "power_watts"]
+    whole = trace_of(tmp_path)
+    job_ids(whole)
+    assert whole.without_values() == []
+
+
+def test_a_header_of_any_length_makes_a_short_message(tmp_path: Path) -> None:
+    """A file of JSON has a first line without end."""
+    trace = trace_of(tmp_path)
+    (tmp_path / "trace.parquet").write_text(",".join(f"column-{n}" for n in range(5_000)) + "\n1\n")
+    with pytest.raises(SettingsError) as refused:
+        job_ids(trace)
+    assert len(str(refused.value)) < 700
