@@ -132,7 +132,9 @@ def _add_figures(server: "MCPServer", ask: Ask) -> None:
 
     @server.tool()
     def statement(
-        by: Literal["tenant", "application", "owner", "job", "model", "state", "board"] = "tenant",
+        by: Literal[
+            "tenant", "application", "owner", "job", "outcome", "model", "state", "board"
+        ] = "tenant",
         every: Literal["total", "hour", "day", "week", "month"] = "total",
         start: Annotated[str, Field(description="ISO with zone; the month of the end")] = "",
         end: Annotated[str, Field(description="ISO with zone; the newest sample")] = "",

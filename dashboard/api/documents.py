@@ -29,7 +29,8 @@ from dashboard.statement.budgets import budget_rows
 from dashboard.statement.export import allocation_document
 from dashboard.statement.export import statement_document as cost_document
 from dashboard.statement.focus import PERIODS, VERSION, focus_rows
-from dashboard.statement.statement import GROUPS, asked_cost_statement
+from dashboard.statement.groups import GROUPS
+from dashboard.statement.statement import asked_cost_statement
 from data.settings import Settings
 
 _MAX_RANGE = timedelta(days=400)

@@ -4,8 +4,8 @@ import argparse
 
 from dashboard.cli.commands import add_command
 from dashboard.cli.option_types import utc_time
+from dashboard.statement.groups import GROUPS
 
-GROUPS = ("tenant", "application", "owner", "job", "model", "state", "board")
 FORMATS = ("table", "csv", "json", "focus-csv", "focus-parquet", "opencost")
 
 

@@ -16,6 +16,7 @@ from dashboard.applications import application_of
 from dashboard.reports.esg.build import read_parts, tenant_key
 from dashboard.reports.esg.factors import Factors
 from dashboard.reports.esg.periods import Calendar
+from dashboard.statement.outcomes import outcome_of
 from dashboard.statement.prices import PriceList
 from data.records.jobs import Job
 from data.settings import Settings
@@ -28,9 +29,9 @@ FREE, UNATTRIBUTED = "free", "unattributed"
 STATES = (USED, IDLE, SHARED, UNCLEAR, FREE, UNATTRIBUTED)
 
 NOBODYS = {FREE: "(not allocated)", UNATTRIBUTED: "(unattributed)"}
-"""What stands for tenant, application, owner and job of what nobody held."""
+"""What stands for `NAMES` of what nobody held."""
 
-NAMES = ("tenant", "application", "owner", "job")
+NAMES = ("tenant", "application", "owner", "job", "outcome")
 AMOUNTS = (
     "hours",
     "gpu_kwh",
@@ -208,7 +209,8 @@ def _named(found: pd.DataFrame, reader: StoreReader, settings: Settings) -> pd.D
     return found.assign(**dict(zip(NAMES, columns, strict=True)))
 
 
-def _names_of(job_id: str, job: Job | None, by: str) -> tuple[str, str, str, str]:
+def _names_of(job_id: str, job: Job | None, by: str) -> tuple[str, ...]:
+    outcome = outcome_of(job)
     if job is None:
-        return (NO_NAME, NO_NAME, NO_NAME, job_id)
-    return (job.tenant(by) or NO_NAME, application_of(job), job.owner or NO_NAME, job_id)
+        return (NO_NAME, NO_NAME, NO_NAME, job_id, outcome)
+    return (job.tenant(by) or NO_NAME, application_of(job), job.owner or NO_NAME, job_id, outcome)

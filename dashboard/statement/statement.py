@@ -20,6 +20,7 @@ from dashboard.statement.charges import (
     AMOUNTS,
     FREE,
     IDLE,
+    NAMES,
     SHARED,
     UNATTRIBUTED,
     UNCLEAR,
@@ -34,10 +35,6 @@ from data.statement_settings import Invoice
 from data.store import StoreReader
 from data.store.energy_parts import EnergyKey
 
-GROUPS = ("tenant", "application", "owner", "job", "model", "state", "board")
-"""By what rows are told apart, alone or together; boards are not told apart by who held them."""
-
-_OF_JOBS = frozenset({"tenant", "application", "owner", "job"})
 _HOURS = {
     "used_hours": USED,
     "idle_hours": IDLE,
@@ -191,7 +188,7 @@ def make_cost_statement(
             f"from {start:%Y-%m-%dT%H:%MZ} is not before to {end:%Y-%m-%dT%H:%MZ}",
             "Give an earlier `from`; `to` is the newest sample unless it is given.",
         )
-    if "board" in by and _OF_JOBS.intersection(by):
+    if "board" in by and set(NAMES).intersection(by):
         raise BadRangeError(
             f"by {','.join(by)}: a board is not told apart by who held it",
             "Give board alone, or with model or state.",

@@ -21,7 +21,8 @@ from dashboard.reports.esg.periods import Every
 from dashboard.statement.book import sums_of
 from dashboard.statement.charges import STATES
 from dashboard.statement.focus import focus_rows
-from dashboard.statement.statement import GROUPS, CostRow, CostStatement, make_cost_statement
+from dashboard.statement.groups import GROUPS
+from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement
 from data.columns import SAMPLES, check_frame
 from data.report_settings import ReportSettings
 from data.settings import EnergySettings, Settings
