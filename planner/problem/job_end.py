@@ -95,7 +95,7 @@ def remaining_of(
     shares = np.minimum(_shares(ends, slot_starts, slot), latest)
     central = shares.mean(axis=0)
     low, high = np.quantile(shares, _SPREAD, axis=0)
-    if before and central[-1] < latest[-1]:
+    if before and (central < latest).any():
         middle = ends[len(ends) // 2]
         runs = f"{before} ended runs of the same job"
         why = f"it is forecast to end around {middle:%Y-%m-%d %H:%M} UTC by {runs}"

@@ -25,8 +25,8 @@ def advised_limit(job: Job, past_runs: Sequence[float]) -> float | None:
     limit = None if facts is None else facts.time_limit_seconds
     if job.platform is not Platform.SLURM or limit is None or len(past_runs) < _MIN_RUNS:
         return None
-    if untouchable(job):
-        return None
+    if untouchable(job) or facts is None or "time_min_minutes" in dict(facts.extra):
+        return None  # with --time-min Slurm shortens it itself, and refuses a limit below that
     advised = math.ceil(_MARGIN * max(past_runs) / _STEP_SECONDS) * _STEP_SECONDS
     return float(advised) if limit >= _FAR_ABOVE * advised else None
 

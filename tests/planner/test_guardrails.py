@@ -349,3 +349,5 @@ def test_the_advised_limit_is_half_again_the_longest_run(
         assert f"and {most:.3g} h at most, and it asks for {limit_hours:.3g} h" in said
         assert f"With {advised_hours:.3g} h it fits" in said
         assert advised_limit(replace(job, platform=Platform.KUBERNETES), seconds) is None
+        shortens = replace(job.scheduler or SchedulerFacts(), extra=(("time_min_minutes", "30"),))
+        assert advised_limit(replace(job, scheduler=shortens), seconds) is None

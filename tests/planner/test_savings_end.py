@@ -294,3 +294,21 @@ def test_a_run_longer_than_most_before_it_ends_as_late_as_is_told() -> None:
         came.append(min(24.0, (length - so_far) / 3_600))
         told.append(left_of(so_far, runs, slots).hours(1.0))
     assert np.mean(told) == pytest.approx(np.mean(came), rel=0.1)
+
+
+def test_the_end_that_counts_is_the_end_that_is_named() -> None:
+    """A run that outlasted all before it is forecast to end long before its limit."""
+    facts = SchedulerFacts(
+        state=JobState.RUNNING,
+        started_at=AS_OF - timedelta(hours=1),
+        time_limit_seconds=4 * 3_600.0,
+    )
+    found = remaining_of(
+        replace(make_job("slurm:7"), scheduler=facts),
+        [AS_OF + timedelta(hours=number) for number in range(24)],
+        timedelta(hours=1),
+        as_of=AS_OF,
+        past_runs=[600.0] * 8,
+    )
+    assert found.hours(1.0) < 1.5
+    assert found.why.startswith("it is forecast to end around")

@@ -337,3 +337,14 @@ def test_a_job_that_needs_other_nodes_is_no_line(
         for job in with_queue_facts(read_queue(records, Counter()), records, ())
     }
     assert (WAITING in told[first]) is stands
+
+
+@pytest.mark.parametrize(("options", "minutes"), [([], ""), (["--time-min=30"], "30")])
+def test_the_shortest_limit_that_a_job_takes_is_read(
+    bed: SlurmBed, options: list[str], minutes: str
+) -> None:
+    """Slurm refuses a limit below it: "Invalid time-min specification"."""
+    raw, _job = running(bed, "--time=180", *options)
+    told = read(bed, raw, "commands").scheduler
+    assert told is not None
+    assert dict(told.extra).get("time_min_minutes", "") == minutes
