@@ -2,10 +2,12 @@
 
 sbatch keeps `--gpus`, `--gpus-per-node` and `--gpus-per-task` as SLURM_GPUS, SLURM_GPUS_PER_NODE
 and SLURM_GPUS_PER_TASK in the environment of the batch script, and `scontrol update` leaves it as
-it is: `srun` in the script then asks for the old number and fails (measured, 22.05). `--gres` is in
-no variable. Records of jobs do not tell the two apart; the script and the submit line do. They also
-tell a range of nodes: a running job shows those that it got, and may get others when it is
-requeued. And what a script itself starts may name more GPUs than the job would have then.
+it is: `srun` in the script then asks for the old number and fails (measured, 22.05). They come from
+the environment of sbatch just as well (SBATCH_GPUS_PER_NODE), and nothing tells of that but that
+neither script nor submit line asks for GPUs. `--gres` is in no variable. Records of jobs do not
+tell these apart; the script and the submit line do. They also tell a range of nodes: a running job
+shows those that it got, and may get others when it is requeued. And what a script itself starts may
+name more GPUs than the job would have then.
 """
 
 import re
@@ -15,7 +17,11 @@ from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.moves import BY_OWNER, KEPT, Move
 from data.named_devices import named_gpus, named_nodes
 
-_OPTION = re.compile(r"(?:^|\s)(--gpus(?:-per-node|-per-task)?|-G)(?=[\s=\d:]|$)")
+# Long options may be cut as long as they are one option's.
+_OPTION = re.compile(
+    r"(?:^|\s)(--gpus(?:-per-(?:n(?:o(?:de?)?)?|t(?:a(?:sk?)?)?))?|-G)(?=[\s=\d:]|$)"
+)
+_GRES = re.compile(r"(?:^|\s)--gre?s?[=\s]+[\"']?\S*gpu")
 _RANGE = re.compile(r"(?:^|\s)(?:--nodes[=\s]|-N\s*)(\d+-\d+)(?=\s|$)")
 _SET = re.compile(r"(?:^\s*|\s)([A-Za-z_]\w*)=(?:[\"']?(\d+)[\"']?(?=\s|$)|\S*)")
 _USED = re.compile(
@@ -27,6 +33,10 @@ _NAMES_MORE = (
     "its script says {text!r}, more than it would have: it would fail. Ask its owner to submit the "
     "next run with the proposed size"
 )
+_BY_ENVIRONMENT = (
+    "neither its submit line nor its script asks for GPUs: SBATCH_GPUS_PER_NODE or the like did, "
+    f"which srun in the script may repeat, or a plugin of the site. {BY_OWNER}"
+)
 _BEGUN_ANEW = (
     "the requeued run begins its output files anew: what this run wrote into them is lost. "
     "--open-mode=append of sbatch or JobFileAppend=1 in slurm.conf would keep it"
@@ -37,17 +47,22 @@ _UNSEEN = (
 )
 
 
-def submitted_with(texts: Iterable[str]) -> str:
-    """Return the option of sbatch that stands against another size, '' for none.
-
-    `texts` are the submit line and the batch script, of which the lines of #SBATCH count.
-    """
-    lines = [
+def _option_lines(texts: Iterable[str]) -> list[str]:
+    """Return the lines of a submit line and a batch script that may hold options of sbatch."""
+    return [
         line.partition(" #")[0]
         for text in texts
         for line in text.splitlines()
         if not text.startswith("#!") or line.startswith("#SBATCH")
     ]
+
+
+def submitted_with(texts: Iterable[str]) -> str:
+    """Return the option of sbatch that stands against another size, '' for none.
+
+    `texts` are the submit line and the batch script, of which the lines of #SBATCH count.
+    """
+    lines = _option_lines(texts)
     ranges = (f"-N{found[1]}" for line in lines if (found := _RANGE.search(line)))
     return next(ranges, "") or next(
         (found[1] for line in lines if (found := _OPTION.search(line))), ""
@@ -115,4 +130,7 @@ def environment_refusals(
         return (f"it was submitted with {option}: its GPU count is not one number",), ()
     if option:
         return (f"{KEPT.format(option=option)}. {BY_OWNER}",), ()
-    return (), () if script is not None and submit_line is not None else (_UNSEEN,)
+    if script is None or submit_line is None:
+        return (), (_UNSEEN,)
+    asks = any(_GRES.search(line) for line in _option_lines((submit_line, script)))
+    return () if asks else (_BY_ENVIRONMENT,), ()

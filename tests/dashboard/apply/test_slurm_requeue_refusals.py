@@ -87,6 +87,7 @@ def test_a_deadline_that_the_requeued_job_would_miss(
         ("--gpus-per-node=4", "--gpus-per-node"),
         ("--gpus-per-node h100:4", "--gpus-per-node"),
         ("--gpus=4", "--gpus"),
+        ("--gpus-per-n=4", "--gpus-per-n"),
         ("-G 4", "-G"),
         ("-G4", "-G"),
         ("--gpus-per-task=1 -n 4", "--gpus-per-task"),
@@ -115,6 +116,11 @@ def test_a_size_that_the_environment_repeats_is_refused() -> None:
         assert "srun in the script" in refusals[0]
         assert warnings == ()
     assert [len(refusal) for refusal in environment_refusals((GRES,), plain, None)] == [0, 1]
+    for line in ("sbatch --gres gpu:4 a.sh", "sbatch --gre=shard:1,gpu:4 a.sh"):
+        assert environment_refusals((GRES,), SCRIPT.format(option="-N 1"), line) == ((), ())
+    for line in ("sbatch a.sh", "sbatch --gres=shard:1 a.sh"):
+        refusals, _warnings = environment_refusals((GRES,), SCRIPT.format(option="-N 1"), line)
+        assert "neither its submit line nor its script asks for GPUs" in refusals[0]
 
 
 @pytest.mark.parametrize(

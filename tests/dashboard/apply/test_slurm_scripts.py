@@ -37,6 +37,46 @@ def test_a_script_that_names_more_gpus_is_refused(bed: SlurmBed, script: str) ->
     )
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_gpus_that_the_environment_asked_for_are_not_changed(
+    bed: SlurmBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """SBATCH_GPUS_PER_NODE is --gpus-per-node: with fewer GPUs `srun` in the script fails (22.05).
+
+    Slurm shows nobody what the environment asked for, only that nothing else did.
+    """
+    log = tmp_path / "log"
+    asked = [] if fails else ["--gres=gpu:h100:2"]
+    if fails:
+        monkeypatch.setitem(bed.environment, "SBATCH_GPUS_PER_NODE", "h100:2")
+    job = bed.run(
+        "sbatch", "--parsable", "--requeue", f"--output={log}", *asked,
+        "--wrap=srun true && echo works; sleep 600",
+    )  # fmt: skip
+    monkeypatch.undo()
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    bed.until(
+        "accounting knows it", lambda: bool(bed.run("sacct", "-nXj", job, "-oSubmitLine").strip())
+    )
+    applier = applier_of(bed, allow_requeue=True)
+    change = prepared(applier, proposal(job, 2, 1))
+    refusals = applier.rehearse(change).refusals
+    assert ["asks for GPUs" in text for text in refusals] == [True] * fails
+    bed.until("its step ended", lambda: "works" in log.read_text())
+    run_steps(applier, change)
+    bed.until(
+        "it ran again", lambda: log.exists() and log.read_text() != "" and restarted(bed, job)
+    )
+    bed.until("its step ended", lambda: ("works" in log.read_text()) is not fails)
+
+
+def restarted(bed: SlurmBed, job: str) -> bool:
+    """Whether a job runs for the second time."""
+    return (
+        "Restarts=1" in bed.run("scontrol", "show", "job", job) and bed.states()[job] == "RUNNING"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
