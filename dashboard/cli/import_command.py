@@ -88,6 +88,8 @@ def _report(
         f"{kept.new} new samples of {rows} rows and {len(last.jobs)} jobs kept from "
         f"{last.report.source}; repeated: {repeated}; dropped: {_counted(lost)}."
     )
+    if repeated:
+        say("Where a board and time are told more than once, the larger readings count.")
     if refused:
         say(f"Readings refused, each unknown now: {_counted(refused)}.")
     if last.jobs and last.jobs[0].assumed:

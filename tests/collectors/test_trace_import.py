@@ -125,6 +125,20 @@ def test_readings_pass_the_checks_of_telemetry(
     assert f"10 power_watts: {reason}" in out
 
 
+def test_rows_told_twice_say_which_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one file, in either order, as in two files."""
+    low, high = rows(power=300), rows(power=600)
+    for first, second in ((low, high), (high, low)):
+        code, out, _err = imported(tmp_path, capsys, first + second.partition("\n")[2])
+        assert (code, "the larger readings count" in out) == (0, True)
+        assert "repeated: " in out
+        with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+            energy = store.reader.energy(start=START, end=START + timedelta(hours=1), by="fleet")
+        assert energy["energy_kwh"].sum() == pytest.approx(0.6 * 39 / 60)
+
+
 def test_most_readings_refused_is_a_partial_import(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
