@@ -43,6 +43,7 @@ class KubernetesBed:
     port: int
     api_versions: dict[str, str] = field(default_factory=lambda: dict(_KNOWN))
     resources: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    sessions: dict[int, requests.Session] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -85,16 +86,20 @@ class KubernetesBed:
     ) -> requests.Response:
         """Return what the API answers to a user, refusals included."""
         headers = {"Authorization": f"Bearer {self.token(user)}", **options.pop("headers", {})}
-        with requests.Session() as session:
-            session.trust_env = False  # a proxy of this machine leads away from loopback
-            return session.request(
-                method,
-                f"{self.url}/{path}",
-                headers=headers,
-                verify=str(self.certificate),
-                timeout=30,
-                **options,
-            )
+        return self._session().request(
+            method,
+            f"{self.url}/{path}",
+            headers=headers,
+            verify=str(self.certificate),
+            timeout=30,
+            **options,
+        )
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for session in self.sessions.values():
+            session.close()
+        self.sessions.clear()
 
     def ask(self, method: str, path: str, **options: Any) -> Any:
         """Return the answer's JSON; a refusal is an AssertionError with its status and words."""
@@ -236,6 +241,14 @@ class KubernetesBed:
         path = self.path(kind)
         self.until(f"{path} is served", lambda: self.answer("GET", path).ok)
 
+    def _session(self) -> requests.Session:
+        """Return the connections of this thread, kept: a handshake costs more than most answers."""
+        thread = threading.get_ident()
+        if thread not in self.sessions:
+            self.sessions[thread] = requests.Session()
+            self.sessions[thread].trust_env = False  # a proxy of this machine leads elsewhere
+        return self.sessions[thread]
+
     def _resource(self, version: str, kind: str) -> dict[str, Any]:
         """What discovery says of a kind; nothing when it says nothing."""
         if (version, kind) not in self.resources:
@@ -255,6 +268,7 @@ def running_kubernetes() -> Iterator[KubernetesBed]:
         servers = Servers(folder=folder, programs=programs)
         stack.callback(servers.end_all)
         bed = KubernetesBed(servers=servers, port=start_api(servers))
+        stack.callback(bed.close)
         servers.until("the API is ready", lambda: _ready(bed))
         start_controllers(servers, bed.kubeconfig("admin"))
         bed.apply(READER_MANIFEST.read_text(encoding="utf-8"))

@@ -1,15 +1,10 @@
-"""Jobs submitted to a Kubernetes bed: proposed, sent, found and followed."""
+"""Jobs submitted to a Kubernetes bed: found and followed."""
 
 from typing import Any
 
 from beds.kubernetes import KubernetesBed
 
-from dashboard.submission.job_file import JobFile
-from dashboard.submission.kubernetes_target import KubernetesTarget
-from dashboard.submission.proposal import SubmissionProposal, propose
-from dashboard.submission.submit import submit
 from dashboard.submission.watch import watch_all
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.records.submissions import Submission, SubmissionState
 from data.settings import Settings
@@ -32,29 +27,6 @@ def settings_of(bed: KubernetesBed, *, user: str = "admin", **submission: Any) -
         ),
         submit=SubmitSettings(**(values | submission)),
     )
-
-
-def target_of(settings: Settings) -> KubernetesTarget:
-    """The target of these settings."""
-    return KubernetesTarget(settings.kubernetes, settings.submit, load_gpu_catalogue())
-
-
-def proposal_of(job: JobFile, settings: Settings, store: Store) -> SubmissionProposal:
-    """What would be sent."""
-    return propose(
-        job,
-        target_of(settings),
-        settings=settings.submit,
-        peaks=store.reader.measured_peaks("none"),
-        by="ada",
-        now=utc_now(),
-    )
-
-
-def sent(job: JobFile, settings: Settings, store: Store) -> Submission:
-    """The job, submitted."""
-    proposal = proposal_of(job, settings, store)
-    return submit(proposal, target_of(settings), store, settings=settings, by="ada", now=utc_now())
 
 
 def name_of(submission: Submission) -> str:

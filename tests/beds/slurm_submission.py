@@ -1,4 +1,4 @@
-"""Jobs submitted to a Slurm bed: proposed, sent, found and followed."""
+"""Jobs submitted to a Slurm bed: found and followed."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -6,13 +6,7 @@ from typing import Any
 
 from beds.slurm import SlurmBed
 
-from dashboard.submission.job_file import JobFile
-from dashboard.submission.proposal import SubmissionProposal, propose
-from dashboard.submission.queue import waiting_jobs
-from dashboard.submission.slurm_target import SlurmTarget
-from dashboard.submission.submit import submit
 from dashboard.submission.watch import watch_all
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.records.submissions import Submission
 from data.settings import Settings
@@ -35,30 +29,6 @@ def settings_of(bed: SlurmBed, **submission: Any) -> Settings:
             **({"enabled": True, "max_gpus": 8, "allow_slurm_operator": True} | submission)
         ),
     )
-
-
-def target_of(settings: Settings) -> SlurmTarget:
-    """The target of these settings."""
-    return SlurmTarget(settings.slurm, settings.submit, load_gpu_catalogue())
-
-
-def proposal_of(job: JobFile, settings: Settings, store: Store) -> SubmissionProposal:
-    """What would be sent, beside what the store knows to wait."""
-    return propose(
-        job,
-        target_of(settings),
-        settings=settings.submit,
-        peaks=store.reader.measured_peaks("none"),
-        by="ada",
-        now=utc_now(),
-        waiting=waiting_jobs(store.reader, load_gpu_catalogue()),
-    )
-
-
-def sent(job: JobFile, settings: Settings, store: Store) -> Submission:
-    """The job, submitted."""
-    proposal = proposal_of(job, settings, store)
-    return submit(proposal, target_of(settings), store, settings=settings, by="ada", now=utc_now())
 
 
 def number_of(submission: Submission) -> str:

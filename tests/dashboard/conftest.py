@@ -1,10 +1,11 @@
-"""What several tests of applying share."""
+"""What several tests of applying and of chats share."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from beds.apply_bench import JOB, Bench, fill
+from beds.chat_desk import Desk, opened
 from beds.file_cluster import FileCluster
 
 from data.store import open_store
@@ -19,3 +20,18 @@ def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
         fill(store)
         yield Bench(store, cluster, tmp_path)
         assert store.reader.verify_audit() == ()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A server with both chats on, for one test."""
+    with opened(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A server with both chats on, for the tests of a file in which nothing is approved."""
+    with opened(tmp_path_factory.mktemp("shut")) as server:
+        yield server
+        assert server.approved() == []

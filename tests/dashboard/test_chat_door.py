@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from beds.api_clients import MINE, PROXY, THEIRS, clients, two_owners
-from beds.chat_desk import OBJECT, SECRET, TOKEN, Desk, opened, slack_server
+from beds.chat_desk import OBJECT, SECRET, TOKEN, Desk, slack_server
 from beds.stores import cycle
 from drawn import examples
 from factories import make_range
@@ -48,21 +47,6 @@ def test_teams_signs_as_its_page_says() -> None:
     digest = "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
     wanted = base64.b64encode(bytes.fromhex(digest)).decode()
     assert teams_signature(key, b"Hi There") == f"HMAC {wanted}"
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A server of one test."""
-    with opened(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A server of the tests in which nothing is approved."""
-    with opened(tmp_path_factory.mktemp("shut")) as one:
-        yield one
-        assert one.approved() == []
 
 
 def test_a_press_approves_what_the_message_showed(desk: Desk) -> None:

@@ -1,7 +1,6 @@
 """From chats: what looks like an approval and is none, and where answers may go."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,21 +12,6 @@ from dashboard.notify.chat_signing import SeenSignatures, slack_signature
 from dashboard.notify.webhook import APPROVE
 from data.clock import utc_now
 from data.errors import NotSignedInError
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    """A server of one test."""
-    with opened(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """A server of the tests in which nothing is approved."""
-    with opened(tmp_path_factory.mktemp("shut")) as one:
-        yield one
-        assert one.approved() == []
 
 
 @pytest.mark.parametrize("times", [2, 3])

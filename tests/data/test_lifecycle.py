@@ -17,8 +17,6 @@ from data.records.lifecycle import (
     state_after,
 )
 
-PAIRS = [(state, event) for state in State for event in LifecycleEvent]
-
 
 def test_every_state_has_its_row() -> None:
     """A state that was forgotten would fail only when it is reached."""
@@ -30,14 +28,15 @@ def test_every_decision_of_a_person_is_an_event() -> None:
     assert {str(word) for word in Decision} <= {str(event) for event in LifecycleEvent}
 
 
-@pytest.mark.parametrize(("state", "event"), PAIRS)
-def test_an_event_moves_or_is_refused(state: State, event: LifecycleEvent) -> None:
-    """Nothing in between: the table decides."""
-    if event in TRANSITIONS[state]:
-        assert next_state(state, event) is TRANSITIONS[state][event]
-    else:
-        with pytest.raises(IllegalEventError, match=str(event)):
-            next_state(state, event)
+@pytest.mark.parametrize("state", State)
+def test_an_event_moves_or_is_refused(state: State) -> None:
+    """Nothing in between: the table decides, for every event."""
+    for event in LifecycleEvent:
+        if event in TRANSITIONS[state]:
+            assert next_state(state, event) is TRANSITIONS[state][event]
+        else:
+            with pytest.raises(IllegalEventError, match=str(event)):
+                next_state(state, event)
 
 
 def test_every_state_but_the_timed_ones_can_be_reached() -> None:

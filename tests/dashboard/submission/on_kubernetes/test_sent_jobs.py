@@ -6,16 +6,8 @@ from typing import Any
 import pytest
 import yaml
 from beds.kubernetes import KubernetesBed
-from beds.kubernetes_submission import (
-    delete_job,
-    followed,
-    name_of,
-    pods_of,
-    proposal_of,
-    sent,
-    settings_of,
-    target_of,
-)
+from beds.kubernetes_submission import delete_job, followed, name_of, pods_of, settings_of
+from beds.submission import proposal_of, sent, target_of
 from submission_cases import job_table, make_job
 
 from dashboard.submission.job_file import JobFile

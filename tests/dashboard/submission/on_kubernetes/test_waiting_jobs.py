@@ -6,14 +6,8 @@ from uuid import uuid4
 
 import pytest
 from beds.kubernetes import KubernetesBed
-from beds.kubernetes_submission import (
-    followed,
-    name_of,
-    proposal_of,
-    sent,
-    settings_of,
-    target_of,
-)
+from beds.kubernetes_submission import followed, name_of, settings_of
+from beds.submission import proposal_of, sent, target_of
 from submission_cases import make_job
 
 from dashboard.submission.watch import watch_all

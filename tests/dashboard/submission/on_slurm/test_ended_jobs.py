@@ -5,15 +5,8 @@ from pathlib import Path
 
 import pytest
 from beds.slurm import SlurmBed
-from beds.slurm_submission import (
-    followed,
-    number_of,
-    program,
-    proposal_of,
-    sent,
-    settings_of,
-    target_of,
-)
+from beds.slurm_submission import followed, number_of, program, settings_of
+from beds.submission import proposal_of, sent, target_of
 from factories import make_collected, make_samples
 from submission_cases import job_table, make_job
 

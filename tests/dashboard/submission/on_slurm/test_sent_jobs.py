@@ -7,15 +7,8 @@ from typing import Any
 
 import pytest
 from beds.slurm import SlurmBed
-from beds.slurm_submission import (
-    followed,
-    number_of,
-    program,
-    proposal_of,
-    sent,
-    settings_of,
-    target_of,
-)
+from beds.slurm_submission import followed, number_of, program, settings_of
+from beds.submission import proposal_of, sent, target_of
 from submission_cases import make_job
 
 from collectors.base import Window
