@@ -47,11 +47,9 @@ def remembered(log: Path) -> Callable[..., Any]:
     """Return `CachedReader.remember` with a stopwatch on what it had to ask anew."""
     remember = CachedReader.remember
 
-    def ask(
-        reader: CachedReader, key: Any, make: Callable[[], Any], *, decisions: bool = False
-    ) -> Any:
+    def ask(reader: CachedReader, key: Any, make: Callable[[], Any], **how: bool) -> Any:
         name = key[0] if isinstance(key, tuple) else key
-        return remember(reader, key, timed(str(name), make, log), decisions=decisions)
+        return remember(reader, key, timed(str(name), make, log), **how)
 
     return ask
 
