@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dashboard.memory_outlook import watched_in
+from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -42,7 +43,7 @@ def write_cycle(
     """Think as a cycle does, and keep it; about the first `most_jobs` alone where that is said.
 
     `passed` hears the name of each stage at its end: view, forecast, memory, problem, plan, advice,
-    kept.
+    kept, prepared.
     """
     started = time.monotonic()
     planning = settings.planning
@@ -84,6 +85,8 @@ def write_cycle(
         recommendations=advice.recommendations,
     )
     passed("kept")
+    prepare_answers(store, settings, now=now)
+    passed("prepared")
 
 
 def _forecasts(

@@ -14,6 +14,7 @@ from collectors.collect import collect_all
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
 from dashboard.memory_outlook import foreseen_memory
+from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
 from dashboard.serving_outlook import foreseen_serving
 from dashboard.statement.prices import as_paid, priced
@@ -205,6 +206,8 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         plan=plan,
         recommendations=advice.recommendations,
     )
+    world.progress("prepare", 0, 1)
+    prepare_answers(world.store, world.settings, now=now)
     for report in reports:
         if report.state is not SourceState.RAN:
             logger.warning("source %s %s: %s", report.source, report.state, report.reason)

@@ -15,6 +15,7 @@ _WORDS = MappingProxyType(
         "forecast groups": "groups forecast",
         "plan": "steps of the plan",
         "keep": "kept",
+        "prepare": "answers for the pages prepared",
     }
 )
 

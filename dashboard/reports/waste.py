@@ -6,13 +6,11 @@ an opportunity and no invoice: an idle board is paid for by its owner whether or
 would have used it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.records.jobs import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,23 +36,23 @@ class WasteRow:
 
 
 def waste_rows(
-    by_job: pd.DataFrame, jobs: Iterable[Job], catalogue: GpuCatalogue
+    by_job: pd.DataFrame, holders: pd.DataFrame, catalogue: GpuCatalogue
 ) -> tuple[WasteRow, ...]:
-    """Return the waste per namespace and owner, largest first; `by_job` is StoreReader.energy."""
-    known = {job.job_id: job for job in jobs}
-    held = by_job[by_job["gpu_hours"] > 0]
+    """Return the waste per namespace and owner, largest first.
+
+    `by_job` has key, gpu_hours and idle_gpu_hours; `holders` says whose the jobs are
+    (StoreReader.job_holders), and what is of no such job does not count.
+    """
+    held = by_job[by_job["gpu_hours"] > 0].merge(holders, left_on="key", right_on="job_id")
     lines = []
     for row in held.to_dict("records"):
-        job = known.get(str(row["key"]))
-        if job is None:
-            continue
-        model = catalogue.find(job.gpu_model)
+        model = catalogue.find(str(row["gpu_model"]))
         idle = float(row["idle_gpu_hours"]) if row["idle_gpu_hours"] == row["idle_gpu_hours"] else 0
         lines.append(
             {
-                "namespace": job.namespace,
-                "owner": job.owner,
-                "job": job.job_id,
+                "namespace": row["namespace"],
+                "owner": row["owner"],
+                "job": row["key"],
                 "held": float(row["gpu_hours"]),
                 "idle": idle,
                 "rent": (

@@ -7,9 +7,9 @@ from operator import attrgetter
 
 import pandas as pd
 
-from dashboard.reports.esg.build import make_statement
+from dashboard.reports.esg.build import energy_of_jobs, make_statement
 from dashboard.reports.esg.periods import Calendar, Every
-from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
+from dashboard.reports.esg.statement import EsgStatement, GroupBy, StatementRow
 from dashboard.reports.week import Week
 from data.catalogue.carbon_table import GridCarbon
 from data.records.jobs import Job
@@ -35,16 +35,15 @@ class EnergyLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeeklyEnergy:
-    """`statement` is by tenant over the whole week; `jobs` are rows of all jobs, largest first."""
+    """`statement` is by tenant over the whole week; `top_jobs` are the ten that used most.
+
+    `held` has the GPU-hours allocated but idle of all jobs, as `waste_rows` reads them.
+    """
 
     statement: EsgStatement
-    jobs: tuple[StatementRow, ...]
+    top_jobs: tuple[StatementRow, ...]
+    held: pd.DataFrame
     days: EsgStatement
-
-    @property
-    def top_jobs(self) -> tuple[StatementRow, ...]:
-        """The ten jobs that used most."""
-        return self.jobs[:_TOP]
 
     @property
     def tables(self) -> tuple[tuple[str, tuple[EnergyLine, ...]], ...]:
@@ -73,14 +72,6 @@ class WeeklyEnergy:
                 measured_ratio=sum(row.measured_hours for row in rows) / expected,
             )
 
-    @property
-    def held(self) -> pd.DataFrame:
-        """GPU-hours allocated but idle by job, as `waste_rows` reads them."""
-        return pd.DataFrame(
-            [(row.key, row.gpu_hours, row.idle_gpu_hours) for row in self.jobs],
-            columns=["key", "gpu_hours", "idle_gpu_hours"],
-        ).astype({"gpu_hours": "float64", "idle_gpu_hours": "float64"})
-
 
 def weekly_energy(
     reader: StoreReader,
@@ -104,9 +95,18 @@ def weekly_energy(
             jobs=jobs,
         )
 
-    by_job = stated(GroupBy.JOB, Every.TOTAL)
+    top_jobs, held = energy_of_jobs(
+        reader,
+        start=week.start,
+        end=week.end,
+        settings=settings,
+        carbon=carbon,
+        jobs=jobs,
+        most=_TOP,
+    )
     return WeeklyEnergy(
         statement=stated(GroupBy.TENANT, Every.TOTAL),
-        jobs=tuple(row for row in by_job.rows if row.holder is Holder.JOB),
+        top_jobs=top_jobs,
+        held=held,
         days=stated(GroupBy.FLEET, Every.DAY),
     )

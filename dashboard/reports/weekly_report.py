@@ -22,6 +22,7 @@ from data.records.decisions import AuditEntry
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import StoredRecommendation, StoreReader
+from data.store.page_reader import holders_of
 
 _TOO_FAR_APART = (
     "What was allocated but idle is not known: readings of a board lie more than "
@@ -119,8 +120,9 @@ def make_weekly_report(
 ) -> WeeklyReport:
     """Return the report of one week, or the edition of it that a namespace or an owner gets."""
     whole = edition == WHOLE
+    jobs = {} if whole else edition.jobs(reader.jobs())
     # Of the whole fleet's only those count that held something in the week.
-    jobs = edition.jobs(reader.jobs(seen_since=week.start) if whole else reader.jobs())
+    holders = reader.job_holders(seen_since=week.start) if whole else holders_of(jobs.values())
     energy = weekly_energy(
         reader, week=week, settings=settings, carbon=carbon, jobs=None if whole else jobs
     )
@@ -149,7 +151,7 @@ def make_weekly_report(
         used_gpus=_mean(fleet, "used_gpus") if whole else None,
         coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / week.hours),
         energy=energy,
-        waste=waste_rows(energy.held, jobs.values(), prices),
+        waste=waste_rows(energy.held, holders, prices),
         decided=decided,
         saved=saved_in(week, applied, decided),
         recommendations=recommendations,

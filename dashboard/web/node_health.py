@@ -14,18 +14,17 @@ _COLUMNS = ["what", "where", "since or why"]
 
 def troubles(
     boards: pd.DataFrame,
-    day: pd.DataFrame,
+    silent: pd.DataFrame,
     nodes: Sequence[Node],
     jumps: pd.DataFrame,
     xids: pd.DataFrame,
 ) -> pd.DataFrame:
     """Return a row per trouble: what, where, since when or why.
 
-    `boards` are those of the last hour and `day` those of the last 24 h (StoreReader.boards),
-    `jumps` the boards whose energy counter contradicts their power (energy_disagreements), and
-    `xids` the errors of boards that are worth a look (xid_errors).
+    `boards` are those of the last hour (StoreReader.boards), `silent` those that were seen before
+    it alone (silent_boards), `jumps` the boards whose energy counter contradicts their power
+    (energy_disagreements), and `xids` the errors of boards that are worth a look (xid_errors).
     """
-    silent = day[~day["gpu_uuid"].isin(boards["gpu_uuid"])]
     mute = boards[boards["power_watts"].isna()]
     closed = [node for node in nodes if node.gpu_count and not node.schedulable]
     rows = [

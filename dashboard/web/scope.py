@@ -10,11 +10,12 @@ from dataclasses import dataclass, fields
 import streamlit as st
 
 from dashboard.foreign_text import markdown
+from dashboard.prepared import USUAL_DAYS
 from dashboard.web.choices import ALL, choose, held, pick
 from dashboard.web.session import current_world
 from data.records.jobs import Job
 
-_DAYS, _USUAL_DAYS = ("1", "7", "30", "90"), 7
+_DAYS = ("1", "7", "30", "90")
 _LABELS = {"namespace": "Namespace or partition", "team": "Team (account)", "model": "GPU model"}
 _WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model"}
 _JOBS = frozenset(_LABELS)
@@ -37,7 +38,7 @@ FOLLOWED: Mapping[str, frozenset[str]] = {
 class Scope:
     """The last `days`, and the jobs of a namespace, team and GPU model; '' chooses all."""
 
-    days: int = _USUAL_DAYS
+    days: int = USUAL_DAYS
     namespace: str = ""
     team: str = ""
     model: str = ""
@@ -66,7 +67,7 @@ class Scope:
 
     def address(self) -> dict[str, str]:
         """Return what an address says of it; the usual range and all jobs are left out."""
-        usual = {"days": str(_USUAL_DAYS)} | dict.fromkeys(_LABELS, "")
+        usual = {"days": str(USUAL_DAYS)} | dict.fromkeys(_LABELS, "")
         said = {field.name: str(getattr(self, field.name)) for field in fields(self)}
         return {name: value for name, value in said.items() if value != usual[name]}
 
@@ -75,7 +76,7 @@ def current_scope() -> Scope:
     """Return what the header asks for; all jobs and the usual range where it asks nothing."""
     said = {name: str(st.session_state.get(name, ALL)) for name in _LABELS}
     return Scope(
-        days=int(st.session_state.get("days", _USUAL_DAYS)),
+        days=int(st.session_state.get("days", USUAL_DAYS)),
         **{name: "" if value == ALL else value for name, value in said.items()},
     )
 
@@ -93,8 +94,9 @@ def scoped_jobs() -> dict[str, Job] | None:
 
 def ask_scope() -> None:
     """Ask for the range, and behind one button for the filters."""
-    pick("Days", _DAYS, "days", usual=_DAYS.index(str(_USUAL_DAYS)))
-    known = {name: [ALL, *current_world().reader.job_choices(name)] for name in _LABELS}
+    pick("Days", _DAYS, "days", usual=_DAYS.index(str(USUAL_DAYS)))
+    choices = current_world().reader.job_choices()
+    known = {name: [ALL, *choices[name]] for name in _LABELS}
     # A page that was opened by its address knows its filters only when they are drawn, below.
     asked = {name: held(name) for name in known}
     chosen = [asked[name] for name, values in known.items() if asked[name] in values[1:]]

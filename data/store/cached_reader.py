@@ -3,9 +3,11 @@
 Pages ask the same of the store at every rerun. Each answer is kept with the newest batch, cycle and
 audit entry that it was made from; these three are read anew for every question (about 2 ms), so
 that a page never shows less than the store holds, whichever process wrote it. Where this process
-alone can write, they are read once after each of its commits.
+alone can write, they are read once after each of its commits. Some questions are first looked up
+among the answers that a cycle prepared (`prepared_answers.py`).
 """
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -15,9 +17,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from data.clock import floor_to_slot, utc_now
-from data.store import tables
+from data.store import prepared_answers, tables
 from data.store.reader import StoredRecommendation, StoreReader
 
+logger = logging.getLogger(__name__)
 _MOST = 128
 _MINUTE = 60
 Asked = ParamSpec("Asked")
@@ -31,7 +34,13 @@ def _kept(
 
     def ask(reader: "CachedReader", /, *values: Asked.args, **named: Asked.kwargs) -> Answer:
         key = (question.__name__, values, tuple(sorted(named.items())))
-        return reader.remember(key, lambda: question(reader, *values, **named))
+
+        def make() -> Answer:
+            return question(reader, *values, **named)
+
+        if question.__name__ not in prepared_answers.QUESTIONS:
+            return reader.remember(key, make)
+        return reader.remember(key, lambda: reader._prepared(question, key, make))  # noqa: SLF001
 
     ask.__doc__ = question.__doc__
     ask.__name__ = question.__name__
@@ -100,9 +109,27 @@ class CachedReader(StoreReader):
 
         return answer.copy(deep=False) if isinstance(answer, pd.DataFrame) else answer
 
+    def _prepared(
+        self, question: Callable[..., Answer], key: tuple[Any, ...], make: Callable[[], Answer]
+    ) -> Answer:
+        """Return the answer that was prepared from the newest batch and cycle, else make it."""
+        name = prepared_answers.name_of(key)
+        rows = self._rows(prepared_answers.found(name, self.version()))
+        if not rows:
+            return make()
+        try:
+            answer: Answer = prepared_answers.read_back(rows[0].record, question)
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            logger.warning(
+                "the prepared answer %s cannot be read and is made anew: %s", name, error
+            )
+            return make()
+        return answer
+
     latest_sample_at = _kept(StoreReader.latest_sample_at)
     job = _kept(StoreReader.job)
     jobs = _kept(StoreReader.jobs)
+    job_holders = _kept(StoreReader.job_holders)
     job_page = _kept(StoreReader.job_page)
     job_choices = _kept(StoreReader.job_choices)
     running_jobs = _kept(StoreReader.running_jobs)
@@ -112,6 +139,7 @@ class CachedReader(StoreReader):
     nodes = _kept(StoreReader.nodes)
     gpus = _kept(StoreReader.gpus)
     boards = _kept(StoreReader.boards)
+    silent_boards = _kept(StoreReader.silent_boards)
     board_xids = _kept(StoreReader.board_xids)
     services = _kept(StoreReader.services)
     board_history = _kept(StoreReader.board_history)
@@ -129,8 +157,9 @@ class CachedReader(StoreReader):
     forecast = _kept(StoreReader.forecast)
     forecast_counts = _kept(StoreReader.forecast_counts)
     forecast_tests = _kept(StoreReader.forecast_tests)
+    forecast_summary = _kept(StoreReader.forecast_summary)
+    forecast_jobs = _kept(StoreReader.forecast_jobs)
     skipped_forecasts = _kept(StoreReader.skipped_forecasts)
-    demand_total = _kept(StoreReader.demand_total)
     group_forecasts = _kept(StoreReader.group_forecasts)
     memory_outlook = _kept(StoreReader.memory_outlook)
     serving_outlook = _kept(StoreReader.serving_outlook)

@@ -230,6 +230,13 @@ class FactReader:
         window = slots_of(start, end)
         return self._frame(samples_sql.BOARDS, start=window["start"], end=window["end"])
 
+    def silent_boards(self, *, start: datetime, end: datetime, since: datetime) -> pd.DataFrame:
+        """Return gpu_uuid, node, gpu_index and last_seen_at of boards not seen from `since` on."""
+        window = slots_of(start, end)
+        return self._frame(
+            samples_sql.SILENT_BOARDS, **window, since=floor_to_slot(since, SLOT_SECONDS)
+        )
+
     def board_history(
         self, gpu_uuid: str, *, start: datetime, end: datetime, slot_seconds: int
     ) -> pd.DataFrame:

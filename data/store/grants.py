@@ -37,6 +37,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "group_forecasts": {"cycle": _REPLACE},
         "memory_outlooks": {"cycle": _REPLACE},
         "serving_outlooks": {"cycle": _REPLACE},
+        "prepared_answers": {"cycle": _KEEP},
         "recommendations": {"cycle": _REPLACE},
         "findings": {"cycle": _APPEND},
         # The record.

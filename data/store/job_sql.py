@@ -91,10 +91,11 @@ def job_totals(fields: tuple[str, ...], *, searched: bool, running: bool) -> str
     """  # noqa: S608
 
 
-def job_choices(field: str) -> str:
-    """Return the query for the values of a filter."""
-    return f"SELECT DISTINCT {FIELDS[field]} AS value FROM ({_KNOWN}) AS known ORDER BY value"  # noqa: S608
-
+CHOICES = f"""
+SELECT DISTINCT {", ".join(f'{said} AS "{name}"' for name, said in FIELDS.items())}
+FROM ({_KNOWN}) AS known
+"""  # noqa: S608
+"""What the jobs have of all fields together: few have what no other has."""
 
 RUNNING = f"""
 SELECT job_id FROM ({_KNOWN}) AS known WHERE last_seen_at >= :since ORDER BY job_id

@@ -8,6 +8,7 @@ somebody opens it. What is kept as one document for everybody (plan, memory outl
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from data.records.plans import Configuration, JobPlan, Plan
 from data.records.serving import ServiceOutlook
 from data.records.submissions import Submission
 from data.store import tables
-from data.store.cached_reader import CachedReader
+from data.store.cached_reader import Answer, CachedReader
 from data.store.job_sql import FIELDS
 
 if TYPE_CHECKING:
@@ -122,6 +123,12 @@ class OwnedReader(CachedReader):
     def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
         """Return the version of the whole store."""
         return self._whole.version(decisions=decisions)
+
+    def _prepared(
+        self, question: Callable[..., Answer], key: tuple[Any, ...], make: Callable[[], Answer]
+    ) -> Answer:
+        """Make the answer: what is prepared is of the whole fleet."""
+        return make()
 
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
         """Return the time of the newest sample of the fleet: what is shown counts from there."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from data.records.forecast_tests import ForecastTest
+from data.records.forecast_tests import ForecastSummary, ForecastTest, lead_means
 from data.records.forecasts import (
     Backtest,
     DemandForecast,
     ForecastSkipped,
+    LeadAccuracy,
     QuantilePath,
     Quantity,
 )
@@ -79,11 +80,17 @@ class PageReader(FactReader):
             energy_kwh=_known(total["energy_kwh"]),
         )
 
-    def job_choices(self, field: str) -> tuple[str, ...]:
-        """Return the values of a filter of jobs (see `JobFilter`), without the empty one."""
-        return tuple(
-            row.value for row in self._rows(sa.text(job_sql.job_choices(field))) if row.value
-        )
+    def job_choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the values of each filter of jobs (see `JobFilter`), without the empty one."""
+        rows = self._rows(sa.text(job_sql.CHOICES))
+        return {
+            name: tuple(sorted({value for row in rows if (value := getattr(row, name))}))
+            for name in job_sql.FIELDS
+        }
+
+    def job_holders(self, *, seen_since: datetime) -> pd.DataFrame:
+        """Return whose the jobs seen since then are, as `holders_of` says."""
+        return holders_of(self.jobs(seen_since=seen_since))
 
     def running_jobs(self, *, since: datetime) -> tuple[str, ...]:
         """Return the ids of the jobs seen since then."""
@@ -177,8 +184,8 @@ class PageReader(FactReader):
         )
         return tuple(from_json(ForecastSkipped, row.record) for row in rows)
 
-    def forecast_tests(self) -> tuple[ForecastTest, ...]:
-        """Return how every path of the latest cycle's forecasts was tested."""
+    def forecast_tests(self, job_ids: tuple[str, ...] | None = None) -> tuple[ForecastTest, ...]:
+        """Return how every path of the latest cycle's forecasts was tested, of all jobs or some."""
         return tuple(
             ForecastTest(
                 job_id=forecast["job_id"],
@@ -190,7 +197,7 @@ class PageReader(FactReader):
                 winsorised_slots=path.get("winsorised_slots", 0),
                 censored_slots=path.get("censored_slots", 0),
             )
-            for forecast in self._known_forecasts()
+            for forecast in self._known_forecasts(job_ids)
             for path in forecast["paths"]
         )
 
@@ -199,22 +206,70 @@ class PageReader(FactReader):
 
         Jobs count whose forecasts share the first one's slots; None when there are none.
         """
+        return self.forecast_summary().demand
+
+    def forecast_summary(self) -> ForecastSummary:
+        """Return what the latest cycle's forecasts come to: their sum, and how tests of them went.
+
+        Every forecast is read for it.
+        """
+        demand, tested, tests, series = _Demand(), list[LeadAccuracy](), 0, 0
+        for forecast in self._known_forecasts():
+            demand.add(forecast)
+            tests += len(forecast["paths"])
+            backtests = [path["backtest"] for path in forecast["paths"] if path["backtest"]]
+            series += len(backtests)
+            tested += [
+                LeadAccuracy(**found) for test in backtests for found in test.get("by_lead", ())
+            ]
+        return ForecastSummary(
+            demand=demand.total(), tests=tests, series=series, leads=lead_means(tested)
+        )
+
+    def _known_forecasts(self, job_ids: tuple[str, ...] | None = None) -> Iterator[dict[str, Any]]:
+        """Return the documents of the latest cycle's forecasts, without making records of them."""
+        forecasts = tables.forecasts.c
+        wanted = sa.true() if job_ids is None else forecasts.job_id.in_(job_ids)
+        rows = self._rows(
+            sa.select(forecasts.record)
+            .where(forecasts.cycle_id == newest_cycle(), sa.not_(forecasts.skipped), wanted)
+            .order_by(forecasts.position)
+        )
+        return (json.loads(row.record) for row in rows)
+
+
+def holders_of(jobs: Iterable[Job]) -> pd.DataFrame:
+    """Return job_id, namespace, owner and gpu_model of jobs."""
+    import pandas as pd
+
+    names = ["job_id", "namespace", "owner", "gpu_model"]
+    rows = [[getattr(job, name) for name in names] for job in jobs]
+    return pd.DataFrame(rows, columns=names, dtype="str")
+
+
+class _Demand:
+    """Adds up the GPUs in use that jobs' forecasts foresee, of those that share slots."""
+
+    def __init__(self) -> None:
+        self._slots: list[str] | None = None
+        self._sums: np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None = None
+
+    def add(self, forecast: dict[str, Any]) -> None:
+        """Add the document of one job's forecast."""
         import numpy as np
 
-        slots: list[str] | None = None
-        sums: np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None = None
-        for forecast in self._known_forecasts():
-            slots = slots or forecast["slot_starts"]
-            paths = [
-                path for path in forecast["paths"] if path["quantity"] == Quantity.EFFECTIVE_GPUS
-            ]
-            if forecast["slot_starts"] == slots and paths:
-                values = np.array([paths[0][level] for level in _LEVELS], dtype=np.float64)
-                sums = values if sums is None else sums + values
-        if slots is None or sums is None:
+        self._slots = self._slots or forecast["slot_starts"]
+        paths = [path for path in forecast["paths"] if path["quantity"] == Quantity.EFFECTIVE_GPUS]
+        if forecast["slot_starts"] == self._slots and paths:
+            values = np.array([paths[0][level] for level in _LEVELS], dtype=np.float64)
+            self._sums = values if self._sums is None else self._sums + values
+
+    def total(self) -> tuple[tuple[datetime, ...], QuantilePath] | None:
+        """Return the slots and the sum, None when nothing was added."""
+        if self._slots is None or self._sums is None:
             return None
-        low, middle, high = (tuple(row) for row in sums.tolist())
-        return tuple(datetime.fromisoformat(at) for at in slots), QuantilePath(
+        low, middle, high = (tuple(row) for row in self._sums.tolist())
+        return tuple(datetime.fromisoformat(at) for at in self._slots), QuantilePath(
             quantity=Quantity.EFFECTIVE_GPUS,
             model="sum of jobs",
             q10=low,
@@ -222,18 +277,6 @@ class PageReader(FactReader):
             q90=high,
             backtest=None,
         )
-
-    def _known_forecasts(self) -> Iterator[dict[str, Any]]:
-        """Return the documents of the latest cycle's forecasts, without making records of them."""
-        rows = self._rows(
-            sa.select(tables.forecasts.c.record)
-            .where(
-                tables.forecasts.c.cycle_id == newest_cycle(),
-                sa.not_(tables.forecasts.c.skipped),
-            )
-            .order_by(tables.forecasts.c.position)
-        )
-        return (json.loads(row.record) for row in rows)
 
 
 def newest_cycle() -> sa.ScalarSelect[str]:

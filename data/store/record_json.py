@@ -39,6 +39,8 @@ def _build(kind: Any, value: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         options = [arg for arg in typing.get_args(kind) if arg is not type(None)]
         return None if value is None else _build(options[0], value)
+    if origin is dict:
+        return {key: _build(typing.get_args(kind)[1], entry) for key, entry in value.items()}
     if origin is tuple:
         return _build_tuple(typing.get_args(kind), value)
     if isinstance(kind, type) and is_dataclass(kind):

@@ -223,6 +223,13 @@ SELECT arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index,
 FROM devices GROUP BY gpu_uuid ORDER BY node, gpu_index, gpu_uuid
 """  # noqa: S608
 
+SILENT_BOARDS = f"""
+SELECT gpu_uuid, arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index,
+    max(last_at) AS last_seen_at
+FROM {whole_slots("gpu_uuid", "node", "gpu_index", "last_at", "samples")} AS slots WHERE samples > 0
+GROUP BY gpu_uuid HAVING max(last_at) < :since ORDER BY node, gpu_index, gpu_uuid
+"""  # noqa: S608
+
 BOARD_HISTORY = f"""
 SELECT mig_instance, {_SLOT} AS slot_start,
     arg_max(mig_profile, last_at) AS mig_profile,

@@ -38,6 +38,7 @@ from data.store.outbox import Outbox, void_claims
 from data.store.place import is_postgres_url, store_path
 from data.store.plan_json import plan_to_json
 from data.store.plan_retention import forget_plans
+from data.store.prepared_answers import forget_answers
 from data.store.reader import StoreReader
 from data.store.record_json import to_json
 from data.store.report_log import ReportLog
@@ -212,8 +213,9 @@ class Store:
             return Kept(new, late, kept_since(connection, "samples"))
 
     def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
-        """Delete facts and thoughts beyond their retention; give the rows deleted by table."""
+        """Delete what is beyond its retention, and prepared answers; give the rows by table."""
         with self._transaction(Lock.FACTS, Lock.RECORD) as connection:
+            forget_answers(connection)
             return forget(connection, retention, now) | forget_plans(connection, retention, now)
 
     def keep_cycle(

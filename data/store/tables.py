@@ -85,6 +85,16 @@ memory_outlooks = sa.Table(
 serving_outlooks = sa.Table(
     "serving_outlooks", metadata, _text("cycle_id", key=True), _text("record")
 )
+prepared_answers = sa.Table(
+    "prepared_answers",
+    metadata,
+    _count("place", key=True),
+    _text("name"),
+    _count("batch"),
+    _count("cycle"),
+    _time("made_at"),
+    _text("record"),
+)
 recommendations = sa.Table(
     "recommendations",
     metadata,

@@ -59,6 +59,7 @@ _UNDONE_BY = {
     ),
     10: ("DROP TABLE token_events",),
     11: ("DROP TABLE serving_slots", "DROP TABLE serving_outlooks"),
+    12: ("DROP TABLE prepared_answers",),
 }
 
 

@@ -57,7 +57,7 @@ def test_the_command_and_the_page_know_applications(
     url = f"duckdb:///{tmp_path}/t.duckdb"
     with open_store(url) as store:
         store.keep(make_collected(make_samples(job_id="a/chat-2"), JOBS))
-        assert CHAT in store.reader.job_choices("application")
+        assert CHAT in store.reader.job_choices()["application"]
         page = store.reader.job_page(
             JobFilter(fields=(("application", CHAT), ("namespace", "a"))),
             start=NOW - timedelta(days=1), end=NOW, running_since=NOW - timedelta(hours=1),

@@ -15,6 +15,7 @@ from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, faded, safe
+from data.records.forecast_tests import lead_means
 from data.records.forecasts import (
     Backtest,
     DemandForecast,
@@ -176,8 +177,11 @@ def test_faded_keeps_the_colour() -> None:
 def test_accuracy_by_lead_is_a_mean_over_series() -> None:
     """Losses relative to naive's, coverage in percent; a series whose naive is perfect is out."""
     figure = lead_accuracy(
-        [backtest_of(0.5, 1.0, 0.7), backtest_of(0.25, 1.0, 0.9), backtest_of(0.0, 0.0, 1.0)]
-    )
+        lead_means([
+            *backtest_of(0.5, 1.0, 0.7).by_lead, *backtest_of(0.25, 1.0, 0.9).by_lead,
+            *backtest_of(0.0, 0.0, 1.0).by_lead,
+        ])
+    )  # fmt: skip
     in_use, seasonal, coverage = figure.data
     assert list(in_use.x) == ["1 h", "24 h"]
     assert list(in_use.y) == [0.375, 0.375]
@@ -189,7 +193,8 @@ def test_leads_that_end_a_slot_later_are_one() -> None:
     """A horizon of 24 h and one of 24.25 h share a point; 25.5 h is another lead."""
     tests = [backtest_of(loss, 1.0, 0.8, last=last) for loss, last in
              ((0.2, 24.0), (0.4, 24.25), (0.9, 25.5))]  # fmt: skip
-    in_use = lead_accuracy(tests).data[0]
+    leads = lead_means([accuracy for test in tests for accuracy in test.by_lead])
+    in_use = lead_accuracy(leads).data[0]
     assert list(in_use.x) == ["1 h", "24 h", "25.5 h"]
     assert list(in_use.y) == pytest.approx([0.5, 0.3, 0.9])
 

@@ -19,6 +19,7 @@ from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quant
 from data.settings import Settings
 from data.storable_text import storable
 from data.store import open_store
+from data.store.page_reader import holders_of
 
 CATALOGUE = load_gpu_catalogue()
 HOSTILE = "search/<b>&<font color='red'>\u202e\x00{{7*7}}</font>"
@@ -37,7 +38,7 @@ def energy(**rows: tuple[float, float]) -> pd.DataFrame:
 def test_waste_is_idle_time_at_the_price_of_the_model() -> None:
     """10 idle hours of an H100 at its catalogue price; the largest job is named."""
     jobs = [make_job("a", namespace="n", owner="o"), make_job("b", namespace="n", owner="o")]
-    (row,) = waste_rows(energy(a=(20.0, 4.0), b=(20.0, 6.0)), jobs, CATALOGUE)
+    (row,) = waste_rows(energy(a=(20.0, 4.0), b=(20.0, 6.0)), holders_of(jobs), CATALOGUE)
     assert row.idle_gpu_hours == 10.0
     assert row.rent == pytest.approx(10 * CATALOGUE.get(jobs[0].gpu_model).price_per_hour)
     assert (row.largest_job, row.idle_ratio, row.unpriced_hours) == ("b", 0.25, 0.0)
@@ -46,10 +47,10 @@ def test_waste_is_idle_time_at_the_price_of_the_model() -> None:
 def test_a_model_without_price_leaves_the_rent_unknown() -> None:
     """Unknown is None, not 0; beside a priced job the uncovered hours are told."""
     strange = make_job("a", namespace="n", owner="o", gpu_model="Voodoo2")
-    (row,) = waste_rows(energy(a=(20.0, 4.0)), [strange], CATALOGUE)
+    (row,) = waste_rows(energy(a=(20.0, 4.0)), holders_of([strange]), CATALOGUE)
     assert (row.rent, row.unpriced_hours) == (None, 4.0)
     both = [strange, make_job("b", namespace="n", owner="o")]
-    (row,) = waste_rows(energy(a=(20.0, 4.0), b=(1.0, 1.0)), both, CATALOGUE)
+    (row,) = waste_rows(energy(a=(20.0, 4.0), b=(1.0, 1.0)), holders_of(both), CATALOGUE)
     assert row.rent is not None
     assert row.unpriced_hours == 4.0
 
@@ -58,7 +59,7 @@ def test_who_wastes_nothing_is_not_listed() -> None:
     """And what no job held is nobody's waste."""
     frame = energy(a=(20.0, 0.0))
     frame.loc[len(frame)] = ["", 50.0, 50.0]
-    assert waste_rows(frame, [make_job("a")], CATALOGUE) == ()
+    assert waste_rows(frame, holders_of([make_job("a")]), CATALOGUE) == ()
 
 
 def hourly(hours: int, start: datetime) -> GroupForecast:

@@ -120,7 +120,7 @@ def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> Non
         4 * 0.4 * 1439 / 60
     )
     assert report.week.end - report.week.start == timedelta(hours=168)
-    for rows in (report.energy.statement.rows, report.energy.jobs, report.energy.days.rows):
+    for rows in (report.energy.statement.rows, report.energy.top_jobs, report.energy.days.rows):
         parts = [row.gpu_energy_kwh for row in rows]
         total = sum(part.central for part in parts if part is not None)
         assert total == pytest.approx(report.energy.statement.total.gpu_energy_kwh.central)

@@ -1,6 +1,7 @@
 """Boards as the page Fleet asks for them: shares of the board, also when it is cut into slices."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pandas as pd
@@ -67,3 +68,20 @@ def test_one_board_over_time_by_slice(store: Store) -> None:
     assert set(past["jobs"]) == {"search/slice"}
     assert past.groupby("slot_start")["power_watts"].sum().mean() == pytest.approx(400, rel=0.03)
     assert store.reader.board_history("GPU-none", **WINDOW, slot_seconds=900).empty
+
+
+def test_silent_boards_are_those_of_the_day_that_the_last_hour_lacks(store: Store) -> None:
+    """To the slot: a reading a minute before the hour's first slot is before it."""
+    last = [NOW - timedelta(minutes=ago) for ago in (3, 54, 55, 56, 59, 60, 61, 65, 90, 300)]
+    for number, end in enumerate(last):
+        late = make_samples(minutes=5, end=end, gpu_uuid=f"GPU-silent-{number}")
+        store.keep(replace(make_collected(late, ()), batch_id=f"silent-{number}"))
+    for now in (NOW, NOW + timedelta(minutes=7), NOW + timedelta(minutes=42)):
+        day = store.reader.boards(start=now - timedelta(days=1), end=now)
+        hour = store.reader.boards(start=now - timedelta(hours=1), end=now)
+        silent = store.reader.silent_boards(
+            start=now - timedelta(days=1), end=now, since=now - timedelta(hours=1)
+        )
+        expected = day[~day["gpu_uuid"].isin(hour["gpu_uuid"])].reset_index(drop=True)
+        pd.testing.assert_frame_equal(silent, expected[list(silent.columns)])
+        assert 0 < len(silent) < len(day)

@@ -24,6 +24,8 @@ from data.store.cached_reader import CachedReader
 from data.store.energy_parts import EnergyKey, Periods
 from data.store.job_sql import FIELDS
 from data.store.owned_reader import _SEEN, CLOSED, OPEN, OwnedReader
+from data.store.prepared_answers import QUESTIONS
+from data.store.preparing import prepare
 from data.store.samples_sql import ENERGY_KEYS
 
 Read = Callable[[StoreReader], object]
@@ -31,6 +33,7 @@ DAY = timedelta(days=1)
 WHOLE = frozenset({
     "clock", "version", "remember", "counts", "free_mib", "observed_until", "latest_sample_at",
     "recording", "collected_until", "boards_since", "forecast_counts", "last_cycle", "owned_jobs",
+    "prepared_answers",
 })  # fmt: skip
 """What answers by numbers and times alone."""
 FOR_THE_FLEET = frozenset({
@@ -44,13 +47,21 @@ FOR_THE_FLEET = frozenset({
 def filled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Store, datetime]]:
-    """Two tenants with rows of every kind, on both engines."""
+    """Two tenants with rows of every kind, on both engines; all that can be is prepared."""
     stores = Stores(engine=request.param, server=lambda: request.getfixturevalue("postgres"))
     with (
         stores.empty(tmp_path_factory.mktemp("tenants")) as url,
         open_store(url, create=True) as store,
     ):
-        yield store, fill(store, utc_now())
+        end = fill(store, utc_now())
+
+        def ask(reader: StoreReader) -> None:
+            for ways in questions(store.reader, end).values():
+                for way in ways:
+                    way(reader)
+
+        assert prepare(store, ask, at=end) >= len(QUESTIONS) - 1
+        yield store, end
 
 
 def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
@@ -78,7 +89,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
             )
             for key in EnergyKey
         ],
-        "job_choices": [lambda r, name=name: r.job_choices(name) for name in FIELDS],  # type: ignore[misc]
+        "job_choices": [lambda r: r.job_choices()],
         "job_page": [
             lambda r: r.job_page(JobFilter(), **span, **page),
             lambda r: r.job_page(JobFilter(search=THEIRS), **span, **page),
@@ -89,10 +100,12 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "job_names": [lambda r, name=name: r.job_names(name) for name in FIELDS],  # type: ignore[misc]
         "findings": [lambda r: r.findings()],
         "jobs": [lambda r: r.jobs()],
+        "job_holders": [lambda r: r.job_holders(seen_since=end - DAY)],
         "job_history": [lambda r: r.job_history("", **span, **slots)],
         "fleet_history": [lambda r: r.fleet_history(**span, **slots)],
         "group_history": [lambda r: r.group_history(**span, slot_seconds=3600)],
         "boards": [lambda r: r.boards(**span)],
+        "silent_boards": [lambda r: r.silent_boards(**span, since=end + DAY)],
         "gpus": [lambda r: r.gpus(), lambda r: r.gpus(**span)],
         "services": [lambda r: r.services(**span)],
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
@@ -114,7 +127,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "source_reports", "latest_plan", "forecasts", "memory_outlook", "states", "commands",
         "serving_outlook",
         "journal", "audit", "finding_events", "skipped_forecasts", "forecast_tests",
-        "demand_total",
+        "demand_total", "forecast_summary",
     )  # fmt: skip
     asked |= {name: [lambda r, name=name: getattr(r, name)()] for name in plain}  # type: ignore[misc]
     for tenant in TENANTS:

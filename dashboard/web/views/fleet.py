@@ -152,7 +152,7 @@ def show_health(boards: pd.DataFrame, end: datetime) -> None:
     xids = reader.board_xids(since=day["start"])
     found = troubles(
         boards,
-        reader.boards(**day),
+        reader.silent_boards(**day, since=end - timedelta(hours=1)),
         reader.nodes(),
         reader.energy_disagreements(**day),
         worth_a_look(xids, since=day["start"]),

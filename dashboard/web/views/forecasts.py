@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
@@ -17,7 +16,7 @@ from dashboard.web.page import chart, empty_state, figures, finding, plain, tabl
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from data.clock import utc_now
-from data.records.forecast_tests import ForecastTest
+from data.records.forecast_tests import ForecastTest, lead_means
 from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
 from data.units import SECONDS_PER_HOUR
 
@@ -27,7 +26,9 @@ _TITLES = {
     Quantity.POWER: "GPU power",
 }
 _HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}
-_SHOWN = 200
+_SHOWN = 70
+"""Jobs on a page, each with a row for each of its three quantities."""
+_SKIPPED_SHOWN = 200
 _TO_JOB = {"job": "job?id="}
 
 world = current_world()
@@ -74,16 +75,6 @@ def tested_row(tested: ForecastTest) -> dict[str, object]:
         "borrowed from": tested.borrowed_from,
         "notes": "; ".join(tested.notes),
     }
-
-
-def jobs_accuracy() -> go.Figure:
-    """Return the mean accuracy of all jobs' forecasts."""
-    return reader.remember(
-        "jobs-accuracy",
-        lambda: lead_accuracy(
-            [test.backtest for test in reader.forecast_tests() if test.backtest is not None]
-        ),
-    )
 
 
 def skipped_rows() -> pd.DataFrame:
@@ -157,7 +148,7 @@ if weeks:
         with left:
             st.subheader("Accuracy by lead time")
             if path.backtest is not None and path.backtest.by_lead:
-                chart(lead_accuracy([path.backtest]), "group-accuracy")
+                chart(lead_accuracy(lead_means(path.backtest.by_lead)), "group-accuracy")
                 st.caption(
                     "Replayed at past moments, each from its own past only. Below the dashed line "
                     "the forecast beats naive ('it stays as it is'); the band should hold 80 %."
@@ -173,23 +164,29 @@ if weeks:
             )
 if not empty_state():
     jobs = scoped_jobs()
-    tests = [test for test in reader.forecast_tests() if jobs is None or test.job_id in jobs]
+    tested_jobs = [
+        job_id
+        for job_id, is_skipped in reader.forecast_jobs()
+        if not is_skipped and (jobs is None or job_id in jobs)
+    ]
     known, skipped = reader.forecast_counts()
     st.subheader("Jobs")
-    if not tests:
+    if not tested_jobs:
         st.info("No job has a forecast yet: run `trimtab cycle` with some hours of history.")
     else:
-        chart(jobs_accuracy(), "jobs-accuracy")
-        tested = sum(test.backtest is not None for test in tests)
-        st.caption(f"Mean over {tested:,} series of {count_text(known, 'job')}.")
-        first = choose_page(len(tests), _SHOWN)
+        summary = reader.forecast_summary()
+        chart(lead_accuracy(summary.leads), "jobs-accuracy")
+        st.caption(f"Mean over {summary.series:,} series of {count_text(known, 'job')}.")
+        first = choose_page(len(tested_jobs), _SHOWN)
         table(
-            tested_rows(tests[first : first + _SHOWN]),
+            tested_rows(reader.forecast_tests(tuple(tested_jobs[first : first + _SHOWN]))),
             "forecasts",
             links=_TO_JOB,
-            every=lambda: tested_rows(tests),
+            every=lambda: tested_rows(
+                [test for test in reader.forecast_tests() if jobs is None or test.job_id in jobs]
+            ),
         )
     if skipped:
         with st.expander(f"{count_text(skipped, 'job has', 'jobs have')} no forecast"):
             reasons = skipped_rows()
-            table(reasons.head(_SHOWN), "skipped", every=lambda: reasons, links=_TO_JOB)
+            table(reasons.head(_SKIPPED_SHOWN), "skipped", every=lambda: reasons, links=_TO_JOB)

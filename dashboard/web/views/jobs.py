@@ -64,7 +64,8 @@ def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str,
 
 def job_filter() -> JobFilter:
     """Ask for the filters of this page, and add those of the header."""
-    known = {field: [ALL, *reader.job_choices(field)] for field in _LABELS}
+    choices = reader.job_choices()
+    known = {field: [ALL, *choices[field]] for field in _LABELS}
     asked = [held(_NAMES.get(field, field)) for field in known]
     named = [
         value for value, values in zip(asked, known.values(), strict=True) if value in values[1:]
@@ -101,7 +102,7 @@ if not empty_state():
         for stored in reader.recommendations(now=world.clock())
         if stored.state in ("proposed", "approved")
     }
-    found = ask(wanted, order=order, most=0)
+    found = ask(wanted, order=order, most=_PAGE)
     with answer:
         chosen = " matching the filters" if wanted.fields or wanted.search else ""
         running = count_text(
@@ -113,7 +114,7 @@ if not empty_state():
             f"{number(found.gpu_hours, 'GPU-hours')} of the last 24 h were idle."
         )
     first = choose_page(found.found, _PAGE)
-    page = ask(wanted, order=order, most=_PAGE, skipped=first)
+    page = ask(wanted, order=order, most=_PAGE, skipped=first) if first else found
     if page.rows:
         table(
             rows_of(page, proposed),

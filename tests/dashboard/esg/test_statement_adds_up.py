@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.reports.esg.build import make_statement
+from dashboard.reports.esg.build import energy_of_jobs, make_statement
 from dashboard.reports.esg.periods import Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder
+from data.catalogue.carbon_table import load_carbon_table
 from data.columns import SAMPLES, check_frame
 from data.report_settings import ReportSettings
 from data.settings import EnergySettings, Settings
@@ -203,3 +204,31 @@ def test_parts_can_be_read_by_every_key(store: Store) -> None:
     }
     for key in EnergyKey:
         assert sums[key].to_numpy() == pytest.approx(sums[EnergyKey.FLEET].to_numpy())
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("most", [3, 10_000])
+def test_the_largest_jobs_are_those_of_the_statement_by_job(
+    store: Store, most: int, *, is_cut: bool
+) -> None:
+    """Row by row, and what all jobs held is what its rows say, for the fleet and for an edition."""
+    known = {job.job_id: job for job in store.reader.jobs()}
+    jobs = {name: known[name] for name in sorted(known)[::2]} if is_cut else None
+    asked = {"start": START, "end": END, "settings": SETTINGS, "jobs": jobs}
+    carbon = load_carbon_table().get("DEU")
+    stated = make_statement(store.reader, by=GroupBy.JOB, carbon=carbon, **asked)  # type: ignore[arg-type]
+    rows = tuple(row for row in stated.rows if row.holder is Holder.JOB)
+    top, held = energy_of_jobs(store.reader, carbon=carbon, most=most, **asked)  # type: ignore[arg-type]
+    assert len(rows) > 3
+    assert [row.key for row in top] == [row.key for row in rows[:most]]
+    for name in CENTRAL:
+        for row, expected in zip(top, rows, strict=False):
+            amount, stated_amount = getattr(row, name), getattr(expected, name)
+            assert (amount is None) is (stated_amount is None)
+            if amount is not None:
+                assert amount.central == pytest.approx(stated_amount.central)
+    hours = held.set_index("key").loc[[row.key for row in rows]]
+    assert len(held) == len(rows)
+    for name in ("gpu_hours", "idle_gpu_hours"):
+        known = [np.nan if getattr(row, name) is None else getattr(row, name) for row in rows]
+        assert hours[name].to_list() == pytest.approx(known, nan_ok=True)
