@@ -1,8 +1,10 @@
 """How numeric kernels are compiled: once for each state of the sources, kept in the user's cache.
 
 Divisions of `inner` and `outer` follow NumPy (no check for zero); no fast-math, so unknown values
-stay unknown. numba notices that a kernel's file changed, but not that a function it calls from
-another file did; so the folder it keeps compiled code in is named after all kernels' sources.
+stay unknown. An `inner` function becomes machine code only within what calls it: numba by itself
+optimizes and emits each function alone, and again in every function between it and Python. numba
+notices that a kernel's file changed, but not that a function it calls from another file did; so
+the folder it keeps compiled code in is named after all kernels' sources.
 """
 
 import hashlib
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numba import njit
 from numba.core import event
 
@@ -21,23 +24,25 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _COMMON: dict[str, Any] = {"error_model": "numpy"}
 # Without what Python needs to call a function, this compiles in half the time.
 _BARE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# C calls none of them.
+_CALLED: dict[str, Any] = {"no_cfunc_wrapper": True, "nogil": True}
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = ("data", "forecasting", "planner", "benchmarks")
 
 
 def compiled(function: _F) -> _F:
     """Compile a function that Python and compiled functions call."""
-    return _compiled(function, {"nogil": True})
+    return _kept(function, _CALLED | {"error_model": "python"})
 
 
 def inner(function: _F) -> _F:
-    """Compile a function that only compiled ones call."""
-    return _compiled(function, _COMMON | _BARE)
+    """Compile a function that only compiled ones call: with each of them, and kept with them."""
+    return cast(_F, njit(**_COMMON, **_BARE, **_late())(function))
 
 
 def outer(function: _F) -> _F:
     """Compile a function that Python calls; other threads may run meanwhile."""
-    return _compiled(function, _COMMON | {"nogil": True})
+    return _kept(function, _COMMON | _CALLED)
 
 
 def cache_folder() -> Path:
@@ -46,6 +51,8 @@ def cache_folder() -> Path:
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob("*kernel.py")):
             digest.update(path.read_bytes())
+    for name in ("compiled.py", "late_code.py"):
+        digest.update(Path(__file__).with_name(name).read_bytes())
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "trimtab" / f"kernels-{digest.hexdigest()[:16]}"
 
@@ -78,12 +85,31 @@ class _Compiled(event.Listener):
             self._told(self._count)
 
 
-def _compiled(function: _F, options: dict[str, Any]) -> _F:
+def _late() -> dict[str, Any]:
+    """Return what makes an inner function late; nothing where numba is another than we know."""
+    try:
+        from data.late_code import LateCompiler
+    except ImportError:
+        return {}
+    return {"pipeline_class": LateCompiler}
+
+
+def _kept(function: _F, options: dict[str, Any]) -> _F:
     try:
         return cast(_F, njit(**options, cache=True)(function))
     except RuntimeError:
         # numba finds no folder that it may write, as on a read-only root: compile in every process.
         return cast(_F, njit(**options)(function))
+
+
+@inner
+def copy_into(target: Any, source: Any) -> None:
+    """Copy an array into one of its shape, which is not checked.
+
+    For `target[:] = source` numba compiles how to print two shapes: 3.5 CPU s in a process.
+    """
+    for place in np.ndindex(source.shape):
+        target[place] = source[place]
 
 
 if not os.environ.get("NUMBA_CACHE_DIR"):

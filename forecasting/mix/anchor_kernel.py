@@ -6,11 +6,13 @@ after a move. So every quantile has a line of its own in the last rise, the last
 time of earlier days did next, and how far from it the series is.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
-from data.compiled import inner, outer
+from data.compiled import copy_into, inner, outer
+from forecasting.mix.members_kernel import sort
 
 LEVELS = np.array([0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95])
 FEATURES = 5
@@ -86,6 +88,21 @@ def _solve(matrix: Any, right: Any) -> None:
 
 
 @inner
+def _moments(features: Any, changes: Any, count: int, square: Any) -> Any:
+    """Fill each feature's mean square, from zeros; give the standard deviation of the changes."""
+    total, spread = 0.0, 0.0
+    for i in range(count):
+        total += changes[i]
+        for k in range(FEATURES):
+            square[k] += features[i, k] ** 2
+    for k in range(FEATURES):
+        square[k] /= count
+    for i in range(count):
+        spread += (changes[i] - total / count) ** 2
+    return math.sqrt(spread / count)
+
+
+@inner
 def _fit(
     features: Any, changes: Any, weights: Any, count: int, level: float, coefficients: Any
 ) -> Any:
@@ -94,8 +111,8 @@ def _fit(
     A ridge in units of each feature's mean square pulls them towards the last value as it is. Gives
     the distance below which the fit tells no two values apart.
     """
-    square = np.sum(features[:count] ** 2, axis=0) / count
-    floor = _SMOOTH * np.std(changes[:count]) + 1e-12
+    square = np.zeros(FEATURES)
+    floor = _SMOOTH * _moments(features, changes, count, square) + 1e-12
     matrix, right = np.empty((FEATURES, FEATURES)), np.empty(FEATURES)
     for _step in range(_STEPS):
         matrix[:] = 0.0
@@ -116,7 +133,7 @@ def _fit(
                 matrix[j, k] = matrix[k, j]
             matrix[k, k] += _RIDGE * heavy * square[k] + 1e-12 * heavy
         _solve(matrix, right)
-        coefficients[:] = right
+        copy_into(coefficients, right)
     return floor
 
 
@@ -143,5 +160,5 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
             for feature in range(FEATURES):
                 move += coefficients[feature] * now[feature]
             found[level, k] = y[len(y) - 1] + (0.0 if abs(move) < floor else move)
-        found[:, k] = np.sort(found[:, k])
+        sort(found[:, k], len(LEVELS))
     return found

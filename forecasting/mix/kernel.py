@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import inner, outer
+from data.compiled import copy_into, inner, outer
 from forecasting.mix.members_kernel import (
     BASELINE,
     MEMBERS,
@@ -34,6 +34,8 @@ _KEEP_PER_DAY = 0.98
 _NARROWEST, _WIDEST = -0.5, 1.4
 """Limits of the log of the width factor."""
 _EDGE = 1e-9
+_ZERO: Any = np.int64(0)
+"""A number that is written in a call is a type of its own to numba, compiled for it."""
 MEASURES = 5
 """Per bucket of the backtest: pinball of the mix, of naive, of seasonal naive; share inside
 q10..q90; origins tested."""
@@ -176,7 +178,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
     truth = np.full((len(origins), len(probes)), np.nan)
     profiles = np.full((3, season), np.nan)
     out = np.empty((rows, len(probes)))
-    done, last = 0, 0
+    done, last = _ZERO, _ZERO
     for k in range(len(origins)):
         origin = origins[k]
         update_profiles(y, origin, season, done, profiles)
@@ -185,7 +187,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
                 last = t
         done = origin
         member_points(y, logs, last, origin, profiles, probes, hour, out)
-        points[:, k] = out
+        copy_into(points[:, k], out)
         for i in range(len(probes)):
             slot = origin + probes[i] - 1
             if slot < len(y):
@@ -208,8 +210,9 @@ def _mean_losses(truth: Any, points: Any, probes: Any) -> Any:
             known += 1
             for member in range(members):
                 losses[origin, member] += abs(truth[origin, probe] - points[member, origin, probe])
-        if known:
-            losses[origin] /= known
+        for member in range(members):
+            if known:
+                losses[origin, member] /= known
     return losses
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import outer
+from data.compiled import copy_into, outer
 
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
@@ -23,7 +23,7 @@ def pelt_l2(
     """
     count = len(candidates)
     position = np.zeros(count + 1, dtype=np.int64)
-    position[1:] = candidates
+    copy_into(position[1:], candidates)
     best = np.full(count + 1, np.inf)
     best[0] = -penalty
     previous = np.zeros(count + 1, dtype=np.int64)

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.compiled import inner
+from data.compiled import copy_into, inner
 from forecasting.prophet.kernel import (
-    Floats,
     Gram,
     Row,
     RowWorkspace,
@@ -150,12 +149,6 @@ def _judged(gram: Gram, row: Row, workspace: RowWorkspace, variance: float) -> t
 
 
 @inner
-def _copy(source: Floats, target: Floats) -> None:
-    for i in range(len(source)):
-        target[i] = source[i]
-
-
-@inner
 def solve_row(gram: Gram, row: Row, workspace: RowWorkspace, starts: int) -> Solution:
     """Solve one row; z (less the origin) and d are left on the workspace.
 
@@ -167,8 +160,8 @@ def solve_row(gram: Gram, row: Row, workspace: RowWorkspace, starts: int) -> Sol
     objective, residual = _judged(gram, row, workspace, upper)
     if starts < 2:
         return Solution(upper, objective, residual, -1)
-    _copy(workspace.z, workspace.best_z)
-    _copy(workspace.d, workspace.best_d)
+    copy_into(workspace.best_z, workspace.z)
+    copy_into(workspace.best_d, workspace.d)
     enough = (1.0 - _MET) * upper
     lower = _smallest_variance(gram, row, workspace)
     if lower < enough:
@@ -178,6 +171,6 @@ def solve_row(gram: Gram, row: Row, workspace: RowWorkspace, starts: int) -> Sol
         low_objective, low_residual = _judged(gram, row, workspace, lower)
         if low_objective < objective:
             return Solution(lower, low_objective, low_residual, lone)
-    _copy(workspace.best_z, workspace.z)
-    _copy(workspace.best_d, workspace.d)
+    copy_into(workspace.z, workspace.best_z)
+    copy_into(workspace.d, workspace.best_d)
     return Solution(upper, objective, residual, lone)

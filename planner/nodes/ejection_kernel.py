@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.compiled import compiled, copy_into, inner
 from planner.nodes.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Workspace(NamedTuple):
     place: Ints
 
 
-@compiled
+@inner
 def first_excess(items: Items, bins: Bins, item: int, one: int, begin: int) -> int:
     """Return the first column from `begin` on where the item does not fit into a bin, or -1."""
     for resource in range(items.sizes.shape[1]):
@@ -73,7 +73,7 @@ def first_excess(items: Items, bins: Bins, item: int, one: int, begin: int) -> i
     return -1
 
 
-@compiled
+@inner
 def _shift(items: Items, bins: Bins, item: int, one: int, sign: int) -> None:
     """Add an item to the load of a bin (sign 1) or take it away (sign -1)."""
     for resource in range(items.sizes.shape[1]):
@@ -85,7 +85,7 @@ def _shift(items: Items, bins: Bins, item: int, one: int, sign: int) -> None:
             bins.load[one, column] += sign * size
 
 
-@compiled
+@inner
 def enter(items: Items, bins: Bins, item: int, one: int) -> None:
     """Put an item into a bin."""
     _shift(items, bins, item, one, 1)
@@ -95,7 +95,7 @@ def enter(items: Items, bins: Bins, item: int, one: int) -> None:
     bins.counts[one] += 1
 
 
-@compiled
+@inner
 def leave(items: Items, bins: Bins, item: int) -> None:
     """Take an item out of its bin."""
     one = bins.bin_of[item]
@@ -107,7 +107,7 @@ def leave(items: Items, bins: Bins, item: int) -> None:
     bins.bin_of[item] = -1
 
 
-@compiled
+@inner
 def _next_candidate(
     items: Items, bins: Bins, work: Workspace, penalty: Ints, one: int, level: int, budget: int
 ) -> int:
@@ -130,7 +130,7 @@ def _next_candidate(
     return -1
 
 
-@compiled
+@inner
 def _cheapest_ejection(
     items: Items,
     bins: Bins,
@@ -168,7 +168,7 @@ def _cheapest_ejection(
             if excess < 0:
                 limit = cost
                 number = level + 1
-                work.found[:number] = work.chosen[:number]
+                copy_into(work.found[:number], work.chosen[:number])
         else:
             level -= 1
             if level < 0:
@@ -180,7 +180,7 @@ def _cheapest_ejection(
     return limit, number
 
 
-@compiled
+@inner
 def _eject(
     items: Items,
     bins: Bins,
@@ -205,14 +205,14 @@ def _eject(
         if size > 0:
             chosen = one
             number = size
-            work.best[:size] = work.found[:size]
+            copy_into(work.best[:size], work.found[:size])
     for index in range(number):
         leave(items, bins, work.best[index])
         _wait(items, pool, work.best[index])
     return chosen
 
 
-@compiled
+@inner
 def _wait(items: Items, pool: WaitingPool, item: int) -> None:
     """Put an item on top of the pool."""
     pool.waiting[pool.state[0]] = item
@@ -220,7 +220,7 @@ def _wait(items: Items, pool: WaitingPool, item: int) -> None:
     pool.state[1] += items.weights[item]
 
 
-@compiled
+@inner
 def _wait_longest(items: Items, pool: WaitingPool, item: int) -> None:
     """Put an item at the bottom of the pool."""
     for index in range(pool.state[0], 0, -1):
@@ -230,7 +230,7 @@ def _wait_longest(items: Items, pool: WaitingPool, item: int) -> None:
     pool.state[1] += items.weights[item]
 
 
-@compiled
+@inner
 def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState) -> int:
     """Return one of the bins that take the item, each as likely as the other, or -1."""
     chosen = -1
@@ -243,7 +243,7 @@ def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState)
     return chosen
 
 
-@compiled
+@inner
 def swap(items: Items, bins: Bins, item: int, other: int) -> bool:
     """Exchange two items of different bins if both fit; say whether they were."""
     home = bins.bin_of[item]
@@ -259,7 +259,7 @@ def swap(items: Items, bins: Bins, item: int, other: int) -> bool:
     return fits
 
 
-@compiled
+@inner
 def _shake(items: Items, bins: Bins, tries: int, state: RandomState) -> None:
     """Move random items to random bins, or swap them with an item there, where both fit."""
     for _ in range(tries):
@@ -280,7 +280,7 @@ def _shake(items: Items, bins: Bins, tries: int, state: RandomState) -> None:
                 swap(items, bins, item, other)
 
 
-@compiled
+@inner
 def filled(items: Items, room: Ints, bin_of: Ints) -> Bins:
     """Return the bins that hold the items as `bin_of` says, which they keep up to date."""
     count = len(items.first)
@@ -349,7 +349,7 @@ def place_pool(
             enter(items, bins, item, one)
         if pool.state[1] < best_weight:
             best_weight = pool.state[1]
-            best[:] = bin_of
+            copy_into(best, bin_of)
         if pool.state[0] > 0:
             _shake(items, bins, shakes, state)
     return best_weight

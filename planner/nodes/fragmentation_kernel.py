@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.compiled import compiled, inner
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -45,7 +45,7 @@ class PlacementPrices(NamedTuple):
     model: Floats
 
 
-@compiled
+@inner
 def board_for(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) -> int:
     """Return GPU of a node where a share adds least unusable residual, or -1 if none has room."""
     chosen = -1
@@ -77,7 +77,7 @@ def fits(nodes: NodeState, pod: Pod, node: int) -> bool:
     return False
 
 
-@compiled
+@inner
 def score(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) -> float:
     """Return the GPU (milli) that a pod strands on a node that takes it; smaller is better."""
     demand = pod.gpus * pod.milli

@@ -7,7 +7,7 @@ another file that it calls does. Whoever changes `draw` here deletes the `*.nbi`
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.compiled import inner
 
 RandomState = npt.NDArray[np.uint64]
 
@@ -17,7 +17,7 @@ def random_state(seed: int) -> RandomState:
     return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
 
 
-@compiled
+@inner
 def draw(state: RandomState, below: int) -> int:
     """Return a random integer in [0, below): xorshift64 (Marsaglia, 2003), top 53 bits."""
     bits = state[0]
@@ -29,7 +29,7 @@ def draw(state: RandomState, below: int) -> int:
     return np.int64(unsigned)  # type: ignore[return-value]  # int() would keep it unsigned
 
 
-@compiled
+@inner
 def draw_unit(state: RandomState) -> float:
     """Return a random number in [0, 1)."""
     return float(draw(state, 1 << 53)) / float(1 << 53)

@@ -1,6 +1,7 @@
 """The value of every job at given prices in float64: what the published bound is made of."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from planner.solver.label_kernel import label_bound
 from planner.solver.slot_problem import Floats, Indices
 from planner.solver.work_kernel import best_with_work
 
+_SEARCHES: Any = np.int64(12)  # not a number of Python, which is a type of its own to numba
 _SPREAD = 0.1
 """Prices of work to prune with lie this far around the best one."""
 
@@ -51,7 +53,7 @@ def job_values(
             continue
         known = math.inf
         if room > 0:
-            known = best_with_work(kernel, job, charged, draft, 12, path)
+            known = best_with_work(kernel, job, charged, draft, _SEARCHES, path)
         lam = draft.lam[job]
         cost, work = shortest(kernel, job, lam, charged, ahead, moved, path)
         values[job] = cost + lam * (target - work)

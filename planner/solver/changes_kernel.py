@@ -10,13 +10,13 @@ import math
 
 import numpy as np
 
-from data.compiled import compiled
+from data.compiled import inner
 from planner.solver.insertion_kernel import change_cost, changes_too_often, shortest
 from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats, Path
 
 
-@compiled
+@inner
 def shortest_within_limit(
     kernel: KernelProblem,
     job: int,
@@ -33,7 +33,7 @@ def shortest_within_limit(
     return cost, work
 
 
-@compiled
+@inner
 def _with_changes_left(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     kernel: KernelProblem, job: int, lam: float, charged: Floats, path: Path
 ) -> tuple[float, float]:
@@ -45,7 +45,8 @@ def _with_changes_left(  # noqa: C901 - one pass over the slots: a call with the
     at = 0
     for index in range(count):
         option = kernel.options[job, index]
-        step[: kernel.deadline[job], index] -= lam * kernel.rate[job, option]
+        for slot in range(min(slots, kernel.deadline[job])):
+            step[slot, index] -= lam * kernel.rate[job, option]
         for other in range(count):
             change[index, other] = change_cost(kernel, job, option, kernel.options[job, other])
         if option == kernel.present[job]:

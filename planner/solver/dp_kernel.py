@@ -19,7 +19,7 @@ maximum and their intersection is the next lam (Kelley).
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.compiled import compiled, copy_into, inner
 from planner.solver.lanes import LANES, Lanes
 from planner.solver.slot_problem import Floats, Indices, Path, Singles
 
@@ -27,7 +27,7 @@ _GROWTH = 1.5
 _CLAMP = 0.02
 
 
-@compiled
+@inner
 def _backward(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     lanes: Lanes,
     block: int,
@@ -108,7 +108,7 @@ def _backward(  # noqa: C901 - one pass over the slots: a call with these arrays
                 value[row, lane] = min(stay, go)
 
 
-@compiled
+@inner
 def _target(lanes: Lanes, block: int, lane: int, row: int, ahead: Singles) -> int:
     """Return the row to move to; `ahead` is A [rows, 16] of the slot."""
     layout = lanes.layout[block, row]
@@ -123,7 +123,7 @@ def _target(lanes: Lanes, block: int, lane: int, row: int, ahead: Singles) -> in
     return found
 
 
-@compiled
+@inner
 def _decode(
     lanes: Lanes, block: int, lane: int, ahead: Singles, moved: Singles, path: Path
 ) -> tuple[float, float]:
@@ -143,7 +143,7 @@ def _decode(
     return value, work
 
 
-@compiled
+@inner
 def _add_use(
     lanes: Lanes,
     block: int,
@@ -170,7 +170,7 @@ def _add_use(
             used[slot, types + domains + tenant] += boards
 
 
-@compiled
+@inner
 def _next_lam(
     lam: float, top: float, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
 ) -> float:
@@ -189,7 +189,7 @@ def _next_lam(
     return min(max(meet, lowest), highest)
 
 
-@compiled
+@inner
 def _promise(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> float:
     """Return the value where the two lines of the bracket meet: no lam gives more."""
     meet = (high[1] - low[1] + low[2] * low[0] - high[2] * high[0]) / (low[2] - high[2])
@@ -197,7 +197,7 @@ def _promise(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> flo
     return value
 
 
-@compiled
+@inner
 def _price_workers(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     lanes: Lanes,
     block: int,
@@ -242,7 +242,7 @@ def _price_workers(  # noqa: C901 - one pass over the slots: a call with these a
             side = 0 if slope > 0 else 1
             bracket[side, lane, 0], bracket[side, lane, 1] = now, total
             bracket[side, lane, 2] = slope
-            ends[side, lane] = path
+            copy_into(ends[side, lane], path)
             if (side == 0 and now >= top * (1 - 1e-6)) or (side == 1 and now <= 0) or slope == 0:
                 done[lane] = True
                 continue

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from data.compiled import compiled
+from data.compiled import compiled, copy_into, inner
 from planner.solver.coupling_rows import SLACK
 from planner.solver.insertion_kernel import add_path
 from planner.solver.kernel_problem import Draft, KernelProblem
@@ -19,7 +19,7 @@ from planner.solver.slot_problem import Floats, Indices, Path
 from planner.solver.work_kernel import insert
 
 
-@compiled
+@inner
 def _overfull(kernel: KernelProblem, used: Floats, begin: int) -> tuple[int, int]:
     """Return the first (slot, row) from `begin` on whose hard limit is exceeded; (-1, -1): none."""
     limit, over_penalty = kernel.limit, kernel.over_penalty
@@ -30,7 +30,7 @@ def _overfull(kernel: KernelProblem, used: Floats, begin: int) -> tuple[int, int
     return -1, -1
 
 
-@compiled
+@inner
 def _in_the_way(
     kernel: KernelProblem,
     draft: Draft,
@@ -81,14 +81,14 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
     paths = np.empty((most, len(draft.used)), dtype=np.int16)
     saved = np.empty((most, 3))
     for _move in range(moves):
-        before[:] = draft.used
-        saved_rows[:] = draft.row_cost
-        saved_nodes[:] = draft.node_cost
+        copy_into(before, draft.used)
+        copy_into(saved_rows, draft.row_cost)
+        copy_into(saved_nodes, draft.node_cost)
         count, slot, row = 0, 0, 0
         job = focus[random_below(state, len(focus))]
         while job >= 0 and count < most:
             out[count] = job
-            paths[count] = draft.path[job]
+            copy_into(paths[count], draft.path[job])
             saved[count, 0], saved[count, 1] = draft.job_cost[job], draft.lam[job]
             saved[count, 2] = 1.0 if draft.changed[job] else 0.0
             count += 1
@@ -121,12 +121,12 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
         if change <= 1e-9:
             gained -= change
             continue
-        draft.used[:] = before
-        draft.row_cost[:] = saved_rows
-        draft.node_cost[:] = saved_nodes
+        copy_into(draft.used, before)
+        copy_into(draft.row_cost, saved_rows)
+        copy_into(draft.node_cost, saved_nodes)
         for index in range(count):
             job = out[index]
-            draft.path[job] = paths[index]
+            copy_into(draft.path[job], paths[index])
             draft.job_cost[job], draft.lam[job] = saved[index, 0], saved[index, 1]
             draft.changed[job] = saved[index, 2] > 0
     return gained

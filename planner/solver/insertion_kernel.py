@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from data.compiled import compiled
+from data.compiled import compiled, inner
 from planner.solver.coupling_rows import SLACK
 from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats, Path
@@ -18,7 +18,7 @@ from planner.solver.slot_problem import Floats, Path
 _GROWTH = 1.5
 
 
-@compiled
+@inner
 def use_cost(
     used: float,
     floor: float,
@@ -41,7 +41,7 @@ def use_cost(
     return cost
 
 
-@compiled
+@inner
 def row_total(kernel: KernelProblem, row: int, used: Floats) -> float:
     """Return what the use [H, R] of one row costs over all slots."""
     floor, floor_price, free = kernel.floor, kernel.floor_price, kernel.free
@@ -87,7 +87,7 @@ def node_total(kernel: KernelProblem, kind: int, used: Floats) -> float:
     return total
 
 
-@compiled
+@inner
 def change_cost(kernel: KernelProblem, job: int, before: int, after: int) -> float:
     """Return what a change of configuration costs a job."""
     if before == after:
@@ -116,7 +116,7 @@ def changes_too_often(kernel: KernelProblem, job: int, path: Path) -> bool:
     return False
 
 
-@compiled
+@inner
 def path_cost(kernel: KernelProblem, job: int, path: Path) -> float:
     """Return the cost of a path [H] of one job, unfinished work included."""
     before = kernel.present[job]
@@ -175,7 +175,7 @@ def path_fits(kernel: KernelProblem, job: int, path: Path, used: Floats) -> bool
     return True
 
 
-@compiled
+@inner
 def charge(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     kernel: KernelProblem,
     job: int,
@@ -253,7 +253,7 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
             charged[slot, index] = cost
 
 
-@compiled
+@inner
 def _soft_power(kernel: KernelProblem, slot: int, kind: int, power: float, used: Floats) -> float:
     """Return what so many kW more cost in the soft power domains of a type."""
     domains, types = kernel.members.shape
@@ -267,7 +267,7 @@ def _soft_power(kernel: KernelProblem, slot: int, kind: int, power: float, used:
     return total
 
 
-@compiled
+@inner
 def shortest(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     kernel: KernelProblem,
     job: int,

@@ -12,14 +12,14 @@ import math
 
 import numpy as np
 
-from data.compiled import compiled
+from data.compiled import inner
 from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats
 
 _PRICES = 3
 
 
-@compiled
+@inner
 def _completions(
     kernel: KernelProblem, job: int, lam: float, charged: Floats, to_go: Floats
 ) -> None:
@@ -53,7 +53,7 @@ def _completions(
             to_go[slot, index] = min(go, ahead[index])
 
 
-@compiled
+@inner
 def _insert_label(labels: Floats, count: int, cost: float, work: float) -> int:  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     """Insert a label into a front [room, 2], ascending in both; give the new count.
 
@@ -72,7 +72,8 @@ def _insert_label(labels: Floats, count: int, cost: float, work: float) -> int: 
         if last > place:
             labels[place, 0], labels[place, 1] = cost, work
             for index in range(last, count):
-                labels[index - last + place + 1] = labels[index]
+                place_now = index - last + place + 1
+                labels[place_now, 0], labels[place_now, 1] = labels[index, 0], labels[index, 1]
             return count - (last - place) + 1
         if count < len(labels):
             break
@@ -84,14 +85,14 @@ def _insert_label(labels: Floats, count: int, cost: float, work: float) -> int: 
         labels[nearest - 1, 1] = labels[nearest, 1]
         count -= 1
         for index in range(nearest, count):
-            labels[index] = labels[index + 1]
+            labels[index, 0], labels[index, 1] = labels[index + 1, 0], labels[index + 1, 1]
     for index in range(count, place, -1):
-        labels[index] = labels[index - 1]
+        labels[index, 0], labels[index, 1] = labels[index - 1, 0], labels[index - 1, 1]
     labels[place, 0], labels[place, 1] = cost, work
     return count + 1
 
 
-@compiled
+@inner
 def label_bound(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     kernel: KernelProblem, job: int, charged: Floats, lam: Floats, known: float, room: int
 ) -> float:

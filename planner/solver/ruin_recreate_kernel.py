@@ -10,7 +10,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.compiled import compiled, copy_into, inner
 from planner.solver.insertion_kernel import add_path, node_total, path_cost, row_total
 from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.slot_problem import Floats, Indices, Path
@@ -22,7 +22,7 @@ _SHARES = (-1.0, -1.0, -1.0, 0.0, 0.05, 0.3)
 """How nodes are charged in a move (insertion_kernel.charge): half of the time by their price."""
 
 
-@compiled
+@inner
 def random_below(state: Random, below: int) -> int:
     """Return the next random integer in [0, below) of a 64-bit xorshift state [1]."""
     value = state[0]
@@ -33,7 +33,7 @@ def random_below(state: Random, below: int) -> int:
     return int(value >> np.uint64(33)) % below
 
 
-@compiled
+@inner
 def touches(kernel: KernelProblem, job: int, option: int, row: int) -> bool:
     """Say whether a configuration of a job uses a row."""
     domains, types = kernel.members.shape
@@ -47,7 +47,7 @@ def touches(kernel: KernelProblem, job: int, option: int, row: int) -> bool:
     return bool(kernel.tenant[job] == row - types - domains)
 
 
-@compiled
+@inner
 def _could_touch(kernel: KernelProblem, job: int, slot: int, row: int) -> bool:
     for index in range(kernel.option_count[job]):
         option = kernel.options[job, index]
@@ -56,7 +56,7 @@ def _could_touch(kernel: KernelProblem, job: int, slot: int, row: int) -> bool:
     return False
 
 
-@compiled
+@inner
 def _pick(
     kernel: KernelProblem,
     draft: Draft,
@@ -114,7 +114,7 @@ def settle(
     return change
 
 
-@compiled
+@inner
 def _choose(
     kernel: KernelProblem,
     draft: Draft,
@@ -145,7 +145,7 @@ def _choose(
     return count
 
 
-@compiled
+@inner
 def _bar(
     kernel: KernelProblem, used: Floats, barred: Floats, state: Random
 ) -> tuple[int, int, int]:
@@ -196,12 +196,12 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
         count = _choose(kernel, draft, spot, movable, most, state, chosen)
         if count == 0:
             continue
-        before[:] = draft.used
-        saved_rows[:] = draft.row_cost
-        saved_nodes[:] = draft.node_cost
+        copy_into(before, draft.used)
+        copy_into(saved_rows, draft.row_cost)
+        copy_into(saved_nodes, draft.node_cost)
         for index in range(count):
             job = chosen[index]
-            saved_paths[index] = draft.path[job]
+            copy_into(saved_paths[index], draft.path[job])
             saved[index, 0], saved[index, 1] = draft.job_cost[job], draft.lam[job]
             saved[index, 2] = 1.0 if draft.changed[job] else 0.0
             add_path(kernel, job, draft.path[job], -1.0, draft.used)
@@ -229,12 +229,12 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
         if change <= 1e-9:
             gained -= change
             continue
-        draft.used[:] = before
-        draft.row_cost[:] = saved_rows
-        draft.node_cost[:] = saved_nodes
+        copy_into(draft.used, before)
+        copy_into(draft.row_cost, saved_rows)
+        copy_into(draft.node_cost, saved_nodes)
         for index in range(count):
             job = chosen[index]
-            draft.path[job] = saved_paths[index]
+            copy_into(draft.path[job], saved_paths[index])
             draft.job_cost[job], draft.lam[job] = saved[index, 0], saved[index, 1]
             draft.changed[job] = saved[index, 2] > 0
     return gained

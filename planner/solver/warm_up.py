@@ -11,7 +11,7 @@ _LITTLE = Effort(price_steps=2, dive_chunks=2, moves=8, label_room=2)
 
 
 def warm_up() -> None:
-    """Plan twenty jobs over four slots, cold and warm: about 20 s when nothing is cached."""
+    """Plan twenty jobs over four slots, cold and warm: about 30 CPU s when nothing is cached."""
     problem = _small_problem()
     plan = solve(problem, budget_seconds=np.inf, effort=_LITTLE)
     warm = warmth_of(

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from data.compiled import compiled
+from data.compiled import compiled, copy_into, inner
 from planner.solver.changes_kernel import shortest_within_limit
 from planner.solver.insertion_kernel import change_cost, changes_too_often, charge
 from planner.solver.kernel_problem import Draft, KernelProblem
@@ -18,7 +18,7 @@ from planner.solver.slot_problem import Floats, Path
 _GROWTH = 1.5
 
 
-@compiled
+@inner
 def cross(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     kernel: KernelProblem, job: int, charged: Floats, ends: Path, best: float, path: Path
 ) -> float:
@@ -67,12 +67,12 @@ def cross(  # noqa: C901 - one pass over the slots: a call with these arrays cos
                 if cost < best:
                     best, found, first, last = cost, base, begin, end
     if found >= 0:
-        path[:] = ends[found]
-        path[first:last] = ends[1 - found, first:last]
+        copy_into(path, ends[found])
+        copy_into(path[first:last], ends[1 - found, first:last])
     return best
 
 
-@compiled
+@inner
 def best_with_work(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     kernel: KernelProblem, job: int, charged: Floats, draft: Draft, searches: int, path: Path
 ) -> float:
@@ -97,17 +97,17 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
         missing = target - work
         if cost + top * max(0.0, missing) < best:
             best = cost + top * max(0.0, missing)
-            path[:] = trial
+            copy_into(path, trial)
         value = cost + lam * missing
         if value > best_value:
             best_value = value
             draft.lam[job] = lam
         if missing > 0:
             low_lam, low_value, low_slope = lam, value, missing
-            ends[0] = trial
+            copy_into(ends[0], trial)
         else:
             high_lam, high_value, high_slope = lam, value, missing
-            ends[1] = trial
+            copy_into(ends[1], trial)
         if missing == 0 or (missing > 0 and lam >= top) or (missing < 0 and lam <= 0):
             return best
         if low_lam < 0:
@@ -125,7 +125,7 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
         cost = cross(kernel, job, charged, ends, best, trial)
         if cost < best and not changes_too_often(kernel, job, trial):
             best = cost
-            path[:] = trial
+            copy_into(path, trial)
     return best
 
 

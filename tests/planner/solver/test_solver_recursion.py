@@ -8,19 +8,25 @@ import pytest
 from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from benchmarks.plan_instances import make_instance
 from planner.solver.bound_kernel import job_values
 from planner.solver.coupling_rows import conjugate, coupling_rows
 from planner.solver.insertion_kernel import node_total, path_cost
-from planner.solver.kernel_problem import empty_draft, make_kernel_problem
+from planner.solver.kernel_problem import KernelProblem, empty_draft, make_kernel_problem
 from planner.solver.lanes import pack
 from planner.solver.nodes import node_bound
 from planner.solver.prices import Market, ResourcePrices
-from planner.solver.slot_problem import SlotProblem, pinned_cost
+from planner.solver.slot_problem import Path, SlotProblem, pinned_cost
 from planner.solver.survey_kernel import CostSurvey, survey
 
 Floats = npt.NDArray[np.float64]
+
+
+@njit
+def _path_cost(kernel: KernelProblem, job: int, path: Path) -> float:
+    return path_cost(kernel, job, path)
 
 
 def surveyed(problem: SlotProblem) -> CostSurvey:
@@ -110,7 +116,7 @@ def test_the_label_bound_is_between_the_priced_bound_and_the_optimum(seed: int, 
             for option in options
         ]
         best = min(
-            path_cost(kernel, job, np.array(path, dtype=np.int16))
+            _path_cost(kernel, job, np.array(path, dtype=np.int16))
             for path in itertools.product(*options)
         )
         assert priced[job] <= labelled[job] + 1e-9
