@@ -91,6 +91,14 @@ def test_choices_are_the_values_that_jobs_have(store: Store) -> None:
     assert (choices["team"], choices["state"]) == (("eyes",), ("finished", "unknown"))
 
 
+def test_a_foreign_filter_is_refused(store: Store) -> None:
+    """What is no filter and no order never reaches SQL."""
+    with pytest.raises(KeyError):
+        ids(store, JobFilter(fields=(("record) --", "x"),)))
+    with pytest.raises(KeyError):
+        store.reader.job_page(JobFilter(), **WINDOW, order="job_id; --", most=1)
+
+
 def alone(store: Store) -> CachedReader:
     """A reader in the only process that writes."""
     return store.reader_for_pages()
