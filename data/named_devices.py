@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator
 
 _GPUS = re.compile(
-    r"(?:^|\s)(?:(?:(?:export\s+)?(?:CUDA|NVIDIA)_VISIBLE_DEVICES=|--gpu-bind[=\s](?:verbose,)?"
-    r"(?:map_gpu|mask_gpu):)(?P<listed>\w+(?:\*\d+)?(?:,\w+(?:\*\d+)?)+)"
+    r"(?:^|\s)(?:(?:(?:export\s+)?(?:CUDA|NVIDIA)_VISIBLE_DEVICES=[\"']?"
+    r"|--gpu-bind[=\s](?:verbose,)?(?:map_gpu|mask_gpu):|--include[=\s][\w.-]+:)"
+    r"(?P<listed>[\w.-]+(?:\*\d+)?(?:,[\w.-]+(?:\*\d+)?)*)"
     r"|(?:--gres[=\s](?:\S*,)?gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:"
-    r"|--(?:n[-_]?|num[-_]?)?gpus(?:[-_]per[-_](?:node|task|socket))?[=\s](?:[\w.-]+:)?"
+    r"|--(?:n[-_]?|num[-_]?)?gpus(?P<each>[-_]per[-_](?:node|task|socket))?[=\s](?:[\w.-]+:)?"
     r"|--(?:nproc[-_]per[-_]node|num[-_]processes|num[-_]shard|tensor[-_]parallel[-_]size|tp[-_]size"
     r"|devices)[=\s]"
     r")(?P<count>\d+)(?![\w.]))"
@@ -21,11 +22,20 @@ _NODES = re.compile(
 )
 
 
-def named_gpus(line: str) -> Iterator[tuple[int, str]]:
-    """Return the numbers of GPUs that a line of a script or a command names, with its words."""
+def named_gpus(line: str, *, tasks: int = 1) -> Iterator[tuple[int, str]]:
+    """Return the numbers of GPUs that a line of a script or a command names, with its words.
+
+    GPUs are counted from 0, so that GPU 3 is one of four. What is asked for a task is asked as
+    often as a node has tasks.
+    """
     for found in _GPUS.finditer(line):
-        listed = found["listed"]
-        yield listed.count(",") + 1 if listed else int(found["count"]), found[0].strip()
+        listed, each = found["listed"], found["each"] or ""
+        if listed:
+            names = [name.partition("*")[0] for name in listed.split(",")]
+            places = (int(name) + 1 for name in names if name.isdecimal())
+            yield max(len(names), *places, 0), found[0].strip()
+        else:
+            yield int(found["count"]) * (tasks if each.endswith("task") else 1), found[0].strip()
 
 
 def named_nodes(line: str) -> Iterator[tuple[int, str]]:

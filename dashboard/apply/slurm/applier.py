@@ -240,7 +240,9 @@ class SlurmApplier:
             submitted = client.submission(number)
             warnings = (*warnings, *(lost_output(*submitted) if requeues else ()))
         if resized:
-            stale, unseen = environment_refusals(moves, *submitted)
+            stale, unseen = environment_refusals(
+                moves, *submitted, tasks=(reading.facts.tasks, reading.facts.nodes_asked)
+            )
             shares = host_shares(reading.facts, moves)
             refusals, warnings = (*refusals, *stale), (*warnings, *shares, *unseen)
         return Rehearsal(

@@ -28,6 +28,9 @@ _USED = re.compile(
     r"[\"']?\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>\d+))?\})[\"']?"
 )
 _APPENDS = re.compile(r"--open-mode[=\s][\"']?a")
+_TASKS = re.compile(
+    r"\s(?:--ntasks-per-node[=\s](?P<each>\d+)|(?:--ntasks[=\s]|-n\s*)(?P<all>\d+))(?![\w.])"
+)
 _SIZES = ("Gres", "NumNodes")
 _NAMES_MORE = (
     "its script says {text!r}, more than it would have: it would fail. Ask its owner to submit the "
@@ -69,23 +72,35 @@ def submitted_with(texts: Iterable[str]) -> str:
     )
 
 
-def named_beyond(script: str, *, gpus: int | None, nodes: int | None) -> str:
+def named_beyond(
+    script: str, *, gpus: int | None, nodes: int | None, tasks: tuple[int, int] = (1, 1)
+) -> str:
     """Return what a script starts with more GPUs a node or more nodes than these, '' for nothing.
 
-    None: not changed. A variable that the script sets to a whole number, or whose default one is,
-    counts as that number; what Slurm or the submitter sets follows the job.
+    None: not changed. `tasks` are those of the job and its nodes. A variable that the script sets
+    to a whole number, or whose default one is, counts as that number; what Slurm or the submitter
+    sets follows the job.
     """
     numbers: dict[str, str] = {}
-    lines = script.replace("\\\n", " ").splitlines()
+    lines = re.sub(r"(?:[ \t]|\\\n)+", " ", script).splitlines()
     code = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     for raw in re.split(r"[;\n]|&&|\|\|", code):
         line = _USED.sub(lambda used: _number_of(used, numbers), raw)
         numbers.update(_SET.findall(line))
-        for named, limit in ((named_gpus, gpus), (named_nodes, nodes)):
-            beyond = (text for count, text in named(line) if limit is not None and count > limit)
+        of_node = _tasks_a_node(line, *tasks)
+        for named, limit in ((named_gpus(line, tasks=of_node), gpus), (named_nodes(line), nodes)):
+            beyond = (text for count, text in named if limit is not None and count > limit)
             if text := next(beyond, ""):
                 return text
     return ""
+
+
+def _tasks_a_node(line: str, tasks: int, nodes: int) -> int:
+    """Return the tasks that a line starts on a node, of a job of so many tasks and nodes."""
+    named = _TASKS.search(line)
+    if named is None:
+        return -(-tasks // max(1, nodes))
+    return int(named["each"] or 0) or -(-int(named["all"]) // max(1, nodes))
 
 
 def _number_of(used: re.Match[str], numbers: dict[str, str]) -> str:
@@ -110,18 +125,23 @@ def sets_size(moves: Iterable[Move]) -> bool:
 
 
 def environment_refusals(
-    moves: tuple[Move, ...], script: str | None, submit_line: str | None
+    moves: tuple[Move, ...],
+    script: str | None,
+    submit_line: str | None,
+    *,
+    tasks: tuple[int, int] = (1, 1),
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (refusals, warnings) about GPUs that the environment of a job's script would repeat.
+    """Return (refusals, warnings) about GPUs that a job's script and environment would ask for.
 
-    `script` and `submit_line` are None where Slurm does not give them.
+    `script` and `submit_line` are None where Slurm does not give them; `tasks` are those of the job
+    and its nodes.
     """
     if not sets_size(moves):
         return (), ()
     after = {move.field: move.after for move in moves if move.verb == "update"}
     gpus = gpu_request(after["Gres"]).count if "Gres" in after else None
     nodes = int(after["NumNodes"].partition("-")[0]) if "NumNodes" in after else None
-    if text := named_beyond(script or "", gpus=gpus, nodes=nodes):
+    if text := named_beyond(script or "", gpus=gpus, nodes=nodes, tasks=tasks):
         return (_NAMES_MORE.format(text=text),), ()
     if gpus is None:
         return (), ()  # the GPUs of a node stay as they are
@@ -130,7 +150,17 @@ def environment_refusals(
         return (f"it was submitted with {option}: its GPU count is not one number",), ()
     if option:
         return (f"{KEPT.format(option=option)}. {BY_OWNER}",), ()
+    crowded = _crowded(moves, gpus, -(-tasks[0] // max(1, tasks[1])))
     if script is None or submit_line is None:
-        return (), (_UNSEEN,)
+        return (), (*crowded, _UNSEEN)
     asks = any(_GRES.search(line) for line in _option_lines((submit_line, script)))
-    return () if asks else (_BY_ENVIRONMENT,), ()
+    return () if asks else (_BY_ENVIRONMENT,), crowded
+
+
+def _crowded(moves: tuple[Move, ...], gpus: int, of_node: int) -> tuple[str, ...]:
+    """Return the warning that tasks which had a GPU each would share them, or ()."""
+    before = max(gpu_request(move.before).count for move in moves if move.field == "Gres")
+    if of_node < 2 or not gpus < of_node <= before:
+        return ()
+    told = f"the job has {of_node} tasks on a node and would have {gpus} GPU(s) there"
+    return (f"{told}: a program that takes a GPU for each task fails",)

@@ -162,7 +162,16 @@ def test_a_size_that_the_environment_repeats_is_refused() -> None:
         ("# srun --gres=gpu:8 ./a", 0, 0),
         ("# was: true; srun --gres=gpu:8 ./a", 0, 0),
         ("python train.py --gpu 3 --learning-rate 4", 0, 0),
-        ("export CUDA_VISIBLE_DEVICES=3", 0, 0),
+        ("export CUDA_VISIBLE_DEVICES=3", 3, 0),
+        ("CUDA_VISIBLE_DEVICES=0 ./a", 0, 0),
+        ("CUDA_VISIBLE_DEVICES=$i ./a", 0, 0),
+        ("CUDA_VISIBLE_DEVICES=GPU-1a2b,GPU-3c4d ./a", 1, 0),
+        ("deepspeed --include localhost:0,2 train.py", 2, 0),
+        ("torchrun --nproc_per_node \\\n  4 train.py", 3, 0),
+        ("torchrun --nproc_per_node   4 train.py", 3, 0),
+        ("srun --ntasks-per-node=2 --gpus-per-task=1 ./a", 1, 0),
+        ("srun -n 4 --gpus-per-task=1 ./a", 3, 0),
+        ("srun -n1 --gpus-per-task=2 ./a", 1, 0),
         ("ls -N 4 | srun ./a; tail -N3", 0, 0),
     ],
 )
@@ -175,6 +184,28 @@ def test_what_a_script_starts_with_more_than_its_job_would_have(
     assert bool(named_beyond(script, gpus=None, nodes=nodes or 1)) is bool(nodes)
     assert not named_beyond(script, gpus=gpus + 1, nodes=nodes + 1)
     assert not named_beyond(script, gpus=None, nodes=None)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "nodes", "refused"), [(1, 1, False), (2, 1, True), (2, 2, False), (4, 2, True)]
+)
+def test_gpus_for_each_task_count_as_often_as_a_node_has_tasks(
+    tasks: int, nodes: int, refused: bool
+) -> None:
+    """Those of the job, where srun names none of its own."""
+    script = "#!/bin/bash\n#SBATCH --gres=gpu:2\nsrun --gpus-per-task=1 ./a\n"
+    assert bool(named_beyond(script, gpus=1, nodes=None, tasks=(tasks, nodes))) is refused
+
+
+@pytest.mark.parametrize(
+    ("tasks", "nodes", "warned"),
+    [(1, 1, False), (2, 1, False), (4, 1, True), (8, 2, True), (5, 1, False), (4, 2, False)],
+)
+def test_tasks_that_would_share_gpus_are_warned_of(tasks: int, nodes: int, warned: bool) -> None:
+    """From 4 GPUs to 2: only tasks that had one each and would not have."""
+    plain = SCRIPT.format(option="--gres=gpu:4")
+    _none, warnings = environment_refusals((GRES,), plain, "sbatch a.sh", tasks=(tasks, nodes))
+    assert ["would have 2 GPU(s)" in text for text in warnings] == [True] * warned
 
 
 def test_a_script_that_names_more_is_refused_and_quoted() -> None:

@@ -37,6 +37,18 @@ def test_a_script_that_names_more_gpus_is_refused(bed: SlurmBed, script: str) ->
     )
 
 
+def test_gpus_for_each_task_are_counted(bed: SlurmBed) -> None:
+    """Two tasks on a node with one GPU each are two GPUs, as srun asks for them (22.05)."""
+    job = running(bed, "srun --gpus-per-task=1 sleep 600", "--ntasks-per-node=2")
+    applier = applier_of(bed, allow_requeue=True)
+    (refusal,) = applier.rehearse(prepared(applier, proposal(job, 2, 1))).refusals
+    assert "'--gpus-per-task=1'" in refusal
+    plain = running(bed, "sleep 600", "--ntasks-per-node=2")
+    rehearsal = applier.rehearse(prepared(applier, proposal(plain, 2, 1)))
+    assert rehearsal.refusals == ()
+    assert any("2 tasks on a node and would have 1 GPU" in text for text in rehearsal.warnings)
+
+
 @pytest.mark.parametrize("fails", [True, False])
 def test_gpus_that_the_environment_asked_for_are_not_changed(
     bed: SlurmBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
