@@ -3,16 +3,27 @@
 The GPUs of its pod templates, times the pods that it makes of each.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from collectors.kubernetes.client import Document
-from collectors.kubernetes.objects import GpuRequest, count_of, list_in, part, requests_of
+from collectors.kubernetes.objects import (
+    GpuRequest,
+    count_of,
+    list_in,
+    part,
+    requests_of,
+    text_in,
+)
 from data.named_devices import named_gpus
 
 Templates = Iterator[tuple[int, object]]
 """Pods to make, and the pod spec to make them of."""
+
+_VARIABLE = re.compile(r"\$[({]?([A-Za-z_]\w*)[)}]?")
+"""A variable of the container as Kubernetes and as a shell name it: $(NAME), $NAME, ${NAME}."""
 
 
 def _times(value: object) -> int:
@@ -121,11 +132,13 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
 def gpus_named_by(container: object) -> list[tuple[int, str]]:
     """Return the numbers of GPUs that a container's command and variables name, with the words."""
     words = (*list_in(container, "command"), *list_in(container, "args"))
-    variables = (
-        f"{part(entry, 'name')}={part(entry, 'value')}" for entry in list_in(container, "env")
-    )
+    values = {
+        text_in(entry, "name"): text_in(entry, "value") for entry in list_in(container, "env")
+    }
+    variables = (f"{name}={value}" for name, value in values.items())
     lines = (" ".join(map(str, words)).replace("\n", " "), *variables)
-    return [found for line in lines for found in named_gpus(line)]
+    told = (_VARIABLE.sub(lambda used: values.get(used[1], "") or used[0], line) for line in lines)
+    return [found for line in told for found in named_gpus(line)]
 
 
 def _gpus(spec: object) -> int:

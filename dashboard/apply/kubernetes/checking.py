@@ -11,6 +11,7 @@ from dashboard.apply.kubernetes.look import ObservedTarget, pods_on, seen_of
 from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.rollout import (
+    ends,
     rewritten,
     still_to_do,
     trouble,
@@ -109,4 +110,6 @@ def _effect(
     if changed:
         pod, wanted, found = changed
         return Verdict.DIFFERENT, f"pod {pod} asks for {found}, its template for {wanted}"
-    return Verdict.AS_INTENDED, "the values are set, and every pod is as they say"
+    leaving = sum(1 for pod in work.pods if ends(pod))
+    still = f"; {leaving} pod(s) that end still hold their GPUs" if leaving else ""
+    return Verdict.AS_INTENDED, f"the values are set, and every pod is as they say{still}"

@@ -181,10 +181,10 @@ def trouble(work: WorkloadPods, *, now: datetime | None, patience: timedelta) ->
     failed = _own_trouble(work, now - patience)
     if failed:
         return failed
-    ending = any(map(_ends, work.pods))
+    ending = any(map(ends, work.pods))
     for pod in work.pods_of_template():
         made = time_in(pod, "metadata", "creationTimestamp")
-        if _ends(pod) or _over(pod) or made is None or now - made < patience:
+        if ends(pod) or _over(pod) or made is None or now - made < patience:
             continue
         name = text_in(pod, "metadata", "name")
         broken, waits = next(_broken(pod), ""), _waits(pod)
@@ -259,7 +259,7 @@ def waiting_for(work: WorkloadPods) -> str:
     """Return what the work waits for at the moment, '' when nothing is known to be missing."""
     for pod in work.pods_of_template():
         found = _waits(pod) or next(_broken(pod), "")
-        if found and not _ends(pod):
+        if found and not ends(pod):
             return f"pod {text_in(pod, 'metadata', 'name')}: {found}"
     return ""
 
@@ -272,7 +272,7 @@ def rewritten(work: WorkloadPods) -> tuple[str, str, str] | None:
     wanted = asked_by(template)
     for pod in work.pods:
         found = asked_by(part(pod, "spec"))
-        if not (_over(pod) or _ends(pod)) and +found != +wanted:
+        if not (_over(pod) or ends(pod)) and +found != +wanted:
             name = text_in(pod, "metadata", "name")
             return name, _resources(wanted), _resources(found)
     return None
@@ -286,5 +286,6 @@ def _over(pod: Document) -> bool:
     return text_in(pod, "status", "phase") in ("Succeeded", "Failed")
 
 
-def _ends(pod: Document) -> bool:
+def ends(pod: Document) -> bool:
+    """Tell whether a pod was told to end: until it has, it holds its GPUs."""
     return text_in(pod, "metadata", "deletionTimestamp") != ""

@@ -29,6 +29,20 @@ def naming(namespace: str, count: int, **container: Any) -> dict[str, Any]:
         ),
         ({"env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0,1,2,3"}]}, "0,1,2,3"),
         ({"args": ["--tensor-parallel-size=$(GPUS)"]}, ""),
+        (
+            {
+                "args": ["--tensor-parallel-size=$(GPUS)"],
+                "env": [{"name": "GPUS", "value": "4"}],
+            },
+            "--tensor-parallel-size=4",
+        ),
+        (
+            {
+                "command": ["sh", "-c", "exec torchrun --nproc-per-node=${WORLD} train.py"],
+                "env": [{"name": "WORLD", "value": "4"}, {"name": "A"}],
+            },
+            "--nproc-per-node=4",
+        ),
         ({"args": ["--tensor-parallel-size=2"]}, ""),
         ({"args": ["--num-gpus=8"]}, ""),
     ],

@@ -124,6 +124,31 @@ def test_replicas_shrink_grow_and_stop(bed: KubernetesBed, applier: KubernetesAp
         assert spec_of(bed, "count") == before
 
 
+def test_pods_that_take_long_to_end_are_told_of(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """With a finalizer an ended pod stays, and its GPUs with it: they are not free yet."""
+    at = room(bed, "leaving", 4)
+    bed.apply(deployment("leaving", replicas=2, pod=pod_spec(2, **at)))
+    rolled_out(bed, "leaving")
+    names = [
+        pod["metadata"]["name"] for pod in bed.pods() if pod["metadata"]["namespace"] == "leaving"
+    ]
+    keep: dict[str, Any] = {"metadata": {"finalizers": ["example.com/keep"]}}
+    for name in names:
+        bed.patch("Pod", name, keep, namespace="leaving")
+    change = planned(
+        applier,
+        proposal("leaving/deployment/serve", gpus(4), gpus(2), action=Action.FEWER_GPUS),
+    )
+    found = carry_out(applier, change)
+    assert found.seen is VerificationResult.AS_INTENDED
+    assert found.detail.endswith("1 pod(s) that end still hold their GPUs")
+    for name in names:
+        bed.patch("Pod", name, {"metadata": {"finalizers": None}}, namespace="leaving")
+    bed.until("it is gone", lambda: "still hold" not in settled(applier, change, 1).detail)
+
+
 def test_more_pods_than_nodes_have_room_for_are_warned_of(
     bed: KubernetesBed, applier: KubernetesApplier
 ) -> None:
