@@ -22,6 +22,8 @@ _WRITE_GOLDEN = os.environ.get("TRIMTAB_GOLDEN") == "1"
 _SCREENSHOTS = "TRIMTAB_SCREENSHOTS"
 _ENGINE = os.environ.get("TRIMTAB_TEST_ENGINE", DUCKDB)
 """The engine of the browser's tests that do not run on both."""
+_FIRST = {"forecasting/test_forecast_runner.py": -2, "planner/test_advice.py": -1}
+"""Files that begin: of two workers on a fresh machine each compiles other kernels, none all."""
 assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb or postgres"
 
 
@@ -51,9 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m deselects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what waits for the slow end, where whole files are collected."""
+    """Mark what waits for the slow end, where whole files are collected, and order the files."""
     if not any("::" in argument for argument in config.args):
         slow_end.mark(items)
+        items.sort(key=lambda item: _FIRST.get(slow_end.name_of(item).partition("::")[0], 0))
 
 
 @pytest.fixture(autouse=True, scope="session")

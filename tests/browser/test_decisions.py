@@ -25,42 +25,10 @@ def stored(server: Server) -> dict[str, StoredRecommendation]:
         }
 
 
-def test_approve_then_write_the_change_file(own_server: Server, visitor: Visitor) -> None:
-    """The row stays and says who approved; the file is written, and both are recorded."""
-    visitor.open(f"{own_server.base}/findings")
-    panel, chosen = open_first(visitor)
-    before = [row[:6] for row in rows(visitor)]
-    decide(visitor, panel, "Approve", comment="agreed with the owner")
-    expect(panel.get_by_text("approved by Robin")).to_be_visible()
-    assert [row[:6] for row in rows(visitor)] == before
-    assert chosen in next(row for row in rows(visitor) if "approved by Robin" in row)
-    panel.get_by_text("The change file", exact=True).click()
-    expect(panel.locator("code").first).not_to_be_empty()
-    panel.get_by_role("button", name="Write the change file").click()
-    expect(panel.get_by_text("written by Robin")).to_be_visible()
-    one = stored(own_server)[chosen]
-    assert (one.state, one.decided_by) == ("written", "Robin")
-    assert len(list(own_server.changes.iterdir())) == 1
-
-
-def test_dismiss_with_a_comment(own_server: Server, visitor: Visitor) -> None:
-    """A dismissal keeps who and why, and the reason that its finding is dismissed for."""
-    visitor.open(f"{own_server.base}/findings")
-    panel, chosen = open_first(visitor, hostile=True)
-    panel.get_by_role("button", name="Dismiss", exact=True).click()
-    dialog(visitor).get_by_label("Reason").click()
-    visitor.page.get_by_role("option", name="false positive").click()
-    answer(visitor, name="Robin", comment="launch on Monday")
-    expect(panel.get_by_text("dismissed by Robin: false positive")).to_be_visible()
-    one = stored(own_server)[chosen]
-    assert (one.state, one.decided_by, one.comment) == ("rejected", "Robin", "launch on Monday")
-    with open_store(own_server.store_url, create=False) as store:
-        (event,) = store.reader.finding_events(one.finding)
-    assert (event.kind, event.reason) == ("dismissed", "false-positive")
-
-
-def test_a_finding_has_an_address_and_can_be_snoozed(own_server: Server, visitor: Visitor) -> None:
-    """Its number opens it in whatever state; reopened, it is proposed again at once."""
+def test_a_finding_is_snoozed_and_reopened_at_its_address_then_approved_and_written(
+    own_server: Server, visitor: Visitor
+) -> None:
+    """Its number opens it in whatever state; the row stays and says who approved; all is kept."""
     visitor.open(f"{own_server.base}/recommendations?state=proposed")
     panel, chosen = open_first(visitor)
     assert f"finding={chosen}" in visitor.page.url
@@ -74,7 +42,46 @@ def test_a_finding_has_an_address_and_can_be_snoozed(own_server: Server, visitor
     expect(panel.get_by_role("button", name="Approve", exact=True)).to_be_visible()
     visitor.open(f"{own_server.base}/findings?finding=TT-99999")
     expect(visitor.page.get_by_text("TT-99999 is not known here")).to_be_visible()
-    assert stored(own_server)[chosen].state == "proposed"
+
+    visitor.open(f"{own_server.base}/findings")
+    panel, chosen = open_first(visitor)
+    before = [row[:6] for row in rows(visitor)]
+    decide(visitor, panel, "Approve", comment="agreed with the owner")
+    expect(panel.get_by_text("approved by Robin")).to_be_visible()
+    assert [row[:6] for row in rows(visitor)] == before
+    assert chosen in next(row for row in rows(visitor) if "approved by Robin" in row)
+    panel.get_by_text("The change file", exact=True).click()
+    expect(panel.locator("code").first).not_to_be_empty()
+    panel.get_by_role("button", name="Write the change file").click()
+    expect(panel.get_by_text("written by Robin")).to_be_visible()
+    kept = stored(own_server)[chosen]
+    assert (kept.state, kept.decided_by) == ("written", "Robin")
+    assert len(list(own_server.changes.iterdir())) == 1
+
+
+def test_a_name_that_no_cluster_allows_gets_no_change_and_another_is_dismissed(
+    own_server: Server, visitor: Visitor
+) -> None:
+    """Approved, it has a refusal for its change; a dismissal keeps who, why and the reason."""
+    visitor.open(f"{own_server.base}/findings")
+    panel, hostile = open_first(visitor, hostile=True)
+    decide(visitor, panel, "Approve")
+    expect(panel.get_by_text("approved by Robin")).to_be_visible()
+    expect(panel.get_by_test_id("stAlert")).to_be_visible()
+    expect(panel.get_by_role("button", name="Write the change file")).to_have_count(0)
+    panel, dismissed = open_first(visitor)
+    panel.get_by_role("button", name="Dismiss", exact=True).click()
+    dialog(visitor).get_by_label("Reason").click()
+    visitor.page.get_by_role("option", name="false positive").click()
+    answer(visitor, comment="launch on Monday")
+    expect(panel.get_by_text("dismissed by Robin: false positive")).to_be_visible()
+    found = stored(own_server)
+    assert found[hostile].state == "approved"
+    kept = found[dismissed]
+    assert (kept.state, kept.decided_by, kept.comment) == ("rejected", "Robin", "launch on Monday")
+    with open_store(own_server.store_url, create=False) as store:
+        (event,) = store.reader.finding_events(kept.finding)
+    assert (event.kind, event.reason) == ("dismissed", "false-positive")
 
 
 def test_a_decision_needs_a_name(own_server: Server, visitor: Visitor) -> None:
@@ -115,37 +122,24 @@ def test_several_are_decided_at_once(own_server: Server, visitor: Visitor) -> No
     assert states.count("approved") == 2
 
 
-def test_filters_live_in_the_address(own_server: Server, visitor: Visitor) -> None:
+def test_filters_live_in_the_address(server: Server, visitor: Visitor) -> None:
     """A search and a state are in the address, and what does not fit them is not listed."""
-    visitor.open(f"{own_server.base}/findings?q=steady/notebook-1")
+    visitor.open(f"{server.base}/findings?q=steady/notebook-1")
     assert len(rows(visitor)) == 1
     visitor.page.get_by_role("textbox", name="Search").fill("steady")
     visitor.page.keyboard.press("Enter")
     visitor.settle()
     assert len(rows(visitor)) == 2
     assert "q=steady" in visitor.page.url
-    visitor.open(f"{own_server.base}/recommendations?state=approved")
+    visitor.open(f"{server.base}/recommendations?state=approved")
     expect(visitor.page.get_by_text("No finding fits these filters")).to_be_visible()
 
 
-def test_the_evidence_is_behind_why(own_server: Server, visitor: Visitor) -> None:
+def test_the_evidence_is_behind_why(server: Server, visitor: Visitor) -> None:
     """Its plot is drawn, the change is a diff, and the evidence names the digest."""
-    visitor.open(f"{own_server.base}/findings")
+    visitor.open(f"{server.base}/findings")
     panel, _chosen = open_first(visitor)
     expect(panel.locator(".js-plotly-plot")).to_have_count(1)
     expect(panel.get_by_text(re.compile("^- 2 × "))).to_be_visible()
     panel.get_by_text("Evidence", exact=True).click()
     expect(panel.get_by_text(re.compile("digest [0-9a-f]{64}"))).to_be_visible()
-
-
-def test_no_change_is_written_for_a_name_that_no_cluster_allows(
-    own_server: Server, visitor: Visitor
-) -> None:
-    """An approved job whose name could be read as code gets a refusal instead of a change."""
-    visitor.open(f"{own_server.base}/findings")
-    panel, chosen = open_first(visitor, hostile=True)
-    decide(visitor, panel, "Approve")
-    expect(panel.get_by_text("approved by Robin")).to_be_visible()
-    expect(panel.get_by_test_id("stAlert")).to_be_visible()
-    expect(panel.get_by_role("button", name="Write the change file")).to_have_count(0)
-    assert stored(own_server)[chosen].state == "approved"
