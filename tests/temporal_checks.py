@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 
+import numpy as np
+
 from planner.nodes.temporal_instance import Ints, TemporalInstance
 
 
@@ -25,11 +27,12 @@ def busy_units(instance: TemporalInstance, bin_of: Ints) -> int:
     )
 
 
-def packings(items: int) -> list[list[int]]:
-    """Every way to put items into unnamed bins."""
+def packings(instance: TemporalInstance) -> list[Ints]:
+    """Return every way to put the items into unnamed bins in which no bin is over its capacity."""
     found: list[list[int]] = [[]]
-    for _ in range(items):
+    for _ in range(instance.items):
         found = [
             [*group, number] for group in found for number in range(max(group, default=-1) + 2)
         ]
-    return found
+    tried = [np.array(group, dtype=np.int64) for group in found]
+    return [packing for packing in tried if not overloads(instance, packing)]

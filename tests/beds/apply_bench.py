@@ -142,6 +142,31 @@ def fill(store: Store, recommendation: Recommendation | None = None) -> None:
     )
 
 
+def applied_bench(store: Store, folder: Path) -> Bench:
+    """Return a change from four boards, worked at a quarter for a day, to two, applied at NOW."""
+    cluster = FileCluster(folder / "cluster.json")
+    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
+    day = make_samples(gpus=4, minutes=24 * 60, utilization_ratio=0.25)
+    store.keep(make_collected(day, (make_job(gpu_count=4),)))
+    store.keep_cycle(
+        cycle_id="c1",
+        started_at=NOW,
+        finished_at=NOW,
+        reports=(),
+        forecasts=(),
+        plan=make_plan(),
+        recommendations=(make_recommendation(),),
+    )
+    made = Bench(store, cluster, folder)
+    made.set(max_namespace_share_ratio=1.0)
+    made.clock.at = NOW
+    made.approve()
+    made.ask()
+    made.work(visits=3)
+    assert made.state == "applied"
+    return made
+
+
 def sent(bench: Bench) -> list[list[str]]:
     """Every command that ever arrived at the job."""
     log = bench.job()["log"]

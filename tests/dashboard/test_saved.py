@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from beds.apply_bench import JOB, Bench
-from beds.file_cluster import FileCluster
-from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
+from beds.apply_bench import JOB, Bench, applied_bench
+from factories import NOW, make_collected, make_job, make_samples
 
 from dashboard.reports.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.render_pdf import render_pdf
@@ -34,26 +33,8 @@ MEASURED = NOW + timedelta(hours=3)
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A change from four boards to two, applied at NOW and measured three hours later."""
     folder: Path = tmp_path_factory.mktemp("saved")
-    cluster = FileCluster(folder / "cluster.json")
-    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
     with open_store(f"duckdb:///{folder}/t.duckdb") as store:
-        day = make_samples(gpus=4, minutes=24 * 60, utilization_ratio=0.25)
-        store.keep(make_collected(day, (make_job(gpu_count=4),)))
-        store.keep_cycle(
-            cycle_id="c1",
-            started_at=NOW,
-            finished_at=NOW,
-            reports=(),
-            forecasts=(),
-            plan=make_plan(),
-            recommendations=(make_recommendation(),),
-        )
-        made = Bench(store, cluster, folder)
-        made.set(max_namespace_share_ratio=1.0)
-        made.clock.at = NOW
-        made.approve()
-        made.ask()
-        made.work(visits=3)
+        made = applied_bench(store, folder)
         after = make_samples(gpus=2, minutes=180, end=MEASURED, utilization_ratio=0.5)
         store.keep(make_collected(after, (make_job(gpu_count=2, last_seen_at=MEASURED),)))
         made.clock.at = MEASURED

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from beds.apply_bench import JOB, Bench
-from beds.file_cluster import FileCluster
+from beds.apply_bench import Bench, applied_bench
 from drawn import examples
 from factories import (
     NOW,
     make_collected,
     make_job,
-    make_plan,
     make_range,
     make_recommendation,
     make_samples,
@@ -264,32 +262,8 @@ def test_a_slice_counts_as_its_part_of_a_board_and_of_its_energy() -> None:
 @pytest.fixture
 def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
     """A day of a job on four boards at a quarter of their power to work, and a change to two."""
-    cluster = FileCluster(tmp_path / "cluster.json")
-    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
     with open_store(store_url) as store:
-        store.keep(
-            make_collected(
-                make_samples(gpus=4, minutes=24 * 60, utilization_ratio=0.25),
-                (make_job(gpu_count=4),),
-            )
-        )
-        store.keep_cycle(
-            cycle_id="c1",
-            started_at=NOW,
-            finished_at=NOW,
-            reports=(),
-            forecasts=(),
-            plan=make_plan(),
-            recommendations=(make_recommendation(),),
-        )
-        made = Bench(store, cluster, tmp_path)
-        made.set(max_namespace_share_ratio=1.0)
-        made.clock.at = NOW
-        made.approve()
-        made.ask()
-        made.work(visits=3)
-        assert made.state == "applied"
-        yield made
+        yield applied_bench(store, tmp_path)
 
 
 def run_on(bench: Bench, *, utilization: float, hours: int = 3) -> datetime:
