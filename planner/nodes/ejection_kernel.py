@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, copy_into, inner
+from data.compiled import compiled, copy_into
 from planner.nodes.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Workspace(NamedTuple):
     place: Ints
 
 
-@inner
+@compiled
 def first_excess(items: Items, bins: Bins, item: int, one: int, begin: int) -> int:
     """Return the first column from `begin` on where the item does not fit into a bin, or -1."""
     for resource in range(items.sizes.shape[1]):
@@ -73,7 +73,7 @@ def first_excess(items: Items, bins: Bins, item: int, one: int, begin: int) -> i
     return -1
 
 
-@inner
+@compiled
 def _shift(items: Items, bins: Bins, item: int, one: int, sign: int) -> None:
     """Add an item to the load of a bin (sign 1) or take it away (sign -1)."""
     for resource in range(items.sizes.shape[1]):
@@ -85,7 +85,7 @@ def _shift(items: Items, bins: Bins, item: int, one: int, sign: int) -> None:
             bins.load[one, column] += sign * size
 
 
-@inner
+@compiled
 def enter(items: Items, bins: Bins, item: int, one: int) -> None:
     """Put an item into a bin."""
     _shift(items, bins, item, one, 1)
@@ -95,7 +95,7 @@ def enter(items: Items, bins: Bins, item: int, one: int) -> None:
     bins.counts[one] += 1
 
 
-@inner
+@compiled
 def leave(items: Items, bins: Bins, item: int) -> None:
     """Take an item out of its bin."""
     one = bins.bin_of[item]
@@ -107,7 +107,7 @@ def leave(items: Items, bins: Bins, item: int) -> None:
     bins.bin_of[item] = -1
 
 
-@inner
+@compiled
 def _next_candidate(
     items: Items, bins: Bins, work: Workspace, penalty: Ints, one: int, level: int, budget: int
 ) -> int:
@@ -130,7 +130,7 @@ def _next_candidate(
     return -1
 
 
-@inner
+@compiled
 def _cheapest_ejection(
     items: Items,
     bins: Bins,
@@ -180,7 +180,7 @@ def _cheapest_ejection(
     return limit, number
 
 
-@inner
+@compiled
 def _eject(
     items: Items,
     bins: Bins,
@@ -212,7 +212,7 @@ def _eject(
     return chosen
 
 
-@inner
+@compiled
 def _wait(items: Items, pool: WaitingPool, item: int) -> None:
     """Put an item on top of the pool."""
     pool.waiting[pool.state[0]] = item
@@ -220,7 +220,7 @@ def _wait(items: Items, pool: WaitingPool, item: int) -> None:
     pool.state[1] += items.weights[item]
 
 
-@inner
+@compiled
 def _wait_longest(items: Items, pool: WaitingPool, item: int) -> None:
     """Put an item at the bottom of the pool."""
     for index in range(pool.state[0], 0, -1):
@@ -230,7 +230,7 @@ def _wait_longest(items: Items, pool: WaitingPool, item: int) -> None:
     pool.state[1] += items.weights[item]
 
 
-@inner
+@compiled
 def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState) -> int:
     """Return one of the bins that take the item, each as likely as the other, or -1."""
     chosen = -1
@@ -243,7 +243,7 @@ def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState)
     return chosen
 
 
-@inner
+@compiled
 def swap(items: Items, bins: Bins, item: int, other: int) -> bool:
     """Exchange two items of different bins if both fit; say whether they were."""
     home = bins.bin_of[item]
@@ -259,7 +259,7 @@ def swap(items: Items, bins: Bins, item: int, other: int) -> bool:
     return fits
 
 
-@inner
+@compiled
 def _shake(items: Items, bins: Bins, tries: int, state: RandomState) -> None:
     """Move random items to random bins, or swap them with an item there, where both fit."""
     for _ in range(tries):
@@ -280,7 +280,7 @@ def _shake(items: Items, bins: Bins, tries: int, state: RandomState) -> None:
                 swap(items, bins, item, other)
 
 
-@inner
+@compiled
 def filled(items: Items, room: Ints, bin_of: Ints) -> Bins:
     """Return the bins that hold the items as `bin_of` says, which they keep up to date."""
     count = len(items.first)
