@@ -25,6 +25,7 @@ from collectors.trace_tables import Columns, failures_named, read_columns
 from collectors.trace_times import NO_TIME, times_of
 from data.collected import Collected
 from data.columns import NUMBER, SAMPLES, check_frame
+from data.energy_integration import MAX_GAP_SECONDS
 from data.errors import SettingsError, UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -67,6 +68,7 @@ class Trace:
         self._held: set[tuple[str, str, str]] = set()
         self._counters: dict[str, tuple[float, float, float, float]] = {}
         self._number = 0
+        self._far_apart = self._steps = 0
         self._span: list[Any] = []
 
     @property
@@ -85,6 +87,11 @@ class Trace:
         for name, count in self.refused_readings.items():
             refused[name.partition(":")[0]] += count
         return sorted(name for name, n in refused.items() if 2 * n > self.present[name])
+
+    @property
+    def mostly_apart(self) -> bool:
+        """Whether most readings of a device follow each other too late to know the time between."""
+        return 2 * self._far_apart > self._steps
 
     def without_values(self) -> list[str]:
         """Return the targets that the map names and of which no kept row has a value."""
@@ -189,6 +196,9 @@ class Trace:
             return
         self._span += [frame["sampled_at"].min(), frame["sampled_at"].max()]
         ordered = frame.sort_values("sampled_at", kind="stable")
+        steps = ordered.groupby(["gpu_uuid", "mig_instance"])["sampled_at"].diff().dropna()
+        self._far_apart += int((steps.dt.total_seconds() > MAX_GAP_SECONDS).sum())
+        self._steps += len(steps)
         held = ordered[ordered["job_id"] != ""]
         first = held.drop_duplicates("job_id").set_index("job_id")["sampled_at"]
         newest = held.drop_duplicates("job_id", keep="last")

@@ -48,7 +48,7 @@ def energy(options: argparse.Namespace) -> int:
             [*rows, *([total] if total else [])],
             "table",
             columns=_COLUMNS,
-            empty="No samples were kept for this time.",
+            empty="No board was observed in this time, by readings at most 5 min apart.",
         )
         for line in statement.unknown:
             print(f"unknown: {line}", file=sys.stderr)

@@ -13,6 +13,7 @@ from dashboard.cli.world import progress_on_stderr, settings_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
+from data.energy_integration import MAX_GAP_SECONDS
 from data.errors import SettingsError
 from data.settings import Settings
 from data.store import open_store
@@ -53,6 +54,12 @@ def import_(options: argparse.Namespace) -> int:
     for target in trace.mostly_refused():
         code = PARTIAL
         say(f"Most readings of {target} were refused and are unknown.", file=sys.stderr)
+    if trace.mostly_apart:
+        say(
+            f"Most readings of a board are more than {MAX_GAP_SECONDS / 60:g} min apart: nothing "
+            "is known of the time between them, so energy, hours and cost stay unknown there.",
+            file=sys.stderr,
+        )
     for target in trace.without_values():
         say(f"No row has a value of {target}: it is unknown.", file=sys.stderr)
     return code

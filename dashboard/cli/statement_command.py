@@ -91,7 +91,7 @@ def _print_table(made: CostStatement) -> None:
         rows,
         "table",
         columns=("period", *made.by, *COLUMNS, "currency"),
-        empty="No samples were kept for this time.",
+        empty="No board was observed in this time, by readings at most 5 min apart.",
     )
 
 

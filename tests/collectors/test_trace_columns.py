@@ -81,3 +81,13 @@ def test_a_header_of_any_length_makes_a_short_message(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         job_ids(trace)
     assert len(str(refused.value)) < 700
+
+
+@pytest.mark.parametrize(("minutes", "apart"), [(1, False), (5, False), (10, True)])
+def test_readings_too_far_apart_are_told_of(minutes: int, apart: bool, tmp_path: Path) -> None:
+    """Between readings ten minutes apart nothing is known: hours and energy would be missing."""
+    times = pd.date_range("2026-01-05T12:00:00Z", periods=20, freq=f"{minutes}min")
+    boards = np.repeat(["GPU-1", "GPU-2"], 20)
+    trace = trace_of(tmp_path, at=[*times, *times], gpu=boards)
+    job_ids(trace)
+    assert trace.mostly_apart is apart
