@@ -49,7 +49,7 @@ def prepare(task: Task) -> Change:
         change = _forward(task, applier)
     else:
         change = _back(task, applier)
-    _require_accepted(applier.rehearse(change))
+    require_accepted(applier.rehearse(change))
     return change
 
 
@@ -127,7 +127,8 @@ def _recent(task: Task) -> tuple[Recommendation, ...]:
     return tuple(stored[digest].recommendation for digest in sorted(stored))
 
 
-def _require_accepted(rehearsal: Rehearsal) -> None:
+def require_accepted(rehearsal: Rehearsal) -> None:
+    """Raise ChangeRefusedError with what a rehearsal refuses, or would store otherwise."""
     if rehearsal.refusals:
         raise ChangeRefusedError("; ".join(rehearsal.refusals), "Nothing was changed.")
     if rehearsal.differences:

@@ -29,7 +29,7 @@ from dashboard.apply.next_move import (
     look_at_all,
     next_move,
 )
-from dashboard.apply.prepare import has_expired, prepare, why_held
+from dashboard.apply.prepare import has_expired, prepare, require_accepted, why_held
 from dashboard.apply.progress import Progress, progress_of
 from dashboard.apply.same_object import others_on
 from dashboard.apply.shared_switch import stopped_anywhere
@@ -173,10 +173,11 @@ class Worker:
                 return
             at = f"{task.words} is at: {type(move).__name__.lower()}"
             self.doing = "; ".join(filter(None, (at, self.unsafe)))
-            # Prepared in an earlier visit, the change may have been held back for hours.
-            if isinstance(move, Send) and not (progress.sent or checked):
+            # Prepared in an earlier visit, the change may have been held back for hours; what was
+            # sent may have been lost with its worker, and never arrived.
+            if isinstance(move, Send) and move.step == 0 and not checked:
                 checked = True
-                if _has_moved(task, progress):
+                if _is_refused_now(task, progress):
                     continue
             checked = checked or isinstance(move, Prepare)
             fresh = _make(task, progress, move)
@@ -298,17 +299,23 @@ def _prepare(task: Task) -> None:
         task.write(Work.PREPARED, detail=change.digest, record=to_json(change))
 
 
-def _has_moved(task: Task, progress: Progress) -> bool:
-    """Tell whether the target moved since the change was prepared, and conclude with a refusal."""
-    change = _change(progress)
+def _is_refused_now(task: Task, progress: Progress) -> bool:
+    """Look again at what was prepared in an earlier visit, and conclude with a refusal if it moved.
+
+    The fields that it touches say nothing of all others: the target is asked as before approval.
+    """
+    change, applier = _change(progress), task.applier()
+    detail = ""
     try:
-        moved = task.applier().look_again(change).fingerprint != change.target.fingerprint
-        detail = "the target has changed since the change was prepared"
+        if applier.look_again(change).fingerprint != change.target.fingerprint:
+            detail = "the target has changed since the change was prepared"
+        else:
+            require_accepted(applier.rehearse(change))
     except (ChangeRefusedError, StalePlanError) as refusal:
-        moved, detail = True, str(refusal)
-    if moved:
+        detail = str(refusal)
+    if detail:
         task.write(task.refusal(), detail=detail)
-    return moved
+    return bool(detail)
 
 
 def _send(task: Task, progress: Progress, step: int) -> None:

@@ -15,7 +15,7 @@ from data.apply_settings import ApplySettings
 from data.errors import (
     ChangeRefusedError,
 )
-from data.records.commands import Person
+from data.records.commands import Person, Work
 from data.records.decisions import Action
 from data.records.plans import Configuration
 
@@ -56,6 +56,28 @@ def test_the_stop_file_holds_a_command_until_it_is_gone(bench: Bench) -> None:
     assert bench.state == "applied"
     words = [entry.event for entry in bench.store.reader.audit()]
     assert words.count("stopped") == words.count("resumed") == 1
+
+
+@pytest.mark.parametrize("mood", ["forbid", ""])
+def test_what_never_arrived_is_asked_again_before_it_is_sent_again(bench: Bench, mood: str) -> None:
+    """Somebody changed what the sent fields say nothing of, while the worker was gone."""
+    bench.cluster.change(JOB, mood="lost*1")
+    bench.approve()
+    bench.ask()
+    bench.work(until=lambda: len(sendings(bench)) == 1)
+    assert bench.job()["gpus"] == "4"
+    bench.cluster.change(JOB, mood=mood)
+    bench.worker = bench.new_worker()
+    bench.work()
+    assert bench.state == ("refused" if mood else "applied")
+    assert bench.job()["gpus"] == ("4" if mood else "2")
+    assert len(sendings(bench)) == (1 if mood else 2)
+
+
+def sendings(bench: Bench) -> list[str]:
+    """The first step, each time that it was sent."""
+    rows = bench.store.reader.journal(events=(str(Work.SENDING),))
+    return [row.event for row in rows if row.step == 0]
 
 
 def test_a_link_to_a_stop_file_that_is_out_of_reach_stops(bench: Bench) -> None:

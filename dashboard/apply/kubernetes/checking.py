@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from collectors.kubernetes.templates import why_pods_stay
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from dashboard.apply.kubernetes.changing import touched
@@ -104,6 +105,8 @@ def _effect(
         return Verdict.FAILING, suffers
     to_do = still_to_do(kind, document, work.pods)
     if to_do:
+        if stays := why_pods_stay(document):
+            return Verdict.FAILING, f"the value is set, but {to_do}: {stays}"
         waits = waiting_for(work)
         return Verdict.NOT_YET, f"{to_do}; {waits}" if waits else to_do
     changed = rewritten(work) if kind in ("Deployment", "StatefulSet", "Job") else None

@@ -124,6 +124,29 @@ def test_replicas_shrink_grow_and_stop(bed: KubernetesBed, applier: KubernetesAp
         assert spec_of(bed, "count") == before
 
 
+def test_a_way_back_of_what_somebody_paused_is_failing(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """The old template is set, and the work still has the few GPUs: the pause is named."""
+    at = room(bed, "paused", 4)
+    bed.apply(deployment("paused", replicas=1, pod=pod_spec(2, **at)))
+    rolled_out(bed, "paused")
+    change = planned(applier, proposal("paused/deployment/serve", gpus(2), gpus(1)))
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
+    bed.patch("Deployment", "serve", {"spec": {"paused": True}}, namespace="paused")
+    back = applier.change_back(change, applier.look_again(change))
+    # Where the way back has several steps, the next waits for the rollout of the first.
+    assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    found = settled(applier, back, 1)
+    assert found.seen is VerificationResult.FAILING
+    assert "it is paused" in found.detail
+    bed.patch("Deployment", "serve", {"spec": {"paused": False}}, namespace="paused")
+    bed.until(
+        "it is as before",
+        lambda: settled(applier, back, 1).seen is VerificationResult.AS_INTENDED,
+    )
+
+
 def test_pods_that_take_long_to_end_are_told_of(
     bed: KubernetesBed, applier: KubernetesApplier
 ) -> None:
