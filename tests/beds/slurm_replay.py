@@ -25,6 +25,10 @@ def command_folder(folder: Path, **bodies: str) -> Path:
     return folder
 
 
+SUBMITTED = "sbatch --parsable --gres=gpu:h100:4 --wrap=sleep"
+"""How recorded jobs were submitted; accounting was not asked for it when they were."""
+
+
 def recorded_commands(folder: Path, release: str) -> Path:
     """Commands that print what was recorded of a release."""
     there = RECORDED / release
@@ -32,12 +36,13 @@ def recorded_commands(folder: Path, release: str) -> Path:
         f"case \"$*\" in *config*) cat '{there}/config.txt';; "
         f"*reserv*) echo 'No reservations in the system';; *) cat '{there}/nodes.json';; esac"
     )
+    past = f"case \"$*\" in *SubmitLine*) echo '{SUBMITTED}';; *) cat '{there}/sacct.txt';; esac"
     return command_folder(
         folder,
         squeue=f"cat '{there}/squeue.json'",
         sinfo=f"cat '{there}/nodes.json'",
         scontrol=asked,
-        sacct=f"cat '{there}/sacct.txt'",
+        sacct=past,
     )
 
 
