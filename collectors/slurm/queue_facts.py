@@ -51,6 +51,11 @@ def with_queue_facts(
     return tuple(job if job.is_over else _told(job, dependents, lines, known) for job in jobs)
 
 
+def is_reserved(node: SlurmNode) -> bool:
+    """Say whether a reservation takes a node now, or soon (`with_reservations`)."""
+    return bool(_TAKEN.intersection(node.state.split("+")))
+
+
 def _told(
     job: SlurmJob,
     dependents: Mapping[str, list[str]],
@@ -61,7 +66,7 @@ def _told(
     line: list[str] = []
     if job.state is JobState.RUNNING:
         own = [nodes[name] for name in job.nodes if name in nodes]
-        taken = [node.name for node in own if _TAKEN.intersection(node.state.split("+"))]
+        taken = [node.name for node in own if is_reserved(node)]
         if not dict(job.extra).get("reservation"):
             line += [f"a reservation of {name}" for name in taken]
         closed = [node.name for node in own if not node.schedulable and node.name not in taken]

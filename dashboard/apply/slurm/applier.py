@@ -12,6 +12,7 @@ from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.queue_facts import WAITING
 from collectors.slurm.records import SlurmNode
+from collectors.slurm.reservations import with_reservations
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
 from dashboard.apply.slurm.capacity import (
@@ -230,7 +231,9 @@ class SlurmApplier:
                 refusals = (*refusals, why)
             elif waiting := queue.get(WAITING):
                 warnings = (f"it might not start again soon: {waiting}",)
-            if not refusals and (taken := taken_gpus(reading.facts, moves, nodes)):
+            if not refusals and (
+                taken := taken_gpus(reading.facts, moves, self._promised(client, reading, nodes))
+            ):
                 if behind:
                     warnings = (*warnings, taken)
                 else:
@@ -251,10 +254,17 @@ class SlurmApplier:
 
     def _in_queue(self, client: SlurmClient, reading: JobReading) -> dict[str, str]:
         """Return what the queue means for a job; reservations within its time limit count."""
-        limit = reading.facts.job.time_limit_seconds
-        ahead = timedelta(days=365) if limit is None else timedelta(seconds=limit)
-        queue = queue_with_facts(client, self._clock(), ahead=ahead)
+        queue = queue_with_facts(client, self._clock(), ahead=_reach(reading))
         return facts_in_queue(queue, reading)
+
+    def _promised(
+        self, client: SlurmClient, reading: JobReading, nodes: Iterable[SlurmNode]
+    ) -> tuple[SlurmNode, ...]:
+        """Return the nodes, of which those say so that a reservation takes before the job ends."""
+        marked, _unseen = with_reservations(
+            nodes, client.reservations, self._clock(), _reach(reading)
+        )
+        return marked
 
     def _too_late(self, change: Change) -> tuple[str, ...]:
         now = self._clock().isoformat()
@@ -355,6 +365,12 @@ class SlurmApplier:
         nodes: Iterable[SlurmNode] = read_nodes(client.nodes().records, dropped)
         nodes = tuple(nodes)
         return nodes, ModelNames(self._gpu_models, self._catalogue, nodes)
+
+
+def _reach(reading: JobReading) -> timedelta:
+    """Return how far ahead a reservation keeps a job from starting now: as long as it may run."""
+    limit = reading.facts.job.time_limit_seconds
+    return timedelta(days=365) if limit is None else timedelta(seconds=limit)
 
 
 def _reading(settings: SlurmApplySettings) -> SlurmSettings:

@@ -10,6 +10,7 @@ import pwd
 from collections.abc import Mapping
 from datetime import timedelta
 
+from collectors.slurm.queue_facts import is_reserved
 from collectors.slurm.records import SlurmNode, plain_features
 from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.gres_text import gpu_request
@@ -58,14 +59,20 @@ def capacity_refusals(
 def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode, ...]) -> str:
     """Return why a requeued job would wait for GPUs that others hold now, '' when it would not.
 
-    Those that the job holds itself count as free: it gives them back.
+    Those that the job holds itself count as free: it gives them back. Those of nodes that a
+    reservation takes do not, unless the job is in one.
     """
     wanted = {move.field: move.after for move in moves if move.verb == "update"}
     if not wanted.keys() & {*GPU_FIELDS.values(), "NumNodes", "NumTasks"}:
         return ""
     partition = wanted.get("Partition", facts.job.partition)
     near = _eligible(facts, partition, wanted.get("Features", facts.features), nodes)
-    fit = [node for node in near if node.schedulable and _fits(facts, wanted, node)]
+    inside = bool(dict(facts.job.extra).get("reservation"))
+    fit = [
+        node
+        for node in near
+        if node.schedulable and (inside or not is_reserved(node)) and _fits(facts, wanted, node)
+    ]
     held = [sum(gpu.count for gpu in gpus) for gpus in facts.job.held]
     own = dict(zip(facts.job.nodes, held, strict=False))
     free = sorted(

@@ -132,6 +132,33 @@ def test_a_job_whose_gpus_others_hold_now_is_not_requeued(bed: SlurmBed) -> None
     assert applier.rehearse(back).refusals == ()
 
 
+@pytest.mark.parametrize("starts", ["now", "now+30minutes", "now+3hours"])
+def test_gpus_of_a_reservation_are_not_free_for_others(bed: SlurmBed, starts: str) -> None:
+    """The way back finds room on reserved nodes alone: it would wait until that is over."""
+    job = running(bed, "--gres=gpu:h100:4", "--time=60")
+    applier = applier_of(bed, allow_requeue=True)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.until("it runs again", lambda: bed.states().get(job) == "RUNNING")
+    own = bed.run("squeue", "-h", "-j", job, "-o", "%N")
+    running(bed, "-w", own, "--gres=gpu:h100:2")
+    back = applier.change_back(change, applier.look_again(change))
+    assert applier.rehearse(back).refusals == ()
+    others = ",".join({"h1", "h2"} - {own})
+    bed.run(
+        "scontrol", "create", "reservation", "ReservationName=course", f"StartTime={starts}",
+        "Duration=600", f"Nodes={others}", "Users=root", "Flags=IGNORE_JOBS",
+    )  # fmt: skip
+    try:
+        refusals = applier.rehearse(back).refusals
+        reaches = starts != "now+3hours"
+        assert ["1 node(s) with 4 free GPU(s) are needed" in text for text in refusals] == (
+            [True] * reaches
+        )
+    finally:
+        bed.run("scontrol", "delete", "ReservationName=course")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("close", "opened", "said"),
