@@ -76,4 +76,4 @@ def test_what_was_shown_is_sent_once(bed: SlurmBed, store: Store) -> None:
         assert client("vera").get(address).json()["items"] == [sent.json()]
     (kept,) = store.reader.submissions()
     assert (kept.submitted_by, kept.latest.job_id) == ("ann", sent.json()["job"])
-    assert kept.latest.job_id.rpartition("/")[2].rpartition(":")[2] in bed.run("squeue", "-h")
+    assert kept.latest.job_id.rpartition("/")[2].rpartition(":")[2] in bed.states()
