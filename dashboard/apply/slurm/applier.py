@@ -244,7 +244,10 @@ class SlurmApplier:
             warnings = (*warnings, *(lost_output(*submitted) if requeues else ()))
         if resized:
             stale, unseen = environment_refusals(
-                moves, *submitted, tasks=(reading.facts.tasks, reading.facts.nodes_asked)
+                moves,
+                *submitted,
+                tasks=(reading.facts.tasks, reading.facts.nodes_asked),
+                in_place=reading.facts.state == "RUNNING" and not requeues,
             )
             shares = host_shares(reading.facts, moves)
             refusals, warnings = (*refusals, *stale), (*warnings, *shares, *unseen)

@@ -44,6 +44,8 @@ _BEGUN_ANEW = (
     "the requeued run begins its output files anew: what this run wrote into them is lost. "
     "--open-mode=append of sbatch or JobFileAppend=1 in slurm.conf would keep it"
 )
+_SRUN = re.compile(r"(?:^|[\s;&|(])srun(?=\s|$)")
+_SRUN_FAILS = "{what} would ask for the nodes that the job had (SLURM_JOB_NUM_NODES) and fail"
 _UNSEEN = (
     "its script or its submit line cannot be read: submitted with --gpus-per-node, srun in the "
     "script would ask for the old number of GPUs and fail"
@@ -119,6 +121,24 @@ def lost_output(script: str | None, submit_line: str | None) -> tuple[str, ...]:
     return () if any(_APPENDS.search(text) for text in texts) else (_BEGUN_ANEW,)
 
 
+def _stale_nodes(
+    moves: tuple[Move, ...], script: str | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return (refusals, warnings) about `srun` in the script of a job that loses nodes as it runs.
+
+    SLURM_JOB_NUM_NODES keeps the old number in the script, and `srun` fails on it (measured,
+    22.05). What Slurm writes for the script to read lands where `scontrol` runs, not at the job.
+    """
+    if [move.field for move in moves] != ["NumNodes"]:
+        return (), ()
+    if script is None:
+        said = "its script cannot be read: if it calls srun later, that"
+        return (), (_SRUN_FAILS.format(what=said),)
+    code = (line.partition("#")[0] for line in script.splitlines())
+    calls = any(_SRUN.search(line) for line in code)
+    return (_SRUN_FAILS.format(what="its script calls srun, which"),) if calls else (), ()
+
+
 def sets_size(moves: Iterable[Move]) -> bool:
     """Say whether moves change the GPUs that a job asks for."""
     return any(move.verb == "update" and move.field in _SIZES for move in moves)
@@ -130,11 +150,12 @@ def environment_refusals(
     submit_line: str | None,
     *,
     tasks: tuple[int, int] = (1, 1),
+    in_place: bool = False,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (refusals, warnings) about GPUs that a job's script and environment would ask for.
 
     `script` and `submit_line` are None where Slurm does not give them; `tasks` are those of the job
-    and its nodes.
+    and its nodes; `in_place`: it runs on.
     """
     if not sets_size(moves):
         return (), ()
@@ -144,7 +165,8 @@ def environment_refusals(
     if text := named_beyond(script or "", gpus=gpus, nodes=nodes, tasks=tasks):
         return (_NAMES_MORE.format(text=text),), ()
     if gpus is None:
-        return (), ()  # the GPUs of a node stay as they are
+        # The GPUs of a node stay as they are.
+        return _stale_nodes(moves, script) if in_place else ((), ())
     option = submitted_with(text for text in (submit_line, script) if text)
     if option.startswith("-N"):
         return (f"it was submitted with {option}: its GPU count is not one number",), ()

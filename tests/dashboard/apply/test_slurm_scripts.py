@@ -156,3 +156,26 @@ def test_a_job_that_ends_sooner_than_the_plan_saw_is_refused(bed: SlurmBed) -> N
     bed.run("scontrol", "update", f"JobId={job}", "TimeLimit=50")
     with pytest.raises(StalePlanError, match="limit of 50 min now, the plan saw 300 min"):
         applier.look(proposal(job, 2, 1), job=as_planned, gpus=())
+
+
+@pytest.mark.parametrize("program", ["srun true", "true"])
+def test_srun_after_nodes_are_given_up_is_refused(
+    bed: SlurmBed, tmp_path: Path, program: str
+) -> None:
+    """The environment of the script keeps the old number of nodes, and srun fails on it (22.05)."""
+    log, go = tmp_path / "log", tmp_path / "go"
+    script = f"while ! test -e {go}; do sleep .2; done; {program} && echo works; sleep 600"
+    job = bed.run(
+        "sbatch", "--parsable", "-N2", "--ntasks-per-node=1", "--gres=gpu:h100:2",
+        f"--output={log}", f"--wrap={script}",
+    )  # fmt: skip
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert [step.field for step in change.steps] == ["NumNodes"]
+    refusals, fails = applier.rehearse(change).refusals, "srun" in program
+    assert ["SLURM_JOB_NUM_NODES" in text for text in refusals] == [True] * fails
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
+    go.touch()
+    bed.until("it has ended", lambda: log.exists() and log.read_text().strip() != "")
+    assert ("works" in log.read_text()) is not fails
