@@ -101,12 +101,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint that names the nearest known name, or all of them."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-    return f"Did you mean {near[0]!r}?" if near else f"Known: {_listed(names)}."
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Return names for a message; a header may have hundreds, or be one line of JSON."""
-    return scrub(", ".join(names), limit=400)
+    # A header may have hundreds of names, or be one line of JSON.
+    listed = scrub(", ".join(names), limit=400)
+    return f"Did you mean {near[0]!r}?" if near else f"Known: {listed}."
 
 
 def load_map(path: Path) -> TraceMap:

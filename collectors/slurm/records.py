@@ -245,7 +245,7 @@ def _queue_extra(
         "gres_per": spelling[0],
         "resized_at": resized_at.isoformat() if resized_at else "",
         "deadline_at": deadline.isoformat() if deadline else "",
-        "time_min_minutes": f"{number_of(record.get('time_minimum')) or 0:g}".lstrip("0"),
+        "time_min_minutes": str(int(number_of(record.get("time_minimum")) or 0) or ""),
     } | requested_facts(gpus_of(spelling[1]))
     return tuple((name, value) for name, value in pairs.items() if value)
 

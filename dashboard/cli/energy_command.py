@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text
+from dashboard.cli.output import NOT_OBSERVED, PARTIAL, print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.reports.esg.asked import asked_statement
 from dashboard.reports.esg.export import statement_csv, statement_document
@@ -48,7 +48,7 @@ def energy(options: argparse.Namespace) -> int:
             [*rows, *([total] if total else [])],
             "table",
             columns=_COLUMNS,
-            empty="No board was observed in this time, by readings at most 5 min apart.",
+            empty=NOT_OBSERVED,
         )
         for line in statement.unknown:
             print(f"unknown: {line}", file=sys.stderr)

@@ -16,6 +16,7 @@ from data.records.decisions import Range
 PARTIAL = 3
 """The exit code of an answer that lacks a part."""
 UNKNOWN = "—"
+NOT_OBSERVED = "No board was observed in this time, by readings at most 5 min apart."
 _BEYOND_ASCII = re.compile("[^ -~\n]")
 
 

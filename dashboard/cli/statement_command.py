@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, say
+from dashboard.cli.output import NOT_OBSERVED, PARTIAL, print_json, print_rows, range_text, say
 from dashboard.cli.report_command import write_whole
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.statement.budgets import BudgetRow, budget_rows
@@ -91,7 +91,7 @@ def _print_table(made: CostStatement) -> None:
         rows,
         "table",
         columns=("period", *made.by, *COLUMNS, "currency"),
-        empty="No board was observed in this time, by readings at most 5 min apart.",
+        empty=NOT_OBSERVED,
     )
 
 

@@ -42,11 +42,10 @@ class ForecastSummary:
     """What all jobs' forecasts of a cycle come to: their sum, and how well their tests went.
 
     `demand` is the sum of the GPUs that jobs will use, with its slots, None without forecasts;
-    `tests` counts their paths, `series` those of them that were tested.
+    `series` counts their paths that were tested.
     """
 
     demand: tuple[tuple[datetime, ...], QuantilePath] | None
-    tests: int
     series: int
     leads: tuple[LeadMeans, ...]
 

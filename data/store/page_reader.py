@@ -213,18 +213,15 @@ class PageReader(FactReader):
 
         Every forecast is read for it.
         """
-        demand, tested, tests, series = _Demand(), list[LeadAccuracy](), 0, 0
+        demand, tested, series = _Demand(), list[LeadAccuracy](), 0
         for forecast in self._known_forecasts():
             demand.add(forecast)
-            tests += len(forecast["paths"])
             backtests = [path["backtest"] for path in forecast["paths"] if path["backtest"]]
             series += len(backtests)
             tested += [
                 LeadAccuracy(**found) for test in backtests for found in test.get("by_lead", ())
             ]
-        return ForecastSummary(
-            demand=demand.total(), tests=tests, series=series, leads=lead_means(tested)
-        )
+        return ForecastSummary(demand=demand.total(), series=series, leads=lead_means(tested))
 
     def _known_forecasts(self, job_ids: tuple[str, ...] | None = None) -> Iterator[dict[str, Any]]:
         """Return the documents of the latest cycle's forecasts, without making records of them."""

@@ -1,8 +1,4 @@
-"""The random numbers that kernels draw.
-
-A trap: compiled code on disk is renewed when the kernel's own file changes, not when a kernel of
-another file that it calls does. Whoever changes `draw` here deletes the `*.nbi` files beside.
-"""
+"""The random numbers that kernels draw."""
 
 import numpy as np
 import numpy.typing as npt

@@ -131,6 +131,11 @@ def fill(store: Store, recommendation: Recommendation | None = None) -> None:
             (make_job("search/other", gpu_count=4),),
         ),
     )
+    propose(store, recommendation or make_recommendation())
+
+
+def propose(store: Store, recommendation: Recommendation) -> None:
+    """Keep the cycle that found a recommendation."""
     store.keep_cycle(
         cycle_id="c1",
         started_at=NOW,
@@ -138,7 +143,7 @@ def fill(store: Store, recommendation: Recommendation | None = None) -> None:
         reports=(),
         forecasts=(),
         plan=make_plan(),
-        recommendations=(recommendation or make_recommendation(),),
+        recommendations=(recommendation,),
     )
 
 
@@ -148,15 +153,7 @@ def applied_bench(store: Store, folder: Path) -> Bench:
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
     day = make_samples(gpus=4, minutes=24 * 60, utilization_ratio=0.25)
     store.keep(make_collected(day, (make_job(gpu_count=4),)))
-    store.keep_cycle(
-        cycle_id="c1",
-        started_at=NOW,
-        finished_at=NOW,
-        reports=(),
-        forecasts=(),
-        plan=make_plan(),
-        recommendations=(make_recommendation(),),
-    )
+    propose(store, make_recommendation())
     made = Bench(store, cluster, folder)
     made.set(max_namespace_share_ratio=1.0)
     made.clock.at = NOW

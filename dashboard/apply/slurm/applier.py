@@ -12,7 +12,6 @@ from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.queue_facts import WAITING
 from collectors.slurm.records import SlurmNode
-from collectors.slurm.reservations import with_reservations
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
 from dashboard.apply.slurm.capacity import (
@@ -27,6 +26,7 @@ from dashboard.apply.slurm.client import (
     SlurmClient,
     as_apply_error,
     find_job,
+    promised_nodes,
     queue_with_facts,
 )
 from dashboard.apply.slurm.closing import closing_of, held_text, may_hold
@@ -126,7 +126,8 @@ class SlurmApplier:
             reading = self._reading(client, number)
             nodes, models = self._site(client)
             if recommendation.action.spec.takes_all:
-                require_nobody_waiting(number, queue_with_facts(client, self._clock()))
+                promised = promised_nodes(client, nodes, self._clock())
+                require_nobody_waiting(number, queue_with_facts(client, promised))
         except CollectorError as error:
             raise as_apply_error(error) from error
         require_touchable(reading.facts, number)
@@ -217,7 +218,7 @@ class SlurmApplier:
             requeues = any(step.verb == "requeuehold" for step in change.steps)
             names = reading.facts.job.partition.split(",") if requeues else []
             partitions = {name: client.partition(name) for name in names if name}
-            queue = self._in_queue(client, reading) if requeues else {}
+            near, queue = self._line(client, reading, nodes) if requeues else (nodes, {})
         except CollectorError as error:
             raise as_apply_error(error) from error
         refusals, warnings = capacity_refusals(reading.facts, moves, nodes)
@@ -231,9 +232,7 @@ class SlurmApplier:
                 refusals = (*refusals, why)
             elif waiting := queue.get(WAITING):
                 warnings = (f"it might not start again soon: {waiting}",)
-            if not refusals and (
-                taken := taken_gpus(reading.facts, moves, self._promised(client, reading, nodes))
-            ):
+            if not refusals and (taken := taken_gpus(reading.facts, moves, near)):
                 if behind:
                     warnings = (*warnings, taken)
                 else:
@@ -255,19 +254,17 @@ class SlurmApplier:
             rehearsed=False, refusals=refusals + self._too_late(change), warnings=warnings
         )
 
-    def _in_queue(self, client: SlurmClient, reading: JobReading) -> dict[str, str]:
-        """Return what the queue means for a job; reservations within its time limit count."""
-        queue = queue_with_facts(client, self._clock(), ahead=_reach(reading))
-        return facts_in_queue(queue, reading)
+    def _line(
+        self, client: SlurmClient, reading: JobReading, nodes: tuple[SlurmNode, ...]
+    ) -> tuple[tuple[SlurmNode, ...], dict[str, str]]:
+        """Return nodes and queue as a requeued job meets them.
 
-    def _promised(
-        self, client: SlurmClient, reading: JobReading, nodes: Iterable[SlurmNode]
-    ) -> tuple[SlurmNode, ...]:
-        """Return the nodes, of which those say so that a reservation takes before the job ends."""
-        marked, _unseen = with_reservations(
-            nodes, client.reservations, self._clock(), _reach(reading)
-        )
-        return marked
+        Reservations count that begin before it ends.
+        """
+        limit = reading.facts.job.time_limit_seconds
+        ahead = timedelta(days=365) if limit is None else timedelta(seconds=limit)
+        near = promised_nodes(client, nodes, self._clock(), ahead=ahead)
+        return near, facts_in_queue(queue_with_facts(client, near), reading)
 
     def _too_late(self, change: Change) -> tuple[str, ...]:
         now = self._clock().isoformat()
@@ -368,12 +365,6 @@ class SlurmApplier:
         nodes: Iterable[SlurmNode] = read_nodes(client.nodes().records, dropped)
         nodes = tuple(nodes)
         return nodes, ModelNames(self._gpu_models, self._catalogue, nodes)
-
-
-def _reach(reading: JobReading) -> timedelta:
-    """Return how far ahead a reservation keeps a job from starting now: as long as it may run."""
-    limit = reading.facts.job.time_limit_seconds
-    return timedelta(days=365) if limit is None else timedelta(seconds=limit)
 
 
 def _reading(settings: SlurmApplySettings) -> SlurmSettings:

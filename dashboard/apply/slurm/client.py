@@ -1,15 +1,15 @@
 """One way to ask and to change a Slurm cluster; the client programs or slurmrestd."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from collectors.slurm.answering import read_nodes, read_queue
+from collectors.slurm.answering import read_queue
 from collectors.slurm.answers import identifier_of
 from collectors.slurm.queue_facts import with_queue_facts
-from collectors.slurm.records import Record, SlurmJob
+from collectors.slurm.records import Record, SlurmJob, SlurmNode
 from collectors.slurm.reservations import AHEAD, with_reservations
 from dashboard.apply.slurm.answers import CommandAnswer
 from dashboard.apply.slurm.job_facts import JobFacts, read_job
@@ -119,16 +119,20 @@ def queue_of(client: SlurmClient) -> tuple[SlurmJob, ...]:
     return read_queue(answered.records, Counter(), release=release_of(answered.interface))
 
 
-def queue_with_facts(
-    client: SlurmClient, now: datetime, *, ahead: timedelta = AHEAD
-) -> tuple[SlurmJob, ...]:
+def promised_nodes(
+    client: SlurmClient, nodes: Iterable[SlurmNode], now: datetime, *, ahead: timedelta = AHEAD
+) -> tuple[SlurmNode, ...]:
+    """Return the nodes, of which those say so that a reservation takes now or within `ahead`."""
+    marked, _warnings = with_reservations(nodes, client.reservations, now, ahead)
+    return marked
+
+
+def queue_with_facts(client: SlurmClient, nodes: Iterable[SlurmNode]) -> tuple[SlurmJob, ...]:
     """Return all jobs that run or wait, with what the others mean for each (`queue_facts.py`).
 
-    Reservations that begin within `ahead` count. Errors: CollectorError.
+    `nodes` are those of `promised_nodes`. Errors: CollectorError.
     """
     answered = client.queue()
-    nodes = read_nodes(client.nodes().records, Counter())
-    nodes, _warnings = with_reservations(nodes, client.reservations, now, ahead)
     jobs = read_queue(answered.records, Counter(), release=release_of(answered.interface))
     return with_queue_facts(jobs, answered.records, nodes)
 

@@ -172,7 +172,7 @@ def environment_refusals(
         return (f"it was submitted with {option}: its GPU count is not one number",), ()
     if option:
         return (f"{KEPT.format(option=option)}. {BY_OWNER}",), ()
-    crowded = _crowded(moves, gpus, -(-tasks[0] // max(1, tasks[1])))
+    crowded = _crowded(moves, gpus, _tasks_a_node("", *tasks))
     if script is None or submit_line is None:
         return (), (*crowded, _UNSEEN)
     asks = any(_GRES.search(line) for line in _option_lines((submit_line, script)))
