@@ -187,6 +187,9 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
             return ""
         return f"a {kind} cannot be stopped and kept: delete it by hand once its owner agrees"
     if _same_devices(job, proposed):
+        fixed = _extra(job).get("fixed_work")
+        if fixed and proposed.gpu_count < job.gpu_count:
+            return fixed
         if _counts(job, kind, proposed.gpu_count):
             return ""
         why = _of_template(job, kind, proposed.gpu_count)

@@ -43,6 +43,7 @@ from collectors.kubernetes.templates import (
     KINDS_WITH_TEMPLATES,
     demand_of,
     unit_facts,
+    why_fewer_pods_save_nothing,
     why_pods_stay,
 )
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
@@ -266,6 +267,7 @@ class _View:
         for fact, value in (
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             ("pods_stay", why_pods_stay(top)),
+            ("fixed_work", why_fewer_pods_save_nothing(workload.kind, top)),
             ("deadline_at", deadline_of(workload.chain)),
         ):
             if value:

@@ -117,7 +117,8 @@ def spec_of(kind: str, count: int, pod: dict[str, Any], *, elastic: bool) -> Any
             "template": {"metadata": {"labels": labels}, "spec": pod},
         }
     if kind == "Job":
-        return {"parallelism": count, "template": template}
+        work = {"completions": count} if elastic else {}
+        return {"parallelism": count, "template": template, **work}
     if kind == "PyTorchJob":
         roles: dict[str, Any] = {"Worker": {"replicas": max(1, count - 1), "template": template}}
         if count > 1:

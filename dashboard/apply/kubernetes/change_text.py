@@ -19,7 +19,7 @@ from dashboard.apply.kubernetes.obstacles import (
 )
 from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, node_place, place_of
-from dashboard.apply.kubernetes.steps import StepWait, command_of, steps_for
+from dashboard.apply.kubernetes.steps import StepWait, command_of, ended_pods, steps_for
 from data.errors import ChangeRefusedError, scrub
 from data.gpu_resources import PRODUCT_LABEL, resource_of
 from data.records.changes import Change
@@ -68,7 +68,8 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     ]
     if place.kind == "CronJob":
         lines.append("# It holds from the next run on: a run under way keeps what it has.")
-    elif any(in_template(edit) for edit in edits):
+    lines += [f"# {warning}" for warning in ended_pods(place.kind, document, edits)]
+    if place.kind != "CronJob" and any(in_template(edit) for edit in edits):
         lines += [
             "# The GPUs are those of the first container; adapt the index if another one has them,",
             "# and lower those of init containers too: a pod holds the larger number.",

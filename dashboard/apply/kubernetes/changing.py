@@ -28,7 +28,13 @@ from dashboard.apply.kubernetes.pointers import (
     patched,
     value_at,
 )
-from dashboard.apply.kubernetes.steps import avoids_surge, command_of, outage, steps_for
+from dashboard.apply.kubernetes.steps import (
+    avoids_surge,
+    command_of,
+    ended_pods,
+    outage,
+    steps_for,
+)
 from data.errors import StalePlanError
 from data.records.changes import Change, ChangeStep, Target
 from data.records.decisions import Recommendation
@@ -128,6 +134,7 @@ def _notes(seen: ObservedTarget, steps: tuple[ChangeStep, ...], edits: list[Edit
         yield from _rollout_notes(seen, steps)
     if kind == "Node":
         yield from _node_notes(seen, back=bool(edits) and not edits[0].after)
+    yield from ended_pods(kind, seen.document, edits)
     if any(edit.at == "/spec/replicas" and edit.after == 1 for edit in edits):
         yield "One pod is left: none takes over while it starts anew."
     if kind in ("PyTorchJob", "MPIJob") and any(edit.at.endswith("/replicas") for edit in edits):

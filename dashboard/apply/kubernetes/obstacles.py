@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
-from collectors.kubernetes.objects import part
-from collectors.kubernetes.templates import why_pods_stay
+from collectors.kubernetes.objects import count_of, part
+from collectors.kubernetes.templates import why_fewer_pods_save_nothing, why_pods_stay
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
 from dashboard.apply.kubernetes.shape import Document, excerpt
@@ -57,7 +57,9 @@ def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mappin
     of_template = any(in_template(edit) for edit in edits)
     if of_template:
         return _of_template(kind, document, facts)
-    if _is_suspended(document):
+    if fixed := any(map(is_fewer, edits)) and why_fewer_pods_save_nothing(kind, document):
+        return fixed
+    if is_suspended(document):
         return ""
     if kind == "PyTorchJob":
         return _of_elastic_policy(document, edits)
@@ -83,7 +85,14 @@ def _only_stops(edits: Sequence[Edit]) -> bool:
     return all(edit.what in ("suspend", "unschedulable") or edit.after == 0 for edit in edits)
 
 
-def _is_suspended(document: Document) -> bool:
+def is_fewer(edit: Edit) -> bool:
+    """Whether an edit lowers a number of pods or of groups of them."""
+    before = 1 if edit.before is None else count_of(edit.before)
+    return edit.at.endswith(("/replicas", "/parallelism")) and count_of(edit.after) < before
+
+
+def is_suspended(document: Document) -> bool:
+    """Whether a workload is suspended, so that it has no pods."""
     spec = part(document, "spec")
     return part(spec, "suspend") is True or part(spec, "runPolicy", "suspend") is True
 

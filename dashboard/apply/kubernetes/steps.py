@@ -13,7 +13,7 @@ from typing import Any
 
 from collectors.kubernetes.objects import count_of
 from dashboard.apply.kubernetes.edits import edit
-from dashboard.apply.kubernetes.obstacles import in_template
+from dashboard.apply.kubernetes.obstacles import in_template, is_fewer, is_suspended
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import (
     ABSENT,
@@ -33,6 +33,7 @@ from data.records.identifiers import canonical_json
 VERB = "patch"
 _STRATEGY = "/spec/strategy/rollingUpdate"
 _SUSPEND = "/spec/suspend"
+_SERVICES = ("Deployment", "StatefulSet", "LeaderWorkerSet", "RayService")
 _WITHOUT_SURGE = {"maxSurge": 0, "maxUnavailable": 1}
 
 
@@ -131,6 +132,21 @@ def outage(kind: str, document: Document) -> Iterator[str]:
             f"The service goes down during the change: {ends} before a new one starts, and it "
             "stays down for as long as no new pod finds a node."
         )
+
+
+def ended_pods(kind: str, document: Document, edits: Iterable[Edit]) -> Iterator[str]:
+    """Yield the warning that fewer pods end running ones, and what that costs."""
+    if kind == "CronJob" or is_suspended(document):
+        return
+    for entry in filter(is_fewer, edits):
+        if kind not in _SERVICES:
+            before = 1 if entry.before is None else entry.before
+            yield (
+                f"The change from {before} to {entry.after} deletes running pods: what they did "
+                "since their last checkpoint is lost, and has to be done again."
+            )
+        elif not entry.after:
+            yield "All its pods end: nothing serves until someone raises their number again."
 
 
 def _unavailable(document: Document, pods: int) -> int:

@@ -18,6 +18,7 @@ from beds.kubernetes_apply import (
     planned,
     pod_spec,
     proposal,
+    rehearsed,
     replicated,
     rolled_out,
     room,
@@ -32,6 +33,7 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import StepOutcome, VerificationResult
+from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
@@ -226,7 +228,7 @@ def test_a_job_that_cannot_be_resized_needs_recreating(
 ) -> None:
     """This server changes no pod template of a Job: the manifest's difference is the answer."""
     at = room(bed, "jobs", 8)
-    bed.apply(job("jobs", parallelism=2, completions=4, pod=pod_spec(2, **at)))
+    bed.apply(job("jobs", parallelism=2, pod=pod_spec(2, **at)))
     bed.until(
         "it runs",
         lambda: bed.get("Job", "serve", namespace="jobs")["status"].get("active") == 2,
@@ -243,11 +245,33 @@ def test_a_job_that_cannot_be_resized_needs_recreating(
     assert answer.status_code == requests.codes.unprocessable
     for proposed, parallelism in ((gpus(2), 1), (gpus(0), 0)):
         change = planned(applier, proposal("jobs/job/serve", gpus(4), proposed))
+        assert [note for note in change.notes if "deletes running pods" in note]
         assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
         assert spec_of(bed, "jobs", "Job") == before | {"parallelism": parallelism}
         back = applier.change_back(change, applier.look_again(change))
         assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
         assert spec_of(bed, "jobs", "Job") == before
+
+
+@pytest.mark.parametrize("kind", ["Job", "CronJob"])
+def test_a_job_of_so_many_completions_saves_nothing_by_fewer_pods(
+    bed: KubernetesBed, applier: KubernetesApplier, kind: str
+) -> None:
+    """The controller runs each completion to its end all the same: as many pods, one by one."""
+    namespace = f"rounds-{kind.lower()}"
+    found = job(namespace, parallelism=4, completions=4, pod=pod_spec(1, **room(bed, namespace, 4)))
+    if kind == "CronJob":
+        spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": found["spec"]}}
+        found |= {"apiVersion": "batch/v1beta1", "kind": kind, "spec": spec}
+    bed.apply(found)
+    target = f"{namespace}/{kind.lower()}/serve"
+    with pytest.raises(ChangeRefusedError, match="each of its 4 completions needs a pod"):
+        planned(applier, proposal(target, gpus(4), gpus(1)))
+    change = planned(applier, proposal(target, gpus(4), gpus(0)))
+    assert rehearsed(applier, change).refusals == ()
+    if kind == "Job":
+        more = planned(applier, proposal(target, gpus(4), gpus(8), action=Action.SCALE_OUT))
+        assert not [note for note in more.notes if "deletes" in note]
 
 
 def job(namespace: str, *, pod: Any, **spec: Any) -> dict[str, Any]:

@@ -71,6 +71,7 @@ class Scenario:
     between: str = ""
     moment: str = "after-approval"
     after: str = "roll-back"
+    work: str = "queue"
 
 
 def draw(source: random.Random) -> Scenario:
@@ -105,6 +106,7 @@ def draw(source: random.Random) -> Scenario:
         between=source.choice(["", *between]) if source.random() < 0.7 else "",
         moment=source.choice(["after-approval", "under-way", "under-way", "after-apply"]),
         after=source.choice(["roll-back"] * 6 + ["again", "roll-back-twice", ""]),
+        work=source.choice(["queue", "queue", "completions"]),
     )
 
 
@@ -157,10 +159,9 @@ def _spec(scenario: Scenario, pod: dict[str, Any]) -> dict[str, Any]:
     if scenario.kind == "Pod":
         return pod
     if scenario.kind == "Job":
-        return {"parallelism": count, "completions": count + 2, "template": once}
+        return _job(scenario, once)
     if scenario.kind == "CronJob":
-        job = {"spec": {"parallelism": count, "template": once}}
-        return {"schedule": "0 0 1 1 *", "jobTemplate": job}
+        return {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": _job(scenario, once)}}
     if scenario.kind == "PyTorchJob":
         bounds = {"minReplicas": 1, "maxReplicas": 8}
         roles = {"Worker": {"replicas": count, "template": template}}
@@ -172,6 +173,12 @@ def _spec(scenario: Scenario, pod: dict[str, Any]) -> dict[str, Any]:
         return {"headGroupSpec": head, "workerGroupSpecs": [group | bounds]}
     spec = {"replicas": count, "selector": {"matchLabels": labels}, "template": template}
     return spec | _strategy(scenario)
+
+
+def _job(scenario: Scenario, template: dict[str, Any]) -> dict[str, Any]:
+    count = scenario.replicas
+    work = {"completions": count + 2} if scenario.work == "completions" else {}
+    return {"parallelism": count, "template": template} | work
 
 
 def _strategy(scenario: Scenario) -> dict[str, Any]:
@@ -313,6 +320,12 @@ def must_be_refused(scenario: Scenario) -> str:
         return "no new pods of another template"
     if template and (scenario.paused or scenario.strategy in ("on-delete", "partition")):
         return f"{scenario.strategy or 'paused'} keeps the pods"
+    if (
+        scenario.work == "completions"
+        and scenario.kind in ("Job", "CronJob")
+        and (scenario.change == "fewer-pods" and not _stops(scenario))
+    ):
+        return "each completion holds its GPUs for as long"
     if scenario.change == "slice" and scenario.resource != GPU:
         return "slices already"
     return ""
