@@ -8,11 +8,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from collectors.device_labels import LabelledDevice, host_of
+from data.energy_integration import MAX_GAP_SECONDS
 from data.errors import scrub
 
 Instants = npt.NDArray[np.int64]
 MAX_OVERLAPS = 1
 """A board that moves may be shown by both nodes for one step, while the old series goes stale."""
+_MAX_GAP = int(MAX_GAP_SECONDS * 1e6)
 
 
 @dataclass(slots=True)
@@ -34,6 +36,75 @@ class TwoNodes:
             "exporter name the wrong node?"
         )
         return (told,)
+
+
+@dataclass(slots=True)
+class _NodeRun:
+    """Times (us since the epoch) at which a node reported a board without a gap."""
+
+    host: str
+    first: int
+    last: int
+    samples: int
+
+    @property
+    def step(self) -> float:
+        """The mean time between two samples, in us; inf of one alone."""
+        return (self.last - self.first) / (self.samples - 1) if self.samples > 1 else np.inf
+
+
+@dataclass(slots=True)
+class NodeRuns:
+    """When which node reported each board, of samples that come in pieces."""
+
+    _runs: dict[str, list[_NodeRun]] = field(default_factory=dict)
+
+    def note(self, samples: pd.DataFrame) -> None:
+        """Take in samples with the columns gpu_uuid, node and sampled_at."""
+        told = samples.loc[samples["node"] != "", ["gpu_uuid", "node", "sampled_at"]]
+        hosts = {node: host_of(node) or node for node in told["node"].unique()}
+        told = told.assign(node=told["node"].map(hosts)).drop_duplicates()
+        for (uuid, host), own in told.groupby(["gpu_uuid", "node"])["sampled_at"]:
+            at = np.sort(own.astype("int64").to_numpy())
+            runs = self._runs.setdefault(str(uuid), [])
+            for part in np.split(at, np.flatnonzero(np.diff(at) > _MAX_GAP) + 1):
+                run = _NodeRun(str(host), int(part[0]), int(part[-1]), len(part))
+                before = next((known for known in reversed(runs) if known.host == host), None)
+                if before is not None and 0 < run.first - before.last <= _MAX_GAP:
+                    before.last, before.samples = run.last, before.samples + run.samples
+                else:
+                    runs.append(run)
+
+    def two_nodes(self) -> TwoNodes:
+        """Return the boards that several nodes reported at once, by name where any has one."""
+        found = TwoNodes()
+        for uuid, runs in self._runs.items():
+            named = [run for run in runs if host_of(run.host)] or runs
+            if hosts := _at_once(named):
+                found.nodes[uuid] = hosts
+        return found
+
+
+def _at_once(runs: Sequence[_NodeRun]) -> set[str]:
+    """Return the hosts whose runs overlap by a step, or share times more than once."""
+    newest: dict[str, _NodeRun] = {}
+    shared: dict[frozenset[str], int] = {}
+    for run in sorted(runs, key=lambda run: run.first):
+        for other in newest.values():
+            if other.host == run.host or other.last < run.first:
+                continue
+            overlap, step = min(run.last, other.last) - run.first, min(run.step, other.step)
+            pair = frozenset((run.host, other.host))
+            if overlap >= step:
+                return {*pair}
+            if 1 in (run.samples, other.samples):
+                shared[pair] = shared.get(pair, 0) + 1
+                if shared[pair] > MAX_OVERLAPS:
+                    return {*pair}
+        known = newest.get(run.host)
+        if known is None or known.last < run.last:
+            newest[run.host] = run
+    return set()
 
 
 def named_by_time(

@@ -15,6 +15,9 @@ Labels = Mapping[str, str]
 _EXPORTER = re.compile(r"(?:dcgm|nvidia|gpu)[a-z-]{0,40}-exporter")
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/(\d+)/\d+")
 _NUMBERED = re.compile(r"nvidia(\d+)/gi(\d+)(?:/vgpu\d+)?")
+_UUID = re.compile(
+    r"(?i:(gpu-|mig-(?:gpu-)?)([0-9a-f-]+(?:/\d+/\d+)?)|()([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}))"
+)
 _COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
 _REPLICA = re.compile(r"::\d+$")
 _PORT = re.compile(r":\d+$")
@@ -52,6 +55,15 @@ def readable_labels(labels: Mapping[str, object]) -> tuple[Labels, int] | None:
     return found, long
 
 
+def board_uuid(text: str) -> str:
+    """Return a UUID as NVML writes it, `GPU-0f1e2d3c-…`; text that is none without blanks."""
+    found = _UUID.fullmatch(text.strip())
+    if found is None:
+        return text.strip()
+    kind, digits = found[1] or "", found[2] or found[4]
+    return kind.upper() + digits.lower()
+
+
 def _first(labels: Labels, *names: str) -> str:
     return next((found for name in names if (found := labels.get(name, "").strip())), "")
 
@@ -64,7 +76,7 @@ def device_of(
     `known` maps `known_as` of an info series to its labels, for exporters that name model, index
     and MIG profile there only.
     """
-    uuid = _REPLICA.sub("", _first(labels, "UUID", "gpu_uuid", "uuid"))
+    uuid = board_uuid(_REPLICA.sub("", _first(labels, "UUID", "gpu_uuid", "uuid")))
     info = known.get(uuid, {})
     node = node_of(labels)
     index = _first(labels, "gpu", "minor_number", "ordinal") or info.get("index", "")
@@ -102,7 +114,8 @@ def device_of(
 def known_as(info: Labels) -> str:
     """Return the key of an info series: its uuid, of a MIG instance uuid/instance."""
     instance = info.get("gpu_instance_id", "")
-    return f"{info.get('uuid', '')}/{instance}" if instance else info.get("uuid", "")
+    uuid = board_uuid(info.get("uuid", ""))
+    return f"{uuid}/{instance}" if instance else uuid
 
 
 def node_of(labels: Labels) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from collectors.base import Finding
 from collectors.board_nodes import TwoNodes
-from collectors.device_labels import host_of, node_of
+from collectors.device_labels import board_uuid, host_of, node_of
 from collectors.metric_dialects import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
 from collectors.prometheus_client import PrometheusClient
 from data.errors import CollectorError, scrub
@@ -185,7 +185,7 @@ def _two_nodes(labels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         texts = {name: str(value) for name, value in label.items()}
         uuid = texts.get("UUID") or texts.get("gpu_uuid") or texts.get("uuid") or ""
         if uuid and (host := host_of(node_of(texts))):
-            nodes.setdefault(uuid, set()).add(host)
+            nodes.setdefault(board_uuid(uuid), set()).add(host)
     shared = {uuid: hosts for uuid, hosts in nodes.items() if len(hosts) > 1}
     if shared:
         (detail,) = TwoNodes(shared).warnings()

@@ -15,8 +15,8 @@ from data.storable_text import storable
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-_MISSING = frozenset(("", "-", "na", "n/a", "[n/a]", "nan", "null", "none", "nat", "<na>"))
-"""Words, in lower case, for a value that is not there."""
+_MISSING = frozenset(("-", "na", "n/a", "[n/a]", "nan", "null", "none", "nat", "<na>", r"\n"))
+"""Words, in lower case, for a value that is not there: of numbers, times and names alike."""
 _MAX_BYTES = 4 * MAX_LABEL
 _MAX_NUMBER = 64
 _MAX_WHOLE = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
@@ -24,11 +24,15 @@ _MAX_WHOLE = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Distinct texts, '' last, the place of each cell among them, and which cells were too long."""
+    """Distinct texts, '' last, the place of each cell among them, and which cells were too long.
+
+    `absent` maps places of '' to the word that says so in the file.
+    """
 
     distinct: list[str]
     places: npt.NDArray[np.int64]
     long: Flags
+    absent: dict[int, str]
 
     def spread(self, values: Any) -> Any:
         """Return the value of every cell, of one value for each distinct text."""
@@ -50,7 +54,10 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def texts_of(array: pa.Array) -> Texts:
-    """Return the cells as text: '' where there is none, or one too long for a label."""
+    """Return the cells as text without blanks around it.
+
+    '' where there is none, where a word says so, or where it is too long for a label.
+    """
     if pa.types.is_dictionary(array.type):
         values, cut = _bounded(array.dictionary)
         indices = array.indices
@@ -62,11 +69,17 @@ def texts_of(array: pa.Array) -> Texts:
         cut = np.zeros(len(values), dtype=bool)
     found = [value or "" for value in values.to_pylist()]
     cut |= np.array([len(text) > MAX_LABEL for text in found], dtype=bool)
-    distinct = ["" if long else storable(text) for text, long in zip(found, cut, strict=True)]
+    distinct = [
+        "" if long else storable(text.strip()) for text, long in zip(found, cut, strict=True)
+    ]
+    absent = {place: text for place, text in enumerate(distinct) if text.lower() in _MISSING}
+    for place in absent:
+        distinct[place] = ""
     filled = indices.cast(pa.int64()).fill_null(len(distinct))
     places = filled.to_numpy(zero_copy_only=False)
     long = np.append(cut, False)[places]
-    return Texts([*distinct, ""], places, long if long_cells is None else long | long_cells)
+    long = long if long_cells is None else long | long_cells
+    return Texts([*distinct, ""], places, long, absent)
 
 
 def _bounded(array: pa.Array) -> tuple[pa.Array, Flags]:
@@ -124,15 +137,14 @@ def numbers_of(array: pa.Array, column: str, *, decimal: str = ".") -> tuple[Flo
 
 
 def _number(text: str, decimal: str) -> float | None:
-    """Return the number that a cell holds, NaN for a word that says there is none, else None."""
-    stripped = text.strip()
-    if stripped.lower() in _MISSING:
+    """Return the number that a cell holds, NaN where it holds nothing, None for other text."""
+    if not text:
         return float("nan")
-    if decimal == "," and "." not in stripped:
-        stripped = stripped.replace(",", ".")
-    if len(stripped) > _MAX_NUMBER:
+    if decimal == "," and "." not in text:
+        text = text.replace(",", ".")
+    if len(text) > _MAX_NUMBER:
         return None
     try:
-        return number_of(stripped)
+        return number_of(text)
     except ValueError:
         return None

@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from collectors.board_nodes import NodeRuns
 from collectors.collect import MAX_SKEW
+from collectors.device_labels import board_uuid
 from collectors.plausible_values import plausible
 from collectors.trace_cells import numbers_of, texts_of
 from collectors.trace_doubts import UnitTally
@@ -49,13 +51,16 @@ class Trace:
     """One trace, read once. The counts are complete after the last piece.
 
     `rows` are those of the file. `dropped` counts rows by reason, and readings by `target: reason`:
-    their row stays, the value is unknown. `present` counts the readings that there were.
+    their row stays, the value is unknown. `present` counts the readings that there were,
+    `without_job` the rows kept that name no job; `absent_jobs` are the words that say so.
     """
 
     def __init__(self, path: Path, mapping: TraceMap, *, now: datetime) -> None:
         self._path, self._mapping = path, mapping
         self._latest = int((now + MAX_SKEW).timestamp() * 1e6)
         self.rows = 0
+        self.without_job = 0
+        self.absent_jobs: set[str] = set()
         self.dropped: Counter[str] = Counter()
         self.present: Counter[str] = Counter()
         self._tallies = {
@@ -69,6 +74,7 @@ class Trace:
         self._counters: dict[str, tuple[float, float, float, float]] = {}
         self._number = 0
         self._far_apart = self._steps = 0
+        self._nodes = NodeRuns()
         self._span: list[Any] = []
 
     @property
@@ -125,7 +131,7 @@ class Trace:
                 f"{self._path}: of {self.rows} rows none could be kept ({told or 'no row'})",
                 "Check [time] and the columns of the map.",
             )
-        yield self._collected(waiting, self._known_jobs())
+        yield self._collected(waiting, self._known_jobs(), self._nodes.two_nodes().warnings())
 
     def _require_fit(self) -> None:
         rates = [
@@ -159,6 +165,7 @@ class Trace:
         nameless = kept & (frame["gpu_uuid"] == "").to_numpy()
         self.dropped["no-uuid"] += int(nameless.sum())
         frame = check_frame(frame[kept & ~nameless].reset_index(drop=True), SAMPLES)
+        self.without_job += int((frame["job_id"] == "").sum())
         self._note(frame)
         return frame
 
@@ -171,7 +178,10 @@ class Trace:
             self.dropped[f"{target}: too-long"] += int((texts.long & kept).sum())
             there = texts.spread(np.array([bool(text) for text in texts.distinct])) | texts.long
             self.present[target] += int((there & kept).sum())
-            named = [mapped.prefix + text if text else "" for text in texts.distinct]
+            if target == "job_id":
+                self.absent_jobs.update(texts.absent.values())
+            written = board_uuid if target == "gpu_uuid" else str
+            named = [mapped.prefix + written(text) if text else "" for text in texts.distinct]
             return pd.Series(pd.array(named, dtype="str").take(texts.places))
         raw, bad = numbers_of(array, mapped.column, decimal=self._mapping.form.decimal)
         there = kept & ~np.isnan(raw)
@@ -195,6 +205,7 @@ class Trace:
         if frame.empty:
             return
         self._span += [frame["sampled_at"].min(), frame["sampled_at"].max()]
+        self._nodes.note(frame)
         ordered = frame.sort_values("sampled_at", kind="stable")
         steps = ordered.groupby(["gpu_uuid", "mig_instance"])["sampled_at"].diff().dropna()
         self._far_apart += int((steps.dt.total_seconds() > MAX_GAP_SECONDS).sum())
@@ -256,7 +267,9 @@ class Trace:
             )
         return tuple(jobs)
 
-    def _collected(self, samples: pd.DataFrame, jobs: tuple[Job, ...]) -> Collected:
+    def _collected(
+        self, samples: pd.DataFrame, jobs: tuple[Job, ...], warnings: tuple[str, ...] = ()
+    ) -> Collected:
         """Return a piece; its report tells what was read and dropped up to its end."""
         mapping, self._number = self._mapping, self._number + 1
         content = pd.util.hash_pandas_object(samples, index=False).sum()
@@ -272,7 +285,7 @@ class Trace:
                 samples=self.rows - sum(self.dropped_rows.values()),
                 dropped=tuple(sorted((name, n) for name, n in self.dropped.items() if n)),
                 completeness_ratio=None,
-                warnings=(),
+                warnings=warnings,
                 window_start=min(self._span).to_pydatetime(),
                 window_end=max(self._span).to_pydatetime(),
                 recorded=True,

@@ -14,7 +14,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
 from data.energy_integration import MAX_GAP_SECONDS
-from data.errors import SettingsError
+from data.errors import SettingsError, scrub
 from data.settings import Settings
 from data.store import open_store
 from data.store.facts import Kept
@@ -51,6 +51,12 @@ def import_(options: argparse.Namespace) -> int:
         kept, told = _keep(settings, trace.pieces(), progress)
     lost, refused = dict(trace.dropped_rows), dict(trace.refused_readings)
     code = _report(kept, told, trace.rows, rows_lost=lost, refused=refused)
+    if trace.without_job:
+        words = ", ".join(scrub(repr(word), limit=20) for word in sorted(trace.absent_jobs)[:5])
+        said = f" ({words})" if words else ""
+        say(
+            f"{trace.without_job} rows name no job{said}: nobody is said to hold their boards then."
+        )
     for target in trace.mostly_refused():
         code = PARTIAL
         say(f"Most readings of {target} were refused and are unknown.", file=sys.stderr)
@@ -99,6 +105,8 @@ def _report(
         say("Where a board and time are told more than once, the larger readings count.")
     if refused:
         say(f"Readings refused, each unknown now: {_counted(refused)}.")
+    for warning in last.report.warnings:
+        say(warning, file=sys.stderr)
     if last.jobs and last.jobs[0].assumed:
         assumed = ", ".join(f"{name} = {value}" for name, value in last.jobs[0].assumed)
         say(f"Assumed, not in the file: {assumed}.")

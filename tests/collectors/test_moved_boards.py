@@ -66,6 +66,20 @@ def test_a_board_on_two_nodes_at_once_is_told_and_counted(pods: tuple[str, str])
     assert told.startswith("1 boards are reported by two nodes at once, such as GPU-1 by n1 and n2")
 
 
+def test_a_board_is_one_however_exporters_write_its_uuid() -> None:
+    """In other letter case or with blanks around it: one board, and two nodes of it are told."""
+    uuid = "GPU-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+    rows, warnings = read(
+        series("n1", range(9), uuid=uuid),
+        series("n1", range(9), uuid=f" {uuid.upper()} "),
+        series("n2", range(9), uuid=uuid.lower()),
+    )
+    assert {board for _step, board, _node, _job in rows} == {uuid}
+    assert len(rows) == 9
+    (told,) = warnings
+    assert told.startswith(f"1 boards are reported by two nodes at once, such as {uuid}")
+
+
 @pytest.mark.parametrize(
     ("one", "other"), [("n1", "n1.cluster.local"), ("N1", "n1"), ("n1", "10.0.0.5")]
 )
