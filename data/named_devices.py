@@ -1,4 +1,4 @@
-"""Numbers of GPUs and nodes that a command names: with fewer of them it would fail.
+"""Numbers of GPUs, processes and nodes that a command names: with fewer of them it would fail.
 
 Options of srun, of launchers and of servers count where they hold a number; what a variable holds
 follows the job.
@@ -21,6 +21,12 @@ _NODES = re.compile(
     r"(?:\bsrun\b[^|;&]*?\s(?:--nodes[=\s]|-N\s*)|\s--nnodes[=\s])(?P<count>\d+)(?![\w.:])"
 )
 
+_PROCESSES = re.compile(
+    r"(?:\b(?:mpirun|mpiexec(?:\.hydra)?|orterun|prterun|horovodrun)\s(?:[^|;&]*?\s)?"
+    r"(?:--?np?|-c|--num-proc)[=\s]|(?:^|\s)WORLD_SIZE=[\"']?|\s--num[-_]processes[=\s])"
+    r"(?P<count>\d+)(?![\w.])"
+)
+
 
 def named_gpus(line: str, *, tasks: int = 1) -> Iterator[tuple[int, str]]:
     """Return the numbers of GPUs that a line of a script or a command names, with its words.
@@ -36,6 +42,12 @@ def named_gpus(line: str, *, tasks: int = 1) -> Iterator[tuple[int, str]]:
             yield max(len(names), *places, 0), found[0].strip()
         else:
             yield int(found["count"]) * (tasks if each.endswith("task") else 1), found[0].strip()
+
+
+def named_processes(line: str) -> Iterator[tuple[int, str]]:
+    """Return the numbers of processes of a whole job that a line starts, with its words."""
+    for found in _PROCESSES.finditer(line):
+        yield int(found["count"]), found[0].strip()
 
 
 def named_nodes(line: str) -> Iterator[tuple[int, str]]:

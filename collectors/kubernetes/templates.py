@@ -17,7 +17,7 @@ from collectors.kubernetes.objects import (
     requests_of,
     text_in,
 )
-from data.named_devices import named_gpus
+from data.named_devices import named_gpus, named_processes
 
 Templates = Iterator[tuple[int, object]]
 """Pods to make, and the pod spec to make them of."""
@@ -145,13 +145,21 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
         containers = list_in(specs[0][1], "containers")
         holding = [own for own in containers if _gpus({"containers": [own]})]
         yield "gpu_containers", str(len(holding))
-        named = [count for own in holding for count, _text in gpus_named_by(own)]
+        named = [
+            count
+            for own in holding
+            for count, _text in gpus_named_by(own)
+            if count <= _gpus(specs[0][1])
+        ]
         if named:
             yield "named_gpus", str(max(named))
 
 
 def gpus_named_by(container: object) -> list[tuple[int, str]]:
-    """Return the numbers of GPUs that a container's command and variables name, with the words."""
+    """Return the numbers of GPUs that a container's command and variables name, with the words.
+
+    A process of its own takes a GPU of its own, where there are as many.
+    """
     words = (*list_in(container, "command"), *list_in(container, "args"))
     values = {
         text_in(entry, "name"): text_in(entry, "value") for entry in list_in(container, "env")
@@ -159,7 +167,9 @@ def gpus_named_by(container: object) -> list[tuple[int, str]]:
     variables = (f"{name}={value}" for name, value in values.items())
     lines = (" ".join(map(str, words)).replace("\n", " "), *variables)
     told = (_VARIABLE.sub(lambda used: values.get(used[1], "") or used[0], line) for line in lines)
-    return [found for line in told for found in named_gpus(line)]
+    return [
+        found for line in told for named in (named_gpus, named_processes) for found in named(line)
+    ]
 
 
 def _gpus(spec: object) -> int:

@@ -246,6 +246,7 @@ class SlurmApplier:
                 moves,
                 *submitted,
                 tasks=(reading.facts.tasks, reading.facts.nodes_asked),
+                gpus_now=sum(gpu.count for gpu in reading.facts.job.gpus),
                 in_place=reading.facts.state == "RUNNING" and not requeues,
             )
             shares = host_shares(reading.facts, moves)

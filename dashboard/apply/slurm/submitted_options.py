@@ -10,12 +10,14 @@ shows those that it got, and may get others when it is requeued. And what a scri
 name more GPUs than the job would have then.
 """
 
+import ast
+import operator
 import re
 from collections.abc import Iterable
 
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.moves import BY_OWNER, KEPT, Move
-from data.named_devices import named_gpus, named_nodes
+from data.named_devices import named_gpus, named_nodes, named_processes
 
 # Long options may be cut as long as they are one option's.
 _OPTION = re.compile(
@@ -27,6 +29,14 @@ _SET = re.compile(r"(?:^\s*|\s)([A-Za-z_]\w*)=(?:[\"']?(\d+)[\"']?(?=\s|$)|\S*)"
 _USED = re.compile(
     r"[\"']?\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>\d+))?\})[\"']?"
 )
+_SUM = re.compile(r"\$\(\((?P<sum>[\w\s+*/()-]{1,60})\)\)")
+_NAME = re.compile(r"\b[A-Za-z_]\w*")
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+}
 _APPENDS = re.compile(r"--open-mode[=\s][\"']?a")
 _TASKS = re.compile(
     r"\s(?:--ntasks-per-node[=\s](?P<each>\d+)|(?:--ntasks[=\s]|-n\s*)(?P<all>\d+))(?![\w.])"
@@ -75,24 +85,34 @@ def submitted_with(texts: Iterable[str]) -> str:
 
 
 def named_beyond(
-    script: str, *, gpus: int | None, nodes: int | None, tasks: tuple[int, int] = (1, 1)
+    script: str,
+    *,
+    gpus: int | None,
+    nodes: int | None,
+    tasks: tuple[int, int] = (1, 1),
+    held: tuple[int, int] = (0, 0),
 ) -> str:
     """Return what a script starts with more GPUs a node or more nodes than these, '' for nothing.
 
-    None: not changed. `tasks` are those of the job and its nodes. A variable that the script sets
-    to a whole number, or whose default one is, counts as that number; what Slurm or the submitter
-    sets follows the job.
+    None: not changed. `tasks` are those of the job and its nodes, `held` its GPUs in all now and
+    after: processes of the whole job take a GPU each where it has as many now. A variable that the
+    script sets to a whole number, or whose default one is, and a sum of such, count as that number;
+    what Slurm or the submitter sets follows the job.
     """
     numbers: dict[str, str] = {}
     lines = re.sub(r"(?:[ \t]|\\\n)+", " ", script).splitlines()
     code = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
     for raw in re.split(r"[;\n]|&&|\|\|", code):
         line = _USED.sub(lambda used: _number_of(used, numbers), raw)
+        line = _SUM.sub(lambda found: _sum_of(found, numbers), line)
         numbers.update(_SET.findall(line))
         of_node = _tasks_a_node(line, *tasks)
         for named, limit in ((named_gpus(line, tasks=of_node), gpus), (named_nodes(line), nodes)):
             beyond = (text for count, text in named if limit is not None and count > limit)
             if text := next(beyond, ""):
+                return text
+        for count, text in named_processes(line):
+            if held[1] < count <= held[0]:
                 return text
     return ""
 
@@ -110,6 +130,25 @@ def _number_of(used: re.Match[str], numbers: dict[str, str]) -> str:
     name = used["plain"] or used["braced"]
     default = "" if name.startswith("SLURM_") else used["default"]
     return numbers.get(name) or default or used[0]
+
+
+def _sum_of(found: re.Match[str], numbers: dict[str, str]) -> str:
+    """Return the number that `$((…))` comes to, itself where its variables are not known."""
+    text = _NAME.sub(lambda name: numbers.get(name[0]) or name[0], found["sum"])
+    try:
+        value = _whole(ast.parse(text.strip(), mode="eval").body)
+    except (ValueError, SyntaxError, ZeroDivisionError):
+        return found[0]
+    return str(value) if value >= 0 else found[0]
+
+
+def _whole(node: ast.expr) -> int:
+    """Return the whole number of a sum of numbers. Errors: ValueError for anything else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.BinOp) and (found := _OPERATORS.get(type(node.op))):
+        return int(found(_whole(node.left), _whole(node.right)))
+    raise ValueError(ast.dump(node))
 
 
 def lost_output(script: str | None, submit_line: str | None) -> tuple[str, ...]:
@@ -150,19 +189,21 @@ def environment_refusals(
     submit_line: str | None,
     *,
     tasks: tuple[int, int] = (1, 1),
+    gpus_now: int = 0,
     in_place: bool = False,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (refusals, warnings) about GPUs that a job's script and environment would ask for.
 
     `script` and `submit_line` are None where Slurm does not give them; `tasks` are those of the job
-    and its nodes; `in_place`: it runs on.
+    and its nodes, `gpus_now` its GPUs in all; `in_place`: it runs on.
     """
     if not sets_size(moves):
         return (), ()
     after = {move.field: move.after for move in moves if move.verb == "update"}
     gpus = gpu_request(after["Gres"]).count if "Gres" in after else None
     nodes = int(after["NumNodes"].partition("-")[0]) if "NumNodes" in after else None
-    if text := named_beyond(script or "", gpus=gpus, nodes=nodes, tasks=tasks):
+    held = (gpus_now, _gpus_after(moves, gpus_now))
+    if text := named_beyond(script or "", gpus=gpus, nodes=nodes, tasks=tasks, held=held):
         return (_NAMES_MORE.format(text=text),), ()
     if gpus is None:
         # The GPUs of a node stay as they are.
@@ -177,6 +218,19 @@ def environment_refusals(
         return (), (*crowded, _UNSEEN)
     asks = any(_GRES.search(line) for line in _option_lines((submit_line, script)))
     return () if asks else (_BY_ENVIRONMENT,), crowded
+
+
+def _gpus_after(moves: Iterable[Move], gpus_now: int) -> int:
+    """Return the GPUs in all of a job of so many after moves of its GPUs a node and its nodes."""
+    gpus = gpus_now
+    for move in moves:
+        if move.verb == "update" and move.field in _SIZES:
+            before, after = (
+                gpu_request(text).count if move.field == "Gres" else int(text.partition("-")[0])
+                for text in (move.before, move.after)
+            )
+            gpus = gpus * after // max(1, before)
+    return gpus
 
 
 def _crowded(moves: tuple[Move, ...], gpus: int, of_node: int) -> tuple[str, ...]:

@@ -158,6 +158,12 @@ def test_a_size_that_the_environment_repeats_is_refused() -> None:
         ("NGPU=$SLURM_GPUS_ON_NODE\ntorchrun --nproc-per-node=$NGPU train.py", 0, 0),
         ("NGPU=$(nvidia-smi -L | wc -l)\ntorchrun --nproc-per-node=$NGPU train.py", 0, 0),
         ("# NGPU=4\ntorchrun --nproc-per-node=$NGPU train.py", 0, 0),
+        ("torchrun --nproc_per_node $((1+1)) train.py", 1, 0),
+        ("A=2\ntorchrun --nproc_per_node=$(( A * 2 )) train.py", 3, 0),
+        ("A=2\nB=$(($A*${A}-1))\ntorchrun --nproc_per_node=$B train.py", 2, 0),
+        ("torchrun --nproc_per_node=$((SLURM_NTASKS/2)) train.py", 0, 0),
+        ("torchrun --nproc_per_node=$((4/0)) train.py", 0, 0),
+        ("deepspeed --num_gpus 4 train.py", 3, 0),
         ("torchrun --nproc_per_node=gpu --nnodes=1:4 train.py", 0, 0),
         ("# srun --gres=gpu:8 ./a", 0, 0),
         ("# was: true; srun --gres=gpu:8 ./a", 0, 0),
@@ -184,6 +190,42 @@ def test_what_a_script_starts_with_more_than_its_job_would_have(
     assert bool(named_beyond(script, gpus=None, nodes=nodes or 1)) is bool(nodes)
     assert not named_beyond(script, gpus=gpus + 1, nodes=nodes + 1)
     assert not named_beyond(script, gpus=None, nodes=None)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("export WORLD_SIZE=4\npython train.py", "WORLD_SIZE=4"),
+        ('WORLD_SIZE="4" python train.py', 'WORLD_SIZE="4'),
+        ("N=4\nexport WORLD_SIZE=$N", "WORLD_SIZE=4"),
+        ("mpirun -np 4 ./a", "mpirun -np 4"),
+        ("mpirun --bind-to none -np $((2*2)) ./a", "mpirun --bind-to none -np 4"),
+        ("/opt/mpi/bin/mpiexec -n 4 ./a", "mpiexec -n 4"),
+        ("horovodrun -np 4 python train.py", "horovodrun -np 4"),
+        ("accelerate launch --num_processes 4 train.py", "--num_processes 4"),
+        ("mpirun -np 3 ./a", "mpirun -np 3"),
+        ("mpirun -np 2 ./a", ""),
+        ("mpirun -np 64 ./on_cpus", ""),
+        ("mpirun -np $SLURM_NTASKS ./a", ""),
+        ("mpirun ./a", ""),
+        ("# mpirun -np 4 ./a", ""),
+        ("export WORLD_SIZE=$SLURM_NTASKS", ""),
+        ("export MY_WORLD_SIZE=4", ""),
+    ],
+)
+def test_processes_of_the_whole_job_count_over_its_nodes(line: str, named: str) -> None:
+    """Two nodes of two GPUs, which lose a node or a GPU each: four processes have no longer four.
+
+    What the job has not as many GPUs for now is no number of them.
+    """
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:2\n{line}\n"
+    fewer = (Move(verb="update", field="Gres", before="gpu:2", after="gpu:1"),
+             Move(verb="update", field="NumNodes", before="2", after="1"))  # fmt: skip
+    for move in fewer:
+        refusals, _warnings = environment_refusals(
+            (move,), script, "sbatch a.sh", tasks=(4, 2), gpus_now=4
+        )
+        assert [f"says {named!r}" in text for text in refusals] == [True] * bool(named), refusals
 
 
 @pytest.mark.parametrize(

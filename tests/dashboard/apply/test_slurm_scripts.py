@@ -26,15 +26,21 @@ def running(bed: SlurmBed, script: str, *options: str) -> str:
     return job
 
 
-@pytest.mark.parametrize("script", ["srun --gres=gpu:h100:2 sleep 600", "sleep 600 # {}"])
-def test_a_script_that_names_more_gpus_is_refused(bed: SlurmBed, script: str) -> None:
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        ("srun --gres=gpu:h100:2 sleep 600", "--gres=gpu:h100:2"),
+        ("export WORLD_SIZE=2; sleep 600", "WORLD_SIZE=2"),
+        ("mpirun() { sleep 600; }; mpirun -np $((1+1)) ./a", "mpirun -np 2"),
+        ("sleep 600 # {}", ""),
+    ],
+)
+def test_a_script_that_names_more_gpus_is_refused(bed: SlurmBed, script: str, named: str) -> None:
     """Its step would ask for more than the job has, and fail (22.05)."""
     job = running(bed, script)
     applier = applier_of(bed, allow_requeue=True)
     rehearsal = applier.rehearse(prepared(applier, proposal(job, 2, 1)))
-    assert ["'--gres=gpu:h100:2'" in text for text in rehearsal.refusals] == [True] * (
-        "srun" in script
-    )
+    assert [f"{named!r}" in text for text in rehearsal.refusals] == [True] * bool(named)
 
 
 def test_gpus_for_each_task_are_counted(bed: SlurmBed) -> None:

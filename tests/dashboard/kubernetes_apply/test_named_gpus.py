@@ -45,6 +45,8 @@ def naming(namespace: str, count: int, **container: Any) -> dict[str, Any]:
         ),
         ({"args": ["--tensor-parallel-size=2"]}, ""),
         ({"args": ["--num-gpus=8"]}, ""),
+        ({"command": ["mpirun", "-np", "4", "./a"]}, "mpirun -np 4"),
+        ({"env": [{"name": "WORLD_SIZE", "value": "4"}]}, "WORLD_SIZE=4"),
     ],
 )
 def test_fewer_gpus_than_the_command_names_are_refused(
@@ -67,5 +69,7 @@ def test_the_collector_tells_what_a_command_names() -> None:
     """The largest number; nothing where none is named or several kinds of pods hold GPUs."""
     found = naming("n", 4, args=["--num-gpus=2", "--tensor-parallel-size=4"])
     assert dict(unit_facts("Deployment", found))["named_gpus"] == "4"
+    crowd = naming("n", 4, command=["sh", "-c", "mpirun -np 64 ./a; torchrun --nproc_per_node=4 b"])
+    assert dict(unit_facts("Deployment", crowd))["named_gpus"] == "4"
     assert "named_gpus" not in dict(unit_facts("Deployment", naming("n", 4, args=["--port", "80"])))
     assert gpus_named_by({"command": None, "args": [4], "env": [{"name": "A"}]}) == []
