@@ -187,9 +187,8 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
             return ""
         return f"a {kind} cannot be stopped and kept: delete it by hand once its owner agrees"
     if _same_devices(job, proposed):
-        fixed = _extra(job).get("fixed_work")
-        if fixed and proposed.gpu_count < job.gpu_count:
-            return fixed
+        if proposed.gpu_count < job.gpu_count and (why := _no_fewer(job, proposed.gpu_count)):
+            return why
         if _counts(job, kind, proposed.gpu_count):
             return ""
         why = _of_template(job, kind, proposed.gpu_count)
@@ -197,6 +196,14 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
     if proposed.gpu_count != job.gpu_count:
         return "another kind of GPU and another number of them are two changes"
     return _of_template(job, kind, proposed.gpu_count)
+
+
+def _no_fewer(job: Job, count: int) -> str:
+    """Return why a workload of Kubernetes makes nothing of fewer GPUs of its kind, '' if it may."""
+    extra = _extra(job)
+    if (named := _whole(extra, "named_processes")) and count < named <= job.gpu_count:
+        return f"its command starts {named} processes, one for each GPU: with fewer they fail"
+    return extra.get("fixed_work", "")
 
 
 def _counts(job: Job, kind: str, count: int) -> bool:
@@ -209,7 +216,8 @@ def _counts(job: Job, kind: str, count: int) -> bool:
     low, high = _whole(extra, "min_replicas"), _whole(extra, "max_replicas")
     if kind == "pytorchjob" and low is None and high is None:
         return False  # without elasticPolicy another number of workers breaks WORLD_SIZE
-    return (low or 1) <= units and (high is None or units <= high)
+    low = max(low or 1, _whole(extra, "named_pods") or 0)
+    return low <= units and (high is None or units <= high)
 
 
 def _unit(job: Job, kind: str) -> int:

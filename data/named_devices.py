@@ -13,17 +13,17 @@ _GPUS = re.compile(
     r"(?P<listed>[\w.-]+(?:\*\d+)?(?:,[\w.-]+(?:\*\d+)?)*)"
     r"|(?:--gres[=\s](?:\S*,)?gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:"
     r"|--(?:n[-_]?|num[-_]?)?gpus(?P<each>[-_]per[-_](?:node|task|socket))?[=\s](?:[\w.-]+:)?"
-    r"|--(?:nproc[-_]per[-_]node|num[-_]processes|num[-_]shard|tensor[-_]parallel[-_]size|tp[-_]size"
+    r"|--(?:nproc[-_]per[-_]node|num[-_]shard|tensor[-_]parallel[-_]size|tp[-_]size"
     r"|devices)[=\s]"
     r")(?P<count>\d+)(?![\w.]))"
 )
 _NODES = re.compile(
-    r"(?:\bsrun\b[^|;&]*?\s(?:--nodes[=\s]|-N\s*)|\s--nnodes[=\s])(?P<count>\d+)(?![\w.:])"
+    r"(?:\bsrun\b[^|;&]*?\s(?:--nodes[=\s]|-N\s*)|(?:^|\s)--nnodes[=\s])(?P<count>\d+)(?![\w.:])"
 )
 
 _PROCESSES = re.compile(
     r"(?:\b(?:mpirun|mpiexec(?:\.hydra)?|orterun|prterun|horovodrun)\s(?:[^|;&]*?\s)?"
-    r"(?:--?np?|-c|--num-proc)[=\s]|(?:^|\s)WORLD_SIZE=[\"']?|\s--num[-_]processes[=\s])"
+    r"(?:--?np?|-c|--num-proc)[=\s]|(?:^|\s)WORLD_SIZE=[\"']?|(?:^|\s)--num[-_]processes[=\s])"
     r"(?P<count>\d+)(?![\w.])"
 )
 

@@ -17,10 +17,13 @@ from collectors.kubernetes.objects import (
     requests_of,
     text_in,
 )
-from data.named_devices import named_gpus, named_processes
+from data.named_devices import named_gpus, named_nodes, named_processes
 
 Templates = Iterator[tuple[int, object]]
 """Pods to make, and the pod spec to make them of."""
+
+Reader = Callable[[str], Iterator[tuple[int, str]]]
+"""Reads numbers with their words in a line of a command."""
 
 _VARIABLE = re.compile(r"\$[({]?([A-Za-z_]\w*)[)}]?")
 """A variable of the container as Kubernetes and as a shell name it: $(NAME), $NAME, ${NAME}."""
@@ -153,13 +156,31 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
         ]
         if named:
             yield "named_gpus", str(max(named))
+        for fact, reader, limit in (
+            ("named_pods", pods_named_by, units),
+            ("named_processes", processes_named_by, total),
+        ):
+            told = [count for own in holding for count, _text in reader(own) if count <= limit]
+            if told:
+                yield fact, str(max(told))
 
 
 def gpus_named_by(container: object) -> list[tuple[int, str]]:
-    """Return the numbers of GPUs that a container's command and variables name, with the words.
+    """Return the numbers of GPUs that a container's command and variables name, with the words."""
+    return _named_in(container, named_gpus)
 
-    A process of its own takes a GPU of its own, where there are as many.
-    """
+
+def pods_named_by(container: object) -> list[tuple[int, str]]:
+    """Return the numbers of nodes that launchers wait for, with the words: a pod is such a node."""
+    return _named_in(container, named_nodes)
+
+
+def processes_named_by(container: object) -> list[tuple[int, str]]:
+    """Return the numbers of processes of the whole workload that a container names."""
+    return _named_in(container, named_processes)
+
+
+def _named_in(container: object, reader: Reader) -> list[tuple[int, str]]:
     words = (*list_in(container, "command"), *list_in(container, "args"))
     values = {
         text_in(entry, "name"): text_in(entry, "value") for entry in list_in(container, "env")
@@ -167,9 +188,7 @@ def gpus_named_by(container: object) -> list[tuple[int, str]]:
     variables = (f"{name}={value}" for name, value in values.items())
     lines = (" ".join(map(str, words)).replace("\n", " "), *variables)
     told = (_VARIABLE.sub(lambda used: values.get(used[1], "") or used[0], line) for line in lines)
-    return [
-        found for line in told for named in (named_gpus, named_processes) for found in named(line)
-    ]
+    return [found for line in told for found in reader(line)]
 
 
 def _gpus(spec: object) -> int:

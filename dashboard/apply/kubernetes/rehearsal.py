@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from collectors.kubernetes.objects import part
-from collectors.kubernetes.templates import gpus_named_by
+from collectors.kubernetes.templates import gpus_named_by, pods_named_by, processes_named_by
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import CutError, Document, KubernetesApi, NotSentError
 from dashboard.apply.kubernetes.changing import touched
@@ -72,6 +72,7 @@ def standing_refusals(api: KubernetesApi, document: Document, change: Change) ->
     yield from _beyond_quota(api, document, change)
     yield from _beyond_limits(api, document, change)
     yield from _named_beyond(document, change)
+    yield from _launched_beyond(document, change)
 
 
 def sent(command: StepCommand, document: Document) -> list[Operation]:
@@ -178,6 +179,27 @@ def _named_beyond(document: Document, change: Change) -> Iterator[str]:
                         f"container {held.name} says {text!r}, more GPUs than the {held.count} "
                         "that it would have: it would fail. Change its command with its GPUs"
                     )
+
+
+def _launched_beyond(document: Document, change: Change) -> Iterator[str]:
+    """Refuse fewer pods or GPUs than a launcher in them waits for: what is left would wait."""
+    kind, wanted = seen_of(change.target).place.kind, _wanted(document, change)
+    before, after = roles_of(kind, document), roles_of(kind, wanted)
+    boards, boards_left = (sum(role.gpus for role in roles) for roles in (before, after))
+    for role, changed in zip(before, after, strict=True):
+        pods, pods_left = (entry.count * entry.pods_each for entry in (role, changed))
+        for held in holders(document, role.template_at) if boards_left else ():
+            container = value_at(document, held.at)
+            for what, named, now, left in (
+                ("pods", pods_named_by(container), pods, pods_left),
+                ("GPUs", processes_named_by(container), boards, boards_left),
+            ):
+                for count, text in named:
+                    if left < count <= now:
+                        yield (
+                            f"container {held.name} says {text!r}, more {what} than the {left} "
+                            "that would be left: it would fail. Change its command with them"
+                        )
 
 
 def _wanted(document: Document, change: Change) -> Document:

@@ -133,7 +133,6 @@ def test_a_size_that_the_environment_repeats_is_refused() -> None:
         ("srun --gpus 4 ./a", 3, 0),
         ("torchrun --standalone --nproc_per_node=4 train.py", 3, 0),
         ("torchrun --nproc-per-node 4 train.py", 3, 0),
-        ("accelerate launch --num_processes 8 train.py", 7, 0),
         ("deepspeed --num_gpus=8 train.py", 7, 0),
         ("vllm serve m --tensor-parallel-size 2", 1, 0),
         ("python train.py --devices=2", 1, 0),

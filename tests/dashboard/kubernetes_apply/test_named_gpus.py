@@ -1,13 +1,27 @@
 """Commands that name a number of GPUs: fewer would make their pods crash."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from beds.kubernetes import KubernetesBed
-from beds.kubernetes_apply import deployment, gpus, planned, pod_spec, proposal, rehearsed, room
+from beds.kubernetes_apply import (
+    bind_in,
+    deployment,
+    gpus,
+    planned,
+    pod_spec,
+    proposal,
+    rehearsed,
+    replicated,
+    room,
+)
+from factories import H100, make_job
 
 from collectors.kubernetes.templates import gpus_named_by, unit_facts
 from dashboard.apply.kubernetes.applier import KubernetesApplier
+from data.feasible_changes import why_not
+from data.records.jobs import Platform, SchedulerFacts
 
 pytestmark = pytest.mark.kubernetes
 
@@ -73,3 +87,50 @@ def test_the_collector_tells_what_a_command_names() -> None:
     assert dict(unit_facts("Deployment", crowd))["named_gpus"] == "4"
     assert "named_gpus" not in dict(unit_facts("Deployment", naming("n", 4, args=["--port", "80"])))
     assert gpus_named_by({"command": None, "args": [4], "env": [{"name": "A"}]}) == []
+
+
+@pytest.mark.parametrize(
+    ("container", "said"),
+    [
+        ({"command": ["torchrun", "--nnodes=4", "--nproc_per_node=2", "t.py"]}, "--nnodes=4"),
+        ({"command": ["torchrun", "--nnodes", "1:4", "t.py"]}, ""),
+        ({"env": [{"name": "WORLD_SIZE", "value": "8"}]}, "WORLD_SIZE=8"),
+        ({"args": ["--num_processes=7"]}, "--num_processes=7"),
+        ({"args": ["--num_processes=2"]}, ""),
+        ({"args": ["--nnodes=64"]}, ""),
+    ],
+)
+@pytest.mark.parametrize("kind", ["StatefulSet", "Job"])
+def test_fewer_pods_than_a_launcher_waits_for_are_refused(
+    bed: KubernetesBed, applier: KubernetesApplier, kind: str, container: dict[str, Any], said: str
+) -> None:
+    """Four pods of two GPUs: the planner is told of it, and half of the pods are not offered."""
+    namespace = f"ranks-{uuid4().hex[:8]}"
+    bind_in(bed, namespace)
+    pod = pod_spec(2)
+    pod["containers"][1] |= container
+    found = replicated("StatefulSet", namespace, replicas=4, pod=pod)
+    if kind == "Job":
+        once = {"spec": pod | {"restartPolicy": "Never"}}
+        found |= {"apiVersion": "batch/v1", "kind": kind}
+        found["spec"] = {"parallelism": 4, "template": once}
+    bed.apply(found)
+    facts = tuple(unit_facts(kind, bed.get(kind, "serve", namespace=namespace)))
+    job = make_job(
+        f"{namespace}/{kind.lower()}/serve",
+        gpu_count=8,
+        gpu_model=H100,
+        platform=Platform.KUBERNETES,
+        scheduler=SchedulerFacts(extra=facts),
+    )
+    try:
+        change = planned(applier, proposal(job.job_id, gpus(8), gpus(4)))
+        refusals = rehearsed(applier, change).refusals
+        assert [said in text for text in refusals] == [True] * bool(said)
+        assert bool(why_not(job, gpus(4))) == bool(said)
+        assert (
+            rehearsed(applier, planned(applier, proposal(job.job_id, gpus(8), gpus(0)))).refusals
+            == ()
+        )
+    finally:
+        bed.ask("DELETE", bed.path(kind, namespace, "serve"))
