@@ -8,7 +8,10 @@ again, and inside the dashboard Streamlit puts the page a visitor looks at in it
 """
 
 import os
+import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,6 +29,7 @@ _MIN_FOR_PROCESSES = 8
 _SERIES_PER_PROCESS = 200
 _BATCH = 64
 _CHUNK = 16
+_LOOKS_EVERY = 1.0
 Progress = Callable[[int, int], None]
 
 
@@ -102,7 +106,9 @@ def _by_one_pool(
 ) -> Iterator[QuantilePath]:
     """Forecast by the mix what takes too long or loses its process, and say so."""
     with tempfile.TemporaryDirectory(prefix="trimtab-forecast-") as folder:
-        pool = ProcessPoolExecutor(workers, initializer=_use_temporary_folder, initargs=(folder,))
+        pool = ProcessPoolExecutor(
+            workers, initializer=_begin_process, initargs=(folder, os.getpid())
+        )
         try:
             waiting = [pool.submit(forecast_path, task, settings.model) for task in tasks]
             for task, answer in zip(tasks, waiting, strict=True):
@@ -122,6 +128,18 @@ def _by_the_mix(task: PathTask, reason: str) -> QuantilePath:
     return replace(path, notes=(reason, *path.notes))
 
 
-def _use_temporary_folder(folder: str) -> None:
-    """Let cmdstanpy, which never removes its files while a process lives, write there."""
+def _begin_process(folder: str, parent: int) -> None:
+    """Let cmdstanpy, which never removes its files while a process lives, write to a folder.
+
+    The process ends with its parent: one whose parent is killed is told by nobody, and would wait
+    for work without end. PR_SET_PDEATHSIG would come when the thread ends that started it.
+    """
     tempfile.tempdir = folder
+    threading.Thread(target=_end_with, args=(parent, folder), daemon=True).start()
+
+
+def _end_with(parent: int, folder: str) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOKS_EVERY)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
