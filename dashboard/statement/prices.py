@@ -1,8 +1,9 @@
 """What a GPU-hour costs at a time: the row of the price list that is in force."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from itertools import pairwise
 from statistics import median
 
@@ -65,6 +66,16 @@ class PriceList:
             and row.start <= at < row.end
         ]
         return max(found, key=lambda row: bool(row.region), default=None)
+
+    def unheard_of(self, models: Iterable[str]) -> dict[str, str]:
+        """Return priced models that neither `models` nor the catalogue have, with one alike or ''.
+
+        A price of a model in the catalogue that no board has is of use to plans.
+        """
+        known = {*models, *(model.name for model in self.catalogue)}
+        names = sorted({row.gpu_model for row in self.rows} - known)
+        alike = {name: get_close_matches(name, sorted(known), n=1, cutoff=0.3) for name in names}
+        return {name: "".join(found) for name, found in alike.items()}
 
     def changes(self) -> Iterator[datetime]:
         """Yield the times at which a price begins or ends."""

@@ -5,7 +5,7 @@ an invoice bills beyond all known charges is its residual: neither is spread ove
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -30,6 +30,7 @@ from dashboard.statement.charges import (
 from dashboard.statement.prices import PLANNING, price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import scrub
 from data.settings import Settings
 from data.statement_settings import Invoice
 from data.store import StoreReader
@@ -95,7 +96,8 @@ class CostStatement:
     """Who used the boards in [start, end), and what that costs.
 
     `rows` add up to `total`; `charges` are the parts that both are sums of. Board-time that nobody
-    saw, `unobserved_hours`, is in no row.
+    saw, `unobserved_hours`, is in no row. `unheard_of` are models in the price list that no board
+    of it has and the catalogue does not know, with the nearest known one.
     """
 
     start: datetime
@@ -110,6 +112,7 @@ class CostStatement:
     unobserved_hours: float
     invoices: tuple[Reconciliation, ...]
     charges: pd.DataFrame
+    unheard_of: Mapping[str, str] = field(default_factory=dict)
 
     def rows_by(self, *by: str) -> tuple[CostRow, ...]:
         """Return its rows by other groups; boards only where it was made by board."""
@@ -146,6 +149,12 @@ class CostStatement:
             found.append(
                 f"the price of {total.unpriced_hours:,.1f} of {total.board_hours:,.1f} board-hours "
                 f"({models}): state it in statement.prices"
+            )
+        for model, alike in self.unheard_of.items():
+            found.append(
+                f"which boards the price of {scrub(repr(model), limit=60)} in statement.prices is "
+                "for: no board here is of that model, and the catalogue does not know it"
+                + (f"; is it {alike}?" if alike else "")
             )
         if total.unmeasured_hours > 0.05:
             found.append(
@@ -202,13 +211,14 @@ def make_cost_statement(
     ]
     tenant_is = tenant_key(settings)
     key = EnergyKey(tenant_is) if is_coarse else EnergyKey.JOB
+    prices = price_list(settings, load_gpu_catalogue())
     charges = charges_of(
         reader,
         settings,
         start=start,
         end=end,
         calendar=calendar,
-        prices=price_list(settings, load_gpu_catalogue()),
+        prices=prices,
         factors=factors,
         cuts=[at for value in covered for at in (value.start, value.end)],
         key=EnergyKey.BOARD if "board" in by else key,
@@ -227,6 +237,7 @@ def make_cost_statement(
         unobserved_hours=0.0 if takes else _unobserved(reader, charges, start, end),
         invoices=tuple(_reconciled(reader, charges, value) for value in covered),
         charges=charges,
+        unheard_of=prices.unheard_of(charges["model"].unique()),
     )
 
 

@@ -104,3 +104,14 @@ def test_the_api_has_the_same(url: str) -> None:
         assert got("&format=opencost")["code"] == 200
         for wrong in ("&by=team", "&by=tenant,", "&format=focus", "&by=board,job", "&every=year"):
             problem(client().get(f"/api/v1/statement?{query}{wrong}"), 422)
+
+
+def test_a_price_that_is_of_no_board_is_told(run: Callable[..., bytes], tmp_path: Path) -> None:
+    """With the name that was meant; one that the catalogue knows is of use to plans."""
+    price = '[[statement.prices]]\ngpu_model = "{}"\nper_gpu_hour = 2.0\n'
+    names = ("H100", "H200-SXM-141GB", "H100-SXM5-80GB")
+    (tmp_path / "trimtab.toml").write_text("".join(map(price.format, names)))
+    told = json.loads(run("--format", "json", *RANGE))["unknown"]
+    (line,) = [line for line in told if "statement.prices" in line]
+    assert line.startswith("which boards the price of 'H100' in statement.prices is for")
+    assert "is it H100-" in line
