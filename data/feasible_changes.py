@@ -117,8 +117,12 @@ def runs_in_slurm(job: Job) -> bool:
 
 
 def names_its_nodes(job: Job) -> bool:
-    """Say whether a Slurm job asked for nodes by name, so that no plan moves it."""
-    return job.platform is Platform.SLURM and "required_nodes" in _extra(job)
+    """Say whether a job may not run on all nodes of its model by its own word: no plan moves it.
+
+    A Slurm job that asked for nodes by name, pods with a nodeSelector or a required affinity.
+    """
+    fact = {Platform.SLURM: "required_nodes", Platform.KUBERNETES: "bound_to"}.get(job.platform)
+    return fact in _extra(job)
 
 
 def _in_its_state(

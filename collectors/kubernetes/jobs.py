@@ -7,7 +7,7 @@ allocation maps a pod's name and its uid to the workload that a person would cha
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -33,11 +33,13 @@ from collectors.kubernetes.objects import (
     labels_of,
     model_of,
     on_node,
+    part,
     read_pod,
     shares_gpus,
     text_in,
     time_in,
 )
+from collectors.kubernetes.placement_rules import admits, rules_of
 from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.templates import (
     KINDS_WITH_TEMPLATES,
@@ -117,6 +119,10 @@ class _View:
             for entry in inventory.of("ResourceClaim")
         }
         self._devices = devices_of(inventory.of("ResourceSlice"))
+        self._by_model: dict[str, list[Document]] = {}
+        for entry in self._nodes.values():
+            self._by_model.setdefault(model_of(entry, catalogue), []).append(entry)
+        self._bound: dict[tuple[str, str], bool] = {}
         self._pods: dict[Workload, list[PodFacts]] = {}
         self._wanted: dict[Workload, tuple[GpuRequest, ...]] = {}
         self.dropped.update({"unreadable-object": inventory.unreadable} if inventory.unreadable
@@ -149,7 +155,8 @@ class _View:
         if counted is None:
             self.dropped["no-gpu-pod"] += len(known) == len(named)
             return None
-        return on_node(counted, self._nodes.get(pod.node, {}))
+        bound = replace(counted, rules=rules_of(part(document, "spec")))
+        return on_node(bound, self._nodes.get(pod.node, {}))
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node that offers GPUs."""
@@ -269,11 +276,29 @@ class _View:
             ("pods_stay", why_pods_stay(top)),
             ("fixed_work", why_fewer_pods_save_nothing(workload.kind, top)),
             ("deadline_at", deadline_of(workload.chain)),
+            ("bound_to", self._bound_to(holding)),
         ):
             if value:
                 yield fact, value
         if any(device.shared for device in standing.devices):
             yield "sharing", "others use the same boards"
+
+    def _bound_to(self, pods: Sequence[PodFacts]) -> str:
+        """Return the nodes of pods that may not be put on all nodes of their model, '' of others.
+
+        Pods of equal rules are judged once: there are few rules, and many pods and nodes.
+        """
+        for pod in pods:
+            model = model_of(self._nodes.get(pod.node, {}), self.catalogue)
+            bound = self._bound.get((pod.rules, model))
+            if bound is None:
+                nodes = self._by_model.get(model, []) if pod.rules else []
+                bound = not all(admits(pod.rules, node) for node in nodes)
+                self._bound[pod.rules, model] = bound
+            if bound:
+                names = sorted({entry.node for entry in pods})
+                return scrub(", ".join(names), limit=_MAX_REASON)
+        return ""
 
     def allocations(self) -> pd.DataFrame:
         """Return who held what: a row for each name by which telemetry may know the pod."""

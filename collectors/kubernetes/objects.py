@@ -47,7 +47,7 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """A pod that asks for GPUs."""
+    """A pod that asks for GPUs. `rules`: what binds it to some nodes (`placement_rules`)."""
 
     namespace: str
     name: str
@@ -62,6 +62,7 @@ class PodFacts:
     created_at: datetime | None
     reason: str
     template_hash: str = ""
+    rules: str = ""
 
     @property
     def holds(self) -> bool:

@@ -16,6 +16,7 @@ from beds.kubernetes_lists import (
     TRAIN,
     WINDOW,
     facts,
+    node,
     only,
     over,
     pod,
@@ -31,6 +32,7 @@ from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SourceNotConfiguredError, SourceUnreachableError
+from data.feasible_changes import names_its_nodes
 from data.records.jobs import JobState
 from data.source_settings import KubernetesSettings
 
@@ -155,6 +157,27 @@ def test_a_team_that_may_not_see_nodes_is_served(tmp_path: Path) -> None:
     assert any("api/v1/nodes" in warning for warning in found.report.warnings)
     assert 'apiGroups: [""], resources: ["nodes"]' in findings["may list Node"][1]
     assert "GPU resources" not in findings
+
+
+@pytest.mark.parametrize(
+    ("spec", "bound"),
+    [
+        ({}, None),
+        ({"nodeSelector": {"pool": "b"}}, "n2"),
+        ({"nodeSelector": {"nvidia.com/gpu.memory": "81000"}}, None),
+    ],
+)
+def test_pods_that_may_not_be_put_on_all_nodes_of_their_model_are_told(
+    tmp_path: Path, spec: dict[str, Any], bound: str | None
+) -> None:
+    """No plan moves such a job, so that the node it runs on is not powered down under it."""
+    nodes = [node("n1"), node("n2")]
+    nodes[1]["metadata"]["labels"]["pool"] = "b"
+    own = pod("a", SET, at="n2")
+    own["spec"] |= spec
+    found = told({NODES: nodes, PODS: [own]}, tmp_path)
+    assert dict(facts(found).extra).get("bound_to") == bound
+    assert names_its_nodes(only(found)) is (bound is not None)
 
 
 def test_memory_is_told(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from collectors.kubernetes.objects import part
+from collectors.kubernetes.objects import part, text_in
 from collectors.kubernetes.templates import gpus_named_by, pods_named_by, processes_named_by
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import CutError, Document, KubernetesApi, NotSentError
@@ -15,7 +15,7 @@ from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refus
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt, holders, roles_of
-from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of
+from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, ends_first
 from data.errors import ApplyError
 from data.records.changes import Change, Rehearsal
 
@@ -73,6 +73,7 @@ def standing_refusals(api: KubernetesApi, document: Document, change: Change) ->
     yield from _beyond_limits(api, document, change)
     yield from _named_beyond(document, change)
     yield from _launched_beyond(document, change)
+    yield from _without_successor(api, document, change)
 
 
 def sent(command: StepCommand, document: Document) -> list[Operation]:
@@ -200,6 +201,43 @@ def _launched_beyond(document: Document, change: Change) -> Iterator[str]:
                             f"container {held.name} says {text!r}, more {what} than the {left} "
                             "that would be left: it would fail. Change its command with them"
                         )
+
+
+def _without_successor(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse a rollout that ends a pod whose successor no node would take: it would stay down.
+
+    Of a rollout that adds a pod first nothing is asked here. One of which a pod is not running yet
+    is under way, or being taken back, and goes on.
+    """
+    place, wanted = seen_of(change.target).place, _wanted(document, change)
+    rolls = value_at(wanted, _POD_SPEC) != value_at(document, _POD_SPEC)
+    if not rolls or not (place.kind == "StatefulSet" or ends_first(wanted, change.steps)):
+        return
+    work, nodes, pods = reading.work_of(api, place, document), None, None
+    own = [] if work is None else work.pods
+    if own and all(text_in(pod, "status", "phase") == "Running" for pod in own):
+        nodes, pods = reading.nodes(api), reading.pods(api)
+    if nodes is None or pods is None:
+        return
+    spec = value_at(wanted, _POD_SPEC)
+    for gone in own:
+        uid = value_at(gone, "/metadata/uid")
+        others = [pod for pod in pods if value_at(pod, "/metadata/uid") != uid]
+        if room_for(spec, nodes, others) != NO:
+            return
+    held = {text_in(pod, "spec", "nodeName") for pod in own}
+    closed = [
+        name
+        for node in nodes
+        if (name := text_in(node, "metadata", "name")) in held
+        and part(node, "spec", "unschedulable") is True
+    ]
+    cordoned = f" ({', '.join(sorted(closed))} cordoned)" if closed else ""
+    yield (
+        f"no node would take a new pod, not even where one of its own has ended{cordoned}: it "
+        "would go down and stay down. Uncordon or free a node that its nodeSelector and affinity "
+        "allow first"
+    )
 
 
 def _wanted(document: Document, change: Change) -> Document:

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from collectors.kubernetes.objects import count_of, part, text_in
+from collectors.kubernetes.placement_rules import admits, rules_of
 from dashboard.apply.kubernetes.shape import Document
 from data.gpu_resources import is_of_vendor
 
@@ -31,26 +31,22 @@ def asked_by(pod_spec: object) -> Counter[str]:
 def room_for(pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document]) -> str:
     """Return yes or no: whether a node has the GPUs that a pod of this spec asks for.
 
-    Counts GPUs, cordons and nodeSelector. CPU, memory, taints and affinity are not looked at: yes
-    may be too kind, no is sure.
+    Counts GPUs, cordons, nodeSelector and required node affinity. CPU, memory and taints are not
+    looked at: yes may be too kind, no is sure.
     """
     taken: dict[str, Counter[str]] = {}
     for pod in pods:
         if text_in(pod, "status", "phase") not in ("Succeeded", "Failed"):
             node = text_in(pod, "spec", "nodeName")
             taken.setdefault(node, Counter()).update(asked_by(part(pod, "spec")))
-    wanted = asked_by(pod_spec)
-    return YES if any(_fits(wanted, document, taken, pod_spec) for document in nodes) else NO
+    wanted, rules = asked_by(pod_spec), rules_of(pod_spec)
+    return YES if any(_fits(wanted, document, taken, rules) for document in nodes) else NO
 
 
 def _fits(
-    wanted: Counter[str], node: Document, taken: Mapping[str, Counter[str]], pod_spec: Document
+    wanted: Counter[str], node: Document, taken: Mapping[str, Counter[str]], rules: str
 ) -> bool:
-    if part(node, "spec", "unschedulable") is True:
-        return False
-    labels: Any = part(node, "metadata", "labels") or {}
-    selector = part(pod_spec, "nodeSelector") or {}
-    if any(labels.get(name) != value for name, value in selector.items()):
+    if part(node, "spec", "unschedulable") is True or not admits(rules, node):
         return False
     offered = part(node, "status", "allocatable") or {}
     held = taken.get(text_in(node, "metadata", "name"), Counter())

@@ -156,6 +156,11 @@ def _unavailable(document: Document, pods: int) -> int:
     return count_of(told) if percent == told else pods * count_of(percent) // 100
 
 
+def ends_first(document: Document, steps: Iterable[ChangeStep]) -> bool:
+    """Whether a Deployment's rollout ends a pod before it makes a new one."""
+    return avoids_surge(steps) or not surges(document)
+
+
 def avoids_surge(steps: Iterable[ChangeStep]) -> bool:
     """Whether steps let a rollout replace pods one by one."""
     return any(at.startswith(_STRATEGY) for step in steps for at in command_of(step).edits)

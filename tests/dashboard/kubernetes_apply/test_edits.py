@@ -277,6 +277,13 @@ def on(name: str, gpu: int, phase: str = "Running") -> dict[str, Any]:
     return {"spec": pod_spec(gpu) | {"nodeName": name}, "status": {"phase": phase}}
 
 
+def required(key: str, operator: str, *values: str) -> dict[str, Any]:
+    """A required node affinity of one term."""
+    expression = {"key": key, "operator": operator, "values": list(values)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 @pytest.mark.parametrize(
     ("nodes", "pods", "more", "answer"),
     [
@@ -287,6 +294,8 @@ def on(name: str, gpu: int, phase: str = "Running") -> dict[str, Any]:
         ([node("a", 4)], [], {"nodeSelector": {"pool": "b"}}, "no"),
         ([node("a", 1), node("b", 2)], [], {"nodeSelector": {"pool": "b"}}, "yes"),
         ([node("a", 1), node("b", 1)], [], {}, "no"),
+        ([node("a", 4)], [], {"affinity": required("pool", "In", "b")}, "no"),
+        ([node("a", 4)], [], {"affinity": required("pool", "NotIn", "b")}, "yes"),
         ([], [], {}, "no"),
     ],
 )

@@ -1,0 +1,81 @@
+"""Which nodes a pod may be put on by its own word: its nodeSelector and required node affinity.
+
+Both are as the scheduler reads them (kubernetes.io/docs/concepts/scheduling-eviction). Taints are
+not read here.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from collectors.kubernetes.objects import list_in, part, text_in
+from data.records.identifiers import canonical_json
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_Values = tuple[str, ...]
+
+
+def rules_of(pod_spec: object) -> str:
+    """Return what binds a pod to some nodes as one JSON text, '' when nothing does."""
+    selector = part(pod_spec, "nodeSelector")
+    terms = list_in(pod_spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
+    if not selector and not terms:
+        return ""
+    return canonical_json({"nodeSelector": selector or {}, "terms": terms})
+
+
+def admits(rules: str, node: object) -> bool:
+    """Say whether a pod of these rules may be put on a node. An unknown operator matches none."""
+    told = _read(rules)
+    labels = part(node, "metadata", "labels")
+    labels = labels if isinstance(labels, Mapping) else {}
+    selector, terms = told.get("nodeSelector"), told.get("terms")
+    if isinstance(selector, Mapping) and any(
+        labels.get(name) != value for name, value in selector.items()
+    ):
+        return False
+    fields = {"metadata.name": text_in(node, "metadata", "name")}
+    return not terms or any(_holds(term, labels, fields) for term in terms)
+
+
+@lru_cache(maxsize=1024)
+def _read(rules: str) -> dict[str, Any]:
+    return dict(json.loads(rules)) if rules else {}
+
+
+def _holds(term: object, labels: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
+    """Say whether all of a term holds; one that says nothing matches no node."""
+    asked = [
+        *((entry, labels) for entry in list_in(term, "matchExpressions")),
+        *((entry, fields) for entry in list_in(term, "matchFields")),
+    ]
+    return bool(asked) and all(_matches(entry, values) for entry, values in asked)
+
+
+def _matches(entry: object, values: Mapping[str, Any]) -> bool:
+    found = values.get(text_in(entry, "key"))
+    test = _OPERATORS.get(text_in(entry, "operator"))
+    return test is not None and test(found, tuple(map(str, list_in(entry, "values"))))
+
+
+def _number(text: object) -> int | None:
+    try:
+        return int(str(text))
+    except ValueError:
+        return None
+
+
+def _beyond(found: object, values: _Values, sign: int) -> bool:
+    own, limit = _number(found), _number(values[0]) if values else None
+    return own is not None and limit is not None and sign * own > sign * limit
+
+
+_OPERATORS: Mapping[str, Callable[[Any, _Values], bool]] = {
+    "In": lambda found, values: found in values,
+    "NotIn": lambda found, values: found not in values,
+    "Exists": lambda found, _values: found is not None,
+    "DoesNotExist": lambda found, _values: found is None,
+    "Gt": lambda found, values: _beyond(found, values, 1),
+    "Lt": lambda found, values: _beyond(found, values, -1),
+}
