@@ -21,7 +21,7 @@ from data.records.commands import Command, CommandKind, Person, Work
 from data.records.decisions import Approval, AuditEntry, Decision, Recommendation
 from data.records.findings import DismissalReason, FindingEventKind
 from data.records.identifiers import SHORT_ID_LENGTH
-from data.records.lifecycle import REVERSIBLE, STANDING, State
+from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
 from data.store import Store, StoredRecommendation, StoreReader
 from data.store.commands import Asked
 
@@ -81,8 +81,8 @@ def reject(
     stored, person = allowed(store, id_or_digest, by, now, access)
     require_state(
         stored,
-        frozenset({State.PROPOSED, State.SNOOZED, State.APPROVED}),
-        "Only a proposed or approved one can be rejected.",
+        REJECTABLE,
+        "Only what is proposed, snoozed, approved or written can be rejected.",
     )
     return _decide(store, stored, Decision.REJECTED, person, now, comment, reason=reason)
 

@@ -14,7 +14,7 @@ from data.errors import TrimtabError
 from data.records.commands import Person
 from data.records.decisions import Decision, Recommendation, Risk
 from data.records.findings import DismissalReason
-from data.records.lifecycle import REVERSIBLE, STANDING, State
+from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
 from data.store import StoredRecommendation
 
 SNOOZES = {
@@ -109,7 +109,7 @@ VERBS: Mapping[str, Verb] = {
         label="Dismiss",
         done="dismissed; the reason keeps it from coming back at once",
         act=_decide(Decision.REJECTED),
-        states=_PROPOSED,
+        states=REJECTABLE,
         asks=("reason", "comment"),
     ),
     "apply": Verb(

@@ -153,6 +153,11 @@ REVERSIBLE = frozenset(
     state for state, after in TRANSITIONS.items() if LifecycleEvent.ROLLBACK_ASKED in after
 )
 """A rollback can be asked for; of what was rolled back it applies again."""
+REJECTABLE = frozenset(
+    {State.SNOOZED}
+    | {state for state, after in TRANSITIONS.items() if LifecycleEvent.REJECTED in after}
+)
+"""Nothing was sent yet, and a person may say no to it."""
 
 
 class IllegalEventError(ValueError):

@@ -70,9 +70,14 @@ def test_nothing_is_written_without_an_approval(store: Store, tmp_path: Path) ->
     assert not (tmp_path / "changes").exists()
 
 
-def test_a_rejected_recommendation_cannot_be_written(store: Store, tmp_path: Path) -> None:
-    """A later no wins over an earlier yes."""
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_rejected_recommendation_cannot_be_written(
+    store: Store, tmp_path: Path, is_written: bool
+) -> None:
+    """A later no wins over an earlier yes, whether its change file was written before or not."""
     decisions.approve(store, DIGEST, by="A", now=LATER)
+    if is_written:
+        decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
     decisions.reject(store, DIGEST, by="B", now=LATER, comment="not this week")
     with pytest.raises(ApprovalMissingError):
         decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)

@@ -25,7 +25,7 @@ from dashboard.web.inbox_rows import (
 from dashboard.web.verbs import VERBS, needs_confirmation, needs_tick
 from data.records.decisions import Action, Risk
 from data.records.findings import Finding
-from data.records.lifecycle import State
+from data.records.lifecycle import TRANSITIONS, LifecycleEvent, State
 from data.store import StoredRecommendation
 
 SAVED = SavedSum(
@@ -189,6 +189,24 @@ def test_every_verb_is_of_a_state() -> None:
     """None is offered for what a newer plan has replaced."""
     assert all(verb.states for verb in VERBS.values())
     assert not any(State.SUPERSEDED in verb.states for verb in VERBS.values())
+
+
+@pytest.mark.parametrize(
+    ("event", "names"),
+    [
+        (LifecycleEvent.APPROVED, ("approve", "approve-and-apply")),
+        (LifecycleEvent.REJECTED, ("dismiss",)),
+        (LifecycleEvent.WRITTEN, ("write",)),
+        (LifecycleEvent.KEPT, ("keep",)),
+        (LifecycleEvent.APPLY_ASKED, ("apply",)),
+        (LifecycleEvent.ROLLBACK_ASKED, ("roll-back", "roll-forward")),
+    ],
+)
+def test_what_a_person_may_do_has_its_button(event: LifecycleEvent, names: tuple[str, ...]) -> None:
+    """In every state that the event may follow and that it ends."""
+    follows = {state for state, after in TRANSITIONS.items() if after.get(event, state) != state}
+    offered = frozenset[State]().union(*(VERBS[name].states for name in names))
+    assert follows <= offered
 
 
 def test_a_change_is_a_diff() -> None:
