@@ -10,6 +10,7 @@ from dashboard.apply.base import ChecksAccess
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import source_findings
+from dashboard.reports.editions import recipients
 from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
@@ -51,6 +52,25 @@ def _check_submission(settings: Settings) -> tuple[str, str]:
     return ("missing", reason) if reason else ("ok", f"jobs go to {name}")
 
 
+def _is_told(settings: Settings) -> bool:
+    """Say whether messages or reports go to anybody."""
+    notify, report = settings.notify, settings.report
+    reached = (notify.mail_to, notify.webhook_url, notify.teams, notify.ticket_url)
+    return any(reached) or bool(recipients(report))
+
+
+def _check_links(settings: Settings) -> tuple[str, str]:
+    if public := settings.access.public_url:
+        return "ok", f"messages link to {public}"
+    buttons = (
+        " and no button to approve" if settings.chat.takes(settings.notify.webhook_kind) else ""
+    )
+    return (
+        "missing",
+        f"messages hold no link{buttons}. Set access.public_url to the address that browsers use.",
+    )
+
+
 def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
     """Yield a row for each target that changes go to."""
     for applier in build_appliers(settings):
@@ -74,6 +94,8 @@ def doctor(options: argparse.Namespace) -> int:
     }
     if settings.submit.enabled:
         checks["submission"] = _check_submission
+    if _is_told(settings):
+        checks["links"] = _check_links
     rows: list[dict[str, object]] = []
     for name, check in checks.items():
         try:

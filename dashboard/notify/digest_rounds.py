@@ -9,6 +9,7 @@ from datetime import datetime
 
 from dashboard.figure_text import range_text
 from dashboard.findings import OPEN, FindingStatus, findings_now
+from dashboard.notify.messages import NO_LINK
 from dashboard.reports.dispatch import send_at
 from dashboard.reports.week import last_whole_week
 from data.access_settings import entries
@@ -126,7 +127,8 @@ def digest_text(
             lines.append(f"{public_url.rstrip('/')}/{place}")
     if len(every) > _NAMED:
         lines.append(f"and {len(every) - _NAMED} more")
-    lines.append(
-        f"{public_url.rstrip('/')}/recommendations" if public_url else "trimtab findings list"
-    )
+    if public_url:
+        lines.append(f"{public_url.rstrip('/')}/recommendations")
+    else:
+        lines += ["trimtab findings list", NO_LINK]
     return subject, "\n".join(lines)

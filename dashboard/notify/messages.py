@@ -13,6 +13,7 @@ from data.store.report_log import URGENT
 _SUBJECT_LIMIT = 120
 _DETAIL_LIMIT = 500
 WEBHOOK, MAIL = "webhook", "mail"
+NO_LINK = "No link can be given: access.public_url is not set."
 
 
 def messages_for(
@@ -74,6 +75,8 @@ def _told(
             look += f"&digest={entry.digest}"
         if finding is None:
             look = f"{public_url.rstrip('/')}/health" if public_url else "trimtab urgent"
+        if not public_url:
+            look += f"\n{NO_LINK}"
     subject = scrub(f"Trimtab: {headline}", limit=_SUBJECT_LIMIT)
     body = "\n".join(
         (

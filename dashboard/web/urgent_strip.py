@@ -24,15 +24,17 @@ def _named(fact: UrgentFact) -> str:
     text = markdown(f"{fact.about}: {brief}", limit=_LENGTH)
     if fact.tenant:
         return f"{text} ([Costs](costs?tenant={quote(fact.tenant, safe='')}))"
-    if not fact.finding:
-        return text
-    return f"{text} ([{fact.finding}](findings?finding={fact.finding}))"
+    return text + _way_to(fact)
 
 
 def _told(fact: UrgentFact) -> str:
-    # To an owner, who has no page Health, and whose first page is that of findings.
+    # To an owner, who has no page Health.
     text = markdown(f"{fact.about}: {fact.what}. {fact.next_step}", limit=_WHOLE)
-    return f"{text} ([{fact.finding}](./?finding={fact.finding}))" if fact.finding else text
+    return text + _way_to(fact)
+
+
+def _way_to(fact: UrgentFact) -> str:
+    return f" ([{fact.finding}](findings?finding={fact.finding}))" if fact.finding else ""
 
 
 def urgent_now() -> tuple[UrgentFact, ...]:

@@ -32,6 +32,7 @@ from dashboard.api.finding_choice import FindingOrder
 from dashboard.decision_service import DecisionService
 from dashboard.findings import findings_now
 from dashboard.notify.deliver import Notifier
+from dashboard.notify.messages import NO_LINK, messages_for
 from dashboard.notify.urgent_rounds import UrgentRounds
 from dashboard.scheduler import CycleState
 from dashboard.urgent import urgent_facts
@@ -221,6 +222,11 @@ def test_a_rack_that_fails_is_one_message(store: Store) -> None:
     (entry,) = store.reader.audit()
     assert entry.detail.startswith("9 things at once: GPU 0 of node-1: XID 79")
     assert entry.detail.endswith("; and 6 more")
+    webhook = NotifySettings(webhook_url="https://hook.example")
+    (plain,) = messages_for(entry, webhook)
+    assert plain.body.splitlines()[-2:] == ["trimtab urgent", NO_LINK]
+    (linked,) = messages_for(entry, webhook, public_url="https://t.example")
+    assert linked.body.splitlines()[-1] == "https://t.example/health"
 
 
 @pytest.mark.parametrize(
