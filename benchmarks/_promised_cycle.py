@@ -102,6 +102,6 @@ def recommended(
         groups=known.groups,
         past_runs=past_run_seconds(known.view.known_jobs),
         memory=known.memory,
-        proposed_before=frozenset(),
+        proposed_before={},
     )
     return advice.recommendations, problem.catalogue

@@ -1,5 +1,6 @@
 """Findings in the store: numbers given once, and events that are only ever appended."""
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -10,11 +11,12 @@ from data.errors import NotKnownError
 from data.records.commands import Person
 from data.records.decisions import Action, AuditEntry, Recommendation
 from data.records.findings import Finding, FindingEvent, FindingEventKind, number_of, reference
+from data.records.plans import Configuration
 from data.store import tables
 from data.store.bridge import Lock, Transaction
 from data.store.fact_reader import FactReader, as_utc
 from data.store.ledger import append_row, audit_entry
-from data.store.record_json import from_json, to_json
+from data.store.record_json import build, from_json, to_json
 
 MIN_PREFIX = 6
 """Characters of an id that are enough to name it."""
@@ -59,15 +61,20 @@ class FindingReader(FactReader):
             for row in rows
         )
 
-    def kinds_proposed(self, plan_id: str) -> frozenset[tuple[str, Action]]:
-        """Return target and kind of every change that a plan proposed."""
+    def changes_proposed(self, plan_id: str) -> dict[tuple[str, Action], Configuration]:
+        """Return by target and kind what every change that a plan proposed leads to."""
         findings, advice = tables.findings.c, tables.recommendations.c
         rows = self._rows(
-            sa.select(findings.target, findings.action)
+            sa.select(findings.target, findings.action, advice.record)
             .join(tables.recommendations, advice.finding == findings.number)
             .where(advice.plan_id == plan_id)
         )
-        return frozenset((row.target, Action(row.action)) for row in rows)
+        return {
+            (row.target, Action(row.action)): build(
+                Configuration, json.loads(row.record)["proposed"]
+            )
+            for row in rows
+        }
 
     def finding_events(self, number: int = 0, *, among: Any = None) -> tuple[FindingEvent, ...]:
         """Return what people did about one finding, or about all, oldest first.

@@ -16,6 +16,7 @@ from planner.recommendations.evidence import confidence_of, evidence_of, fleet_e
 from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
 from planner.recommendations.guardrails import refusal
 from planner.recommendations.idle_gpus import idle_gpus
+from planner.recommendations.keeping_up import ProposedBefore, kept_up, margin_of
 from planner.recommendations.memory_advice import memory_recommendation
 from planner.recommendations.memory_relief import Relief, reliefs
 from planner.recommendations.portfolio import Portfolio, portfolio_of
@@ -50,7 +51,7 @@ def advise(
     memory: Sequence[MemoryFinding] = (),
     resting: Mapping[str, str] | None = None,
     rejections: Rejections | None = None,
-    proposed_before: Collection[tuple[str, Action]] | None = None,
+    proposed_before: ProposedBefore | None = None,
 ) -> Advice:
     """Return what follows from a plan of this problem.
 
@@ -59,9 +60,9 @@ def advise(
     gets the first of the free boards, and nothing else is proposed for it. `resting` maps jobs, and
     what of the fleet advice is about, to the reason why nothing is proposed for it now.
     `rejections` are what people said no to; what keeps a job from running out of memory comes up
-    again all the same. `proposed_before` are target and kind of what the plan before proposed: it
+    again all the same. `proposed_before` is what the plan before proposed: it
     stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
-    its limits by as much. None: there is no plan before.
+    its limits, and than what was proposed, by as much. None: there is no plan before.
     """
     resting, no = resting or {}, rejections or {}
     runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
@@ -70,11 +71,12 @@ def advise(
         proposal_of(job, job_plan, problem.terms)
         for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
     ]
+    proposals = [kept_up(proposal, proposed_before, problem.terms, runs) for proposal in proposals]
     outcomes = [outcome_of(proposal, problem.terms) for proposal in proposals]
     room = AdmissionRoom(problem)
     relieved = reliefs(memory, proposals, problem, room)
     out = frozenset(relief.job_id for relief in relieved)
-    margins = [_margin(proposal, problem, proposed_before) for proposal in proposals]
+    margins = [margin_of(proposal, proposed_before, problem.terms) for proposal in proposals]
     kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting, no, margins)
     found = [memory_recommendation(relief, plan, problem) for relief in relieved]
     found += [_recommendation(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
@@ -139,16 +141,6 @@ def _idle_of(
         kept=kept.get(job_id, ""),
         resting=job_id in resting,
     )
-
-
-def _margin(
-    proposal: Proposal, problem: PlanningProblem, before: Collection[tuple[str, Action]] | None
-) -> float:
-    """Return by which share a proposal must be better than its limits; below 0: may be worse."""
-    if before is None or proposal.action is None:
-        return 0.0
-    margin = problem.planning.entry_margin_ratio
-    return -margin if (proposal.job.demand.job.job_id, proposal.action) in before else margin
 
 
 def _by_saving(recommendation: Recommendation) -> tuple[bool, float, str]:

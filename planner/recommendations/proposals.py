@@ -76,12 +76,12 @@ def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
         most = max((planned[slot] for slot in more), key=lambda entry: job.options[entry].service)
         return _for_a_while(job, planned, most, more[0], more[-1], Action.SCALE_OUT)
     if share >= STEADY_SHARE:
-        return _steady(job, planned, _cheapest(job, planned, terms), share)
+        return steady_proposal(job, planned, _cheapest(job, planned, terms), share)
     if paused:
         first, last = _longest_run(paused)
         return _for_a_while(job, planned, planned[first], first, last, Action.SHIFT_IN_TIME)
     if changed:
-        return _steady(job, planned, max(changed, key=changed.count), share)
+        return steady_proposal(job, planned, max(changed, key=changed.count), share)
     return Proposal(job=job, option=0, planned=planned, proposed=planned, share=share, action=None)
 
 
@@ -111,7 +111,8 @@ def _cheapest(job: JobProblem, planned: Path, terms: Terms) -> int:
     return min(enough, key=lambda number: path_cost(job, (number,) * slots, terms).total)
 
 
-def _steady(job: JobProblem, planned: Path, option: int, share: float) -> Proposal:
+def steady_proposal(job: JobProblem, planned: Path, option: int, share: float) -> Proposal:
+    """Return the proposal to hold an option for good."""
     return Proposal(
         job=job,
         option=option,

@@ -120,7 +120,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "recommendations": [lambda r: r.recommendations(now=end)],
         "current_recommendations": [lambda r: r.current_recommendations(now=end)],
         "plan": [lambda r: r.plan(f"{1:064d}")],
-        "kinds_proposed": [lambda r: r.kinds_proposed(f"{1:064d}")],
+        "changes_proposed": [lambda r: r.changes_proposed(f"{1:064d}")],
         "prepared_since": [lambda r: r.prepared_since(end - DAY)],
     }
     plain = (

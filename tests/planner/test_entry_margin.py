@@ -7,6 +7,7 @@ from factories import make_job
 from planning_cases import AS_OF, H100, boards, case
 
 from data.records.decisions import Action
+from data.records.plans import Configuration
 from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
@@ -14,6 +15,7 @@ from planner.recommendations.advise import Advice, advise
 
 DEMANDS = [0.5 + 0.02 * step for step in range(26)]
 Kinds = frozenset[tuple[str, Action]]
+HALF = Configuration(gpu_model=H100, gpu_count=1)
 
 
 def half_idle(slot_minutes: int) -> PlanningProblem:
@@ -33,7 +35,8 @@ def half_idle(slot_minutes: int) -> PlanningProblem:
 def advised(problem: PlanningProblem, before: Kinds | None) -> Advice:
     """What is advised after a plan that proposed these."""
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
-    return advise(plan, problem, proposed_before=before)
+    led_to = None if before is None else dict.fromkeys(before, HALF)
+    return advise(plan, problem, proposed_before=led_to)
 
 
 def kinds(found: Advice) -> Kinds:
@@ -89,3 +92,45 @@ def test_demand_that_wavers_around_a_limit_changes_nothing(proposed: bool) -> No
             found = kinds(advised(problem, before))
             assert found == first
             before = found
+
+
+def of_four(demand: float) -> PlanningProblem:
+    """A job of four GPUs that does the work of some of them."""
+    job = (make_job("a/0", gpu_count=4), demand / 4, 10_000.0, 500.0)
+    planning = PlanningSettings(horizon_slots=24, slot_minutes=60, power_cap_ratios="")
+    return case(job, gpus=boards(H100, 4), planning=planning)
+
+
+def gpus_proposed(demand: float, before: int | None) -> int:
+    """How many GPUs are proposed after a plan that proposed so many."""
+    problem = of_four(demand)
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    led_to = {("a/0", Action.FEWER_GPUS): replace(HALF, gpu_count=before)} if before else None
+    (found,) = advise(plan, problem, proposed_before=led_to).recommendations
+    return found.proposed.gpu_count
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_plan_that_wavers_between_two_changes_keeps_what_was_proposed(first: int) -> None:
+    """Whichever it was, until the other is better by more than the margin."""
+    low, high = 0.82, 0.92
+    assert (gpus_proposed(low, None), gpus_proposed(high, None)) == (1, 2)
+    for demand in (low, high):
+        assert gpus_proposed(demand, first) == first
+    assert gpus_proposed(0.5, first) == 1
+    assert gpus_proposed(1.4, first) == 2
+
+
+def test_what_was_proposed_outlives_a_choice_of_the_plan_that_is_refused() -> None:
+    """The plan would take more than the guardrails let it; what was proposed still passes them."""
+    problem = of_four(0.95)
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    single = replace(HALF, gpu_count=1)
+    (job,) = plan.jobs
+    bold = replace(plan, jobs=(replace(job, steps=(single,) * len(job.steps)),))
+    before = {("a/0", Action.FEWER_GPUS): replace(HALF, gpu_count=2)}
+    assert advise(bold, problem, proposed_before={}).recommendations == ()
+    (found,) = advise(bold, problem, proposed_before=before).recommendations
+    assert found.proposed.gpu_count == 2
+    kept = replace(plan, jobs=(replace(job, steps=(job.now,) * len(job.steps)),))
+    assert advise(kept, problem, proposed_before=before).recommendations == ()
