@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dashboard.apply.verification import BEFORE, MAX_READINGS, compare, split_energy
+from dashboard.figure_text import count_text, range_text
 from dashboard.savings import ENDED, STOOD, sum_of
 from dashboard.statement.prices import as_paid, priced
 from data.catalogue.carbon_table import load_carbon_table
@@ -29,6 +30,9 @@ from forecasting.power.free_boards import with_measured_idle
 from planner.problem.tariffs import tariff_of
 
 _DAY = timedelta(days=1)
+_YEAR_DAYS = 365
+_RATE_OVER = timedelta(days=2)
+"""A night and a weekday's work count in a rate, whatever the hour."""
 _OVER_AFTER = timedelta(hours=1)
 """A job that telemetry has not named for so long, up to the newest sample, is over."""
 _SENDING = str(Work.SENDING)
@@ -46,20 +50,84 @@ class StandingTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaySaved:
-    """What one change saved on one day. `money` is rent and electricity, None where unknown."""
+    """What one change saved on one day. `money` is rent and electricity, None where unknown.
+
+    Measured are the slots of the day from `start` to `until`.
+    """
 
     reference: str
     recommendation: Recommendation
-    day: date
+    start: datetime
+    until: datetime
     measurement: Measurement
     money: Range | None
+
+    @property
+    def day(self) -> date:
+        """The day (UTC)."""
+        return self.start.date()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedAmounts:
+    """What is saved in a time; None where unknown."""
+
+    gpu_hours: Range | None
+    energy_kwh: Range | None
+    emissions_kgco2e: Range | None
+    money: Range | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRate:
+    """What the changes that stand save in a day, as on their newest days, and in a year like it.
+
+    A sum is of its known parts, None without any. `unknown_changes` of the `changes` have a part
+    that is unknown.
+    """
+
+    changes: int
+    unknown_changes: int
+    per_day: SavedAmounts
+    per_year: SavedAmounts
+
+    @property
+    def text(self) -> str:
+        """The rate in one sentence."""
+        if not self.changes:
+            return "No change saves anything now: none stands."
+        day, year = map(_amounts_text, (self.per_day, self.per_year))
+        return f"Run rate: {day} a day; {year} a year at that rate. {self.standing}"
+
+    @property
+    def standing(self) -> str:
+        """How many changes it is of."""
+        lacking = f"; of {self.unknown_changes} a part is unknown" * bool(self.unknown_changes)
+        return f"{count_text(self.changes, 'change stands', 'changes stand')} now{lacking}."
+
+
+AMOUNTS = {
+    "gpu_hours": "GPU-hours",
+    "energy_kwh": "energy",
+    "emissions_kgco2e": "emissions",
+    "money": "money",
+}
+"""Of `SavedAmounts`, as people call them."""
+
+
+def _amounts_text(amounts: SavedAmounts) -> str:
+    return ", ".join(
+        range_text(getattr(amounts, part), unknown=f"{name} unknown")
+        for part, name in AMOUNTS.items()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSum:
     """What the changes of one group saved in all; a sum is of its known parts, None without any.
 
-    `unknown_days` are the days of a change of which a part is unknown.
+    `unknown_days` are the days of a change of which a part is unknown. `run_rate` is None where the
+    group is a day, and where none was asked for.
     """
 
     name: str
@@ -71,6 +139,7 @@ class SavedSum:
     promised_energy_kwh: Range | None
     emissions_kgco2e: Range | None
     money: Range | None
+    run_rate: RunRate | None
 
 
 GROUPS: dict[str, Callable[[DaySaved], str]] = {
@@ -82,15 +151,65 @@ GROUPS: dict[str, Callable[[DaySaved], str]] = {
 """By what the days of changes are added up."""
 
 
-def summed(rows: Sequence[DaySaved], by: str) -> tuple[SavedSum, ...]:
-    """Return the sums of rows by a name of `GROUPS`, in the order in which the groups come up."""
+def summed(
+    rows: Sequence[DaySaved], by: str, *, at: datetime | None = None
+) -> tuple[SavedSum, ...]:
+    """Return the sums of rows by a name of `GROUPS`, in the order in which the groups come up.
+
+    `at` is when the run rate is of: None for no rate.
+    """
     groups: dict[str, list[DaySaved]] = defaultdict(list)
     for row in rows:
         groups[GROUPS[by](row)].append(row)
-    return tuple(_sum(name, group) for name, group in groups.items())
+    when = None if by == "day" else at
+    return tuple(_sum(name, group, when) for name, group in groups.items())
 
 
-def _sum(name: str, group: Sequence[DaySaved]) -> SavedSum:
+def measured_until(reader: StoreReader, settings: Settings) -> datetime | None:
+    """Return the end of the last whole slot that samples have come for, None without any."""
+    latest = reader.latest_sample_at()
+    return None if latest is None else floor_to_slot(latest, settings.planning.slot_minutes * 60)
+
+
+def run_rate(rows: Iterable[DaySaved], at: datetime) -> RunRate:
+    """Return what the changes that stand at `at` save, read off that day and the one before."""
+    changes: dict[str, list[DaySaved]] = defaultdict(list)
+    for row in rows:
+        if row.until > at - _RATE_OVER and row.start < at and row.measurement.hours:
+            changes[row.recommendation.digest].append(row)
+    rates = [_rate(group) for group in changes.values() if group[-1].until >= at]
+    per_day = {
+        part: sum_of([found for rate in rates if (found := getattr(rate, part)) is not None])
+        for part in AMOUNTS
+    }
+    return RunRate(
+        changes=len(rates),
+        unknown_changes=sum(None in [getattr(rate, part) for part in AMOUNTS] for rate in rates),
+        per_day=SavedAmounts(**per_day),
+        per_year=SavedAmounts(
+            **{part: amount and amount.times(_YEAR_DAYS) for part, amount in per_day.items()}
+        ),
+    )
+
+
+def _rate(group: Sequence[DaySaved]) -> SavedAmounts:
+    """Return what one change saves in a day, by the hours that were measured."""
+    share = _DAY / timedelta(hours=sum(row.measurement.hours for row in group))
+
+    def of(parts: Sequence[Range | None]) -> Range | None:
+        known = [part for part in parts if part is not None]
+        whole = sum_of(known) if len(known) == len(parts) else None
+        return whole and whole.times(share)
+
+    return SavedAmounts(
+        gpu_hours=of([row.measurement.realised_gpu_hours for row in group]),
+        energy_kwh=of([row.measurement.realised_energy_kwh for row in group]),
+        emissions_kgco2e=of([row.measurement.realised_emissions_kgco2e for row in group]),
+        money=of([row.money for row in group]),
+    )
+
+
+def _sum(name: str, group: Sequence[DaySaved], at: datetime | None) -> SavedSum:
     def of(part: Callable[[Measurement], Range | None]) -> Range | None:
         return sum_of([found for saved in group if (found := part(saved.measurement)) is not None])
 
@@ -104,6 +223,7 @@ def _sum(name: str, group: Sequence[DaySaved]) -> SavedSum:
         promised_energy_kwh=of(lambda entry: entry.predicted_energy_kwh),
         emissions_kgco2e=of(lambda entry: entry.realised_emissions_kgco2e),
         money=sum_of([saved.money for saved in group if saved.money is not None]),
+        run_rate=None if at is None else run_rate(group, at),
     )
 
 
@@ -141,11 +261,12 @@ def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> t
                 DaySaved(
                     reference=stored.reference,
                     recommendation=stored.recommendation,
-                    day=day,
+                    start=start,
+                    until=until,
                     measurement=measurement,
                     money=money,
                 )
-                for day, measurement, money in measured.days(standing)
+                for start, until, measurement, money in measured.days(standing)
             ]
     return tuple(sorted(found, key=lambda row: (row.day, row.reference)))
 
@@ -185,8 +306,10 @@ class _MeasuredDays:
             ends.append(job.last_seen_at)
         return start, self._floor(min(ends, default=start))
 
-    def days(self, standing: StandingTime) -> Iterator[tuple[date, Measurement, Range | None]]:
-        """Yield each day on which the change stood, with what was measured and the money saved."""
+    def days(
+        self, standing: StandingTime
+    ) -> Iterator[tuple[datetime, datetime, Measurement, Range | None]]:
+        """Yield start and end of each day, with what was measured and the money saved."""
         start, end = self._window(standing)
         if end <= start:
             return
@@ -203,7 +326,7 @@ class _MeasuredDays:
             there = (after["slot_start"] >= start) & (after["slot_start"] < until)
             catalogue = priced(known, self.settings, start, until)
             measurement = self._one(before, alike[there], (start, until), catalogue)
-            yield start.date(), measurement, self._money(measurement, (start, until), catalogue)
+            yield start, until, measurement, self._money(measurement, (start, until), catalogue)
             start = until
 
     def _one(

@@ -24,7 +24,7 @@ from dashboard.reports.editions import WHOLE, own_edition
 from dashboard.reports.esg.asked import asked_statement
 from dashboard.reports.esg.export import statement_document
 from dashboard.reports.render_report import render_json
-from dashboard.saved_by_day import saved_by_day, summed
+from dashboard.saved_by_day import measured_until, saved_by_day, summed
 from dashboard.statement.budgets import budget_rows
 from dashboard.statement.export import allocation_document
 from dashboard.statement.export import statement_document as cost_document
@@ -176,7 +176,8 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
 
         def sums() -> object:
             days = saved_by_day(mine.reader, settings, now=mine.clock())
-            return (*summed(days, query.by), *summed(days, "all"))
+            until = measured_until(mine.reader, settings)
+            return (*summed(days, query.by, at=until), *summed(days, "all", at=until))
 
         return _answer(mine, request, ("savings", query, settings), sums)
 

@@ -2,12 +2,16 @@
 
 import argparse
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from dashboard.api.rows import saving_row
 from dashboard.cli.output import print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.savings import LedgerRow, Total, ledger, total_energy, total_gpu_hours
 from data.clock import utc_now
+
+if TYPE_CHECKING:
+    from dashboard.saved_by_day import RunRate
 
 _COLUMNS = (
     "finding",
@@ -25,7 +29,8 @@ _COLUMNS = (
 )
 _SUM_COLUMNS = (
     "days", "GPU-hours saved", "promised", "energy saved", "energy promised", "emissions saved",
-    "money saved", "days in part unknown",
+    "money saved", "days in part unknown", "changes now", "of these in part unknown",
+    "GPU-hours a day", "energy a day", "emissions a day", "money a day", "money a year",
 )  # fmt: skip
 
 
@@ -53,12 +58,13 @@ def savings(options: argparse.Namespace) -> int:
 
 def _to_date(options: argparse.Namespace) -> int:
     """List what was saved so far, by finding, day or namespace; the last row is the total."""
-    from dashboard.saved_by_day import saved_by_day, summed
+    from dashboard.saved_by_day import measured_until, saved_by_day, summed
 
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
         days = saved_by_day(store.reader, loaded.settings, now=utc_now())
-    sums = (*summed(days, options.by), *summed(days, "all"))
+        until = measured_until(store.reader, loaded.settings)
+    sums = (*summed(days, options.by, at=until), *summed(days, "all", at=until))
     if options.format == "json":
         print_json([asdict(total) for total in sums])
         return 0
@@ -74,6 +80,7 @@ def _to_date(options: argparse.Namespace) -> int:
                 "emissions saved": range_text(total.emissions_kgco2e),
                 "money saved": range_text(total.money),
                 "days in part unknown": total.unknown_days,
+                **_rate_cells(total.run_rate),
             }
             for total in sums
         ],
@@ -82,6 +89,22 @@ def _to_date(options: argparse.Namespace) -> int:
         empty="No applied change has been measured yet; trimtab savings lists them.",
     )
     return 0
+
+
+def _rate_cells(rate: "RunRate | None") -> dict[str, object]:
+    """Return what is saved a day now; empty where a group is a day, and where it is unknown."""
+    if rate is None:
+        return {}
+    day, year = rate.per_day, rate.per_year
+    return {
+        "changes now": rate.changes,
+        "of these in part unknown": rate.unknown_changes,
+        "GPU-hours a day": range_text(day.gpu_hours),
+        "energy a day": range_text(day.energy_kwh),
+        "emissions a day": range_text(day.emissions_kgco2e),
+        "money a day": range_text(day.money),
+        "money a year": range_text(year.money),
+    }
 
 
 def _row(row: LedgerRow) -> dict[str, object]:

@@ -30,6 +30,8 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
         paragraph("Approved, applied, really saved", HEADING),
         paragraph(saved.finding, BODY),
     ]
+    if saved.run_rate is not None:
+        story.append(paragraph(saved.run_rate.text, BODY))
     if saved.rows:
         changes = count_text(len(saved.rows), "change")
         total = (

@@ -154,6 +154,7 @@ def _saved(saved: WeeklySaved) -> dict[str, object]:
         "approved": saved.approved,
         "rejected": saved.rejected,
         "applied": saved.applied,
+        "run_rate": saved.run_rate and asdict(saved.run_rate),
         "gpu_hours": asdict(saved.gpu_hours),
         "energy_kwh": asdict(saved.energy),
         "emissions_kgco2e": saved.emissions_kgco2e and asdict(saved.emissions_kgco2e),

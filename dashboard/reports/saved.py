@@ -5,12 +5,13 @@ one applied in the week and measured later is named, and its saving still unknow
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dashboard.figure_text import count_text
 from dashboard.reports.week import Week
+from dashboard.saved_by_day import DaySaved, RunRate, run_rate
 from dashboard.savings import LedgerRow, Total, total_emissions, total_energy, total_gpu_hours
 from data.records.decisions import AuditEntry, Range
 from data.records.lifecycle import LifecycleEvent
@@ -23,13 +24,15 @@ class WeeklySaved:
     """The changes applied or measured in a week, and the sums of those measured in it.
 
     `approved`, `rejected` and `applied` count recommendations. Of `rows`, a measurement of after
-    the week is left out.
+    the week is left out. `run_rate` is that of the end of the week, None where no change was ever
+    measured.
     """
 
     approved: int
     rejected: int
     applied: int
     rows: tuple[LedgerRow, ...]
+    run_rate: RunRate | None
     gpu_hours: Total
     energy: Total
     emissions_kgco2e: Range | None
@@ -48,8 +51,18 @@ class WeeklySaved:
         return f"{approved} approved and {applied} applied; {measured} measured{waiting}."
 
 
-def saved_in(week: Week, rows: Iterable[LedgerRow], decided: Iterable[AuditEntry]) -> WeeklySaved:
-    """Return what the week's ledger and decisions say; both may hold more than the week's."""
+def saved_in(
+    week: Week,
+    rows: Iterable[LedgerRow],
+    decided: Iterable[AuditEntry],
+    *,
+    days: Sequence[DaySaved],
+    until: datetime | None,
+) -> WeeklySaved:
+    """Return what the week's ledger, decisions and days say; all may hold more than the week's.
+
+    `until` is up to when the days are measured.
+    """
     ours = [
         _as_known_at_the_end(row, week)
         for row in rows
@@ -62,6 +75,7 @@ def saved_in(week: Week, rows: Iterable[LedgerRow], decided: Iterable[AuditEntry
         rejected=events[LifecycleEvent.REJECTED],
         applied=sum(events[entry] for entry in _APPLIED),
         rows=tuple(ours),
+        run_rate=run_rate(days, min(until, week.end)) if days and until else None,
         gpu_hours=total_gpu_hours(ours),
         energy=total_energy(ours),
         emissions_kgco2e=total_emissions(ours),

@@ -13,6 +13,7 @@ from dashboard.reports.saved import WeeklySaved, saved_in
 from dashboard.reports.waste import WasteRow, waste_rows
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
+from dashboard.saved_by_day import measured_until, saved_by_day
 from dashboard.savings import ledger
 from dashboard.statement.prices import priced
 from data.catalogue.carbon_table import GridCarbon
@@ -141,6 +142,7 @@ def make_weekly_report(
     )
     prices = priced(catalogue, settings, week.start, week.end)
     applied = [row for row in ledger(reader, now=week.end) if row.recommendation.digest in ours]
+    days = saved_by_day(reader, settings, now=week.end) if applied else ()
     return WeeklyReport(
         week=week,
         edition=edition,
@@ -153,7 +155,13 @@ def make_weekly_report(
         energy=energy,
         waste=waste_rows(energy.held, holders, prices),
         decided=decided,
-        saved=saved_in(week, applied, decided),
+        saved=saved_in(
+            week,
+            applied,
+            decided,
+            days=[day for day in days if day.recommendation.digest in ours],
+            until=measured_until(reader, settings),
+        ),
         recommendations=recommendations,
         ahead=days_ahead(reader.group_forecasts(), week, edition),
         currency=settings.energy.currency,

@@ -12,6 +12,7 @@ import streamlit as st
 
 from dashboard.decision_service import Preview
 from dashboard.figure_text import count_text, range_text
+from dashboard.savings import sum_of
 from dashboard.web.identity import acting, known_name, remember_name, signed_in
 from dashboard.web.inbox_rows import HOURS_A_DAY, interrupts
 from dashboard.web.page import plain
@@ -185,14 +186,8 @@ def _sum(parts: list[Range | None], horizon_hours: float) -> str:
     known = [part for part in parts if part is not None]
     if not known or horizon_hours <= 0:
         return "an unknown amount"
-    share = HOURS_A_DAY / horizon_hours
     lacking = "" if len(known) == len(parts) else f" (unknown of {len(parts) - len(known)})"
-    whole = Range(
-        low=share * sum(part.low for part in known),
-        central=share * sum(part.central for part in known),
-        high=share * sum(part.high for part in known),
-        unit=known[0].unit,
-    )
+    whole = sum_of([part.times(HOURS_A_DAY / horizon_hours) for part in known])
     return f"{range_text(whole)}{lacking}"
 
 

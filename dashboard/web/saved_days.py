@@ -1,8 +1,9 @@
 """What applied changes have saved so far, made once for all pages that show it."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
-from dashboard.saved_by_day import DaySaved, SavedSum, saved_by_day, summed
+from dashboard.saved_by_day import DaySaved, SavedSum, measured_until, saved_by_day, summed
 from dashboard.web.session import current_world
 from data.clock import floor_to_slot
 
@@ -17,6 +18,12 @@ def saved_days() -> Sequence[DaySaved]:
         lambda: saved_by_day(world.reader, world.settings.settings, now=world.clock()),
         decisions=True,
     )
+
+
+def measured_to() -> datetime | None:
+    """Return up to when savings are measured, None where nothing was read yet."""
+    world = current_world()
+    return measured_until(world.reader, world.settings.settings)
 
 
 def saved_by_finding() -> Mapping[str, SavedSum]:

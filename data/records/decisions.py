@@ -179,6 +179,15 @@ class Range:
         if not self.low <= self.central <= self.high:
             raise ValueError(f"range {self.low}..{self.central}..{self.high} is out of order")
 
+    def times(self, factor: float) -> "Range":
+        """Return it multiplied by a factor of at least 0."""
+        return Range(
+            low=factor * self.low,
+            central=factor * self.central,
+            high=factor * self.high,
+            unit=self.unit,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:

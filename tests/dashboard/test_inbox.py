@@ -38,6 +38,7 @@ SAVED = SavedSum(
     promised_energy_kwh=None,
     emissions_kgco2e=None,
     money=make_range(8, "EUR"),
+    run_rate=None,
 )
 
 

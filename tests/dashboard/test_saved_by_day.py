@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import H100
 
-from dashboard.saved_by_day import DaySaved, saved_by_day, standing_times, summed
-from dashboard.savings import ledger
+from dashboard.saved_by_day import DaySaved, run_rate, saved_by_day, standing_times, summed
+from dashboard.savings import ledger, sum_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
 from data.records.commands import CommandKind, JournalRow
@@ -276,6 +276,61 @@ def test_a_change_of_this_minute_has_saved_nothing_yet() -> None:
     fleet = advice(job_id="", job_name="node-7")
     assert days_of(Past(NOW, NOW + DAY, fleet, begun)) == ()
     assert summed((), "all") == ()
+
+
+BEGUN = [row("sending", NOW), row("applied", NOW)]
+
+
+@pytest.mark.parametrize("hours", [2, 30, 240])
+def test_a_run_rate_is_a_day_of_what_is_saved_now(hours: int) -> None:
+    """2 boards and 100 W a board of work, however long the change has stood; a year is 365 such."""
+    past = Past(NOW, NOW + hours * HOUR, advice(), BEGUN)
+    found = days_of(past)
+    rate = run_rate(found, past.latest)
+    assert (rate.changes, rate.unknown_changes) == (1, 0)
+    day, year = rate.per_day, rate.per_year
+    assert day.gpu_hours is not None
+    assert day.energy_kwh is not None
+    assert year.money is not None
+    assert day.gpu_hours.central == pytest.approx(48)
+    assert day.energy_kwh.central == pytest.approx(0.1 * WORK * PUE * 24)
+    counted = [saved for saved in found if saved.until > past.latest - 2 * DAY]
+    money = sum_of([saved.money for saved in counted if saved.money is not None])
+    share = 365 * 24 / sum(saved.measurement.hours for saved in counted)
+    assert money is not None
+    assert year.money == money.times(share) or year.money.high == pytest.approx(money.high * share)
+    (whole,) = summed(found, "all", at=past.latest)
+    assert whole.run_rate == rate
+    assert {every.run_rate for every in summed(found, "day", at=past.latest)} == {None}
+
+
+def test_what_no_longer_stands_saves_nothing_now() -> None:
+    """What it saved to date stays; before its end it had a rate."""
+    past = Past(NOW, NOW + 3 * DAY, advice(), [*BEGUN, row("rolled-back", NOW + 2 * DAY)])
+    found = days_of(past)
+    ended = run_rate(found, past.latest)
+    assert (ended.changes, ended.per_day.gpu_hours) == (0, None)
+    assert "none stands" in ended.text
+    assert run_rate(found, NOW + DAY).per_day.gpu_hours is not None
+    (whole,) = summed(found, "all", at=past.latest)
+    assert whole.gpu_hours is not None
+    past.rows, past.last_seen = BEGUN, NOW + DAY
+    assert run_rate(days_of(past), past.latest).changes == 0
+
+
+def test_an_unknown_part_of_a_rate_is_named() -> None:
+    """It is no zero, neither alone nor beside what is known."""
+    other = advice(proposed=Configuration(gpu_model="X9000", gpu_count=2))
+    unknown, known = (
+        days_of(Past(NOW, NOW + DAY, wanted, BEGUN)) for wanted in (other, advice(job_id="a/b"))
+    )
+    alone = run_rate(unknown, NOW + DAY)
+    assert (alone.changes, alone.unknown_changes, alone.per_year.money) == (1, 1, None)
+    assert "money unknown a day" in alone.text
+    both = run_rate([*unknown, *known], NOW + DAY)
+    assert (both.changes, both.unknown_changes) == (2, 1)
+    assert both.per_day.money == run_rate(known, NOW + DAY).per_day.money
+    assert "of 1 a part is unknown" in both.text
 
 
 def test_an_unknown_price_is_unknown_money() -> None:

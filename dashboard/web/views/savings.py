@@ -5,13 +5,13 @@ import streamlit as st
 
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
 from dashboard.figure_text import count_text, range_text
-from dashboard.saved_by_day import summed
+from dashboard.saved_by_day import RunRate, summed
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
 from dashboard.web.page import chart, figures, finding, table, tense, way
-from dashboard.web.saved_days import saved_days
+from dashboard.web.saved_days import measured_to, saved_days
 from dashboard.web.scope import scoped_jobs
 from dashboard.web.session import current_world
-from data.records.decisions import Recommendation
+from data.records.decisions import Range, Recommendation
 
 
 def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
@@ -51,6 +51,20 @@ rows = tuple(
     if looked_at(row.recommendation)
 )
 gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
+
+
+def rate_figures(rate: RunRate) -> dict[str, Range | tuple[str, str]]:
+    """Return what the changes that stand save a day, and in a year at that rate."""
+    why = "a part of it is unknown" if rate.changes else "no change stands"
+    day, year = rate.per_day, rate.per_year
+    return {
+        "money saved a day now": day.money or ("—", why),
+        "money a year at that rate": year.money or ("—", why),
+        "GPU-hours saved a day now": day.gpu_hours or ("—", why),
+        "site energy saved a day now": day.energy_kwh or ("—", why),
+    }
+
+
 if not rows:
     finding(
         tense(
@@ -69,7 +83,8 @@ else:
         f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
     )
 days = [day for day in saved_days() if looked_at(day.recommendation)]
-for every in summed(days, "all"):
+until = measured_to()
+for every in summed(days, "all", at=until):
     figures(
         {
             "money saved to date": every.money or ("—", "a part of it is unknown"),
@@ -81,6 +96,9 @@ for every in summed(days, "all"):
             ),
         }
     )
+    if (rate := every.run_rate) is not None:
+        figures(rate_figures(rate))
+        st.caption(rate.standing)
 if rows:
     st.subheader("The first hours after each change")
     figures(
@@ -134,7 +152,8 @@ if days:
     st.subheader("To date")
     st.caption(
         "Every day from each change until it ends, against the same job without it. A job that was "
-        "stopped counts for the horizon of what was promised."
+        "stopped counts for the horizon of what was promised. A day now is read off the newest day "
+        "and the one before."
     )
     table(
         pd.DataFrame(
@@ -148,8 +167,11 @@ if days:
                     "emissions saved": range_text(saved_sum.emissions_kgco2e),
                     "money saved": range_text(saved_sum.money),
                     "days in part unknown": saved_sum.unknown_days,
+                    "money a day now": range_text(rate.per_day.money if rate else None),
+                    "GPU-hours a day now": range_text(rate.per_day.gpu_hours if rate else None),
                 }
-                for saved_sum in summed(days, "finding")
+                for saved_sum in summed(days, "finding", at=until)
+                for rate in [saved_sum.run_rate]
             ]
         ),
         "to date",
