@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from dashboard.apply.kill_switch import resume as resume_now
 from dashboard.apply.kill_switch import stop as stop_now
@@ -20,6 +21,7 @@ from dashboard.cli.list_commands import FINDINGS
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import (
     ask,
+    asks_a_server,
     decided,
     decision_service_of,
     open_for_reading,
@@ -36,6 +38,9 @@ from data.store import Store, open_store
 from data.store.place import is_postgres_url
 from data.store.served_store import ServedStore
 
+if TYPE_CHECKING:
+    from dashboard.api.wishes import WishOutcome
+
 _GOOD = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})
 _QUIET_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
@@ -45,6 +50,8 @@ _LET_GO_SECONDS = 10.0
 
 def apply(options: argparse.Namespace) -> int:
     """Apply an approved recommendation and say what came of it, or write its change file."""
+    if asks_a_server(options):
+        return _left_to_server(ask(options, None, "write" if options.file else "apply-or-write"))
     with open_for_reading(settings_of(options)) as store:
         told = ask(options, store, "write" if options.file else "apply-or-write")
         if told.file is not None:
@@ -57,9 +64,20 @@ def apply(options: argparse.Namespace) -> int:
 
 def rollback(options: argparse.Namespace) -> int:
     """Undo the change of a recommendation, or its rollback, and say what came of it."""
+    if asks_a_server(options):
+        return _left_to_server(ask(options, None, "make-again" if options.undo else "roll-back"))
     with open_for_reading(settings_of(options)) as store:
         told = ask(options, store, "make-again" if options.undo else "roll-back")
         return _work_until_known(options, store, told.digest)
+
+
+def _left_to_server(told: "WishOutcome") -> int:
+    """Say what a server was asked for: its worker carries it out."""
+    if told.file is not None:
+        say(f"{told.file} on the host of the server")
+        return 0
+    say(f"{told.recommendation_id} {told.state}: see trimtab findings show {told.finding}")
+    return FINDINGS if State(told.state) in OPEN else 0
 
 
 def keep(options: argparse.Namespace) -> int:

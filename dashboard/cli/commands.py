@@ -16,6 +16,9 @@ def deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return the function of a module, which is imported when it runs."""
 
     def run(options: argparse.Namespace) -> int:
+        given = vars(options)
+        if given.get("server") is not None or given.get("token_file") is not None:
+            return _on_a_server(options, module, function)
         if module in _READERS and function != "settings":
             from dashboard.cli.world import require_a_store
 
@@ -24,6 +27,13 @@ def deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]:
         return int(command(options))
 
     return run
+
+
+def _on_a_server(options: argparse.Namespace, module: str, function: str) -> int:
+    from dashboard.cli.remote_commands import run_remote
+    from dashboard.cli.remote_server import server_of
+
+    return run_remote(options, server_of(options), module, function)
 
 
 def add_command(

@@ -3,21 +3,23 @@
 import argparse
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
 
 from dashboard.api.finding_choice import FindingChoice, FindingOrder, chosen_findings
-from dashboard.api.rows import finding_row, record_of
+from dashboard.api.rows import FindingRow, RecordRow, finding_row, record_of
 from dashboard.cli.output import print_json, print_rows, range_text, say
-from dashboard.cli.world import ask, decided, open_for_reading, settings_of
+from dashboard.cli.world import ask, asks_a_server, decided, open_for_reading, settings_of
 from dashboard.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
 from dashboard.recording import present
+from data.clock import utc_now
 from data.errors import ChangeRefusedError, SettingsError
-from data.records.findings import reference
+from data.records.decisions import Recommendation
+from data.store.record_json import build
 
 _COLUMNS = (
     "finding", "state", "action", "job", "proposed", "saves", "energy", "risk", "opened", "seen",
@@ -43,16 +45,39 @@ def _print_list(options: argparse.Namespace) -> None:
     choice = _choice(given)
     order = FindingOrder(given.get("sort", FindingOrder.URGENT))
     chosen = sorted(chosen_findings(found, choice), key=order.key)
-    if options.format == "json":
-        print_json([finding_row(status) for status in chosen])
-        return
     hidden = sum(status.state == RESOLVED for status in found)
+    print_findings([_shown(status) for status in chosen], options.format, hidden=hidden)
+
+
+Shown = tuple[FindingRow, Recommendation | None]
+"""A finding and what is proposed of it."""
+
+
+def print_findings(shown: Sequence[Shown], form: str, *, hidden: int) -> None:
+    """Print findings; `hidden` are resolved ones that are not among them."""
+    if form == "json":
+        print_json([row for row, _said in shown])
+        return
     print_rows(
-        [_row(status) for status in chosen],
-        options.format,
+        [_row(*finding) for finding in shown],
+        form,
         columns=_COLUMNS,
         empty=f"No finding{f'; --all shows the {hidden} resolved' if hidden else ''}.",
     )
+
+
+def _shown(status: FindingStatus) -> Shown:
+    revision = status.revision
+    return finding_row(status), None if revision is None else revision.recommendation
+
+
+def shown_of(row: FindingRow) -> Shown:
+    """Return a finding as the API tells it, with its recommendation read back."""
+    if row.revision is None:
+        return row, None
+    names = {field.name for field in fields(Recommendation)}
+    told = {name: value for name, value in row.revision.items() if name in names}
+    return row, build(Recommendation, told)
 
 
 def _choice(given: Mapping[str, Any]) -> FindingChoice:
@@ -67,21 +92,20 @@ def _choice(given: Mapping[str, Any]) -> FindingChoice:
         ) from error
 
 
-def _row(status: FindingStatus) -> dict[str, object]:
-    said = None if status.revision is None else status.revision.recommendation
+def _row(row: FindingRow, said: Recommendation | None) -> dict[str, object]:
     return {
-        "finding": status.finding.reference,
-        "state": status.state,
-        "action": status.finding.action,
-        "job": status.finding.target,
+        "finding": row.finding,
+        "state": row.state,
+        "action": row.action,
+        "job": row.target,
         "proposed": "" if said is None else said.summary,
         "saves": "" if said is None else range_text(said.savings.cost),
         "energy": "" if said is None else range_text(said.savings.energy_kwh),
         "risk": "" if said is None else str(said.risk),
-        "opened": status.finding.opened_at,
-        "seen": status.finding.seen_at,
-        "until": status.until,
-        "reason": status.reason,
+        "opened": row.opened_at,
+        "seen": row.seen_at,
+        "until": row.until,
+        "reason": row.reason,
     }
 
 
@@ -90,33 +114,39 @@ def show(options: argparse.Namespace) -> int:
     with open_for_reading(settings_of(options)) as store:
         now = present(store.reader)
         number = store.reader.finding_number(options.id)
-        (shown,) = (
+        (status,) = (
             status
             for status in findings_now(store.reader, now=now)
             if status.finding.number == number
         )
-        record = [asdict(row) for row in record_of(store.reader, number)]
-    if options.format == "json":
-        print_json(asdict(finding_row(shown)) | {"record": record})
-        return 0
-    say(f"{reference(number)}  {shown.finding.action}  {shown.state}")
-    rows = _row(shown)
+        record = record_of(store.reader, number)
+    print_finding(_shown(status), record, options.format)
+    return 0
+
+
+def print_finding(shown: Shown, said_of_it: Sequence[RecordRow], form: str) -> None:
+    """Print one finding with its record."""
+    finding, said = shown
+    record = [asdict(row) for row in said_of_it]
+    if form == "json":
+        print_json(asdict(finding) | {"record": record})
+        return
+    say(f"{finding.finding}  {finding.action}  {finding.state}")
+    rows = _row(finding, said)
     print_rows(
         [{"field": name, "value": rows[name]} for name in _COLUMNS[3:]],
         "table",
         columns=("field", "value"),
         empty="",
     )
-    if shown.revision is not None:
-        its_id = shown.revision.recommendation.recommendation_id
-        say(f"\nEvidence and change: trimtab recommendations show {its_id}\n")
+    if said is not None:
+        say(f"\nEvidence and change: trimtab recommendations show {said.recommendation_id}\n")
     print_rows(
         record,
         "table",
         columns=("at", "by", "event", "detail"),
         empty="Nobody has decided anything about it.",
     )
-    return 0
 
 
 def _snooze_until(options: argparse.Namespace, now: datetime) -> datetime:
@@ -134,9 +164,13 @@ def _snooze_until(options: argparse.Namespace, now: datetime) -> datetime:
 
 def snooze(options: argparse.Namespace) -> int:
     """Keep a finding from being proposed before a time."""
-    with open_for_reading(settings_of(options)) as store:
-        until = _snooze_until(options, present(store.reader))
-        told = ask(options, store, "snooze", until=until, comment=options.comment)
+    if asks_a_server(options):
+        until = _snooze_until(options, utc_now())
+        told = ask(options, None, "snooze", until=until, comment=options.comment)
+    else:
+        with open_for_reading(settings_of(options)) as store:
+            until = _snooze_until(options, present(store.reader))
+            told = ask(options, store, "snooze", until=until, comment=options.comment)
     say(f"{told.finding} is not proposed before {until:%Y-%m-%d %H:%M} UTC")
     return 0
 

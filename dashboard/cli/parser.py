@@ -24,7 +24,8 @@ _NO_CHOICE = re.compile(
     r"invalid choice: (['\"])(?P<given>.*)\1 \(choose from (?P<known>.*)\)$", re.DOTALL
 )
 _LATE = re.compile(
-    r"unrecognized arguments: (--(?:settings|store|debug|quiet|log-level|log-format))\b"
+    r"unrecognized arguments: "
+    r"(--(?:settings|store|server|token-file|debug|quiet|log-level|log-format))\b"
 )
 _WORD = re.compile(r"[\w.-]+")
 
@@ -354,6 +355,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--settings", metavar="FILE", help="settings file (default trimtab.toml)")
     parser.add_argument("--store", metavar="URL", help="duckdb:///PATH or postgresql+psycopg://…")
+    parser.add_argument("--server", metavar="URL", help="ask this server instead of a store")
+    parser.add_argument("--token-file", metavar="FILE", help="the token for --server")
     parser.add_argument("--debug", action="store_true", help="tracebacks and debug logs")
     parser.add_argument(
         "--log-level", choices=LEVELS, help="default: warning; info for what keeps running"

@@ -2,14 +2,7 @@
 
 import argparse
 
-
-def _run(name: str) -> object:
-    def run(options: argparse.Namespace) -> int:
-        from dashboard.cli import store_command
-
-        return int(getattr(store_command, name)(options))
-
-    return run
+from dashboard.cli.commands import deferred
 
 
 def add_serve_options(serve: argparse.ArgumentParser) -> None:
@@ -33,17 +26,17 @@ def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     summary = "move a whole store, such as a DuckDB file into a PostgreSQL database or back"
     copy = actions.add_parser("copy", help=summary, description=summary)
-    copy.set_defaults(run=_run("copy"))
+    copy.set_defaults(run=deferred("store_command", "copy"))
     copy.add_argument("source", metavar="FROM", help="store address to read")
     copy.add_argument("target", metavar="TO", help="store address to fill; must be empty")
     copy.add_argument("--format", choices=("table", "json", "csv"), default="table")
     summary = "write the store into a new file, also while `trimtab serve` uses it"
     backup = actions.add_parser("backup", help=summary, description=summary)
-    backup.set_defaults(run=_run("backup"))
+    backup.set_defaults(run=deferred("store_command", "backup"))
     backup.add_argument("file", metavar="FILE", help="the new file")
     summary = "make the store what a backup holds"
     restore = actions.add_parser("restore", help=summary, description=summary)
-    restore.set_defaults(run=_run("restore"))
+    restore.set_defaults(run=deferred("store_command", "restore"))
     restore.add_argument("file", metavar="FILE", help="file of `trimtab store backup`")
     restore.add_argument(
         "--replace", action="store_true", help="move the store that stands there aside"
@@ -52,16 +45,16 @@ def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         action.add_argument("--format", choices=("table", "json", "csv"), default="table")
     summary = "bring the store to the schema of this Trimtab"
     migrate = actions.add_parser("migrate", help=summary, description=summary)
-    migrate.set_defaults(run=_run("migrate"))
+    migrate.set_defaults(run=deferred("store_command", "migrate"))
     summary = "say which acknowledged writes are missing, and whether the record is whole"
     check = actions.add_parser("check", help=summary, description=summary)
-    check.set_defaults(run=_run("check"))
+    check.set_defaults(run=deferred("store_command", "check"))
     check.add_argument(
         "--accept", action="store_true", help="say no more of the losses found; the record does"
     )
     summary = "print the SQL of a PostgreSQL store's roles: web, cycle, apply"
     grants = actions.add_parser("grants", help=summary, description=summary)
-    grants.set_defaults(run=_run("grants"))
+    grants.set_defaults(run=deferred("store_command", "grants"))
     grants.add_argument(
         "--prefix", default="trimtab", help="of the roles' names (default %(default)s)"
     )

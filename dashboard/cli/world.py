@@ -111,6 +111,11 @@ def open_or_ask(url: str, *, create: bool = False) -> "Store":
         return served
 
 
+def asks_a_server(options: argparse.Namespace) -> bool:
+    """Say whether a command goes to a server in place of a store."""
+    return vars(options).get("server") is not None
+
+
 def person_of(options: argparse.Namespace) -> Person:
     """Return who gives the command."""
     return Person(name=options.by, via="cli")
@@ -143,23 +148,42 @@ def decision_service_of(options: argparse.Namespace, store: "Store") -> "Decisio
     return DecisionService(store=store, settings=lambda: settings_of(options).settings)
 
 
-def ask(options: argparse.Namespace, store: "Store", kind: str, **more: object) -> "WishOutcome":
-    """Ask for something about the finding of `options.id`, of the process that holds the store.
+def ask(
+    options: argparse.Namespace, store: "Store | None", kind: str, **more: object
+) -> "WishOutcome":
+    """Ask for something about the finding of `options.id`, of whoever holds the store.
 
-    `more` are the other fields of a wish. Errors: those of `carry_out`.
+    `more` are the other fields of a wish, `store` None where a server is asked. Errors: those of
+    `carry_out`, and of a server's answer.
     """
     from dashboard.api.wishes import Wish, WishOutcome, carry_out
 
     wish = Wish.model_validate({"decision": kind, **more})
-    address = f"/api/v1/findings/{quote(options.id, safe='')}/decisions"
+    path = f"findings/{quote(options.id, safe='')}/decisions"
     body = wish.model_dump(mode="json", exclude_defaults=True)
+    if store is None:
+        return _asked_of_server(options, path, body)
+    address = f"/api/v1/{path}"
     if (answer := ask_holder(options, store, "POST", address, body)) is not None:
         return WishOutcome.model_validate_json(answer)
     return carry_out(decision_service_of(options, store), options.id, wish, person_of(options))
 
 
+def _asked_of_server(options: argparse.Namespace, path: str, body: object) -> "WishOutcome":
+    """Return what a server answers to a wish; say so where it is by somebody else than `--by`."""
+    from dashboard.api.wishes import WishOutcome
+    from dashboard.cli.remote_server import server_of
+
+    told = WishOutcome.model_validate(server_of(options).ask("POST", path, body=body))
+    if told.by != options.by:
+        say(f"The token is of {told.by}: it is by them.", file=sys.stderr)
+    return told
+
+
 def decided(options: argparse.Namespace, kind: str, **more: object) -> "WishOutcome":
     """Make a decision about `options.id` by `options.by`. Errors: those of `ask`."""
+    if asks_a_server(options):
+        return ask(options, None, kind, comment=options.comment, **more)
     with open_for_reading(settings_of(options)) as store:
         return ask(options, store, kind, comment=options.comment, **more)
 

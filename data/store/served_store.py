@@ -108,11 +108,11 @@ class StoreHolder:
         finally:
             connection.close()
         if answer.status >= 400:
-            raise _refusal(content, answer.status)
+            raise refusal_of(content, answer.status, "the process that holds the store")
         return content
 
 
-def _refusal(content: bytes, status: int) -> TrimtabError:
+def refusal_of(content: bytes, status: int, who: str) -> TrimtabError:
     """Return the error that an answer names, of its own class and in its own words."""
     told: dict[str, Any] = {}
     with suppress(ValueError):
@@ -120,7 +120,7 @@ def _refusal(content: bytes, status: int) -> TrimtabError:
         told = found if isinstance(found, dict) else {}
     kind = getattr(errors, str(told.get("error", "")), StoreError)
     known = isinstance(kind, type) and issubclass(kind, TrimtabError)
-    message = str(told.get("detail") or f"the process that holds the store answered {status}")
+    message = str(told.get("detail") or f"{who} answered {status}")
     return (kind if known else StoreError)(message, str(told.get("hint", "")))
 
 

@@ -53,16 +53,15 @@ def two_owners(folder: Path) -> Iterator[Store]:
         yield opened
 
 
-@contextmanager
-def clients(
+def guarded_api(
     store: Store,
     access: AccessSettings,
     clock: Callable[[], datetime] = utc_now,
     *,
     settings: Settings | None = None,
     **service: Any,
-) -> Iterator[Callable[..., TestClient]]:
-    """Make clients of the API: of a peer, as somebody whom the proxy names, by a token."""
+) -> Starlette:
+    """The API and the assistants' door behind the guards of the pages."""
     every = replace(settings or Settings(), access=access)
     decides = DecisionService(store=store, settings=lambda: every, clock=clock, **service)
     world = ApiWorld(
@@ -70,7 +69,7 @@ def clients(
         caller=partial(web_caller, decides, access.mode),
     )  # fmt: skip
     api = build_api(world)
-    app = Starlette(
+    return Starlette(
         routes=[
             Mount("/api/v1", api),
             Route(MCP_PATH, AssistantDoor(world, api), methods=["POST"]),
@@ -80,6 +79,17 @@ def clients(
             Middleware(AuthMiddleware, access=access, guarded=False),
         ],
     )
+
+
+@contextmanager
+def clients(
+    store: Store,
+    access: AccessSettings,
+    clock: Callable[[], datetime] = utc_now,
+    **more: Any,
+) -> Iterator[Callable[..., TestClient]]:
+    """Make clients of the API: of a peer, as somebody whom the proxy names, by a token."""
+    app = guarded_api(store, access, clock, **more)
 
     def client(name: str = "", *, token: str = "", peer: str = "10.0.0.5") -> TestClient:
         headers = {"X-Forwarded-User": name} if name else {}

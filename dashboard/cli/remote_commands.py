@@ -1,0 +1,185 @@
+"""What commands do with `--server`: the rows and documents of the API, printed as of a store."""
+
+import argparse
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+from dashboard.api.rows import (
+    AuditRow,
+    FindingRow,
+    GpuRow,
+    JobRow,
+    NodeRow,
+    SourceRow,
+    UrgentRow,
+    columns_of,
+)
+from dashboard.applications import ApplicationRow
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.remote_server import RemoteServer
+from data.errors import SettingsError
+
+FINDINGS = 3
+_LISTS: Mapping[str, tuple[str, type[Any]]] = {
+    "gpus": ("gpus", GpuRow),
+    "nodes": ("nodes", NodeRow),
+    "sources": ("sources", SourceRow),
+    "urgent": ("urgent", UrgentRow),
+    "audit_list": ("audit", AuditRow),
+}
+_DECIDE = frozenset({
+    ("finding_commands", "snooze"), ("finding_commands", "dismiss"), ("finding_commands", "reopen"),
+    ("recommendation_commands", "approve"), ("recommendation_commands", "reject"),
+    ("apply_commands", "apply"), ("apply_commands", "rollback"), ("apply_commands", "keep"),
+})  # fmt: skip
+"""They ask the server by `world.ask`."""
+
+
+def run_remote(
+    options: argparse.Namespace, server: RemoteServer, module: str, function: str
+) -> int:
+    """Run a command on a server. Errors: SettingsError for one that needs the store itself."""
+    if (module, function) in _DECIDE:
+        if vars(options).get("matching") is not None:
+            _not_there("--matching", "by the API's /dismissals")
+        return int(getattr(importlib.import_module(f"dashboard.cli.{module}"), function)(options))
+    if module == "list_commands" and function in _LISTS:
+        return _list(options, server, function)
+    command = _OTHERS.get((module, function))
+    if command is None:
+        _not_there("this command", "on the host of the store")
+    return command(options, server)
+
+
+def _not_there(what: str, where: str) -> NoReturn:
+    raise SettingsError(
+        f"{what} is not to be had with --server", f"Do it {where}, without --server."
+    )
+
+
+def _refuse(options: argparse.Namespace, *names: str) -> None:
+    """Refuse options that the API does not have. Errors: SettingsError."""
+    for name in names:
+        if vars(options).get(name):
+            _not_there(f"--{name.replace('_', '-')}", "on the host of the store")
+
+
+def _list(options: argparse.Namespace, server: RemoteServer, function: str) -> int:
+    from dashboard.cli.list_commands import REPORT_COLUMNS
+
+    path, kind = _LISTS[function]
+    found: list[Any] = server.rows(path, kind)
+    rows = [asdict(row) for row in found]
+    columns = REPORT_COLUMNS if function == "sources" else columns_of(kind)
+    print_rows(rows, options.format, columns=columns, empty=f"The server knows no {path}.")
+    return FINDINGS if rows and function == "urgent" else 0
+
+
+def _jobs(options: argparse.Namespace, server: RemoteServer) -> int:
+    from dashboard.cli.job_options import JOB_FIELDS
+
+    _refuse(options, *JOB_FIELDS, "search", "running", "use", "sort")
+    path, kind = (
+        ("applications", ApplicationRow) if options.by == "application" else ("jobs", JobRow)
+    )
+    found: list[Any] = server.rows(path, kind)
+    rows = [asdict(row) for row in found]
+    print_rows(rows, options.format, columns=columns_of(kind), empty="The server knows no jobs.")
+    return 0
+
+
+def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
+    from dashboard.cli.finding_commands import print_findings, shown_of
+
+    _refuse(options, "watch")
+    given = vars(options)
+    names = ("state", "kind", "team", "risk", "sort", "all")
+    query = {name: given[name] for name in names if given.get(name)}
+    rows: list[FindingRow] = server.rows("findings", FindingRow, query)
+    hidden = 0 if rows else int(server.ask("GET", "findings?state=resolved&limit=1")["total"])
+    print_findings([shown_of(row) for row in rows], options.format, hidden=hidden)
+    return 0
+
+
+def _finding(options: argparse.Namespace, server: RemoteServer) -> int:
+    from dashboard.api.app import WholeFinding
+    from dashboard.cli.finding_commands import print_finding, shown_of
+
+    whole = server.one(f"findings/{quote(options.id, safe='')}", WholeFinding)
+    print_finding(shown_of(whole.finding), whole.record, options.format)
+    return 0
+
+
+Query = Callable[[argparse.Namespace], dict[str, Any]]
+
+
+def _document(
+    path: str, query: Query, *refused: str
+) -> Callable[[argparse.Namespace, RemoteServer], int]:
+    """Return the command that prints a document of the API, which is JSON."""
+
+    def command(options: argparse.Namespace, server: RemoteServer) -> int:
+        _refuse(options, *refused)
+        if options.format != "json":
+            raise SettingsError(
+                f"--format {options.format} of it is not to be had with --server",
+                "Give --format json.",
+            )
+        given = {name: _text(value) for name, value in query(options).items()}
+        found = server.ask(
+            "GET", path, query={name: value for name, value in given.items() if value is not None}
+        )
+        print_json(found)
+        return 0
+
+    return command
+
+
+def _text(value: Any) -> Any:
+    """Return the value of a parameter as it stands in an address."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return ",".join(value) if isinstance(value, list | tuple) else value
+
+
+def _nothing(_options: argparse.Namespace) -> dict[str, Any]:
+    return {}
+
+
+def _range(options: argparse.Namespace) -> dict[str, Any]:
+    return {"by": options.by, "every": options.every, "from": options.since, "to": options.until}
+
+
+def _saved(options: argparse.Namespace) -> dict[str, Any]:
+    if options.by == "change":
+        _not_there("--by change", "by finding, day or namespace")
+    return {"by": options.by}
+
+
+_OTHERS: Mapping[tuple[str, str], Callable[[argparse.Namespace, RemoteServer], int]] = {
+    ("list_commands", "jobs"): _jobs,
+    ("finding_commands", "list_"): _findings,
+    ("finding_commands", "show"): _finding,
+    ("recommendation_commands", "idle"): _document("idle", _nothing),
+    ("plan_command", "plan"): _document("plan", _nothing, "what_if"),
+    ("memory_command", "memory"): _document("memory", _nothing),
+    ("forecast_command", "forecast"): _document(
+        "forecasts", lambda options: {"by": options.by}, "backtest"
+    ),
+    ("energy_command", "energy"): _document("energy", _range),
+    ("statement_command", "statement"): _document(
+        "statement", lambda options: {**_range(options), "budgets": options.budgets}, "out"
+    ),
+    ("savings_command", "savings"): _document("savings/to-date", _saved),
+    ("report_command", "weekly"): _document(
+        "reports/weekly",
+        lambda options: {"to": options.now, "last_week": options.last_week},
+        "out", "send", "check",
+    ),
+}  # fmt: skip

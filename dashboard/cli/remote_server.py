@@ -1,0 +1,133 @@
+"""A server on another host, asked through its HTTP API: `--server URL --token-file FILE`.
+
+Who a command is by is whom the token names, with no more rights than these give in the API.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter
+
+from data.errors import SettingsError, StoreError
+from data.store.served_store import refusal_of
+
+_ANSWERS_WITHIN = 120.0
+"""Seconds: a what-if is solved, a report is made."""
+_PAGE = 1000
+Row = TypeVar("Row")
+
+
+class RemoteServer:
+    """The HTTP API of a server, as the person of a token."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def ask(
+        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: object = None
+    ) -> Any:
+        """Return what the server answers. Errors: those that it names, StoreError where it is gone.
+
+        A redirect is not followed: the token is for this address alone.
+        """
+        import requests  # takes 0.1 s that no other command needs
+
+        try:
+            answer = requests.request(
+                method,
+                f"{self._url}/api/v1/{path}",
+                params=query,
+                json=body,
+                headers=self._headers,
+                timeout=_ANSWERS_WITHIN,
+                allow_redirects=False,
+            )
+        except requests.RequestException as error:
+            raise StoreError(
+                f"the server {self._url} does not answer ({type(error).__name__})",
+                "See that it runs, and whether --server is the address that browsers use.",
+            ) from error
+        if answer.status_code >= 300:
+            raise refusal_of(answer.content, answer.status_code, f"the server {self._url}")
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise StoreError(
+                f"what answers at {self._url} is no Trimtab", "Look at --server."
+            ) from error
+
+    def rows(self, path: str, kind: type[Row], query: Mapping[str, Any] | None = None) -> list[Row]:
+        """Return all rows of a list, page by page. Errors: as `ask`."""
+        found: list[object] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self.ask("GET", path, query={**(query or {}), "limit": _PAGE, "cursor": cursor})
+            found += page["items"]
+            cursor = page["next"]
+        return [_read(kind, row) for row in found]
+
+    def one(self, path: str, kind: type[Row]) -> Row:
+        """Return what a resource holds. Errors: as `ask`."""
+        return _read(kind, self.ask("GET", path))
+
+
+def _read(kind: type[Row], told: object) -> Row:
+    # As text, so that times are read back.
+    return TypeAdapter(kind).validate_json(json.dumps(told))
+
+
+def server_of(options: argparse.Namespace) -> RemoteServer:
+    """Return the server that a command is to ask.
+
+    Errors: SettingsError for an address or a file of a token that cannot be used.
+    """
+    url, file = options.server, options.token_file
+    if url is None or file is None:
+        raise SettingsError(
+            "--server and --token-file go together",
+            "Give both: an admin makes a token with `trimtab token make`.",
+        )
+    if options.store is not None:
+        raise SettingsError("--server and --store name two stores", "Leave one of them out.")
+    _require_safe(url)
+    try:
+        token = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"--token-file {file} cannot be read ({type(error).__name__})",
+            "Give a file whose one line is the token.",
+        ) from error
+    if not token or not token.isascii() or len(token.split()) != 1:
+        raise SettingsError(
+            f"--token-file {file} holds no token", "Put the token into it, on one line."
+        )
+    return RemoteServer(url, token)
+
+
+def _require_safe(url: str) -> None:
+    """Refuse an address by which everybody on the way reads the token. Errors: SettingsError."""
+    try:
+        parts = urlsplit(url)
+        host, plain = parts.hostname or "", (parts.path.strip("/"), parts.query, parts.fragment)
+        known = bool(host) and parts.port != 0 and parts.username is None and not any(plain)
+    except ValueError:
+        known, parts, host = False, urlsplit(""), ""
+    if known and (parts.scheme == "https" or (parts.scheme == "http" and _is_this_host(host))):
+        return
+    raise SettingsError(
+        f"--server {url[:100]!a} is no address that a token may be sent to",
+        "Give https://HOST, or http:// on this host.",
+    )
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
