@@ -182,6 +182,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
             **rejections(world.store.reader, now, planning.rejected_days),
             **dismissed_targets(world.store.reader, _targets(view), now),
         },
+        last=last,
         proposed_before=world.store.reader.changes_proposed("" if last is None else last.plan_id),
     )
     quiet = unread(view.known_jobs, set(view.history["job_id"]), view.cluster.nodes)

@@ -16,7 +16,7 @@ from planner.recommendations.evidence import confidence_of, evidence_of, fleet_e
 from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
 from planner.recommendations.guardrails import refusal
 from planner.recommendations.idle_gpus import idle_gpus
-from planner.recommendations.keeping_up import ProposedBefore, kept_up, margin_of
+from planner.recommendations.keeping_up import ProposedBefore, kept_up, margin_of, too_early
 from planner.recommendations.memory_advice import memory_recommendation
 from planner.recommendations.memory_relief import Relief, reliefs
 from planner.recommendations.portfolio import Portfolio, portfolio_of
@@ -52,6 +52,7 @@ def advise(
     resting: Mapping[str, str] | None = None,
     rejections: Rejections | None = None,
     proposed_before: ProposedBefore | None = None,
+    last: Plan | None = None,
 ) -> Advice:
     """Return what follows from a plan of this problem.
 
@@ -62,7 +63,8 @@ def advise(
     `rejections` are what people said no to; what keeps a job from running out of memory comes up
     again all the same. `proposed_before` is what the plan before proposed: it
     stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
-    its limits, and than what was proposed, by as much. None: there is no plan before.
+    its limits, and than what was proposed, by as much. None: there is no plan before. `last` is
+    that plan: of a peak that is hours away it must know too.
     """
     resting, no = resting or {}, rejections or {}
     runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
@@ -77,7 +79,13 @@ def advise(
     relieved = reliefs(memory, proposals, problem, room)
     out = frozenset(relief.job_id for relief in relieved)
     margins = [margin_of(proposal, proposed_before, problem.terms) for proposal in proposals]
-    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting, no, margins)
+    early = {
+        proposal.job.demand.job.job_id: reason
+        for proposal in proposals
+        if (reason := too_early(proposal, problem, proposed_before, last))
+    }
+    waits = {**early, **resting}
+    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, waits, no, margins)
     found = [memory_recommendation(relief, plan, problem) for relief in relieved]
     found += [_recommendation(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
     found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
@@ -179,7 +187,8 @@ def _chosen(
             kept[job_id] = reason
         else:
             worthy.append(number)
-    worthy.sort(key=lambda number: -_central(outcomes[number]))
+    # What is proposed already keeps its room against what saves as much, but for noise.
+    worthy.sort(key=lambda number: -(1.0 - margins[number]) * _central(outcomes[number]))
     taken, unpaired = admitted([proposals[number] for number in worthy], room)
     for position, number in enumerate(worthy):
         if position not in taken:

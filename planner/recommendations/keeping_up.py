@@ -7,9 +7,11 @@ refused or is not better by as much.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from data.records.decisions import Action
-from data.records.plans import Configuration
+from data.records.plans import Configuration, Plan
+from planner.problem.planning_problem import PlanningProblem
 from planner.problem.terms import Terms
 from planner.recommendations.guardrails import refusal
 from planner.recommendations.proposals import STEADY_SHARE, Proposal, steady_proposal
@@ -27,6 +29,8 @@ _KEPT_UP = frozenset(
     }
 )
 """Changes of one job for good, to save."""
+_SOON = timedelta(hours=2)
+"""A peak that comes before it is worth a proposal at once."""
 
 
 def margin_of(proposal: Proposal, before: ProposedBefore | None, terms: Terms) -> float:
@@ -60,6 +64,30 @@ def kept_up(
     if worth is None:
         return proposal
     return held if other is None or other <= (1.0 + margin) * worth else proposal
+
+
+def too_early(
+    proposal: Proposal, problem: PlanningProblem, before: ProposedBefore | None, last: Plan | None
+) -> str:
+    """Return why more GPUs for a peak are not proposed yet, '' where they are.
+
+    A peak that is hours away is proposed once two plans in a row foresee it: waiting for the second
+    costs nothing, and of what one plan alone foresees the next mostly knows nothing.
+    """
+    job_id, first = proposal.job.demand.job.job_id, proposal.first
+    if proposal.action is not Action.SCALE_OUT or not first or last is None:
+        return ""
+    if (job_id, Action.SCALE_OUT) in (before or {}):
+        return ""
+    if problem.slot_starts[first] - problem.slot_starts[0] < _SOON:
+        return ""
+    planned = next((job for job in last.jobs if job.job_id == job_id), None)
+    if planned and any(step.gpu_count > planned.now.gpu_count for step in planned.steps):
+        return ""
+    return (
+        f"the plan before foresaw no peak at {problem.slot_starts[first]:%Y-%m-%d %H:%M} UTC: more "
+        "GPUs are proposed when the next one does"
+    )
 
 
 def _held(proposal: Proposal, before: ProposedBefore) -> Proposal | None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from factories import make_job
-from planning_cases import AS_OF, H100, boards, case
+from planning_cases import AS_OF, H100, L40S, boards, case
 
 from data.records.decisions import Action
 from data.records.plans import Configuration
@@ -134,3 +134,56 @@ def test_what_was_proposed_outlives_a_choice_of_the_plan_that_is_refused() -> No
     assert found.proposed.gpu_count == 2
     kept = replace(plan, jobs=(replace(job, steps=(job.now,) * len(job.steps)),))
     assert advise(kept, problem, proposed_before=before).recommendations == ()
+
+
+def with_peak(at: int) -> PlanningProblem:
+    """A service with two boards that needs more for some hours from a slot on; 24: not at all."""
+    levels = [2.0 if at <= slot < at + 6 else 0.8 for slot in range(24)]
+    return case(
+        (make_job("a/0", gpu_count=2), 0.4, 60_000.0, 900.0),
+        gpus=boards(H100, 8),
+        demand={"a/0": levels},
+    )
+
+
+@pytest.mark.parametrize(
+    ("at", "foreseen", "proposed", "is_proposed"),
+    [
+        (12, False, False, False),
+        (12, True, False, True),
+        (12, False, True, True),
+        (1, False, False, True),
+    ],
+)
+def test_a_peak_hours_away_takes_two_plans(
+    at: int, foreseen: bool, proposed: bool, is_proposed: bool
+) -> None:
+    """One that comes soon takes one, and what is proposed stays."""
+    last, plan = (
+        build_plan(problem, budget_seconds=30, created_at=AS_OF)
+        for problem in (with_peak(12 if foreseen else 24), with_peak(at))
+    )
+    before = {("a/0", Action.SCALE_OUT): replace(HALF, gpu_count=3)} if proposed else {}
+    found = advise(plan, with_peak(at), proposed_before=before, last=last)
+    actions = [change.action for change in found.recommendations]
+    assert actions == [Action.SCALE_OUT] * is_proposed
+    if not is_proposed:
+        assert "foresaw no peak at 2026-01-06 01:00 UTC" in found.kept["a/0"]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_is_proposed_keeps_its_room(first: int) -> None:
+    """Two jobs would save alike on the one board that is free: neither takes it from the other."""
+    problem = case(
+        *((make_job(f"a/{number}", gpu_count=1), 0.1, 10_000.0, 500.0) for number in (0, 1)),
+        gpus=[*boards(H100, 2), *boards(L40S, 1)],
+        planning=PlanningSettings(horizon_slots=24, slot_minutes=60, power_cap_ratios=""),
+    )
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    smaller = Configuration(gpu_model=L40S, gpu_count=1)
+    both = replace(
+        plan, jobs=tuple(replace(job, steps=(smaller,) * len(job.steps)) for job in plan.jobs)
+    )
+    before = {(f"a/{first}", Action.SMALLER_GPU): smaller}
+    (found,) = advise(both, problem, proposed_before=before).recommendations
+    assert (found.target, found.action) == (f"a/{first}", Action.SMALLER_GPU)
