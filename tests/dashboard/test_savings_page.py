@@ -1,0 +1,67 @@
+"""The page Savings says what is saved a day now, and what of it is unknown."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from factories import NOW, make_range, make_recommendation
+from streamlit.testing.v1 import AppTest
+
+from dashboard.saved_by_day import DaySaved
+from data.records.commands import Measurement
+
+PAGE = Path(__file__).parents[2] / "dashboard/web/views/savings.py"
+DAY = timedelta(days=1)
+SAVED = DaySaved(
+    reference="TT-1",
+    recommendation=make_recommendation(),
+    start=NOW,
+    until=NOW + DAY / 2,
+    measurement=Measurement(
+        hours=12.0, work_before=None, work_after=None, throughput_ratio=None, saturated=None,
+        predicted_gpu_hours=None, realised_gpu_hours=make_range(24, "GPU-h"),
+        predicted_energy_kwh=None, realised_energy_kwh=None, realised_emissions_kgco2e=None,
+    ),
+    money=make_range(30, "EUR"),
+)  # fmt: skip
+
+
+def drawn(days: list[DaySaved], monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """The page on these days."""
+    world: Any = SimpleNamespace(reader=SimpleNamespace(recording=lambda: None), clock=lambda: NOW)
+    for name, answer in {
+        "dashboard.web.saved_days.saved_days": lambda: days,
+        "dashboard.web.saved_days.measured_to": lambda: NOW + DAY / 2,
+        "dashboard.web.scope.scoped_jobs": lambda: None,
+        "dashboard.web.session.current_world": lambda: world,
+        "dashboard.web.page.current_world": lambda: world,
+        "dashboard.web.page.way": lambda *_told, **_asked: None,
+        "dashboard.savings.ledger": lambda _reader, now: (),
+    }.items():
+        monkeypatch.setattr(name, answer)
+    page = AppTest.from_file(str(PAGE), default_timeout=60).run()
+    assert not page.exception
+    return page
+
+
+def test_a_rate_stands_beside_what_was_saved_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a day of 30 EUR is 60 a day and 21,900 a year; energy that is unknown is no zero."""
+    page = drawn([SAVED], monkeypatch)
+    told = {metric.label: metric.value for metric in page.metric}
+    assert told["money saved a day now"] == "60 EUR"
+    assert told["money a year at that rate"] == "21,900 EUR"
+    assert told["GPU-hours saved a day now"] == "48 GPU-h"
+    assert told["site energy saved a day now"] == "—"
+    captions = [caption.value for caption in page.caption]
+    assert "1 change stands now; of 1 a part is unknown." in captions
+
+
+def test_what_ended_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said that no change stands."""
+    page = drawn([replace(SAVED, start=NOW - 2 * DAY, until=NOW - DAY)], monkeypatch)
+    told = {metric.label: metric.value for metric in page.metric}
+    assert told["money saved a day now"] == "—"
+    assert "no change stands" in [caption.value for caption in page.caption]
