@@ -11,12 +11,13 @@ from forecasting.power.model import PowerModel
 def learned_cap_laws(models: Iterable[PowerModel], catalogue: GpuCatalogue) -> dict[str, CapLaw]:
     """Return by GPU model its published law with the reach of this fleet's boards.
 
-    Readings tell at which share of a cap boards settle, not how much longer work takes: the
-    slowdown stays that of the generation. Of several signals the one last in order counts.
+    Only readings under a lowered cap tell at which share of a cap boards settle; models without
+    keep the published law and are left out. None tell how much longer work takes: the slowdown
+    stays that of the generation. Of several signals the one last in order counts.
     """
     return {
-        model.gpu_model: replace(law, reach=model.cap_reach)
+        model.gpu_model: replace(known.cap_law, reach=model.lowered_cap_reach)
         for model in models
-        if (known := catalogue.find(model.gpu_model)) is not None
-        for law in (known.cap_law,)
+        if model.lowered_cap_reach is not None
+        and (known := catalogue.find(model.gpu_model)) is not None
     }

@@ -43,8 +43,10 @@ class PowerModel:
     """Board power of one GPU model; `fits` has one entry per set of inputs that may be known.
 
     `floor_watts` is the least that a board draws, the lower end of every range.
-    `cap_reach` is the share of a cap that the board settles at under load, measured where at least
-    twenty readings lie near their cap, else that of the Zeus traces.
+    `cap_reach` is the share of the limit in force that the busiest boards come up to, measured
+    where at least twenty readings lie near it, else that of the Zeus traces. `lowered_cap_reach` is
+    the same of caps below the TDP alone, None where fewer readings lie near one: a board that draws
+    nearly its TDP is hardly ever held by it, its work draws that.
     """
 
     gpu_model: str
@@ -53,6 +55,7 @@ class PowerModel:
     idle_watts: float
     tdp_watts: float
     cap_reach: float
+    lowered_cap_reach: float | None
     fits: tuple[PowerFit, ...]
     notes: tuple[str, ...]
 

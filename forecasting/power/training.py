@@ -29,6 +29,7 @@ INPUT_SETS = tuple(
 )
 _MIN_IDLE = 10
 _NEAR_CAP = 0.9
+_LOWERED = 0.95
 _MIN_NEAR_CAP = 20
 _PRIOR_SPREADS = (0.12, 0.25, 0.3)
 """Spread before anything was measured, as shares of TDP - idle, in thirds of the power range."""
@@ -64,6 +65,7 @@ def fit_power_models(
             idle_watts=board.idle_watts,
             tdp_watts=board.tdp_watts,
             cap_reach=board.cap_reach,
+            lowered_cap_reach=board.lowered_cap_reach,
             fits=tuple(
                 _fit(inputs, thinned.get(name), board, pooled[inputs]) for inputs in INPUT_SETS
             ),
@@ -81,6 +83,7 @@ class _Board:
     idle_watts: float
     tdp_watts: float
     cap_reach: float
+    lowered_cap_reach: float | None
     notes: tuple[str, ...]
 
 
@@ -116,18 +119,27 @@ def _board_of(model: GpuModel, samples: PowerSamples | None) -> _Board:
         floor_watts=min(idle, model.idle_watts_low),
         idle_watts=min(idle, 0.9 * model.tdp_watts),
         tdp_watts=model.tdp_watts,
-        cap_reach=REACH if samples is None else _reach(samples, model.tdp_watts),
+        cap_reach=_cap_reach(samples, model.tdp_watts) or REACH,
+        lowered_cap_reach=_cap_reach(samples, model.tdp_watts, below=_LOWERED),
         notes=notes,
     )
 
 
-def _reach(samples: PowerSamples, tdp_watts: float) -> float:
-    """Return share of their cap that the busiest readings reach: the 95th percentile near it."""
+def _cap_reach(
+    samples: PowerSamples | None, tdp_watts: float, *, below: float = np.inf
+) -> float | None:
+    """Return share of their cap that the busiest readings reach: the 95th percentile near it.
+
+    Of caps `below` a share of the TDP; None with fewer than twenty readings near one.
+    """
+    if samples is None:
+        return None
     caps = samples.column("cap_watts")
-    share = samples.power_watts / np.where(np.isfinite(caps) & (caps > 0), caps, tdp_watts)
-    near = share[np.flatnonzero(share > _NEAR_CAP)]
+    caps = np.where(np.isfinite(caps) & (caps > 0), caps, tdp_watts)
+    share = samples.power_watts / caps
+    near = share[np.flatnonzero((share > _NEAR_CAP) & (caps < below * tdp_watts))]
     if len(near) < _MIN_NEAR_CAP:
-        return REACH
+        return None
     return float(np.clip(np.quantile(near, 0.95), REACH - 0.06, 1.02))
 
 
@@ -141,7 +153,8 @@ def _unlisted_board(name: str, samples: PowerSamples) -> _Board:
         floor_watts=0.9 * idle,
         idle_watts=min(idle, 0.9 * largest),
         tdp_watts=max(largest, 1.0),
-        cap_reach=_reach(samples, max(largest, 1.0)),
+        cap_reach=_cap_reach(samples, max(largest, 1.0)) or REACH,
+        lowered_cap_reach=_cap_reach(samples, max(largest, 1.0), below=_LOWERED),
         notes=(f"{name} is not in the catalogue: idle and TDP are the extremes of its readings",),
     )
 

@@ -53,7 +53,8 @@ def test_a_learned_reach_replaces_the_published_one() -> None:
         floor_watts=40.0,
         idle_watts=45.0,
         tdp_watts=300.0,
-        cap_reach=0.99,
+        cap_reach=0.97,
+        lowered_cap_reach=0.99,
         fits=(),
         notes=(),
     )

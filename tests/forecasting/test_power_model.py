@@ -1,6 +1,7 @@
 """Board power from utilization: what was measured comes back, and what is not known is said."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import SAMPLES, check_frame
 from forecasting.power.cap import power_under_cap, slowdown_under_cap
+from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.model import PowerModel
 from forecasting.power.readings import readings_by_model
 from forecasting.power.records import PowerSamples
@@ -255,16 +257,42 @@ def test_a_cap_never_adds_power(demand, cap) -> None:
     assert watts <= 0.96 * cap + 1e-9
 
 
-def test_boards_that_reach_their_cap_teach_how_far() -> None:
-    """Readings that sit at 99 % of a cap of 300 W move the reach from 96 to 99 %."""
-    samples = PowerSamples(
-        power_watts=np.concatenate([np.linspace(80, 250, 100), np.full(100, 297.0)]),
+def near_a_cap(share: float, cap: float = 300.0) -> PowerSamples:
+    """Readings up to 250 W, and as many that sit at a share of the cap."""
+    return PowerSamples(
+        power_watts=np.concatenate([np.linspace(80, 250, 100), np.full(100, share * cap)]),
         utilization=np.concatenate([np.linspace(0, 0.4, 100), np.full(100, 0.9)]),
-        cap_watts=np.full(200, 300.0),
+        cap_watts=np.full(200, cap),
     )
-    model = fitted(samples)
+
+
+def test_boards_that_reach_their_cap_teach_how_far() -> None:
+    """Readings that sit at 99 % of a cap of 300 W move the reach from 96 to 99 %, in plans too."""
+    model = fitted(near_a_cap(0.99))
     assert model.cap_reach == pytest.approx(0.99)
     assert model.predict(0.9, power_cap_watts=300.0).central == pytest.approx(297, rel=0.05)
+    assert learned_cap_laws([model], CATALOGUE)[H100].reach == pytest.approx(0.99)
+
+
+@given(st.floats(0.9, 1.05), st.floats(0.3, 0.9))
+def test_boards_that_work_near_their_tdp_teach_nothing_of_caps(top: float, least: float) -> None:
+    """Their work draws that much, whatever a cap would do: the published law holds."""
+    activity = np.random.default_rng(1).uniform(least, 1, 400)
+    samples = PowerSamples(
+        power_watts=80 + (top * 700 - 80) * activity**0.4,
+        utilization=activity,
+        cap_watts=np.full(400, 700.0),
+        group=np.arange(400) % 4,
+    )
+    assert learned_cap_laws([fitted(samples)], CATALOGUE) == {}
+    both = replace(
+        samples,
+        power_watts=np.concatenate([samples.power_watts, near_a_cap(0.98).power_watts]),
+        utilization=np.concatenate([samples.utilization, near_a_cap(0.98).utilization]),
+        cap_watts=np.concatenate([np.full(400, 700.0), np.full(200, 300.0)]),
+        group=np.arange(600) % 6,
+    )
+    assert learned_cap_laws([fitted(both)], CATALOGUE)[H100].reach == pytest.approx(0.98)
 
 
 @pytest.mark.parametrize("cap", [np.nan, np.inf, 0.0])
