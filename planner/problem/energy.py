@@ -94,7 +94,7 @@ def expected_draw(
     """Return the power that a job's forecast leads to expect, with what is left idle, W [slots].
 
     None where power is unknown. A cap bites the deeper the more a job draws, so what it saves is
-    the mean over the forecast and not what it saves of the median.
+    the mean over the forecast and not what it saves of the median forecast.
     """
     if demand.power_q50 is None:
         return None
@@ -136,11 +136,28 @@ def activity_ratio(present: Option, option: Option, terms: Terms) -> float:
     return present.service / option.service
 
 
+def cap_draw(
+    power_watts: Values, present: Option, cap_watts: float, terms: Terms
+) -> tuple[Values, tuple[Values, Values, Values]]:
+    """Return the power under a cap of work that is not slowed, and what slower work adds to it.
+
+    q10, median and q90 of that, averaged so that slower work is counted to its end.
+    """
+    law = terms.cap_laws[present.configuration.gpu_model]
+    effect = cap_effect(law, power_watts / present.configuration.gpu_count, cap_watts)
+    held = power_watts * effect.power_ratio
+    low, middle, high = (
+        held * (row - 1) for row in (effect.slowdown_low, effect.slowdown, effect.slowdown_high)
+    )
+    return held, (low, middle, high)
+
+
 def _capped(power_watts: Values, present: Option, cap_watts: float, terms: Terms) -> PowerEstimate:
-    """Return the power under a cap, averaged so that slower work is counted to its end."""
-    model = present.configuration.gpu_model
-    law, count = terms.cap_laws[model], present.configuration.gpu_count
-    effect = cap_effect(law, power_watts / count, cap_watts)
-    ratios = (effect.slowdown_low, effect.slowdown, effect.slowdown_high)
-    low, middle, high = (power_watts * effect.power_ratio * ratio for ratio in ratios)
-    return PowerEstimate(low=low, central=middle, high=high, left_idle_watts=0.0)
+    """Return the power under a cap: in the mean slower work draws more than in the median."""
+    held, added = cap_draw(power_watts, present, cap_watts, terms)
+    return PowerEstimate(
+        low=held + added[0],
+        central=held + mean_of(*added),
+        high=held + added[2],
+        left_idle_watts=0.0,
+    )

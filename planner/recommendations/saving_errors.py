@@ -16,6 +16,7 @@ from planner.problem.energy import (
     MODEL_ERROR,
     PowerEstimate,
     activity_ratio,
+    cap_draw,
     expected_draw,
     free_under,
     power_per_work,
@@ -130,13 +131,15 @@ def _power_errors(proposal: Proposal, held: Values, terms: Terms) -> Iterator[Er
     yield Error(kwh=either_side(middle / pue * below, middle / pue * terms.energy.pue_uncertainty))
     if proposal.chosen.paused:
         return
+    cap = proposal.chosen.configuration.power_cap_watts
+    if cap is not None:
+        _held, added = cap_draw(demand.power_q50, proposal.present, cap, terms)
+        low, middle, high = (float((watts * scale).sum()) for watts in added)
+        yield Error(kwh=-above_zero(low, middle, high))
+        return
     estimate = power_under(
         demand.power_q50, proposal.present, proposal.chosen, terms, demand.power_curve
     )
-    if proposal.chosen.configuration.power_cap_watts is not None:
-        least, most = estimate.high - estimate.central, estimate.central - estimate.low
-        yield Error(kwh=either_side(float((least * scale).sum()), float((most * scale).sum())))
-        return
     yield from _work_errors(proposal, estimate, scale, terms)
     yield from _rest_errors(proposal, float(scale.sum()), terms)
 

@@ -1,6 +1,7 @@
 """The laws of power caps: the same curve as the power model's, within what Zeus measured."""
 
 from dataclasses import replace
+from itertools import product
 from statistics import NormalDist
 
 import numpy as np
@@ -12,11 +13,15 @@ from planning_cases import boards, case
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.catalogue.power_cap_laws import cap_law_of, load_cap_laws
-from data.settings import PlanningSettings
+from data.records.decisions import Action
+from data.settings import EnergySettings, PlanningSettings
 from forecasting.power.cap import power_under_cap
 from planner.problem.energy import expected_draw, power_under
+from planner.problem.planning_problem import PlanningProblem
 from planner.problem.power_caps import cap_effect
 from planner.problem.power_curve import PowerCurve
+from planner.recommendations.proposals import Proposal
+from planner.recommendations.savings import outcome_of
 
 
 @given(st.floats(20, 900), st.floats(100, 700))
@@ -88,6 +93,62 @@ def test_a_cap_saves_the_mean_over_what_may_be_drawn(median: float, spread: floa
     certain = expected_draw(still, present, capped, terms)
     assert certain is not None
     assert float(median - certain[0]) == pytest.approx(of_median)
+
+
+def capped(model: str, *, drawn: float, ratio: float) -> tuple[Proposal, PlanningProblem]:
+    """A day of a service at a share `drawn` of the TDP, sure to a watt, under a share as cap."""
+    tdp = load_gpu_catalogue().get(model).tdp_watts
+    problem = case(
+        (make_job("a/deployment/x", gpu_model=model), 0.5, 5_000.0, drawn * tdp),
+        gpus=boards(model, 1),
+        planning=PlanningSettings(
+            slot_minutes=60, horizon_slots=24, power_cap_ratios=str(ratio), min_saving_ratio=0.0
+        ),
+        energy=EnergySettings(region="DEU", pue=1.0, pue_uncertainty=0.0),
+    )
+    (job,) = problem.jobs
+    (option,) = [
+        number
+        for number, entry in enumerate(job.options)
+        if entry.configuration.power_cap_watts is not None
+    ]
+    path = (option,) * 24
+    sure = replace(job.demand, power_q10=job.demand.power_q50, power_q90=job.demand.power_q50)
+    proposal = Proposal(
+        job=replace(job, demand=sure),
+        option=option,
+        planned=path,
+        proposed=path,
+        share=1.0,
+        action=Action.POWER_CAP,
+    )
+    return proposal, problem
+
+
+@pytest.mark.parametrize(
+    ("model", "ratio"),
+    [
+        ("A100-SXM4-80GB", 0.8),
+        ("A100-SXM4-80GB", 0.9),
+        *product(("L40S-48GB", "V100-SXM2-32GB", "T4-16GB"), (0.6, 0.7, 0.8, 0.9)),
+    ],
+)
+def test_a_cap_is_promised_over_how_much_longer_work_may_take(model: str, ratio: float) -> None:
+    """Slowdowns are drawn as the law tells them: their mean is central, 80 % lie in the range."""
+    proposal, problem = capped(model, drawn=0.95, ratio=ratio)
+    watts = proposal.job.demand.power_q50
+    assert watts is not None
+    law = problem.terms.cap_laws[model]
+    effect = cap_effect(law, watts[:1], ratio * load_gpu_catalogue().get(model).tdp_watts)
+    low, middle, high = effect.slowdown_low[0], effect.slowdown[0], effect.slowdown_high[0]
+    z = np.random.default_rng(2).standard_normal(100_000) / NormalDist().inv_cdf(0.9)
+    slower = np.maximum(middle + z * np.where(z > 0, high - middle, middle - low), 1.0)
+    saved = 24 * watts[0] / 1000 * (1 - effect.power_ratio[0] * slower)
+    promised = outcome_of(proposal, problem.terms).savings.energy_kwh
+    assert promised is not None
+    assert promised.central == pytest.approx(saved.mean(), abs=0.005 * 24 * watts[0] / 1000)
+    inside = float(np.mean((saved >= promised.low) & (saved <= promised.high)))
+    assert inside == pytest.approx(0.8, abs=0.02)
 
 
 def test_below_what_was_measured_is_said() -> None:
