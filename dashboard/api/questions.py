@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from dashboard.api.kept_answers import Document, document, response
 from dashboard.api.limits import TooManyRequestsError
 from dashboard.api.world import ApiWorld
+from dashboard.decision_service import DecisionService
 from dashboard.findings import FindingStatus
 from dashboard.submission.asked_estimate import AskedEstimate, estimate_answer
 from dashboard.submission.model_source import read_model
@@ -120,24 +121,27 @@ def preview_of(
     live, why, revision = None, "no revision of it is kept", status.revision
     if revision is not None:
         try:
-            seen = world.service.preview(revision.recommendation.digest, person)
+            live, why = looked_at(world.service, revision.recommendation.digest, person), ""
         except (ApplyError, CollectorError) as error:
             why = str(error)
-        else:
-            why = ""
-            live = LivePreview(
-                **_change_fields(seen.change),
-                rehearsed=seen.rehearsal.rehearsed,
-                refusals=list(seen.rehearsal.refusals),
-                differences=list(seen.rehearsal.differences),
-                warnings=list(seen.rehearsal.warnings),
-            )
     return ChangePreview(
         finding=status.finding.reference,
         recommendation_id=None if revision is None else revision.recommendation.recommendation_id,
         change=change,
         live=live,
         not_live=why,
+    )
+
+
+def looked_at(service: DecisionService, digest: str, person: Person) -> LivePreview:
+    """Return what a look at the target gives. Errors: those of `DecisionService.preview`."""
+    seen = service.preview(digest, person)
+    return LivePreview(
+        **_change_fields(seen.change),
+        rehearsed=seen.rehearsal.rehearsed,
+        refusals=list(seen.rehearsal.refusals),
+        differences=list(seen.rehearsal.differences),
+        warnings=list(seen.rehearsal.warnings),
     )
 
 

@@ -140,6 +140,9 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
         action.add_argument("id", help=_ID)
         action.add_argument("--by", required=True, metavar="NAME", help="who decides")
         action.add_argument("--comment", default="", help="why")
+        if name == "approve":
+            words = "look at the target first, print the steps, and approve these alone"
+            action.add_argument("--look", action="store_true", help=words)
         if name == "reject":
             action.add_argument("--reason", choices=_REASONS, help="why its finding is dismissed")
         if name == "apply":

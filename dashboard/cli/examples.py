@@ -69,6 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "recommendations show": ("trimtab recommendations show TT-12",),
     "recommendations approve": (
         "trimtab recommendations approve TT-12 --by ann --comment 'agreed with the owner'",
+        "trimtab recommendations approve TT-12 --by ann --look",
     ),
     "recommendations reject": (
         "trimtab recommendations reject TT-12 --by ann --reason false-positive",

@@ -2,9 +2,19 @@
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from dashboard.cli.output import print_json, print_rows, range_text, say
-from dashboard.cli.world import decided, open_for_reading, settings_of
+from dashboard.cli.world import (
+    ask_holder,
+    asks_a_server,
+    decided,
+    decision_service_of,
+    open_for_reading,
+    person_of,
+    settings_of,
+)
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.proposed_again import as_proposed_now
 from dashboard.recording import NOT_APPLIED, present
@@ -12,6 +22,9 @@ from data.errors import ChangeRefusedError
 from data.records.decisions import Recommendation
 from data.records.findings import number_of
 from data.store import Store, StoredRecommendation
+
+if TYPE_CHECKING:
+    from dashboard.api.questions import LivePreview
 
 _COLUMNS = (
     "finding", "id", "state", "action", "job", "now", "proposed", "saves", "energy", "risk",
@@ -171,10 +184,50 @@ def _transition(recommendation: Recommendation) -> str:
 
 
 def approve(options: argparse.Namespace) -> int:
-    """Approve exactly this recommendation."""
-    told = decided(options, "approve")
+    """Approve exactly this recommendation; with --look, these steps of it alone."""
+    seen = _looked(options) if options.look else ""
+    told = decided(options, "approve", change_digest=seen)
     say(f"approved {told.digest} by {told.by}{_newer(options, told.digest)}")
     return 0
+
+
+def _looked(options: argparse.Namespace) -> str:
+    """Print what would be sent to the target now, and return its digest; `id` is what was seen.
+
+    Errors: ChangeRefusedError where no look is to be had, or the target refuses the change.
+    """
+    options.id, live = _look(options)
+    for step in live.steps:
+        say(f"{step.target}: {step.field}: {step.before} -> {step.after}")
+    for note in (*live.notes, *live.warnings):
+        say(f"note: {note}")
+    if live.refusals:
+        raise ChangeRefusedError(
+            f"{live.target} refuses it: {'; '.join(live.refusals)}", "Nothing was approved."
+        )
+    return live.change_digest
+
+
+def _look(options: argparse.Namespace) -> "tuple[str, LivePreview]":
+    from pydantic import TypeAdapter
+
+    from dashboard.api.questions import ChangePreview, looked_at
+    from dashboard.cli.remote_server import server_of
+
+    path = f"findings/{quote(options.id, safe='')}/preview"
+    if asks_a_server(options):
+        found = TypeAdapter(ChangePreview).validate_python(server_of(options).ask("GET", path))
+    else:
+        with open_for_reading(settings_of(options)) as store:
+            answer = ask_holder(options, store, "GET", f"/api/v1/{path}")
+            if answer is None:
+                service = decision_service_of(options, store)
+                digest = service.stored(options.id).recommendation.digest
+                return digest, looked_at(service, digest, person_of(options))
+        found = TypeAdapter(ChangePreview).validate_json(answer)
+    if found.live is None:
+        raise ChangeRefusedError(found.not_live, "Nothing was approved.")
+    return found.recommendation_id or options.id, found.live
 
 
 def _newer(options: argparse.Namespace, digest: str) -> str:

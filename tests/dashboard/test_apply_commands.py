@@ -97,6 +97,27 @@ def test_approve_apply_rollback_keep(command) -> None:  # type: ignore[no-untype
     }
 
 
+def test_an_approval_after_a_look_is_for_these_steps_alone(command) -> None:  # type: ignore[no-untyped-def]
+    """They are printed before; what the target is afterwards needs another approval."""
+    one = chosen(command)
+    code, said = command("recommendations", "approve", "TT-1", "--by", "Robin", "--look")
+    assert (code, "gpus: 4 -> 2" in said) == (0, True)
+    command.cluster.create({JOB: {"gpus": "4", "model": "H100", "note": "moved"}})
+    code, said = command("recommendations", "apply", one, "--by", "Robin")
+    assert (code, "no longer the one that was previewed and approved" in said) == (1, True)
+    assert command.cluster.read(JOB)["gpus"] == "4"
+
+
+def test_what_the_target_refuses_is_not_approved(command) -> None:  # type: ignore[no-untyped-def]
+    """The look ends it with the target's words, and the finding stays as it was."""
+    command.cluster.create({JOB: {"gpus": "1", "model": "H100", "note": ""}})
+    code, said = command("recommendations", "approve", "TT-1", "--by", "Robin", "--look")
+    assert (code, said) == (1, "")
+    assert json.loads(command("recommendations", "list", "--format", "json")[1])[0]["state"] == (
+        "proposed"
+    )
+
+
 def test_stop_holds_and_resume_lets_go(command) -> None:  # type: ignore[no-untyped-def]
     """3 while stopped, with who stopped; `apply work` carries it out after the resume."""
     one = chosen(command)
