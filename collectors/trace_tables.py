@@ -19,12 +19,11 @@ import pyarrow.parquet as pq
 
 from collectors.device_labels import MAX_LABEL
 from collectors.trace_map import FileFormat, nearest
+from collectors.trace_quotes import MAX_ROW_BYTES, QuotedFields, row_too_long
 from data.errors import CollectorError, SettingsError, UnexpectedAnswerError, scrub
 
 Columns = Mapping[str, pa.Array]
 MAX_BATCH_ROWS = 65_536
-_BLOCK_BYTES = 4 * 2**20
-"""A row of CSV has at most this size."""
 _MAX_TEXT_BYTES = 256 * 2**20
 """Of one column in one row group of Parquet."""
 _MAX_CELL_BYTES = 64 * MAX_LABEL
@@ -68,7 +67,7 @@ def failures_named(path: Path) -> Iterator[None]:
     except (OSError, ValueError, LookupError, OverflowError, EOFError, pa.ArrowException) as error:
         told = scrub(str(error), limit=160)
         if "straddling" in told:
-            raise _row_too_long(path) from error
+            raise row_too_long(path) from error
         if isinstance(error, UnicodeError) or "UTF8" in told:
             raise UnexpectedAnswerError(
                 f"{path} is no text in UTF-8, or in the encoding of the map",
@@ -137,7 +136,7 @@ def _batch_rows(metadata: Any, wanted: Sequence[str]) -> int:
                 )
             width += size / cells
         widest = max(widest, width)
-    return max(64, min(MAX_BATCH_ROWS, int(4 * _BLOCK_BYTES / widest)))
+    return max(64, min(MAX_BATCH_ROWS, int(4 * MAX_ROW_BYTES / widest)))
 
 
 def _csv(
@@ -163,11 +162,11 @@ def _csv(
     encoding = form.encoding or next(
         (name for start, name in _BOMS.items() if head.startswith(start)), _UTF8
     )
+    delimiter, names = _header(head, encoding, wanted, form.delimiter)
     with opened() as stream:
-        _require_rows(stream, path, encoding)
+        _require_rows(stream, path, encoding, QuotedFields(path, delimiter, len(names)))
     if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
         encoding = "utf8"  # under this name pyarrow reads it without Python
-    delimiter, names = _header(head, encoding, wanted, form.delimiter)
     _require(wanted, names, where)
 
     def broken(row: Any) -> str:
@@ -178,7 +177,7 @@ def _csv(
         reader = pyarrow.csv.open_csv(
             stream,
             read_options=pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=_BLOCK_BYTES, encoding=encoding
+                use_threads=False, block_size=MAX_ROW_BYTES, encoding=encoding
             ),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=broken
@@ -193,26 +192,22 @@ def _csv(
             yield {name: batch.column(name) for name in wanted}
 
 
-def _require_rows(stream: Any, path: Path, encoding: str) -> None:
-    """Refuse wrong encodings and endless lines before pyarrow sees them.
+def _require_rows(stream: Any, path: Path, encoding: str, fields: QuotedFields) -> None:
+    """Refuse wrong encodings, endless lines and stray quotes before pyarrow sees them.
 
     Its threads call back into Python for a wrong row, and wait for it without end after an error.
     """
-    decoder, line = codecs.getincrementaldecoder(encoding)(), 0
+    decode = codecs.getincrementaldecoder(encoding)()
+    decoder, line = io.IncrementalNewlineDecoder(decode, translate=True), 0
     while block := stream.read(_HEADER_BYTES):
-        decoder.decode(block)
+        text = decoder.decode(block)
         first, last = block.find(b"\n"), block.rfind(b"\n")
         line = line + len(block) if first < 0 else len(block) - last
-        if line > _BLOCK_BYTES:
-            raise _row_too_long(path)
-    decoder.decode(b"", final=True)
-
-
-def _row_too_long(path: Path) -> UnexpectedAnswerError:
-    return UnexpectedAnswerError(
-        f"{path} has a row of more than {_BLOCK_BYTES // 2**20} MiB",
-        "Is a quote left open, or is this no CSV?",
-    )
+        if line > MAX_ROW_BYTES:
+            raise row_too_long(path)
+        fields.read(text)
+    fields.read(decoder.decode(b"", final=True))
+    fields.end()
 
 
 def _header(
