@@ -133,7 +133,7 @@ def arranged(
             *(pending_update(*change) for change in changes),
             Move(verb="release", field="Hold", before="user", after="no"),
         ),
-        notes=(_REQUEUED,),
+        notes=(_REQUEUED, _LIMITS),
     )
 
 
@@ -145,6 +145,10 @@ _DROPPED = (
 _REQUEUED = (
     "The job is requeued: it starts again from its last checkpoint, and work since then is lost. "
     "It is eligible again after cred_expire of slurm.conf (120 s by default)."
+)
+_LIMITS = (
+    "The limits of its QOS and account were not looked at: others may fill them once it gives up "
+    "its GPUs, and it may wait for them. `scontrol show assoc_mgr` tells what is used of them."
 )
 _WARN_OWNER = (
     "Warn the owner first: the job is cancelled, what it has not saved is lost, and there is no "

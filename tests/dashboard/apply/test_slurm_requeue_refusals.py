@@ -12,12 +12,13 @@ from dashboard.apply.slurm import capacity
 from dashboard.apply.slurm.capacity import closed_partitions, groups_of, missed_deadline
 from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.job_facts import JobFacts, read_job
-from dashboard.apply.slurm.moves import Move
+from dashboard.apply.slurm.moves import Move, arranged
 from dashboard.apply.slurm.submitted_options import (
     environment_refusals,
     named_beyond,
     submitted_with,
 )
+from dashboard.apply.slurm.wire import COMMANDS
 
 NOW = datetime(2027, 6, 1, 12, tzinfo=UTC)
 GRES = Move(verb="update", field="Gres", before="gpu:4", after="gpu:2")
@@ -32,6 +33,20 @@ def facts(**changes: object) -> JobFacts:
     job = replace(found.job, account="ml", qos="normal", user="somebody", time_limit_seconds=3600.0)
     values = {"job": job, "nodes_asked": 2, "least_seconds": 3600.0, "deadline_at": None}
     return replace(found, **(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_requeue_says_that_limits_of_qos_and_account_were_not_looked_at() -> None:
+    """The job may wait for them: a change of its time limit, in place, has no such note."""
+    state = {
+        "JobState": "RUNNING", "interface": f"{COMMANDS} 24.11", "batch": "yes", "requeue": "yes",
+        "Restarts": "0",
+    }  # fmt: skip
+    fewer = arranged((("Gres", "gpu:4", "gpu:2"),), state, allow_requeue=True)
+    said = [note for note in fewer.notes if "QOS" in note]
+    assert len(said) == 1
+    assert all(word in said[0] for word in ("account", "not looked at", "may wait"))
+    shorter = arranged((("TimeLimit", "60", "30"),), state, allow_requeue=True)
+    assert not [note for note in shorter.notes if "QOS" in note]
 
 
 @pytest.mark.parametrize(
