@@ -19,7 +19,7 @@ from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.cluster import Gpu
 from data.records.commands import Command, CommandKind, Person, Work
 from data.records.decisions import Approval, AuditEntry, Decision, Recommendation
-from data.records.findings import DismissalReason, FindingEventKind
+from data.records.findings import DismissalReason, FindingEventKind, number_of
 from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
 from data.store import Store, StoredRecommendation, StoreReader
@@ -48,6 +48,13 @@ def approve(
         "Only a proposed one can be approved; see `trimtab recommendations list`.",
     )
     digest = stored.recommendation.digest
+    if change_digest and number_of(id_or_digest):
+        raise StalePlanError(
+            f"{stored.reference} names a finding, and the change that was shown is that of one of "
+            "its recommendations",
+            "Send the recommendation_id of the preview instead; that of the newest is "
+            f"{stored.recommendation.recommendation_id}.",
+        )
     if change_digest and not digest.startswith(id_or_digest.strip().lower()):
         raise StalePlanError(
             f"recommendation {id_or_digest[:SHORT_ID_LENGTH]} is superseded by "

@@ -161,6 +161,22 @@ def test_advice_is_the_same_whatever_amount_it_names(store: Store, action: Actio
     assert decisions.approve(store, first.digest, by="A", now=LATER).digest == newer.digest
 
 
+@pytest.mark.parametrize("name", ["TT-1", "tt-1"])
+def test_a_change_that_was_shown_is_approved_by_the_id_that_came_with_it(
+    store: Store, name: str
+) -> None:
+    """A finding has other recommendations with every plan: what to send instead is told."""
+    shown = make_recommendation().recommendation_id
+    with pytest.raises(StalePlanError) as refused:
+        decisions.approve(store, name, by="A", now=LATER, change_digest="abc")
+    assert "superseded" not in refused.value.message
+    assert "TT-1 names a finding" in refused.value.message
+    assert "recommendation_id" in refused.value.hint
+    assert shown in refused.value.hint
+    assert store.reader.audit() == ()
+    assert decisions.approve(store, shown, by="A", now=LATER, change_digest="abc").digest == DIGEST
+
+
 def test_a_change_that_was_shown_is_no_change_of_a_newer_plan(store: Store) -> None:
     """Who saw the exact change of the older one has to look at the newer one's."""
     newer = again(store)
