@@ -73,6 +73,7 @@ class Trace:
         self._held: set[tuple[str, str, str]] = set()
         self._counters: dict[str, tuple[float, float, float, float]] = {}
         self._number = 0
+        self._zone_used = False
         self._far_apart = self._steps = 0
         self._nodes = NodeRuns()
         self._span: list[Any] = []
@@ -146,7 +147,8 @@ class Trace:
 
     def _samples(self, columns: Columns) -> pd.DataFrame:
         mapping = self._mapping
-        times = times_of(columns[mapping.time.column], mapping.time, self.dropped)
+        times, local = times_of(columns[mapping.time.column], mapping.time, self.dropped)
+        self._zone_used |= local
         self.rows += len(times)
         future = times > self._latest
         self.dropped["in-the-future"] += int(future.sum())
@@ -243,6 +245,8 @@ class Trace:
         mapping, constants = self._mapping, self._mapping.constants
         platform = Platform(_choice(mapping, "platform", Platform))
         kind = WorkloadKind(_choice(mapping, "kind", WorkloadKind))
+        unused = () if self._zone_used else ("timezone",)
+        assumed = tuple(pair for pair in mapping.assumed if pair[0] not in unused)
         jobs = []
         for name, seen in sorted(self._jobs.items()):
             namespace, slash, short = name.partition("/")
@@ -262,7 +266,7 @@ class Trace:
                     first_seen_at=seen.first_at.to_pydatetime(),
                     last_seen_at=seen.last_at.to_pydatetime(),
                     source=mapping.source,
-                    assumed=mapping.assumed,
+                    assumed=assumed,
                 )
             )
         return tuple(jobs)

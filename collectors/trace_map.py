@@ -89,7 +89,7 @@ class TraceMap:
 
     @property
     def assumed(self) -> tuple[tuple[str, str], ...]:
-        """What the map states because the file does not."""
+        """What the map states; its zone is assumed only where a time of the file names none."""
         start, zone = self.time.start, self.time.zone
         told = {"start": start.isoformat() if start else "", "timezone": zone}
         return tuple((name, text) for name, text in told.items() if text) + tuple(

@@ -32,8 +32,10 @@ _DAY_AND_MONTH = re.compile(r"\s*(\d{1,2})([/.-])(\d{1,2})[/.-]\d{2,4}")
 _DIGITS = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 
 
-def times_of(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> Times:
-    """Return us since the epoch, NO_TIME where a time is missing, broken or has no place in UTC.
+def times_of(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> tuple[Times, bool]:
+    """Return us since the epoch and whether a time took the zone of the map, having none itself.
+
+    NO_TIME stands where a time is missing, broken or has no place in UTC.
 
     Reasons counted: no-time, broken-time, ambiguous-local-time, nonexistent-local-time. Errors:
     SettingsError where numbers, days or zones can be read in more than one way.
@@ -47,7 +49,7 @@ def times_of(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> Times:
             )
         return _of_timestamps(array, time, dropped)
     if time.start is not None:
-        return _of_numbers(array, time, time.start, dropped)
+        return _of_numbers(array, time, time.start, dropped), False
     if is_text(kind):
         return _of_texts(array, time, dropped)
     numbers, _bad = numbers_of(array, time.column)
@@ -106,7 +108,7 @@ def _numbers_without_unit(numbers: Floats, time: TraceTime) -> SettingsError:
     )
 
 
-def _of_timestamps(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> Times:
+def _of_timestamps(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> tuple[Times, bool]:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_date(array.type):
@@ -118,11 +120,11 @@ def _of_timestamps(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> T
     exact = whole // 1000 if array.type.unit == "ns" else whole * round(unit * 1e6)
     times = np.where(times == NO_TIME, NO_TIME, exact)
     if array.type.tz is not None:
-        return times
-    return _in_zone(times, time, "timestamps", dropped)
+        return times, False
+    return _in_zone(times, time, "timestamps", dropped), bool((times != NO_TIME).any())
 
 
-def _of_texts(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> Times:
+def _of_texts(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> tuple[Times, bool]:
     texts = texts_of(array)
     distinct = pd.Series(texts.distinct, dtype="str").str.strip()
     present = distinct[distinct != ""]
@@ -133,10 +135,10 @@ def _of_texts(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> Times:
     times = _kept(texts.spread(np.where(pd.isna(parsed), np.nan, seconds)), texts.long, dropped)
     naive = texts.spread(~zoned) & (times != NO_TIME)
     if not naive.any():
-        return times
+        return times, False
     example = present[~zoned[present.index]]
     local = _in_zone(np.where(naive, times, NO_TIME), time, example.iloc[0], dropped)
-    return np.where(naive, local, times)
+    return np.where(naive, local, times), True
 
 
 def _parsed(distinct: pd.Series, time: TraceTime) -> tuple[Any, npt.NDArray[np.bool_]]:

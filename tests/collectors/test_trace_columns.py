@@ -30,7 +30,7 @@ gpu_model = "H100-SXM5-80GB"
 """
 
 
-def trace_of(folder: Path, **columns: object) -> Trace:
+def trace_of(folder: Path, mapping: str = MAP, **columns: object) -> Trace:
     """A Parquet file of 40 minutes of one board, with these columns instead of the usual ones."""
     usual = {
         "at": pd.date_range("2026-01-05T12:00:00Z", periods=40, freq="min"),
@@ -41,7 +41,7 @@ def trace_of(folder: Path, **columns: object) -> Trace:
     }
     path, where = folder / "trace.parquet", folder / "map.toml"
     pd.DataFrame(usual | columns).to_parquet(path)
-    where.write_text(MAP)
+    where.write_text(mapping)
     return Trace(path, load_map(where), now=utc_now())
 
 
@@ -91,3 +91,24 @@ def test_readings_too_far_apart_are_told_of(minutes: int, apart: bool, tmp_path:
     trace = trace_of(tmp_path, at=[*times, *times], gpu=boards)
     job_ids(trace)
     assert trace.mostly_apart is apart
+
+
+@pytest.mark.parametrize(
+    ("at", "assumed"),
+    [
+        (pd.date_range("2026-01-05T12:00:00Z", periods=40, freq="min"), False),
+        (pd.date_range("2026-01-05T12:00:00", periods=40, freq="min"), True),
+        ([f"2026-01-05T12:{minute:02}:00+01:00" for minute in range(40)], False),
+        ([f"2026-01-05T12:{minute:02}:00" for minute in range(40)], True),
+        ([f"2026-01-05T12:{minute:02}:00{'Z' * (minute > 0)}" for minute in range(40)], True),
+    ],
+)
+def test_a_zone_is_assumed_only_where_a_time_names_none(
+    at: object, assumed: bool, tmp_path: Path
+) -> None:
+    """Times with a zone of their own take none of the map."""
+    mapping = MAP.replace('"at"\n', '"at"\ntimezone = "Europe/Berlin"\n', 1)
+    *_pieces, last = trace_of(tmp_path, mapping, at=at).pieces()
+    told = dict(last.jobs[0].assumed)
+    assert told.pop("timezone", None) == ("Europe/Berlin" if assumed else None)
+    assert told == {"node": "n1", "gpu_model": "H100-SXM5-80GB"}
