@@ -79,34 +79,41 @@ def failures_named(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _require(wanted: Sequence[str], names: Sequence[str], where: Path) -> None:
-    for name in wanted:
-        if name not in names:
+def _named(wanted: Sequence[str], names: Sequence[str], where: Path) -> dict[str, str]:
+    """Return what the file calls every wanted column: blanks around a name do not count.
+
+    Errors: SettingsError.
+    """
+    plain = [name.strip() for name in names]
+    for name in (name.strip() for name in wanted):
+        if name not in plain:
             raise SettingsError(
                 f"{where} names the column {name!r}, which the trace does not have",
-                nearest(name, [scrub(text, limit=60) for text in names[:50]]),
+                nearest(name, [scrub(text, limit=60) for text in plain[:50]]),
             )
-        if list(names).count(name) > 1:
+        if plain.count(name) > 1:
             raise SettingsError(
-                f"the trace has the column {name!r} {list(names).count(name)} times",
+                f"the trace has the column {name!r} {plain.count(name)} times",
                 "Give every column a name of its own.",
             )
+    return {name: names[plain.index(name.strip())] for name in wanted}
 
 
 def _parquet(path: Path, wanted: Sequence[str], where: Path) -> Iterator[Columns]:
     schema = pq.read_schema(path)
-    _require(wanted, schema.names, where)
-    for name in wanted:
+    named = _named(wanted, schema.names, where)
+    written = list(dict.fromkeys(named.values()))
+    for name in written:
         if pa.types.is_nested(schema.field(name).type):
             raise SettingsError(
                 f"the column {name!r} of the trace holds {schema.field(name).type}",
                 "Write it as a column of plain numbers, text or times.",
             )
-    texts = [name for name in wanted if _is_bytes(schema.field(name).type)]
+    texts = [name for name in written if _is_bytes(schema.field(name).type)]
     with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False, buffer_size=2**20) as file:
-        rows = _batch_rows(file.metadata, wanted)
-        for batch in file.iter_batches(rows, columns=list(wanted), use_threads=False):
-            yield {name: batch.column(name) for name in wanted}
+        rows = _batch_rows(file.metadata, written)
+        for batch in file.iter_batches(rows, columns=written, use_threads=False):
+            yield {name: batch.column(there) for name, there in named.items()}
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -167,7 +174,8 @@ def _csv(
         _require_rows(stream, path, encoding, QuotedFields(path, delimiter, len(names)))
     if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
         encoding = "utf8"  # under this name pyarrow reads it without Python
-    _require(wanted, names, where)
+    named = _named(wanted, names, where)
+    written = list(dict.fromkeys(named.values()))
 
     def broken(row: Any) -> str:
         dropped["wrong-columns"] += 1
@@ -183,13 +191,13 @@ def _csv(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=broken
             ),
             convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=list(wanted),
-                column_types={name: pa.string() for name in wanted},
+                include_columns=written,
+                column_types={name: pa.string() for name in written},
                 strings_can_be_null=False,
             ),
         )
         for batch in reader:
-            yield {name: batch.column(name) for name in wanted}
+            yield {name: batch.column(there) for name, there in named.items()}
 
 
 def _require_rows(stream: Any, path: Path, encoding: str, fields: QuotedFields) -> None:
@@ -215,12 +223,12 @@ def _header(
 ) -> tuple[str, list[str]]:
     """Return the delimiter, as the map gives it or as finds most wanted columns, and the names."""
     text = head.decode(encoding, "replace").removeprefix("\ufeff").lstrip("\r\n")
-    found = []
+    plain, found = {name.strip() for name in wanted}, []
     for candidate in (delimiter,) if delimiter else _DELIMITERS:
         try:
             names = next(csv.reader(io.StringIO(text, newline=""), delimiter=candidate), [])
         except csv.Error:
             names = []
-        found.append((sum(name in names for name in wanted), candidate, names))
+        found.append((len(plain & {name.strip() for name in names}), candidate, names))
     _hits, chosen, names = max(found, key=lambda entry: entry[0])
     return chosen, names

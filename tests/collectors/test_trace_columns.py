@@ -112,3 +112,28 @@ def test_a_zone_is_assumed_only_where_a_time_names_none(
     told = dict(last.jobs[0].assumed)
     assert told.pop("timezone", None) == ("Europe/Berlin" if assumed else None)
     assert told == {"node": "n1", "gpu_model": "H100-SXM5-80GB"}
+
+
+@pytest.mark.parametrize("blanks", ["{}", " {}", "{}\t ", "  {} "])
+def test_blanks_around_a_name_of_a_column_do_not_count(blanks: str, tmp_path: Path) -> None:
+    """As nvidia-smi writes them after its commas; in the file as in the map, Parquet as CSV."""
+    for written in ("file", "map"):
+        trace = trace_of(
+            tmp_path,
+            MAP.replace('"util"', f'"{blanks.format("util")}"') if written == "map" else MAP,
+        )
+        path = tmp_path / "trace.parquet"
+        frame = pd.read_parquet(path)
+        if written == "file":
+            frame = frame.rename(columns=blanks.format)
+            frame.to_parquet(path)
+        assert sum(len(piece.samples) for piece in trace.pieces()) == 40
+        frame.to_csv(path, index=False)
+        again = Trace(path, load_map(tmp_path / "map.toml"), now=utc_now())
+        assert sum(len(piece.samples) for piece in again.pieces()) == 40
+
+
+def test_names_that_differ_in_blanks_alone_are_refused(tmp_path: Path) -> None:
+    """Which of the two columns is meant cannot be known."""
+    with pytest.raises(SettingsError, match="'util' 2 times"):
+        list(trace_of(tmp_path, **{" util": 5.0}).pieces())
