@@ -95,24 +95,28 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
 
 
 def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
-    """Return the warning that CPUs or host memory of a job follow its number of GPUs, or ()."""
+    """Return the warnings that CPUs or host memory of a job go by its number of GPUs, or ().
+
+    Slurm 22.05 sets the memory anew and leaves the CPUs.
+    """
     wanted = {move.field: move.after for move in moves if move.verb == "update"}
     if not (facts.cpus_per_gpu or facts.memory_mib_per_gpu) or not wanted:
         return ()
     nodes = _node_count(facts, wanted) if dict(facts.gpus_by).get("node") else 1
     tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
     gpus = gpu_request(_asked(facts, wanted)).count * nodes * tasks
-    shares = (
-        (facts.cpus_per_gpu, "--cpus-per-gpu", f"{facts.cpus_per_gpu * gpus:g} CPUs"),
-        (
-            facts.memory_mib_per_gpu,
-            "--mem-per-gpu",
-            f"{facts.memory_mib_per_gpu * gpus / 1024:g} GiB of host memory",
-        ),
-    )
-    options = " and ".join(option for share, option, _amount in shares if share)
-    amounts = " and ".join(amount for share, _option, amount in shares if share)
-    return (f"by {options} the job has {amounts} with {gpus} GPU(s): the run may need more",)
+    told = []
+    if facts.cpus_per_gpu:
+        told.append(
+            f"by --cpus-per-gpu {gpus} GPU(s) have {facts.cpus_per_gpu * gpus:g} CPUs, but Slurm "
+            "may leave the job those that it has now"
+        )
+    if facts.memory_mib_per_gpu:
+        told.append(
+            f"by --mem-per-gpu the job has {facts.memory_mib_per_gpu * gpus / 1024:g} GiB of host "
+            f"memory with {gpus} GPU(s): the run may need more"
+        )
+    return tuple(told)
 
 
 def closed_partitions(partitions: Mapping[str, Partition], facts: JobFacts) -> tuple[str, ...]:

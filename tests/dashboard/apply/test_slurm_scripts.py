@@ -98,10 +98,7 @@ def restarted(bed: SlurmBed, job: str) -> bool:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (
-            ("--cpus-per-gpu=1", "--mem-per-gpu=512M"),
-            "1 CPUs and 0.5 GiB of host memory with 1 GPU",
-        ),
+        (("--cpus-per-gpu=2",), "1 GPU(s) have 2 CPUs, but Slurm may leave the job those"),
         (("--mem-per-gpu=1G",), "by --mem-per-gpu the job has 1 GiB of host memory with 1 GPU"),
         (("--mem=1G",), ""),
     ],
@@ -109,13 +106,21 @@ def restarted(bed: SlurmBed, job: str) -> bool:
 def test_what_follows_the_number_of_gpus_is_told(
     bed: SlurmBed, options: tuple[str, ...], told: str
 ) -> None:
-    """Half the GPUs are half the host memory, of which the run may need all (22.05)."""
+    """Half the GPUs are half the host memory, of which the run may need all; CPUs stay (22.05)."""
     job = running(bed, "sleep 600", *options)
     applier = applier_of(bed, allow_requeue=True)
-    rehearsal = applier.rehearse(prepared(applier, proposal(job, 2, 1)))
+    change = prepared(applier, proposal(job, 2, 1))
+    rehearsal = applier.rehearse(change)
     assert rehearsal.refusals == ()
     warnings = [text for text in rehearsal.warnings if "output files" not in text]
     assert [told in text for text in warnings] == [True] * bool(told)
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.until("it ran again", lambda: restarted(bed, job))
+    held = bed.run("scontrol", "show", "job", job)
+    if "--cpus-per-gpu=2" in options:
+        assert "NumCPUs=4 " in held
+    if "--mem-per-gpu=1G" in options:
+        assert "mem=1G," in held
 
 
 @pytest.mark.parametrize("options", [(), ("--open-mode=append",), ("--open-mode=truncate",)])
