@@ -30,10 +30,11 @@ from dashboard.apply.slurm.client import (
     queue_with_facts,
 )
 from dashboard.apply.slurm.closing import closing_of, held_text, may_hold
+from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import Moves, moves_for
 from dashboard.apply.slurm.programs import SlurmPrograms
 from dashboard.apply.slurm.rest import SlurmRestWriter
-from dashboard.apply.slurm.sending import StepSender, is_same_job
+from dashboard.apply.slurm.sending import StepSender, is_later_run, is_same_job
 from dashboard.apply.slurm.steps import moves_of, steps_of, undo_steps
 from dashboard.apply.slurm.submitted_options import (
     environment_refusals,
@@ -139,9 +140,12 @@ class SlurmApplier:
     def look_again(self, change: Change) -> Target:
         """Read the target of a change afresh, whatever its fields are now. Errors: as `look`.
 
-        A job that the change itself has requeued is the same one, under the identity it had; while
-        its last run ends there is nothing to see yet.
+        A job that was requeued since is the same one, under the identity it had; while its last run
+        ends there is nothing to see yet.
         """
+        return self._look_again(change, is_same_job, is_later_run)
+
+    def _look_again(self, change: Change, *known: Callable[[Change, JobFacts], bool]) -> Target:
         client = self._client()
         try:
             if change.target.kind == node_changes.KIND:
@@ -157,7 +161,7 @@ class SlurmApplier:
                 f"the last run of Slurm job {number} has not ended yet", "Wait for it."
             )
         require_touchable(reading.facts, number)
-        if not is_same_job(change, reading.facts):
+        if not any(knows(change, reading.facts) for knows in known):
             raise StalePlanError(
                 f"Slurm job {number} is another job now, or was requeued by somebody else",
                 "Run a new cycle and approve its recommendation.",
@@ -300,7 +304,7 @@ class SlurmApplier:
         before = dict(change.target.state)
         for last in (False, True):
             try:
-                target = self.look_again(change)
+                target = self._look_again(change, is_same_job)
             except (StalePlanError, ChangeRefusedError) as gone:
                 return Closed(left=Left.AS_IT_IS, detail=str(gone))
             except ApplyError as error:

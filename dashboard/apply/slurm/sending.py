@@ -46,6 +46,16 @@ def is_same_job(change: Change, facts: JobFacts) -> bool:
     return ours and facts.restarts == int(state["Restarts"]) + 1
 
 
+def is_later_run(change: Change, facts: JobFacts) -> bool:
+    """Tell whether a job is that of the change, requeued since by somebody else or by a failure.
+
+    Every requeue counts one restart more, and the count of a number used again begins at none.
+    """
+    state = dict(change.target.state)
+    same = (facts.job.raw_id, facts.job.user) == (state["number"], state["user"])
+    return same and facts.restarts > int(state["Restarts"])
+
+
 class StepSender:
     """Sends the steps of changes to jobs through one client."""
 

@@ -7,7 +7,7 @@ from dashboard.apply.slurm.client import SlurmClient, explained, find_job
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
-from dashboard.apply.slurm.sending import holds, is_same_job
+from dashboard.apply.slurm.sending import holds, is_later_run, is_same_job
 from dashboard.apply.slurm.targets import WAS
 from data.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, ReadBack, VerificationResult
@@ -38,7 +38,9 @@ def read_back_job(
     except (CollectorError, ApplyError) as error:
         return _seen(VerificationResult.UNREADABLE, explained(error))
     steps = change.steps[:done]
-    if reading is None or not is_same_job(change, reading.facts):
+    # A change that is under way goes on with the run it began with; one that stands may outlast it.
+    later = reading and done == len(change.steps) and is_later_run(change, reading.facts)
+    if reading is None or not (later or is_same_job(change, reading.facts)):
         if any(step.verb == "cancel" for step in steps) and reading is None:
             return _seen(
                 VerificationResult.AS_INTENDED, "Slurm no longer knows the job: it has ended"
