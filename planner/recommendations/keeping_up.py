@@ -9,7 +9,7 @@ refused or is not better by as much.
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from data.records.decisions import Action
+from data.records.decisions import ACTIONS, NOT_FOR_SAVING, Action
 from data.records.plans import Configuration, Plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.terms import Terms
@@ -19,14 +19,10 @@ from planner.recommendations.savings import outcome_of
 
 ProposedBefore = Mapping[tuple[str, Action], Configuration]
 """What changes lead to, by target and kind."""
-_KEPT_UP = frozenset(
-    {
-        Action.FEWER_GPUS,
-        Action.SMALLER_GPU,
-        Action.MIG_SLICE,
-        Action.POWER_CAP,
-        Action.RECLAIM,
-    }
+_KEPT_UP = tuple(
+    action
+    for action, spec in ACTIONS.items()
+    if (spec.resizes or spec.caps_power or spec.takes_all) and action not in NOT_FOR_SAVING
 )
 """Changes of one job for good, to save."""
 _SOON = timedelta(hours=2)
@@ -75,9 +71,9 @@ def too_early(
     costs nothing, and of what one plan alone foresees the next mostly knows nothing.
     """
     job_id, first = proposal.job.demand.job.job_id, proposal.first
-    if proposal.action is not Action.SCALE_OUT or not first or last is None:
+    if proposal.action is None or not proposal.action.spec.serves or not first or last is None:
         return ""
-    if (job_id, Action.SCALE_OUT) in (before or {}):
+    if (job_id, proposal.action) in (before or {}):
         return ""
     if problem.slot_starts[first] - problem.slot_starts[0] < _SOON:
         return ""

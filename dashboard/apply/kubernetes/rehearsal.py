@@ -1,6 +1,6 @@
 """What a server says to the steps without taking them, compared with what they intend."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from collectors.kubernetes.objects import part, text_in
@@ -133,10 +133,12 @@ def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iter
     new = after - before
     nodes = reading.nodes(api) if new else None
     for name in sorted(new):
-        if nodes is not None and not any(
-            part(node, "status", "allocatable", name) for node in nodes
-        ):
+        if nodes is not None and not _is_offered(name, nodes):
             yield f"no node offers {name}: cut the boards first, or pods would wait for ever"
+
+
+def _is_offered(name: str, nodes: Iterable[Document]) -> bool:
+    return any(part(node, "status", "allocatable", name) for node in nodes)
 
 
 def _beyond_quota(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
@@ -220,6 +222,8 @@ def _without_successor(api: KubernetesApi, document: Document, change: Change) -
     if nodes is None or pods is None:
         return
     spec = value_at(wanted, _POD_SPEC)
+    if any(not _is_offered(name, nodes) for name in asked_by(spec)):
+        return  # said before
     for gone in own:
         uid = value_at(gone, "/metadata/uid")
         others = [pod for pod in pods if value_at(pod, "/metadata/uid") != uid]
