@@ -142,7 +142,18 @@ class SlurmRest:
         return document
 
     def _get(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
-        """Return status and body, within one deadline and a size limit."""
+        """Return status and body, within one deadline and a size limit.
+
+        A busy slurmrestd resets a connection that it took: what only reads is asked once more.
+        """
+        try:
+            return self._get_once(path, query)
+        except SourceUnreachableError as error:
+            if not _was_reset(error):
+                raise
+            return self._get_once(path, query)
+
+    def _get_once(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
         seconds = self.settings.timeout_seconds
         ends = time.monotonic() + seconds
         try:
@@ -225,3 +236,10 @@ def _refuse_hidden(name: str, jobs: int, in_use: int) -> None:
             f"{name} lists no job, though {in_use} GPUs are in use",
             f"PrivateData in slurm.conf hides them from slurm.rest_user. {OPERATOR_HINT}",
         )
+
+
+def _was_reset(error: BaseException | None) -> bool:
+    """Say whether a connection that was reset is what an error came of."""
+    while error is not None and not isinstance(error, ConnectionResetError):
+        error = error.__context__
+    return error is not None

@@ -10,11 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from beds.faulty_server import faulty_server, resets, says
 from beds.slurm_replay import answering, command_folder, recorded_commands, recorded_rest, refusal
 
 from collectors.base import Window
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import slurm_collector
+from collectors.slurm.rest import SlurmRest
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.errors import (
@@ -319,3 +321,18 @@ def test_a_server_that_drips_is_left_at_the_deadline() -> None:
     with dripping() as url, pytest.raises(SourceUnreachableError, match="no answer in 1 s"):
         by_rest(url, timeout_seconds=1.0)
     assert time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize(("resetting", "answered"), [(1, True), (2, False)])
+def test_a_reset_connection_is_tried_once_more(resetting: int, *, answered: bool) -> None:
+    """A busy slurmrestd resets what it took: a question alone is repeated, and only once."""
+    script = [*[resets] * resetting, says(200, b'{"errors": []}')]
+    with faulty_server(*script, names=()) as server:
+        settings = SlurmSettings(mode="rest", rest_url=server.url, rest_user="u", rest_token=TOKEN)
+        client = SlurmRest(settings)
+        if answered:
+            assert client.document("/slurm/ping") == {"errors": []}
+        else:
+            with pytest.raises(SourceUnreachableError):
+                client.document("/slurm/ping")
+        assert len(server.asked) == 2
