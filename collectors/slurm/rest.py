@@ -142,7 +142,7 @@ class SlurmRest:
         return document
 
     def _get(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
-        """Return status and body, within one deadline and a size limit.
+        """Return status and body, within a deadline for each try and a size limit.
 
         A busy slurmrestd resets a connection that it took: what only reads is asked once more.
         """
