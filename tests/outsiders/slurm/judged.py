@@ -13,12 +13,16 @@ Records = dict[str, oracle.Shown]
 
 @dataclass(kw_only=True)
 class Judged:
-    """A job of a scenario and how it was before; every judgement returns what broke, or None."""
+    """A job of a scenario and how it was before; every judgement returns what broke, or None.
+
+    `before` has what somebody else changed meanwhile, `approved` has not.
+    """
 
     bed: SlurmBed
     scenario: SlurmScenario
     job: str = ""
     before: Records = field(default_factory=dict)
+    approved: Records = field(default_factory=dict)
     struck: bool = False
 
     def show(self) -> Records:
@@ -73,8 +77,21 @@ class Judged:
                 return f"rolled back, yet it runs with {mine['TRES']}"
             if moved or (requeued and not by_node):
                 allowed = allowed | {"NumNodes", "NumTasks", "NumCPUs", "TRES", "Priority"}
-            return self.unlike(after, allowed, "rolled back, yet")
+            wrong = self.unlike(after, allowed, "rolled back, yet")
+            return None if wrong and self.is_as_approved(after, allowed) else wrong
         return None
+
+    def is_as_approved(self, after: Records, allowed: set[str]) -> bool:
+        """Tell whether a job whose size was changed, by us and by others, has the approved one.
+
+        Where somebody set the very value that the change sets, the rollback restores the approved.
+        """
+        if self.scenario.action != "gpus" or not self.struck:
+            return False
+        approved = self.approved[self.mine]
+        sizes = {key: value for key, value in approved.items() if key in oracle.SIZE}
+        first = self.before[self.mine] | sizes
+        return not oracle.differing(first, after.get(self.mine, {}), allowed=allowed)
 
     def left_behind(self, after: Records, *, requeues: int) -> str | None:
         """Return whether a job is held or stuck, or was requeued too often."""

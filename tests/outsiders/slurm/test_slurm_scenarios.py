@@ -28,8 +28,9 @@ KNOWN = (
     replace(TWO_NODES, at=0, dies="told"),
     replace(TWO_NODES, at=2, dies="told"),
     replace(TWO_NODES, at=2, outage="stop"),
+    replace(TWO_NODES, nodes="3", start="waits", wanted=2, meanwhile="nodes"),
 )
-"""A job on two nodes was left held, and rolled back to half its size."""
+"""A job on two nodes was left held, and rolled back to half its size; others set what we set."""
 OPEN = tuple(f"o{number}" for number in range(1, 11))
 FULL = ("f1", "f2", "f3")
 

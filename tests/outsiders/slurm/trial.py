@@ -166,6 +166,7 @@ class Trial(Judged):
         if start == "waits":
             self.wait(lambda: next(iter(self.show().values()))["Reason"] != "None")
         self.before = self.show()
+        self.approved = {number: dict(shown) for number, shown in self.before.items()}
 
     def wait_for(self, state: str) -> None:
         """Wait for a state. Errors: NoJobError."""
