@@ -75,10 +75,11 @@ def test_without_a_margin_nothing_is_asked_of_what_is_new() -> None:
 @pytest.mark.parametrize("proposed", [False, True])
 def test_demand_that_wavers_around_a_limit_changes_nothing(proposed: bool) -> None:
     """Proposed or not as it was before: neither in one cycle and out in the next."""
+    advisable = kinds(advised(half_idle(60), None))
     limit = max(
         demand
         for number, demand in enumerate(DEMANDS)
-        if (f"a/{number}", Action.FEWER_GPUS) in kinds(advised(half_idle(60), None))
+        if (f"a/{number}", Action.FEWER_GPUS) in advisable
     )
     low, high = (
         case((make_job("a/0", gpu_count=2), demand / 2, 10_000.0, 500.0), gpus=boards(H100, 2))
