@@ -1,10 +1,12 @@
 """A store with one approved recommendation, a cluster in a file, and a worker on both."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import sqlalchemy as sa
 from beds.file_cluster import FileApplier, FileCluster
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
@@ -14,7 +16,7 @@ from data.apply_settings import ApplySettings
 from data.records.changes import Change
 from data.records.decisions import Recommendation
 from data.settings import Settings
-from data.store import Store
+from data.store import Store, tables
 
 JOB = "search/ranker-0"
 START = NOW + timedelta(minutes=10)
@@ -106,12 +108,27 @@ class Bench:
         return self.store.reader.commands(self.digest)[-1].held
 
     def work(self, *, visits: int = 40, until: Callable[[], bool] | None = None) -> None:
-        """Let the worker visit, a second apart, until nothing is due or `until` says so."""
-        for _visit in range(visits):
-            if until is not None and until():
-                return
-            self.worker.work_once()
-            self.clock.forward(seconds=1)
+        """Let the worker visit each second, as often as asked or until `until` says so.
+
+        Seconds in which no command is due pass without a visit.
+        """
+        passed = 0
+        while passed < visits and not (until is not None and until()):
+            seconds = 1 if self.worker.work_once() else min(self._idle_seconds(), visits - passed)
+            self.clock.forward(seconds=seconds)
+            passed += seconds
+
+    def _idle_seconds(self) -> int:
+        """Return after how many seconds (at least 1) a visit can find a command that is due."""
+        leases = tables.leases.c
+        with self.store._engine.connect() as connection:
+            open_ = connection.execute(sa.select(tables.leases).where(leases.finished.is_(False)))
+            waits = [
+                (max(row.not_before, row.until) if row.owner else row.not_before) - self.clock()
+                for row in open_
+            ]
+        first = min(waits, default=timedelta(days=1))
+        return max(1, math.ceil(first / timedelta(seconds=1)))
 
     def job(self) -> dict[str, object]:
         """The job as the cluster has it."""
