@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from beds.demo_store import demo_day
 from beds.held_store import held
 from beds.stores import cycle
 from command_kinds import DECIDES, NEEDS_THE_FILE, READS, WITHOUT_A_STORE
@@ -46,10 +47,7 @@ def test_every_command_is_of_one_kind() -> None:
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A store with a day of the simulated fleet and one cycle."""
-    folder = tmp_path_factory.mktemp("held")
-    url = f"duckdb:///{folder}/demo.duckdb"
-    assert main(["--quiet", "--store", url, "demo", "--once", "--days", "1"]) == 0
-    return url
+    return demo_day(tmp_path_factory.mktemp("held"))
 
 
 @pytest.fixture(scope="module")

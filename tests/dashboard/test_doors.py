@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from beds.api_clients import LOCAL, clients
+from beds.demo_store import demo_day
 from beds.held_store import held
 from beds.same_figures import differences
 from starlette.testclient import TestClient
@@ -147,9 +148,7 @@ def some(questions: tuple[str, ...]) -> list[Any]:
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a store with a day of the simulated fleet and one cycle."""
-    url = f"duckdb:///{tmp_path_factory.mktemp('doors')}/demo.duckdb"
-    assert main(["--quiet", "--store", url, "demo", "--once", "--days", "1"]) == 0
-    return url
+    return demo_day(tmp_path_factory.mktemp("doors"))
 
 
 class Doors:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beds.demo_store import demo_day
 from beds.held_store import held
 from beds.same_figures import differences
 from command_kinds import READS
@@ -74,9 +75,7 @@ def tools(server: Any) -> list[Any]:
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a store with a day of the simulated fleet and one cycle."""
-    url = f"duckdb:///{tmp_path_factory.mktemp('mcp')}/demo.duckdb"
-    assert main(["--quiet", "--store", url, "demo", "--once", "--days", "1"]) == 0
-    return url
+    return demo_day(tmp_path_factory.mktemp("mcp"))
 
 
 def test_each_tool_says_what_its_command_says(

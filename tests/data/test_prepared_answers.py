@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+from beds.stores import ENGINES, Stores
 from beds.two_tenants import fill
 from factories import NOW, make_collected, make_plan, make_samples
 from hypothesis import given
@@ -25,11 +26,26 @@ from data.store.preparing import prepare
 HOUR = {"slot_seconds": 3600}
 
 
+@pytest.fixture(scope="module", params=ENGINES)
+def template(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Stores, str, datetime]]:
+    """Two tenants with rows of every kind, to be copied; the end of what is known of them."""
+    stores = Stores(engine=request.param, server=lambda: request.getfixturevalue("postgres"))
+    with stores.empty(tmp_path_factory.mktemp("template")) as url:
+        with open_store(url, create=True) as store:
+            end = fill(store, NOW)
+        yield stores, url, end
+
+
 @pytest.fixture
-def filled(store_url: str) -> Iterator[tuple[Store, datetime]]:
-    """Two tenants with rows of every kind."""
-    with open_store(store_url, create=True) as store:
-        yield store, fill(store, NOW)
+def filled(
+    template: tuple[Stores, str, datetime], tmp_path: Path
+) -> Iterator[tuple[Store, datetime]]:
+    """A copy of them."""
+    stores, url, end = template
+    with stores.copy_of(url, tmp_path) as own, open_store(own) as store:
+        yield store, end
 
 
 def ask_all(reader: StoreReader, end: datetime) -> dict[str, object]:
