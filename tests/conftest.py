@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 import slow_end
+from beds.folder_ends import FolderEnds
 from beds.postgres import PostgresBed, running_postgres
 from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores
 from hypothesis import HealthCheck, settings
@@ -57,6 +58,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not any("::" in argument for argument in config.args):
         slow_end.mark(items)
         items.sort(key=lambda item: _FIRST.get(slow_end.name_of(item).partition("::")[0], 0))
+
+
+@pytest.fixture(scope="session")
+def folder_ends(pytestconfig: pytest.Config) -> Iterator[FolderEnds]:
+    """Where a session-wide fixture enters what it runs for the tests of its folder alone."""
+    ends = FolderEnds()
+    pytestconfig.pluginmanager.register(ends)
+    yield ends
+    pytestconfig.pluginmanager.unregister(ends)
+    ends.close()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from beds.folder_ends import FolderEnds
 from beds.ports import kept_port
 from beds.small_page import Tab, open_tab, serving
 from beds.stores import Stores
@@ -125,12 +126,16 @@ def pictured_server(
 
 @pytest.fixture(scope="session")
 def server(
-    stores: Stores, filled_store: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+    stores: Stores,
+    filled_store: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    folder_ends: FolderEnds,
+) -> Server:
     """One server for all tests that only look."""
     folder = tmp_path_factory.mktemp("looked-at")
-    with stores.copy_of(filled_store, folder) as url, running_server(url, folder) as running:
-        yield running
+    ends = folder_ends.of(Path(__file__).parent)
+    url = ends.enter_context(stores.copy_of(filled_store, folder))
+    return ends.enter_context(running_server(url, folder))
 
 
 @pytest.fixture
@@ -153,22 +158,22 @@ def empty_store(stores: Stores, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser(folder_ends: FolderEnds) -> Browser:
     """Chromium of the system; its absence fails the test, since `make servers` installs it."""
     executable = shutil.which("chromium")
     assert executable, "chromium is not installed; run `make servers`"
     expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
-        yield started
-        started.close()
+    ends = folder_ends.of(Path(__file__).parent)
+    playwright = ends.enter_context(sync_playwright())
+    started = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
+    ends.callback(started.close)
+    return started
 
 
 @pytest.fixture(scope="session")
-def tab(browser: Browser) -> Iterator[Visitor]:
+def tab(browser: Browser, folder_ends: FolderEnds) -> Visitor:
     """One tab: it compiles the scripts of the pages of one address once for all tests."""
-    with watched_tab(browser) as opened:
-        yield opened
+    return folder_ends.of(Path(__file__).parent).enter_context(watched_tab(browser))
 
 
 @pytest.fixture
@@ -183,11 +188,12 @@ def visitor(tab: Visitor) -> Iterator[Visitor]:
 
 
 @pytest.fixture(scope="session")
-def small_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+def small_page(
+    tmp_path_factory: pytest.TempPathFactory, folder_ends: FolderEnds
+) -> tuple[Path, int]:
     """A served page whose drawing can be held: its folder and port."""
     folder = tmp_path_factory.mktemp("small-page")
-    with serving(folder) as port:
-        yield folder, port
+    return folder, folder_ends.of(Path(__file__).parent).enter_context(serving(folder))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from beds.folder_ends import FolderEnds
 from beds.power import PowerBed
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
@@ -17,10 +18,11 @@ SLURM_NODES = (
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[SlurmBed]:
+def cluster(folder_ends: FolderEnds) -> SlurmBed:
     """One Slurm for the tests of applying; each ends its own jobs."""
-    with running_slurm(nodes=SLURM_NODES, accounting=True, rest=True) as bed:
-        yield bed
+    return folder_ends.of(Path(__file__).parent).enter_context(
+        running_slurm(nodes=SLURM_NODES, accounting=True, rest=True)
+    )
 
 
 @pytest.fixture

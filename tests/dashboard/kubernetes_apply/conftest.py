@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from beds.folder_ends import FolderEnds
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_apply import APPLIER_MANIFEST, account_kubeconfig, settings_of
 from beds.kubernetes_fake import FakeApi, fake_api
@@ -13,11 +14,11 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 
 
 @pytest.fixture(scope="session")
-def bed() -> Iterator[KubernetesBed]:
+def bed(folder_ends: FolderEnds) -> KubernetesBed:
     """One cluster with the accounts of deploy/; each test has a namespace and a node of its own."""
-    with running_kubernetes() as running:
-        running.apply(APPLIER_MANIFEST.read_text(encoding="utf-8"))
-        yield running
+    running = folder_ends.of(Path(__file__).parent).enter_context(running_kubernetes())
+    running.apply(APPLIER_MANIFEST.read_text(encoding="utf-8"))
+    return running
 
 
 @pytest.fixture(scope="session")
