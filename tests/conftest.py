@@ -17,6 +17,7 @@ from hypothesis.internal.conjecture import providers
 from reliability import Measured, ReliabilityReport
 
 from data.store import Store, open_store
+from data.store import engine as duckdb_engine
 
 GOLDEN = Path(__file__).parent / "golden"
 _WRITE_GOLDEN = os.environ.get("TRIMTAB_GOLDEN") == "1"
@@ -75,6 +76,18 @@ def no_state_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """No test reads or writes the state folder of the person who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread_of_duckdb() -> Iterator[None]:
+    """Statements of a test process run in the thread that asks.
+
+    Waking a second one for each of them takes a quarter to a half of their CPU time, and DuckDB
+    scans what has fewer than 122,880 rows in one anyway. Servers and commands run as they are.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(duckdb_engine._CONFIG, "threads", "1")
         yield
 
 
