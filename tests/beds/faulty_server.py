@@ -75,7 +75,7 @@ Behaviour = Callable[[_Handler], None]
 def faulty_server(*script: Behaviour, names: Sequence[str] = (POWER,)) -> Iterator[FaultyServer]:
     """The server. With `names` it tells these metrics well, and misbehaves when asked further."""
     server = FaultyServer(script, names)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield server

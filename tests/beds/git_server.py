@@ -269,7 +269,7 @@ def running_git_server(folder: Path, kind: str = "gitea") -> Iterator[GitServer]
     bed.make()
     with _Server(bed) as server:
         bed.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield bed

@@ -165,7 +165,7 @@ def running_identity_provider(client_id: str, client_secret: str) -> Iterator[Pr
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         provider.base = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield provider

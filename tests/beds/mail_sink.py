@@ -69,7 +69,7 @@ def running_mail_sink() -> Iterator[MailSink]:
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session) as server:
         sink.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield sink

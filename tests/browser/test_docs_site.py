@@ -74,7 +74,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def address(site: Path) -> Iterator[str]:
     """Where the site is served."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()

@@ -78,7 +78,7 @@ def test_a_scraped_fleet_is_seen(tmp_path: Path) -> None:
     fleet = SimulatedFleet(seed=7, nodes=1)
     boards = {device.gpu_uuid for device in fleet.devices}
     server = exposition_server(fleet, "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         with running_prometheus(tmp_path, scrape=f"127.0.0.1:{server.server_port}") as url:

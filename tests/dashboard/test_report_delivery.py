@@ -222,7 +222,7 @@ def webhook_sink() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             """Say nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/hook", posted

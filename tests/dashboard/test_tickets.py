@@ -56,7 +56,7 @@ def running_desk() -> Iterator[Desk]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     desk.url = f"http://127.0.0.1:{server.server_address[1]}/issue"
     try:

@@ -119,7 +119,9 @@ def running_adversary() -> Iterator[Adversary]:
     ):
         mail.daemon_threads = True
         adversary.port, adversary.mail_port = web.server_address[1], mail.server_address[1]
-        threads = [threading.Thread(target=entry.serve_forever) for entry in (web, mail)]
+        threads = [
+            threading.Thread(target=entry.serve_forever, args=(0.02,)) for entry in (web, mail)
+        ]
         for thread in threads:
             thread.start()
         try:
