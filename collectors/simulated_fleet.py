@@ -28,6 +28,7 @@ from collectors.simulated_layout import (
     lay_out_devices,
     settle_tenants,
 )
+from collectors.simulated_serving import SimulatedService, serving_history, simulated_services
 from collectors.simulated_signals import (
     Times,
     Values,
@@ -64,6 +65,7 @@ class SimulatedFleet:
     changes: tuple[Holding, ...] = ()
     devices: tuple[SimulatedDevice, ...] = field(init=False, repr=False)
     tenants: tuple[Tenant, ...] = field(init=False, repr=False)
+    services: tuple[SimulatedService, ...] = field(init=False, repr=False)
     settlement: Settlement = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -71,6 +73,7 @@ class SimulatedFleet:
         tenants = settle_tenants(self.seed, devices)
         object.__setattr__(self, "devices", devices)
         object.__setattr__(self, "tenants", tenants)
+        object.__setattr__(self, "services", simulated_services(tenants))
         object.__setattr__(self, "settlement", Settlement(devices, tenants, self.changes))
 
     def _stream(self, device: SimulatedDevice) -> int:
@@ -299,6 +302,7 @@ class SimulatedFleetCollector:
             samples=samples,
             jobs=fleet.jobs(window.start, window.end),
             xids=shown_xids(samples, fleet.last_xids(samples)),
+            serving=serving_history(fleet.services, fleet.settlement, window.start, window.end),
             report=SourceReport(
                 source=_NAME,
                 state=SourceState.RAN,
