@@ -20,6 +20,7 @@ from planner.serving.service_model import (
     ReplicaCarries,
     ServiceReadings,
     Times,
+    carried_rate,
     learnt,
     reactive_replicas,
     replicas_for_rates,
@@ -30,6 +31,8 @@ HISTORY = timedelta(days=7)
 """Forecasts of a few hours gain nothing from more."""
 _GONE = timedelta(hours=1)
 """Without a reading for so long before the newest of all, a service is no more."""
+_HISTORY = ("slot_start", "replicas", "requests_per_second", "is_late", "carried_per_second")
+_READ_MINUTES = READ_SECONDS // 60
 _SLOTS = 36
 """Of ten minutes: the next six hours."""
 
@@ -61,6 +64,9 @@ def _by_service(history: pd.DataFrame) -> Iterator[pd.DataFrame]:
 def _outlook(rows: pd.DataFrame, job: Job | None, settings: ServingSettings) -> ServiceOutlook:
     readings, newest = _readings(rows), rows.iloc[-1]
     carries, rates = learnt(readings), readings.arrivals() / READ_SECONDS
+    waits = readings.mean_waits()
+    judged = waits[readings.lately() & ~np.isnan(waits)]
+    late = int((judged > settings.wait_seconds).sum())
     namespace, _, name = str(newest["job_id"]).rpartition("/")
     plain = ServiceOutlook(
         job_id=str(newest["job_id"]),
@@ -73,11 +79,59 @@ def _outlook(rows: pd.DataFrame, job: Job | None, settings: ServingSettings) -> 
         running_requests=_known(newest["running_requests"]),
         waiting_requests=_known(newest["waiting_requests"]),
         requests_per_second=_known(rates[-1]),
+        kv_cache_ratio=_known(newest["kv_cache_ratio"]),
+        prompt_tokens_per_second=_known(newest["prompt_tokens"] / READ_SECONDS),
+        generation_tokens_per_second=_known(newest["generation_tokens"] / READ_SECONDS),
+        wait_seconds=_known(waits[-1]),
+        late_minutes=late * _READ_MINUTES if len(judged) else None,
+        judged_minutes=len(judged) * _READ_MINUTES,
         reason="the engine tells too little: requests at work, and those that ended, are needed",
     )
     if carries is None:
         return plain
     return _sized(plain, carries, readings, settings)
+
+
+def service_history(
+    reader: StoreReader, outlook: ServiceOutlook, settings: ServingSettings
+) -> pd.DataFrame:
+    """Return the last day of a service by slots of five minutes up to its newest reading.
+
+    Columns slot_start, replicas, requests_per_second, is_late (requests waited longer than promised
+    on average), and carried_per_second, what so many replicas carry. NaN is unknown, as in slots
+    without a reading.
+    """
+    end = outlook.read_until
+    nameless = "" if outlook.job_id else outlook.service
+    rows = reader.service(outlook.job_id, nameless, start=end - timedelta(days=1), end=end)
+    if rows.empty:
+        return pd.DataFrame(columns=list(_HISTORY))
+    readings = _readings(rows)
+    objective = WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
+    seconds, slots = outlook.service_seconds, outlook.slots_per_replica
+    carried: dict[int, float | None] = {}
+    if seconds is not None and slots is not None and outlook.arrival_scv is not None:
+        carries = ReplicaCarries(
+            slots=slots,
+            seen_full=outlook.seen_full,
+            service_seconds=seconds,
+            arrival_scv=outlook.arrival_scv,
+        )
+        load = carries.load(0.0)
+        carried = {
+            count: carried_rate(load, count, objective) for count in map(int, set(rows["replicas"]))
+        }
+    found = pd.DataFrame(
+        {
+            "slot_start": rows["slot_start"],
+            "replicas": rows["replicas"].astype("float64"),
+            "requests_per_second": readings.arrivals() / READ_SECONDS,
+            "is_late": readings.mean_waits() > settings.wait_seconds,
+            "carried_per_second": rows["replicas"].map(carried).astype("float64"),
+        }
+    )
+    found = found.set_index("slot_start").asfreq(f"{READ_SECONDS}s").reset_index()
+    return found.assign(is_late=found["is_late"].eq(True))
 
 
 def _readings(rows: pd.DataFrame) -> ServiceReadings:
@@ -117,8 +171,10 @@ def _sized(
         if quantiles is None
         else (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
     )
+    objective = WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
     known = replace(
         plain,
+        carried_per_second=carried_rate(carries.load(0.0), plain.replicas, objective),
         slots_per_replica=carries.slots,
         seen_full=carries.seen_full,
         service_seconds=carries.service_seconds,
@@ -128,7 +184,6 @@ def _sized(
         rates_q95=high,
         reason="" if high else "too little history for a forecast: what the reactive rule asks",
     )
-    objective = WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
     try:
         needed = replicas_for_rates(carries.load(0.0), high or (0.0,) * fresh, objective)
     except ImpossibleProblemError as error:

@@ -3,6 +3,7 @@
 Unknown is None, or '' where a text is not told. Times are UTC.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -179,20 +180,34 @@ class ServiceSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRow:
-    """An inference service; `required_replicas` is what to order now, None while unknown."""
+    """An inference service; `required_replicas` is what to order now, None while unknown.
+
+    `state`: stale (readings too old), late (requests wait longer than promised), unknown (no
+    number), short (too few replicas), rising (soon too few), spare (too many in all slots) or
+    enough. `max_required_replicas` is the highest from now on.
+    """
 
     job_id: str
     namespace: str
     service: str
+    state: str
     engine: str
     model: str
     read_until: datetime
     replicas: int
     required_replicas: int | None
+    max_required_replicas: int | None
     reactive_replicas: int | None
     running_requests: float | None
     waiting_requests: float | None
     requests_per_second: float | None
+    carried_per_second: float | None
+    kv_cache_ratio: float | None
+    prompt_tokens_per_second: float | None
+    generation_tokens_per_second: float | None
+    wait_seconds: float | None
+    late_minutes: int | None
+    judged_minutes: int
     slots_per_replica: int | None
     seen_full: bool
     service_seconds: float | None
@@ -206,6 +221,8 @@ class ServiceRow:
 _TAKEN = (
     "job_id", "namespace", "service", "engine", "model", "read_until", "replicas",
     "reactive_replicas", "running_requests", "waiting_requests", "requests_per_second",
+    "carried_per_second", "kv_cache_ratio", "prompt_tokens_per_second",
+    "generation_tokens_per_second", "wait_seconds", "late_minutes", "judged_minutes",
     "slots_per_replica", "seen_full", "arrival_scv",
 )  # fmt: skip
 
@@ -213,11 +230,16 @@ _TAKEN = (
 def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetime) -> ServiceRow:
     """Return the row of a service at `now` (UTC)."""
     seconds, rates = outlook.service_seconds, (outlook.rates_q50, outlook.rates_q95)
-    required = outlook.required_at(now, timedelta(minutes=settings.stale_minutes))
+    limit = timedelta(minutes=settings.stale_minutes)
+    required = outlook.required_at(now, limit)
     stale = required is None and bool(outlook.required_replicas)
+    is_old = stale or now - outlook.read_until > limit
+    ahead = [] if required is None else [required, *outlook.required_after(now)]
     return ServiceRow(
         **{name: getattr(outlook, name) for name in _TAKEN},
+        state=_service_state(outlook, settings, ahead, is_old=is_old),
         required_replicas=required,
+        max_required_replicas=max(ahead, default=None),
         service_seconds=None if seconds is None else seconds.central,
         service_seconds_low=None if seconds is None else seconds.low,
         service_seconds_high=None if seconds is None else seconds.high,
@@ -232,6 +254,24 @@ def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetim
             for slot, start in enumerate(outlook.slot_starts)
         ),
     )
+
+
+def _service_state(
+    outlook: ServiceOutlook, settings: ServingSettings, ahead: Sequence[int], *, is_old: bool
+) -> str:
+    """Return the state of a service in a word; `ahead` is what to order now and later."""
+    if is_old:
+        return "stale"
+    if outlook.wait_seconds is not None and outlook.wait_seconds > settings.wait_seconds:
+        return "late"
+    if not ahead:
+        return "unknown"
+    if ahead[0] > outlook.replicas:
+        return "short"
+    highest = max(ahead)
+    if highest > outlook.replicas:
+        return "rising"
+    return "spare" if highest < outlook.replicas else "enough"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ pages = {
         st.Page("views/fleet.py", title="Fleet"),
         st.Page("views/jobs.py", title="Jobs"),
         st.Page("views/job.py", title="Job"),
+        st.Page("views/serving.py", title="Serving"),
     ],
     "Next": [
         st.Page("views/forecasts.py", title="Forecasts"),

@@ -25,6 +25,7 @@ FOLLOWED: Mapping[str, frozenset[str]] = {
     "Fleet": _JOBS | {"days"},
     "Jobs": _JOBS,
     "Job": frozenset({"days"}),
+    "Serving": _JOBS,
     "Forecasts": frozenset({"namespace", "model"}),
     "Plan": frozenset({"model"}),
     "Costs": _JOBS,

@@ -49,6 +49,8 @@ _OPTIONS: dict[str, Any] = {
     "global.developmentMode": False,
     # A full collection costs 0.2 s of every page, more than drawing it; Python does its own.
     "runner.postScriptGC": False,
+    # A page shows what it is told to, not each text that stands alone in its script.
+    "runner.magicEnabled": False,
     "server.fileWatcherType": "none",
     "server.enableStaticServing": False,
     "server.headless": True,

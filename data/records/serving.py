@@ -12,7 +12,10 @@ class ServiceOutlook:
 
     `slots_per_replica` are the requests that a replica works on at once; `seen_full` whether one
     ever let requests wait: else it may carry more. `required_replicas[i]` is what should be ordered
-    in the slot from `slot_starts[i]`; none where `reason` says why. Rates are requests per second.
+    in the slot from `slot_starts[i]`; none where `reason` says why. Rates are requests per second;
+    `carried_per_second` is the highest that the replicas there carry as promised. The mean wait is
+    that of the newest reading; requests waited too long in `late_minutes` of the `judged_minutes`
+    of the last day in which waits are known.
     """
 
     job_id: str
@@ -25,6 +28,13 @@ class ServiceOutlook:
     running_requests: float | None
     waiting_requests: float | None
     requests_per_second: float | None
+    kv_cache_ratio: float | None = None
+    prompt_tokens_per_second: float | None = None
+    generation_tokens_per_second: float | None = None
+    wait_seconds: float | None = None
+    late_minutes: int | None = None
+    judged_minutes: int = 0
+    carried_per_second: float | None = None
     slots_per_replica: int | None = None
     seen_full: bool = False
     service_seconds: Range | None = None
@@ -46,3 +56,8 @@ class ServiceOutlook:
             if start <= now
         ]
         return begun[-1] if begun else None
+
+    def required_after(self, now: datetime) -> tuple[int, ...]:
+        """Return the replicas to order in the slots that begin after `now`."""
+        pairs = zip(self.slot_starts, self.required_replicas, strict=True)
+        return tuple(required for start, required in pairs if start > now)

@@ -142,6 +142,8 @@ class CachedReader(StoreReader):
     silent_boards = _kept(StoreReader.silent_boards)
     board_xids = _kept(StoreReader.board_xids)
     services = _kept(StoreReader.services)
+    service = _kept(StoreReader.service)
+    served_tokens = _kept(StoreReader.served_tokens)
     board_history = _kept(StoreReader.board_history)
     job_history = _kept(StoreReader.job_history)
     fleet_history = _kept(StoreReader.fleet_history)

@@ -26,7 +26,7 @@ from data.records.cluster import (
     SourceState,
 )
 from data.records.jobs import Job
-from data.store import board_xids, samples_sql, serving_slots, tables
+from data.store import board_xids, samples_sql, tables
 from data.store.bridge import spoken
 from data.store.bulk import read_frame
 from data.store.job_sql import FIELDS
@@ -329,15 +329,6 @@ class FactReader:
         Code 0 says that a board had none; a board that is not in it, that nobody reports them.
         """
         return check_frame(self._frame(board_xids.LATEST, since=since), XIDS)
-
-    def services(self, *, start: datetime, end: datetime) -> pd.DataFrame:
-        """Return what services served per slot of five minutes in [start, end), by `job_id`.
-
-        Sums over replicas, columns of SERVING; `replicas`; `fullest_requests`, of the replica that
-        had most at work, and `full_requests`, of those that let requests wait. `nameless` is the
-        model of replicas without a pod, '' for others.
-        """
-        return self._frame(serving_slots.SERVICES, start=start, end=end)
 
     def source_reports(self) -> tuple[SourceReport, ...]:
         """Return the latest report of every source."""

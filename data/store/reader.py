@@ -24,6 +24,7 @@ from data.store.plan_json import plan_from_json
 from data.store.record_json import from_json
 from data.store.record_reader import RecordReader
 from data.store.room import free_mib
+from data.store.service_reader import ServiceReader
 from data.store.submissions import SubmissionReader
 from data.store.tokens import TokenReader
 
@@ -78,7 +79,13 @@ def unknown_recommendation(id_or_digest: str, count: int = 0) -> NotKnownError:
 
 
 class StoreReader(
-    RecordReader, FindingReader, TokenReader, SubmissionReader, EnergyReader, PageReader
+    RecordReader,
+    FindingReader,
+    TokenReader,
+    SubmissionReader,
+    EnergyReader,
+    PageReader,
+    ServiceReader,
 ):
     """Everything that can be read; nothing here writes."""
 

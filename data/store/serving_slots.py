@@ -27,7 +27,7 @@ _SUMS = ", ".join(
     for name in SERVING.names
     if name not in (*_KEY, "kv_cache_ratio")
 )
-SERVICES = f"""
+_REPLICAS = f"""
 WITH served AS (
     SELECT * FROM serving_slots WHERE slot_start >= :start AND slot_start < :end
 ), known AS (
@@ -43,12 +43,23 @@ WITH served AS (
         max(kv_cache_ratio) AS kv_cache_ratio, {_SUMS}
     FROM named GROUP BY slot_start, job_id, nameless, replica
 )
+"""  # noqa: S608 - only constants of this package are put together
+_BY_SLOT = f"""
 SELECT job_id, nameless, slot_start, max(engine) AS engine, max(model) AS model,
     count(*)::BIGINT AS replicas, max(running_requests) AS fullest_requests,
     max(CASE WHEN waiting_requests >= 1 THEN running_requests END) AS full_requests,
     max(kv_cache_ratio) AS kv_cache_ratio, {_SUMS}
-FROM replicas GROUP BY job_id, nameless, slot_start ORDER BY job_id, nameless, slot_start
-"""  # noqa: S608 - only constants of this package are put together
+FROM replicas
+"""  # noqa: S608
+_ORDER = "GROUP BY job_id, nameless, slot_start ORDER BY job_id, nameless, slot_start"
+SERVICES = f"{_REPLICAS}{_BY_SLOT}{_ORDER}"
+SERVICE = f"{_REPLICAS}{_BY_SLOT}WHERE job_id = :job_id AND nameless = :nameless {_ORDER}"
+TOKENS = f"""{_REPLICAS}
+SELECT job_id, to_timestamp(floor(epoch(slot_start) / 3600) * 3600) AS hour_start,
+    CASE WHEN count(generation_tokens) = count(*) AND count(DISTINCT slot_start) = 12
+        THEN sum(generation_tokens) END AS generation_tokens
+FROM replicas WHERE job_id <> '' GROUP BY 1, 2 ORDER BY 1, 2
+"""  # noqa: S608
 
 
 def keep_serving(connection: sa.Connection, serving: pd.DataFrame) -> None:

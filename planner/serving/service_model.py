@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
 from data.records.decisions import Range
-from planner.serving.queueing import ServiceLoad, WaitObjective, replicas_needed
+from planner.serving.queueing import ServiceLoad, WaitObjective, outlook, replicas_needed
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -61,6 +61,22 @@ class ServiceReadings:
         known = next_to & np.isfinite(grown)
         return np.maximum(self.finished + np.where(known, grown, 0.0), 0.0)
 
+    def mean_waits(self) -> Floats:
+        """Return the mean wait by slot, s; infinite where requests wait and none ends.
+
+        As the engine timed it, else by Little's law from those that wait and those that came.
+        """
+        arrivals = self.arrivals()
+        rates = np.where(arrivals > 0, arrivals, np.nan) / READ_SECONDS
+        by_law = np.where(self.waiting > 0, self.waiting / rates, self.waiting)
+        by_law = np.where((self.waiting > 0) & (arrivals == 0), np.inf, by_law)
+        timed = self.waited_seconds / np.where(self.waited > 0, self.waited, np.nan)
+        return np.where(np.isfinite(timed), timed, by_law)
+
+    def lately(self) -> npt.NDArray[np.bool_]:
+        """Tell which slots are of the last day."""
+        return np.asarray(self.starts > self.starts[-1] - _LATELY_SECONDS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaCarries:
@@ -83,7 +99,7 @@ class ReplicaCarries:
 
 def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     """Return what a replica carried in the last day; None when too little of it is known."""
-    lately = readings.starts > readings.starts[-1] - _LATELY_SECONDS
+    lately = readings.lately()
     seconds = _service_seconds(readings, lately)
     fullest, full = readings.fullest[lately], readings.full[lately]
     full = full[np.isfinite(full)]
@@ -166,6 +182,27 @@ def replicas_for_rates(
         for part in set(parts)
     }
     return tuple(needed[part] for part in parts)
+
+
+def carried_rate(load: ServiceLoad, replicas: int, objective: WaitObjective) -> float | None:
+    """Return the highest rate that `replicas` carry within the objective, else as `load`.
+
+    In whole parts, as rates are sized; None for more than MAX_LEARNT_SLOTS slots.
+    """
+    if replicas * load.slots_per_replica > MAX_LEARNT_SLOTS:
+        return None
+    unit = load.slots_per_replica / load.service_seconds / _PARTS
+    carried, too_much = 0, replicas * _PARTS
+    while too_much - carried > 1:
+        middle = (carried + too_much) // 2
+        tried = outlook(
+            replace(load, requests_per_second=middle * unit), replicas, objective.wait_seconds
+        )
+        if tried.late_ratio <= 1 - objective.share:
+            carried = middle
+        else:
+            too_much = middle
+    return carried * unit
 
 
 def to_order(needed: Sequence[int], *, ahead: int, at_least: int, first: int) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ PAGES = (
     "fleet",
     "jobs",
     f"job?id={quote(HOSTILE_JOB)}",
+    "serving",
     "forecasts",
     "plan",
     "new_job",

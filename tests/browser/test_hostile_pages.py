@@ -123,6 +123,7 @@ def sweep(plot: Locator, *, columns: int, rows: int) -> None:
     [
         "",
         "jobs",
+        "serving",
         "forecasts",
         "health",
         "audit",

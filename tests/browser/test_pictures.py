@@ -22,6 +22,7 @@ VIEWS = (
     "fleet",
     "jobs",
     "job",
+    "serving",
     "forecasts",
     "plan",
     "findings",

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
 ROLES = ("none", "viewer", "owner", "approver", "admin")
 PAGES = (
-    "", "fleet", "jobs", "job", "forecasts", "plan", "findings", "new_job", "costs",
+    "", "fleet", "jobs", "job", "serving", "forecasts", "plan", "findings", "new_job", "costs",
     "savings", "energy", "reports", "audit", "health", "settings",
 )  # fmt: skip
 DECIDING = {"Approve", "Dismiss", "Snooze", "Approve and apply", "Look at the target"}
@@ -33,7 +33,7 @@ MAY = {
     "approver": DECIDING | SUBMITTING,
     "admin": DECIDING | SUBMITTING,
 }
-OWN_PAGES = {"findings", "jobs", "job", "costs", "savings", "energy", "reports"}
+OWN_PAGES = {"findings", "jobs", "job", "serving", "costs", "savings", "energy", "reports"}
 """An owner's pages, which show their own jobs."""
 
 

@@ -1,5 +1,6 @@
 """Every view in a real browser: its sentence, its pictures, its tables, and nothing else asked."""
 
+import ast
 import json
 import re
 import urllib.request
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
+PAGES = Path(__file__).parents[2] / "dashboard/web/views"
 IMAGES = Path(__file__).parents[2] / "docs/images"
 RANGE = r"[\d,.]+ \([\d,.]+–[\d,.]+\)"
 
@@ -21,6 +23,7 @@ VIEWS = [
     ("Fleet", r"\d+ boards on \d+ nodes: \d+ held in the last hour, \d+ of them", 2),
     ("Jobs", r"\d+ jobs? runs?; [\d,.]+ of [\d,.]+ GPU-hours", 0),
     ("Job", r"holds \d+ × .* and used [\d.]+ of them on average", 3),
+    ("Serving", r"[\d,]+ inference services? runs? on [\d,]+ replicas?; ", 2),
     ("Forecasts", r"In the next 24 h jobs will hold \d+ GPUs on average", 4),
     ("Plan", r"The next 24 h cost [\d,.]+ EUR, .* less than today's allocation", 2),
     ("Findings", r"\d+ findings? waits? for .* save [\d,.]+ EUR", 2),
@@ -30,6 +33,16 @@ VIEWS = [
     ("Settings", r"\d+ of \d+ settings changed from the default", 0),
     ("Health", r"sources? (answered|failed)", 0),
 ]
+
+
+def texts_alone() -> list[str]:
+    """The first words of each text that stands alone in the script of a page."""
+    return [
+        str(ast.literal_eval(line.value)).strip()[:40]
+        for path in PAGES.glob("[a-z]*.py")
+        for line in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+    ]
 
 
 def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> None:
@@ -51,6 +64,7 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
             expect(shown).to_have_count(0)
         assert visitor.page.locator('[data-testid="stException"]').count() == 0
         assert "Traceback" not in visitor.text()
+        assert [text for text in texts_alone() if text in visitor.text()] == []
         assert visitor.fits(), (title, widths[0])
         visitor.resize(widths[1])
         assert visitor.fits(), (title, widths[1])

@@ -28,7 +28,7 @@ from data.store import open_store
 
 VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
 RAW = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
-WITH_TABLES = {"fleet", "jobs", "forecasts", "plan", "findings", "energy", "health"}
+WITH_TABLES = {"fleet", "jobs", "serving", "forecasts", "plan", "findings", "energy", "health"}
 
 
 @pytest.fixture(scope="module")

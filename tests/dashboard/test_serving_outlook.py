@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_job, make_plan
 
-from dashboard.serving_outlook import foreseen_serving
+from dashboard.serving_outlook import foreseen_serving, service_history
 from data.columns import SERVING, check_frame
 from data.records.serving import ServiceOutlook
 from data.serving_settings import ServingSettings
@@ -140,3 +140,38 @@ def test_a_cycle_keeps_it_and_an_empty_one_has_none(store: Store) -> None:
             recommendations=(),
         )  # fmt: skip
         assert store.reader.serving_outlook() == serving
+
+
+def test_a_day_of_a_service_says_where_requests_waited_too_long_and_keeps_gaps(
+    store: Store,
+) -> None:
+    """An hour in which 100 wait where 2 a second come; a gap is neither late nor 0."""
+    rates = np.full(288, 2.0)
+    waiting = np.where((np.arange(288) >= 100) & (np.arange(288) < 112), 100.0, 0.0)
+    frame = served(rates, waiting_requests=waiting, kv_cache_ratio=0.5, generation_tokens=600.0)
+    (found,) = outlook(store, frame.drop(index=range(200, 206)))
+    assert (found.late_minutes, found.judged_minutes) == (60, 24 * 60 - 30)
+    assert (found.kv_cache_ratio, found.generation_tokens_per_second) == (0.5, 2.0)
+    assert (found.wait_seconds, found.prompt_tokens_per_second) == (0.0, None)
+    history = service_history(store.reader, found, SETTINGS)
+    assert len(history) == 288
+    assert list(np.flatnonzero(history["is_late"])) == list(range(100, 112))
+    assert list(np.flatnonzero(history["requests_per_second"].isna())) == list(range(200, 206))
+    known = history["carried_per_second"].dropna()
+    assert set(known) == {found.carried_per_second}
+    assert found.carried_per_second is not None
+    tokens = store.reader.served_tokens(start=NOW - timedelta(days=1), end=NOW)
+    whole = tokens["generation_tokens"]
+    assert set(whole.dropna()) == {7200.0}  # of whole hours; two have a part of the gap
+    assert int(whole.isna().sum()) == 2
+
+
+def test_the_day_of_replicas_without_a_pod_is_theirs_alone(store: Store) -> None:
+    """A job with the name of their model is another service."""
+    mine = served(np.full(20, 3.0), label="", model="search/ranker")
+    both = outlook(store, mine, served(np.full(20, 5.0)))
+    rates = {
+        entry.job_id: service_history(store.reader, entry, SETTINGS)["requests_per_second"].max()
+        for entry in both
+    }
+    assert rates == {"": 3.0, "search/ranker": 5.0}

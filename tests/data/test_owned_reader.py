@@ -108,6 +108,11 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "silent_boards": [lambda r: r.silent_boards(**span, since=end + DAY)],
         "gpus": [lambda r: r.gpus(), lambda r: r.gpus(**span)],
         "services": [lambda r: r.services(**span)],
+        "service": [
+            lambda r: r.service(f"{THEIRS}/chat", "", **span),
+            lambda r: r.service("", f"{THEIRS}-other", **span),
+        ],
+        "served_tokens": [lambda r: r.served_tokens(**span)],
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
         "energy_disagreements": [lambda r: r.energy_disagreements(**span)],
         "running_jobs": [lambda r: r.running_jobs(since=end - DAY)],

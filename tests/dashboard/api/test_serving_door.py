@@ -143,3 +143,25 @@ def test_both_examples_react_by_themselves_as_well() -> None:
     for name in ("scaledobject-prometheus.yaml", "scaledobject-api.yaml"):
         (scaled,) = documents(name)
         assert "num_requests_waiting" in scaled["spec"]["triggers"][1]["metadata"]["query"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"replicas": 3}, "short"),
+        ({"replicas": 4}, "rising"),
+        ({"replicas": 6}, "enough"),
+        ({"replicas": 7}, "spare"),
+        ({"replicas": 7, "wait_seconds": 2.1}, "late"),
+        ({"read_until": NOW - timedelta(hours=1)}, "stale"),
+        ({"required_replicas": (), "slot_starts": ()}, "unknown"),
+    ],
+)
+def test_the_state_of_a_service_is_one_word(
+    store: Store, changes: dict[str, Any], state: str
+) -> None:
+    """4 are to be ordered now and 6 in ten minutes; requests may wait 2 s."""
+    keep(store, replace(CHAT, **changes), number=2)
+    (row,) = listed(store, NOW)["items"]
+    assert row["state"] == state
+    assert row["max_required_replicas"] == (None if state in ("stale", "unknown") else 6)

@@ -13,6 +13,7 @@ from planner.serving.service_model import (
     MAX_LEARNT_SLOTS,
     READ_SECONDS,
     ServiceReadings,
+    carried_rate,
     learnt,
     reactive_replicas,
     replicas_for_rates,
@@ -134,3 +135,35 @@ def test_orders_cover_the_cold_start_and_never_fall_below_the_reactive_rule(
     for slot, order in enumerate(found):
         wanted = max(needed[slot : slot + ahead + 1])
         assert order == (max(wanted, at_least) if slot < first else wanted)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 7, 40])
+@pytest.mark.parametrize("scv", [1.0, 4.0])
+def test_what_replicas_carry_is_the_highest_rate_that_asks_for_no_more(
+    replicas: int, scv: float
+) -> None:
+    """A hundredth of a replica more asks for another one."""
+    found = learnt(readings(fullest=16.0, full=16.0))
+    assert found is not None
+    load = replace(found.load(0.0), arrival_scv=scv)
+    objective = WaitObjective(wait_seconds=2.0, share=0.99)
+    carried = carried_rate(load, replicas, objective)
+    assert carried is not None
+    part = found.slots / found.service_seconds.central / 100
+    enough, more = (
+        replicas_needed(replace(load, requests_per_second=rate), objective)
+        for rate in (carried, carried + part)
+    )
+    assert enough <= replicas < more
+    assert carried_rate(load, MAX_LEARNT_SLOTS, objective) is None
+
+
+def test_waits_are_those_timed_else_of_those_that_wait_else_unknown() -> None:
+    """Little's law: 30 that wait where 1 a second comes wait 30 s; where none ends, without end."""
+    assert list(readings(3).mean_waits()) == [1.0] * 3
+    untimed = {"waited_seconds": np.nan, "waited": np.nan}
+    assert list(readings(3, **untimed, waiting=30.0).mean_waits()) == [30.0] * 3
+    assert list(readings(3, **untimed, waiting=0.0, finished=0.0).mean_waits()) == [0.0] * 3
+    stuck = readings(3, **untimed, waiting=30.0, finished=0.0).mean_waits()
+    assert list(stuck) == [np.inf] * 3
+    assert np.isnan(readings(3, **untimed, waiting=np.nan).mean_waits()).all()

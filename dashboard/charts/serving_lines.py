@@ -1,0 +1,99 @@
+"""One inference service: demand against what its replicas carry, and replicas against those needed.
+
+Both pictures have the same time axis: what was read, and the slots ahead.
+"""
+
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.palette import FORECAST, PROBLEM, PROPOSED, SEASONAL, USED, dress, faded
+from data.records.serving import ServiceOutlook
+
+
+def demand_against_capacity(history: pd.DataFrame, outlook: ServiceOutlook) -> go.Figure:
+    """Return requests/s as read and foreseen, and what the replicas of each time carry as promised.
+
+    `history` has slot_start, requests_per_second, carried_per_second (NaN: unknown) and is_late.
+    """
+    figure = go.Figure()
+    times = _naive(history["slot_start"])
+    _line(figure, times, history["requests_per_second"], "requests/s", USED)
+    late = history[history["is_late"].astype(bool) & history["requests_per_second"].notna()]
+    if len(late):
+        figure.add_scatter(
+            x=_naive(late["slot_start"]),
+            y=late["requests_per_second"],
+            name="waited too long",
+            mode="markers",
+            marker={"color": PROBLEM, "size": 7, "symbol": "x"},
+        )
+    if outlook.rates_q95:
+        ahead = _ahead(outlook)
+        middle, high = outlook.rates_q50, outlook.rates_q95
+        figure.add_scatter(
+            x=[*ahead, *reversed(ahead)],
+            y=[*high, *reversed(middle)],
+            name="forecast q50–q95",
+            fill="toself",
+            fillcolor=faded(FORECAST, 0.4),
+            line={"width": 0},
+            hoverinfo="skip",
+        )
+        line = {"color": FORECAST, "dash": "dot", "width": 2}
+        figure.add_scatter(x=ahead, y=middle, name="forecast q50", line=line)
+    carried = history["carried_per_second"].tolist()
+    until = _ahead(outlook)[-1:]
+    if outlook.carried_per_second is not None:
+        _line(
+            figure,
+            [*times, *until],
+            [*carried, *(outlook.carried_per_second for _end in until)],
+            "replicas there carry",
+            SEASONAL,
+            steps=True,
+        )
+    return dress(figure, y_title="requests/s", height=300)
+
+
+def replicas_against_need(history: pd.DataFrame, outlook: ServiceOutlook) -> go.Figure:
+    """Return the replicas that were there (column replicas), and those needed by slot ahead."""
+    figure = go.Figure()
+    times, until = _naive(history["slot_start"]), _ahead(outlook)[-1:]
+    there = [*history["replicas"], *(outlook.replicas for _end in until)]
+    _line(figure, [*times, *until], there, "replicas there", USED, steps=True)
+    if outlook.required_replicas:
+        _line(
+            figure,
+            _ahead(outlook),
+            outlook.required_replicas,
+            "replicas needed",
+            PROPOSED,
+            steps=True,
+        )
+    return dress(figure, y_title="replicas", height=260)
+
+
+def _line(
+    figure: go.Figure,
+    times: list[datetime],
+    values: object,
+    name: str,
+    colour: str,
+    *,
+    steps: bool = False,
+) -> None:
+    line = {"color": colour, "width": 2 if steps else 1.5, "shape": "hv" if steps else "linear"}
+    figure.add_scatter(
+        x=times, y=np.asarray(values), name=name, mode="lines", line=line, connectgaps=False
+    )
+
+
+def _naive(times: "pd.Series[pd.Timestamp]") -> list[datetime]:
+    return [at.replace(tzinfo=None) for at in times]
+
+
+def _ahead(outlook: ServiceOutlook) -> list[datetime]:
+    return [start.replace(tzinfo=None) for start in outlook.slot_starts]

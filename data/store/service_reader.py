@@ -1,0 +1,40 @@
+"""Reading what inference engines served."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from data.store import serving_slots
+from data.store.fact_reader import FactReader
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ServiceReader(FactReader):
+    """Services by slots of five minutes, and their tokens by hour; nothing here writes."""
+
+    def services(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return what services served per slot of five minutes in [start, end), by `job_id`.
+
+        Sums over replicas, columns of SERVING; `replicas`; `fullest_requests`, of the replica that
+        had most at work, and `full_requests`, of those that let requests wait. `nameless` is the
+        model of replicas without a pod, '' for others.
+        """
+        return self._frame(serving_slots.SERVICES, start=start, end=end)
+
+    def service(
+        self, job_id: str, nameless: str, *, start: datetime, end: datetime
+    ) -> pd.DataFrame:
+        """Return what `services` does of the one with this `job_id` and `nameless`."""
+        return self._frame(
+            serving_slots.SERVICE, job_id=job_id, nameless=nameless, start=start, end=end
+        )
+
+    def served_tokens(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return `generation_tokens` by `job_id` and `hour_start` of [start, end), whole hours.
+
+        NaN where the engines of the job were not read in each slot of the hour.
+        """
+        return self._frame(serving_slots.TOKENS, start=start, end=end)

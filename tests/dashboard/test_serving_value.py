@@ -1,0 +1,99 @@
+"""Tokens per money and per joule: sums that are those of the boards, and no ratio of a guess."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from factories import H100, NOW, make_collected, make_job, make_samples
+
+from dashboard.serving_value import OTHER_JOBS, TokenValue, token_values
+from dashboard.statement.statement import make_cost_statement
+from data.columns import SERVING, check_frame
+from data.settings import Settings
+from data.statement_settings import GpuPrice, StatementSettings
+from data.store import Store, open_store
+
+CHAT, DARK, TRAIN = "search/chat", "search/dark", "vision/train"
+PRICED = Settings(
+    statement=StatementSettings(
+        prices=(GpuPrice(gpu_model=H100, per_gpu_hour=2.0),), charge_electricity=False
+    )
+)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A day of four boards: two services, one without power, a training job, and a free board."""
+    boards = [(CHAT, 360.0), (DARK, None), (TRAIN, 500.0), ("", 60.0)]
+    frames = [
+        make_samples(
+            minutes=26 * 60, end=NOW, job_id=job, utilization_ratio=0.5 if job else 0.0,
+            gpu_uuid=f"GPU-{number}", power_watts=watts, memory_used_mib=20_000.0 if job else 0.0,
+        )
+        for number, (job, watts) in enumerate(boards)
+    ]  # fmt: skip
+    starts = pd.date_range(NOW - 24 * HOUR, NOW, freq="5min", inclusive="left").as_unit("us")
+    served = [
+        pd.DataFrame(
+            {"slot_start": starts, "label_id": f"{job}-0", "engine": "vllm",
+             "generation_tokens": 3600.0 / 12 * 10}
+        )
+        for job in (CHAT, DARK)
+    ]  # fmt: skip
+    served[0] = served[0].drop(index=[5])  # the first hour is not whole
+    with open_store(f"duckdb:///{tmp_path_factory.mktemp('value')}/t.duckdb") as opened:
+        jobs = tuple(make_job(job) for job, _watts in boards if job)
+        rows = check_frame(pd.concat(served, ignore_index=True), SERVING)
+        opened.keep(make_collected(pd.concat(frames, ignore_index=True), jobs, serving=rows))
+        yield opened
+
+
+def values(store: Store, settings: Settings = PRICED) -> dict[str, TokenValue]:
+    """By holder."""
+    found = token_values(store.reader, settings, {CHAT, DARK}, end=NOW)
+    return {value.holder: value for value in found}
+
+
+def test_services_other_jobs_and_what_is_free_are_all_boards(store: Store) -> None:
+    """Hours, energy and money are those of the statement, to 0.1 %; nothing is spread."""
+    found = values(store)
+    assert set(found) == {CHAT, DARK, OTHER_JOBS, "(not allocated)"}
+    total = make_cost_statement(store.reader, PRICED, start=NOW - 24 * HOUR, end=NOW).total
+    assert sum(value.board_hours for value in found.values()) == pytest.approx(96, rel=1e-3)
+    for name, whole in (("cost", total.cost), ("gpu_kwh", total.gpu_kwh)):
+        parts = [getattr(value, name) for value in found.values()]
+        assert sum(part for part in parts if part is not None) == pytest.approx(whole, rel=1e-3)
+    measured = store.reader.energy(start=NOW - 24 * HOUR, end=NOW, by="fleet")
+    assert total.gpu_kwh == pytest.approx(float(measured["energy_kwh"].sum()), rel=1e-3)
+
+
+def test_ratios_are_of_the_hours_that_were_read_whole(store: Store) -> None:
+    """10 tokens a second for 2 EUR and 360 W an hour: 18,000 a EUR, 1 of 36 J."""
+    chat = values(store)[CHAT]
+    assert chat.known_hours == 23
+    assert chat.tokens_per_cost == pytest.approx(18_000, rel=1e-3)
+    assert chat.tokens_per_joule == pytest.approx(1 / 36, rel=1e-3)
+    assert (chat.no_cost, chat.no_energy) == ("", "")
+    assert chat.board_hours == pytest.approx(24, rel=1e-3)
+
+
+def test_without_power_or_price_there_is_no_ratio_and_a_reason(store: Store) -> None:
+    """Nor for who tells no tokens."""
+    found = values(store)
+    assert found[DARK].tokens_per_joule is None
+    assert "no power was measured" in found[DARK].no_energy
+    assert found[DARK].tokens_per_cost is not None
+    assert found[OTHER_JOBS].tokens_per_cost is None
+    unpriced = Settings(
+        statement=StatementSettings(
+            prices=(GpuPrice(gpu_model="Voodoo2", per_gpu_hour=1.0),), charge_electricity=False
+        )
+    )
+    chat = values(store, unpriced)[CHAT]
+    assert chat.tokens_per_cost is None
+    assert "statement.prices" in chat.no_cost
+    assert chat.tokens_per_joule is not None
+    assert np.isfinite(chat.tokens_per_joule)
