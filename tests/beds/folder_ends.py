@@ -20,13 +20,24 @@ class FolderEnds:
         return self._open.setdefault(folder, ExitStack())
 
     @pytest.hookimpl(trylast=True)  # after what the last test had for itself
-    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> None:
-        """Close what is left. Tests run folder by folder, in every worker too."""
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        """Close what is left. Tests that come back to the folder start its fixtures anew."""
         for folder in list(self._open):
             if nextitem is not None and folder not in nextitem.path.parents:
                 self._open.pop(folder).close()
+                _end_fixtures(item, folder)
 
     def close(self) -> None:
         """Close all at the end of the session."""
         while self._open:
             self._open.popitem()[1].close()
+
+
+def _end_fixtures(item: pytest.Item, folder: Path) -> None:
+    """End session-wide fixtures of the folder's conftest: asked for again, they begin anew."""
+    for by_node in item.session._fixturemanager._arg2node2fixturedefs.values():
+        for node, fixtures in by_node.items():
+            if getattr(node, "path", None) == folder:
+                for fixture in fixtures:
+                    if fixture.scope == "session":
+                        fixture.finish(item._request)
