@@ -13,32 +13,14 @@ from planner.scheduling.goodput import GoodputModel
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-OTHER_RESTART_SECONDS = 62.0
-"""Mean preemption overhead of Tiresias' jobs, as quoted by Lucid (ASPLOS 2023)."""
-
-_RESTART_SECONDS = (
-    ("cifar", 50.0),
-    ("deepspeech", 25.0),
-    ("bert", 120.0),
-    ("yolo", 80.0),
-    ("imagenet", 250.0),
-    ("ncf", 15.0),
-)
+_FIXED_SIZE = ("rigid", "scale-gpus")
+"""Categories of Sia's simulator whose GPUs are a limit that their users gave."""
 
 
 def application_of(name: str, job: Any) -> str:
     """Return `job.application`, or the part of the job's name before its first dash."""
     stated = getattr(job, "application", None)
     return stated if isinstance(stated, str) else name.split("-")[0]
-
-
-def restart_seconds(application: str, job: Any) -> float:
-    """Return `job.restart_seconds`, or what applications of the name were measured to take."""
-    stated = getattr(job, "restart_seconds", None)
-    if stated is not None:
-        return float(stated)
-    known = [seconds for start, seconds in _RESTART_SECONDS if application.startswith(start)]
-    return known[0] if known else OTHER_RESTART_SECONDS
 
 
 def model_of(speed: Any, batch_factor: float) -> GoodputModel | None:
@@ -82,14 +64,14 @@ def called_goodput(speed: Any, table: Configurations, wanted: Flags) -> Floats:
     return goodput
 
 
-def allowed_configurations(job: Any, table: Configurations) -> Flags:
+def allowed_configurations(job: Any, table: Configurations, *, max_gpus: int = 0) -> Flags:
     """Return which configurations [C] the job may take: replicas, memory, where it failed.
 
     The replicas of all types bound every type, as in Sia with shared maxima: a job that has shown
-    that it scales on one type may be as large on another.
+    that it scales on one type may be as large on another. `max_gpus` is what siblings have shown.
     """
     least = max(1, _bound(getattr(job, "min_replicas", None), min, 1))
-    most = max(1, _bound(getattr(job, "max_replicas", None), max, 64))
+    most = max(1, max_gpus, _bound(getattr(job, "max_replicas", None), max, 64))
     allowed = np.asarray((table.gpus >= least) & (table.gpus <= most))
     units = getattr(job, "scale_unit", None)
     if isinstance(units, Mapping):
@@ -116,11 +98,14 @@ def _bound(stated: Any, pick: Any, default: int) -> int:
     return int(stated)
 
 
-def experience(job: Any, gpu_type: str) -> int:
-    """Return GPUs of a type that the job has run on: half its largest allowed, as agents grow."""
+def growing_limit(job: Any) -> int | None:
+    """Return the largest of `max_replicas` by type, which an agent raises as the job grows.
+
+    None where the limit is its user's: one number, or the size of a rigid job.
+    """
     most = getattr(job, "max_replicas", None)
-    stated = most.get(gpu_type) if isinstance(most, Mapping) else most
-    return max(1, int(stated or 1) // 2)
+    fixed = getattr(job, "category", None) in _FIXED_SIZE
+    return _bound(most, max, 1) if isinstance(most, Mapping) and most and not fixed else None
 
 
 def ratio(job: Any, wanted: str, known: str) -> float:

@@ -15,13 +15,13 @@ from planner.scheduling.job_reading import (
     allowed_configurations,
     application_of,
     called_goodput,
-    experience,
     flat_throughputs,
+    growing_limit,
     model_of,
     ratio,
-    restart_seconds,
 )
 from planner.scheduling.node_mapping import map_to_nodes
+from planner.scheduling.restart_history import RestartHistory
 from planner.scheduling.speed_history import SpeedHistory
 
 Floats = npt.NDArray[np.float64]
@@ -82,6 +82,7 @@ class RoundReader:
         self._batch_factor = batch_factor
         self._most_nodes = most_nodes
         self._history = SpeedHistory() if shares_speed else None
+        self._restarts = RestartHistory()
         self._cluster: tuple[tuple[str, tuple[int, ...]], ...] = ()
         self._table: Configurations | None = None
         self._tables: GoodputTables | None = None
@@ -100,10 +101,17 @@ class RoundReader:
             application_of(name, job) for name, job in zip(names, infos, strict=True)
         )
         shape = (len(names), len(table.gpus))
+        held = _held(names, before, table)
+        own = [self._own_models(job, table.gpu_types) for job in infos]
+        self._learn(names, applications, infos, own, held, table)
         allowed = np.array(
-            [allowed_configurations(job, table) for job in infos], dtype=np.bool_
+            [
+                allowed_configurations(job, table, max_gpus=self._shown(application, job))
+                for application, job in zip(applications, infos, strict=True)
+            ],
+            dtype=np.bool_,
         ).reshape(shape)
-        known = self._goodput(applications, infos, allowed, table, tables)
+        known = self._goodput(applications, infos, own, allowed, table, tables)
         goodput = np.where(allowed, known, 0.0)
         profiled = np.asarray(goodput.any(axis=1))
         allowed[~profiled] &= _smallest(allowed[~profiled], table)
@@ -116,12 +124,15 @@ class RoundReader:
             goodput=goodput,
             allowed=allowed,
             profiled=profiled,
-            held=_held(names, before, table),
+            held=held,
             locked=np.array([bool(getattr(job, "scaling_underway", False)) for job in infos]),
             age=np.array([float(getattr(job, "age", 0.0)) for job in infos]),
             restarts=np.array([int(getattr(job, "num_restarts", 0) or 0) for job in infos]),
             restart_seconds=np.array(
-                [restart_seconds(of, job) for of, job in zip(applications, infos, strict=True)]
+                [
+                    self._restart_seconds(application, job)
+                    for application, job in zip(applications, infos, strict=True)
+                ]
             ),
             used=np.array([_used(job) for job in infos]),
             stated_work=np.array([_stated_work(job) for job in infos]),
@@ -141,6 +152,7 @@ class RoundReader:
         self,
         applications: tuple[str, ...],
         jobs: list[Any],
+        own: list[dict[str, GoodputModel]],
         allowed: Flags,
         table: Configurations,
         tables: GoodputTables,
@@ -156,8 +168,10 @@ class RoundReader:
                 goodput[row] = np.array(flat)[table.kind]
                 continue
             speeds = getattr(job, "speedup_fn", None) or {}
-            known = self._models(application, job, speeds, table)
-            sources = {name: speeds.get(name) for name in table.gpu_types} | known
+            known: Mapping[str, GoodputModel] = own[row]
+            if self._history is not None:
+                known = self._history.models(application, known, table.gpu_types)
+            sources = {name: speeds.get(name) for name in table.gpu_types} | dict(known)
             for source, factor in _factors(job, sources, table):
                 model = known.get(source)
                 if model is None:
@@ -177,20 +191,44 @@ class RoundReader:
             goodput[row] += factor * values
         return goodput
 
-    def _models(
-        self, application: str, job: Any, speeds: Mapping[str, Any], table: Configurations
-    ) -> dict[str, GoodputModel]:
-        """Return models at hand by type: the job's, and where it shares, those that know more."""
-        own = {}
-        for name in table.gpu_types:
-            model = model_of(speeds.get(name), self._batch_factor)
-            if model is not None:
-                own[name] = (experience(job, name), model)
-        if self._history is None:
-            return {name: model for name, (_, model) in own.items()}
-        for name, (gpus, model) in own.items():
-            self._history.learn(application, name, model, gpus)
-        return self._history.models(application, own, table.gpu_types)
+    def _own_models(self, job: Any, gpu_types: tuple[str, ...]) -> dict[str, GoodputModel]:
+        speeds = getattr(job, "speedup_fn", None) or {}
+        found = {name: model_of(speeds.get(name), self._batch_factor) for name in gpu_types}
+        return {name: model for name, model in found.items() if model is not None}
+
+    def _learn(
+        self,
+        names: tuple[str, ...],
+        applications: tuple[str, ...],
+        jobs: list[Any],
+        own: list[dict[str, GoodputModel]],
+        held: Ints,
+        table: Configurations,
+    ) -> None:
+        """Take in what the jobs have shown since the last round: steps, and restarts."""
+        self._restarts.forget_finished(names)
+        if self._history is not None:
+            self._history.forget_finished(names)
+        for name, application, job, models, config in zip(
+            names, applications, jobs, own, held, strict=True
+        ):
+            gpus = int(table.gpus[config]) if config >= 0 else 0
+            underway = bool(getattr(job, "scaling_underway", False))
+            self._restarts.see(name, application, _wasted(job), gpus, underway=underway)
+            if self._history is not None:
+                on = (table.gpu_types[table.kind[config]], int(table.nodes[config]), gpus)
+                self._history.learn(name, application, models, on if gpus else None)
+
+    def _shown(self, application: str, job: Any) -> int:
+        """Return how large siblings of a job may be; 0 where its size is not theirs to say."""
+        limit = growing_limit(job)
+        if self._history is None or limit is None:
+            return 0
+        return self._history.max_gpus(application, limit)
+
+    def _restart_seconds(self, application: str, job: Any) -> float:
+        stated = getattr(job, "restart_seconds", None)
+        return self._restarts.seconds(application) if stated is None else float(stated)
 
 
 def _factors(
@@ -219,6 +257,12 @@ def _gpus(node: Any) -> int:
 def _used(job: Any) -> float:
     used = getattr(job, "used_gpu_seconds", None)
     return float(getattr(job, "attained_service", 0.0) if used is None else used)
+
+
+def _wasted(job: Any) -> float:
+    """Return GPU-seconds held and not used; 0 where the job does not tell, so none is learned."""
+    wasted = getattr(job, "wasted_gpu_seconds", None)
+    return 0.0 if wasted is None else float(wasted)
 
 
 def _stated_work(job: Any) -> float:

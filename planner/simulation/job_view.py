@@ -41,8 +41,9 @@ class JobView:
 
     `speedup_fn` is None on a type the job has not run on. `max_replicas` is twice what it has run
     on, so that it grows step by step. `scaling_underway` says that it is restarting and must keep
-    what it holds. `memory_gib` is what a memory predictor says by GPUs (empty: unknown), and
-    `failed_on` the GPU types where the job has run out of memory.
+    what it holds; `restart_seconds` is None where policies are to learn what that takes.
+    `memory_gib` is what a memory predictor says by GPUs (empty: unknown), and `failed_on` the GPU
+    types where the job has run out of memory.
     """
 
     application: str
@@ -57,7 +58,7 @@ class JobView:
     wasted_gpu_seconds: float
     num_restarts: int
     scaling_underway: bool
-    restart_seconds: float
+    restart_seconds: float | None
     target_num_replicas: int
     target_batch_size: int
     max_batch_size: int

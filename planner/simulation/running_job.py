@@ -176,6 +176,7 @@ class RunningJob:
         ratios: Mapping[str, Mapping[str, float]],
         *,
         declared_batch: bool,
+        told_restarts: bool,
     ) -> JobView:
         """Return what a policy sees; `declared_batch` lets models reach the largest batch size."""
         application, job = self.application, self.job
@@ -195,7 +196,7 @@ class RunningJob:
             wasted_gpu_seconds=self.gpu_seconds - self.used_gpu_seconds,
             num_restarts=self.restarts or 0,
             scaling_underway=self.scaling_underway,
-            restart_seconds=application.restart_seconds,
+            restart_seconds=application.restart_seconds if told_restarts else None,
             target_num_replicas=job.gpus,
             target_batch_size=job.batch_size,
             max_batch_size=application.largest_batch,

@@ -21,12 +21,14 @@ class SimulationRules:
 
     `declared_batch` gives every policy the application's largest batch size as the limit of its
     goodput models, as a job specification states it; otherwise the batch its user submitted, as in
-    Sia's simulator. The job itself always tunes up to the application's largest.
+    Sia's simulator. The job itself always tunes up to the application's largest. `told_restarts`
+    tells every policy the seconds of a restart; otherwise it may learn them.
     """
 
     round_seconds: float = 60.0
     most_rounds: int = 100_000
     declared_batch: bool = False
+    told_restarts: bool = True
 
 
 def simulate(
@@ -64,7 +66,11 @@ def simulate(
             active.append(waiting.pop(0))
         views = {
             entry.job.name: entry.view(
-                now, gpu_types, ratios[entry.application.name], declared_batch=rules.declared_batch
+                now,
+                gpu_types,
+                ratios[entry.application.name],
+                declared_batch=rules.declared_batch,
+                told_restarts=rules.told_restarts,
             )
             for entry in active
         }

@@ -16,14 +16,22 @@ class SiaPolicy:
     Goodput is normalised to the job's smallest; a move is discounted by
     (age - restarts * restart) / (age + restart); a job without GPUs costs `no_allocation`. Choices
     are rounded to two decimals and solved to a gap of 1e-4, as in the authors' simulator.
+    `shares_speed` gives it what HAS knows of siblings: pooled step times, and how large they grew.
     """
 
     def __init__(
-        self, *, power: float = -0.5, no_allocation: float = 1.1, most_nodes: int = 16
+        self,
+        *,
+        power: float = -0.5,
+        no_allocation: float = 1.1,
+        most_nodes: int = 16,
+        shares_speed: bool = False,
     ) -> None:
         self.power = power
         self.no_allocation = no_allocation
-        self._reader = RoundReader(batch_factor=1.0, most_nodes=most_nodes)
+        self._reader = RoundReader(
+            batch_factor=1.0, most_nodes=most_nodes, shares_speed=shares_speed
+        )
 
     def optimize(
         self,

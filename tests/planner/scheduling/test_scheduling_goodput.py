@@ -7,7 +7,6 @@ from data.errors import ImpossibleProblemError
 from planner.memory.scaling_history import scaled_speed
 from planner.scheduling.configurations import configurations
 from planner.scheduling.goodput import GoodputModel, GoodputTables, step_seconds
-from planner.scheduling.speed_history import SpeedHistory
 from planner.simulation.fit_kernel import misfit
 from planner.simulation.step_fit import fit_step_parameters
 
@@ -93,18 +92,6 @@ def test_one_gpu_alone_is_taken_to_scale_perfectly() -> None:
     """What was never measured costs nothing: the prior of Pollux."""
     fitted = fit_step_parameters({(1, 1, 64): (1.0, 0.01)})
     assert step_seconds(fitted, 1, 8, 64) == pytest.approx(step_seconds(fitted, 1, 1, 64))
-
-
-def test_a_new_job_takes_the_model_of_one_that_knows_more() -> None:
-    """Step times are shared, gradient noise stays the job's own."""
-    history = SpeedHistory()
-    history.learn("image", "a", model(), 16)
-    own = model(step=(0.05, 0.001, 1e-8, 1e-8, 1e-8, 1e-8, 1.0), noise=(2.0, 3.0))
-    found = history.models("image", {"a": (1, own)}, ("a", "b"))
-    assert found["a"].step == STEP
-    assert found["a"].noise == (2.0, 3.0)
-    assert "b" not in found
-    assert history.models("speech", {"a": (1, own)}, ("a",)) == {"a": own}
 
 
 def test_measured_sizes_correct_the_prior_between_and_beyond_them() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from planner.scheduling.goodput import GoodputModel
 from planner.scheduling.policy import HeterogeneousPolicy
+from planner.simulation.peers.sia import SiaPolicy
 
 Perf = namedtuple("Perf", "alpha_c beta_c alpha_n beta_n alpha_r beta_r gamma")
 Grad = namedtuple("Grad", "sqr var")
@@ -153,6 +154,37 @@ def test_an_idle_cluster_gives_a_scalable_job_many_gpus() -> None:
     given = HeterogeneousPolicy().optimize({"cifar10-1": job_info(seen=8)}, NODES, {})
     assert given["cifar10-1"][0] == "a100"
     assert len(given["cifar10-1"][1]) >= 8
+
+
+@pytest.mark.parametrize("policy", [HeterogeneousPolicy(), SiaPolicy(shares_speed=True)])
+@pytest.mark.parametrize(
+    ("name", "most", "category", "grows"),
+    [
+        ("cifar10-2", {"t4": 1, "a100": 1}, None, True),
+        ("cifar10-2", 1, None, False),
+        ("cifar10-2", {"t4": 1, "a100": 1}, "rigid", False),
+        ("bert-2", {"t4": 1, "a100": 1}, None, False),
+    ],
+)
+def test_a_job_is_as_large_as_its_siblings_where_its_user_set_no_limit(
+    policy: Any, name: str, most: Any, category: str | None, *, grows: bool
+) -> None:
+    """One sibling has run on 8 GPUs: the next job starts as large, without a profile of its own."""
+    for turn in range(2):
+        policy.optimize({"cifar10-1": job_info(seen=8, age=60.0 * turn)}, NODES, {})
+    new = job_info(max_replicas=most, category=category)
+    gpus = len(policy.optimize({name: new}, NODES, {})[name][1])
+    assert gpus >= 8 if grows else gpus == 1
+
+
+def test_a_new_job_has_the_speed_of_its_siblings_at_once() -> None:
+    """No speed-up function of its own, but a sibling runs: more than one GPU."""
+    policy, held = HeterogeneousPolicy(), {"cifar10-1": ("a100", (0,) * 8)}
+    policy.optimize({"cifar10-1": job_info(seen=8)}, NODES, held)
+    new = job_info(
+        speedup_fn={"t4": None, "a100": None}, max_replicas={"t4": 1, "a100": 1}, age=0.0
+    )
+    assert len(policy.optimize({"cifar10-2": new}, NODES, {})["cifar10-2"][1]) >= 8
 
 
 def test_a_stated_model_is_taken_as_it_is() -> None:
