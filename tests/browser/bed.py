@@ -31,8 +31,6 @@ PATIENCE = 120_000
 """ms that a page may take on a machine that does much else; what is there ends the wait at once."""
 _END_SECONDS = 120
 _UNHEARD_TENTHS = 300
-_DRAW_TWICE = """() => new Promise(drawn =>
-    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(drawn, 60, true))))"""
 
 
 def wait_until_ready(
@@ -136,8 +134,7 @@ class Visitor:
     def settle(self) -> None:
         """Wait until the script of the page has run to its end, and answered twice in a row.
 
-        A page at rest may be one whose last press the server has not heard of yet: between the two
-        looks the page draws twice, which takes it longer the more it still has to do.
+        A page at rest may be one whose last press the server has not heard of yet.
         """
         for _ in range(2):
             for _tenth in range(_UNHEARD_TENTHS):
@@ -148,7 +145,7 @@ class Visitor:
                 '[data-testid="stApp"][data-test-script-state="notRunning"]'
                 ":not(:has([data-stale='true']))"
             )
-            self.page.wait_for_function(_DRAW_TWICE)
+            self.page.wait_for_timeout(300)
 
     def resize(self, width: int) -> None:
         """Make the window this wide, and wait until the page has taken it in."""
