@@ -36,7 +36,8 @@ def settings_of(kubeconfig: Path, **changes: Any) -> KubernetesApplySettings:
 def account_kubeconfig(bed: KubernetesBed, account: str, *, server: str = "") -> Path:
     """A kubeconfig that signs in as a ServiceAccount of `default`, by a token made for it."""
     path = f"api/v1/namespaces/default/serviceaccounts/{account}/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    request = kind | {"spec": {"expirationSeconds": 86_400}}  # campaigns take more than an hour
     token = bed.ask("POST", path, json=request)["status"]["token"]
     cluster = (
         {"server": server}
