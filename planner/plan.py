@@ -18,6 +18,7 @@ import numpy.typing as npt
 from data.errors import ImpossibleProblemError
 from data.records.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
+from planner.nodes.node_hours import spanning_cost
 from planner.nodes.node_plan import NodePlacement, place_plan
 from planner.nodes.placement_bounds import placement_bounds
 from planner.nodes.plan_repair import all_but, without_failed
@@ -289,7 +290,7 @@ def _plan(
     rows = coupling_rows(mapping.slots)
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
     changes = changes_of(mapping.slots, found.paths) + found.placed.moves
-    lower_bound = checked_bound(solved.lower_bound, found.cost)
+    lower_bound = checked_bound(solved.lower_bound - spanning_cost(problem), found.cost)
     cost_bound = PlanBound(
         name=solved.bound_name,
         value=lower_bound,

@@ -41,7 +41,7 @@ def node_cost(problem: PlanningProblem, on: Bools) -> float:
 
 
 def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
-    """Return the share of nodes of jobs whose place is not known: whole nodes per pool and slot."""
+    """Return what jobs whose place is not known cost in nodes: whole ones per pool, and boots."""
     slots, pools = len(problem.slot_starts), len(problem.pools.pools)
     boards = np.zeros((pools, slots))
     for stretch in lost:
@@ -50,4 +50,27 @@ def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
     for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
         size[pool] = max(size[pool], node.gpus)
     whole = np.ceil(boards / size[:, None]) * size[:, None]
-    return float(whole.sum(axis=0) @ node_cost_per_board(problem))
+    booted = float(np.maximum(np.diff(whole, axis=1, prepend=0.0), 0.0).sum())
+    running = float(whole.sum(axis=0) @ node_cost_per_board(problem))
+    return running + booted * boot_per_board(problem)
+
+
+def spanning_cost(problem: PlanningProblem) -> float:
+    """Return what nodes counted by pool may cost more than those that are needed.
+
+    All boards of a job count in one pool, also those that it holds now on nodes of others. For
+    these a pool needs so many nodes less, each on from the first slot and booted once at most.
+    """
+    pools = len(problem.pools.pools)
+    size, elsewhere = np.zeros(pools, dtype=np.int64), np.zeros(pools)
+    at = {}
+    for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
+        size[pool] = np.gcd(size[pool], node.gpus)
+        at[node.name] = int(pool)
+    for job, pool in zip(problem.jobs, problem.pools.of_job, strict=True):
+        home = problem.facts.homes.get(job.demand.job.job_id)
+        for name, count in home.boards if home else ():
+            elsewhere[pool] += count if at.get(name, pool) != pool else 0
+    boards = np.ceil(elsewhere / np.maximum(size, 1)) * np.maximum(size, 1)
+    per_board = float(node_cost_per_board(problem).sum()) + boot_per_board(problem)
+    return float(boards.sum()) * per_board

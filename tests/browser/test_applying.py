@@ -15,7 +15,7 @@ import pytest
 from beds.file_cluster import FileCluster
 from beds.sign_in_proxy import running_sign_in_proxy
 from beds.stores import Stores, on_both_engines
-from browser.bed import Server, Visitor, running_server
+from browser.bed import PATIENCE, Server, Visitor, running_server
 from browser.inbox import answer, decide, dialog, open_first, open_row, panel_of
 from browser.test_decisions import stored
 from playwright.sync_api import Browser, expect
@@ -131,7 +131,7 @@ def test_a_double_click_and_two_tabs_give_one_change(
             tab.settle()
         confirm = re.compile("^Confirm")
         dialog(visitor).get_by_role("button", name=confirm).dblclick()
-        dialog(other).get_by_role("button", name=confirm).dblclick(timeout=20_000)
+        dialog(other).get_by_role("button", name=confirm).dblclick(timeout=PATIENCE)
         expect(panel.get_by_text("applied by Robin")).to_be_visible()
         other.settle()
     assert len(applying.sent(chosen)) == 1
