@@ -1,8 +1,9 @@
 """The objective of a round: finish much work soon, restart only where it pays.
 
-A job with work R left, goodput g(c) and time T = R / g(c) is worth R_h^-beta T^-1/2 on c. R_h is R
-in hours of one fastest GPU, so short jobs go first. A move counts as if every T were longer by the
-restart's share of the time until the next one: what a restart costs is spread over what it buys.
+A job with work R left, goodput g(c) and time T = R / g(c) is worth R_h^-beta T^-p on c. R_h is R
+in hours of one fastest GPU. Short jobs go first, since p is above 0; beta below 0 gives some of it
+back to long ones. A move counts as if every T were longer by the restart's share of the time until
+the next one: what a restart costs is spread over what it buys.
 """
 
 from dataclasses import dataclass
@@ -21,14 +22,14 @@ _HOUR = 3600.0
 class ObjectiveSettings:
     """The numbers of the objective; the defaults were chosen on Philly workloads 1 and 2 alone.
 
-    `short_first` is beta. `restart_weight` multiplies the amortised restart, `horizons_s` bound
-    the time it is spread over, which is age / (restarts + 1) inside them. A job whose restart takes
-    `costly_restart_s` or more stays where it is for at least `residence_restarts` times that, or
-    waits, but for idle GPUs.
+    `short_first` is beta, `speed_power` p. `restart_weight` multiplies the amortised restart,
+    `horizons_s` bound the time it is spread over, which is age / (restarts + 1) inside them. A job
+    whose restart takes `costly_restart_s` or more stays where it is for at least
+    `residence_restarts` times that, or waits, but for idle GPUs.
     """
 
-    short_first: float = 0.0
-    speed_power: float = 0.5
+    short_first: float = -0.1
+    speed_power: float = 0.4
     restart_weight: float = 1.5
     horizons_s: tuple[float, float] = (120.0, 3600.0)
     waiting_cost: float = 50.0
