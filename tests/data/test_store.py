@@ -1,5 +1,6 @@
 """The store: repeats are harmless, totals are conserved, decisions are chained."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -357,8 +358,8 @@ def test_kill_during_keep_leaves_whole_batches(store_url: str, measured: Measure
             text=True,
         ) as writer:
             assert writer.stdout is not None
-            for _line in range(12):
-                acknowledged = int(writer.stdout.readline())
+            numbers = (int(line) for line in writer.stdout if line.strip())
+            *_, acknowledged = itertools.islice(numbers, 12)
             writer.send_signal(signal.SIGKILL)
         with open_store(store_url) as opened:
             counts = opened.reader.counts()
