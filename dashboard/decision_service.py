@@ -18,7 +18,7 @@ from dashboard.apply.shared_switch import RESUME, STOP, ask, stopped_anywhere
 from dashboard.proposed_again import as_proposed_now
 from dashboard.rights import may_look, require_admin, role_of, why_not
 from data.clock import utc_now
-from data.errors import ChangeRefusedError, NotAllowedError
+from data.errors import ChangeRefusedError, NotAllowedError, StalePlanError
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person
 from data.records.decisions import Decision, Recommendation
@@ -136,7 +136,12 @@ class DecisionService:
                     "no applier that is switched on makes this change",
                     "Approve it and write the change file.",
                 )
-            self.decide(digest, Decision.APPROVED, person, comment, change_digest)
+            try:
+                self.decide(digest, Decision.APPROVED, person, comment, change_digest)
+            except StalePlanError:
+                # Another click, of this tab or another, may have decided since the look above.
+                if self.stored(digest).state == State.PROPOSED:
+                    raise
         return self.apply(digest, person)
 
     def roll_back(self, digest: str, person: Person, *, again: bool = False) -> Asked:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from beds.apply_bench import Clock
@@ -242,7 +243,7 @@ def saved_in_truth(cluster: SimulatedCluster) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_what_was_promised_is_measured_in_the_simulation(
-    cluster: SimulatedCluster, tmp_path: Path, number: int
+    cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Approved, applied, read back, measured from the samples that followed, and rolled back."""
     one = proposals(cluster)[number]
@@ -276,6 +277,13 @@ def test_what_was_promised_is_measured_in_the_simulation(
             store=store, settings=lambda: settings, appliers=appliers, clock=clock
         )
         worker = Worker(store=store, settings=lambda: settings, appliers=appliers, clock=clock)
+        decide = DecisionService.decide
+
+        def decided_twice(service: DecisionService, *given: Any) -> Any:
+            decide(service, *given)  # by another tab, between the look and the decision of this one
+            return decide(service, *given)
+
+        monkeypatch.setattr(DecisionService, "decide", decided_twice)
         assert decision_service.approve_and_apply(one.digest, ROBIN).fresh
         assert not decision_service.approve_and_apply(one.digest, ROBIN).fresh
         for _minute in range(60):
