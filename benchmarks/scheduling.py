@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-# Before SciPy is loaded: its fits of seven numbers took 20 times the CPU with two threads of BLAS.
+# Before SciPy is loaded: its fits of seven numbers take far more CPU with threads of BLAS.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np

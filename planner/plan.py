@@ -290,7 +290,8 @@ def _plan(
     rows = coupling_rows(mapping.slots)
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
     changes = changes_of(mapping.slots, found.paths) + found.placed.moves
-    lower_bound = checked_bound(solved.lower_bound - spanning_cost(problem), found.cost)
+    spanning = spanning_cost(problem, mapping.slots.fleet)
+    lower_bound = checked_bound(solved.lower_bound - spanning, found.cost)
     cost_bound = PlanBound(
         name=solved.bound_name,
         value=lower_bound,

@@ -56,10 +56,22 @@ def forecast_band(
 def add_band(figure: go.Figure, times: list[datetime], path: QuantilePath, scale: float) -> None:
     """Draw q10 to q90 as a band and q50 as a dotted line, values times `scale`."""
     low, middle, high = ([entry * scale for entry in row] for row in (path.q10, path.q50, path.q90))
+    draw_band(figure, times, (low, high), middle, "forecast q10–q90")
+
+
+def draw_band(
+    figure: go.Figure,
+    times: Sequence[datetime],
+    edges: tuple[Sequence[float], Sequence[float]],
+    middle: Sequence[float],
+    name: str,
+) -> None:
+    """Draw the band between two edges, low and high, and the median as a dotted line."""
+    low, high = edges
     figure.add_scatter(
         x=[*times, *reversed(times)],
         y=[*high, *reversed(low)],
-        name="forecast q10–q90",
+        name=name,
         fill="toself",
         fillcolor=faded(FORECAST, 0.4),
         line={"width": 0},

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FORECAST, PROBLEM, PROPOSED, SEASONAL, USED, dress, faded
+from dashboard.charts.forecast_band import draw_band
+from dashboard.charts.palette import PROBLEM, PROPOSED, SEASONAL, USED, dress
 from data.records.serving import ServiceOutlook
 
 
@@ -31,19 +32,8 @@ def demand_against_capacity(history: pd.DataFrame, outlook: ServiceOutlook) -> g
             marker={"color": PROBLEM, "size": 7, "symbol": "x"},
         )
     if outlook.rates_q95:
-        ahead = _ahead(outlook)
-        middle, high = outlook.rates_q50, outlook.rates_q95
-        figure.add_scatter(
-            x=[*ahead, *reversed(ahead)],
-            y=[*high, *reversed(middle)],
-            name="forecast q50–q95",
-            fill="toself",
-            fillcolor=faded(FORECAST, 0.4),
-            line={"width": 0},
-            hoverinfo="skip",
-        )
-        line = {"color": FORECAST, "dash": "dot", "width": 2}
-        figure.add_scatter(x=ahead, y=middle, name="forecast q50", line=line)
+        edges = (outlook.rates_q50, outlook.rates_q95)
+        draw_band(figure, _ahead(outlook), edges, outlook.rates_q50, "forecast q50–q95")
     carried = history["carried_per_second"].tolist()
     until = _ahead(outlook)[-1:]
     if outlook.carried_per_second is not None:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from planner.nodes.node_runs import Stretch
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
+from planner.solver.slot_problem import SlotFleet
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -55,22 +56,20 @@ def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
     return running + booted * boot_per_board(problem)
 
 
-def spanning_cost(problem: PlanningProblem) -> float:
+def spanning_cost(problem: PlanningProblem, fleet: SlotFleet) -> float:
     """Return what nodes counted by pool may cost more than those that are needed.
 
     All boards of a job count in one pool, also those that it holds now on nodes of others. For
     these a pool needs so many nodes less, each on from the first slot and booted once at most.
     """
-    pools = len(problem.pools.pools)
-    size, elsewhere = np.zeros(pools, dtype=np.int64), np.zeros(pools)
-    at = {}
-    for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
-        size[pool] = np.gcd(size[pool], node.gpus)
-        at[node.name] = int(pool)
+    elsewhere = np.zeros(len(problem.pools.pools))
+    at = {
+        node.name: int(pool)
+        for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True)
+    }
     for job, pool in zip(problem.jobs, problem.pools.of_job, strict=True):
         home = problem.facts.homes.get(job.demand.job.job_id)
         for name, count in home.boards if home else ():
             elsewhere[pool] += count if at.get(name, pool) != pool else 0
-    boards = np.ceil(elsewhere / np.maximum(size, 1)) * np.maximum(size, 1)
-    per_board = float(node_cost_per_board(problem).sum()) + boot_per_board(problem)
-    return float(boards.sum()) * per_board
+    nodes = np.ceil(elsewhere / fleet.boards_per_node)
+    return float(nodes @ (fleet.node_cost.sum(axis=1) + fleet.boot_cost))
