@@ -4,6 +4,7 @@ In the repository they stand beside this file. In the wheel this file is the pac
 they stand in its folder: site-packages gets no `data` and no `dashboard`. See docs/decisions/0009.
 """
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +27,11 @@ def own_packages_first() -> None:
 
 
 def program() -> NoReturn:
-    """Run the command that this process was started for, and end the process."""
+    """Run the command that this process was started for, and end the process.
+
+    Matrices here are small: threads of OpenBLAS for them cost CPU time and save none.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     own_packages_first()
     from dashboard.cli import program as run
 

@@ -1,4 +1,4 @@
-"""`trimtab simulate scheduling`: a workload under several policies, side by side."""
+"""`trimtab simulate scheduling`: workloads under several policies, side by side."""
 
 import argparse
 import re
@@ -7,41 +7,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dashboard.cli.output import print_rows
+from dashboard.cli.scheduling_rows import COLUMNS, comparison, rows_of
 from data.errors import ImpossibleProblemError
 
 if TYPE_CHECKING:
     from planner.simulation.application import Application
+    from planner.simulation.outcome import SimulationOutcome
     from planner.simulation.workload import SubmittedJob, WorkloadCluster
 
 _POLICIES = "first-in,least-attained,gavel,sia,has"
 _CLUSTER = "A100-SXM4-40GB:2x8,L40S-48GB:3x8,T4-16GB:6x4"
 _MIB_PER_GIB = 1024
-_COLUMNS = (
-    "policy",
-    "jobs",
-    "jct_mean_h",
-    "jct_p99_h",
-    "makespan_h",
-    "gpu_h",
-    "restarts_per_job",
-    "out_of_memory",
-    "decision_ms_median",
-    "decision_ms_p95",
-)
+_MAX_SEEDS = 100
 _WORKLOAD = ("name", "time", "application", "num_replicas", "batch_size")
 _PROFILES = ("placements", "scalability", "validation_curves")
 
 
 def add_scheduling(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command `scheduling` to the commands of `simulate`; nothing heavy is imported."""
-    summary = "a workload under several policies: completion times, restarts, decision times"
+    summary = "workloads under several policies: completion times, restarts, decision times"
     parser = commands.add_parser("scheduling", help=summary, description=summary)
     parser.set_defaults(run=scheduling)
     parser.add_argument(
         "workload",
         nargs="?",
         metavar="WORKLOAD.csv",
-        help=f"jobs with the columns {', '.join(_WORKLOAD)}; without it a seeded one is made",
+        help=f"jobs with the columns {', '.join(_WORKLOAD)}; without it some are made from seeds",
     )
     parser.add_argument(
         "--cluster",
@@ -65,7 +56,16 @@ def add_scheduling(commands: "argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument(
         "--hours", type=float, default=4.0, help="in which they are submitted (default 4)"
     )
-    parser.add_argument("--seed", type=int, default=7, help="of a made workload (default 7)")
+    parser.add_argument(
+        "--seed", type=int, default=7, help="of the first made workload (default 7)"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=3,
+        help="how many workloads are made, from --seed on; figures are means over them, with their "
+        "standard deviation (default 3)",
+    )
     parser.add_argument(
         "--declared-batch",
         action="store_true",
@@ -75,7 +75,7 @@ def add_scheduling(commands: "argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def scheduling(options: argparse.Namespace) -> int:
-    """Print one row of figures for every policy."""
+    """Print one row of figures for every policy, and how HAS does beside the best other one."""
     from dashboard.cli.world import progress_on_stderr
     from planner.simulation.entries import entry_of
     from planner.simulation.simulator import SimulationRules, simulate
@@ -84,38 +84,32 @@ def scheduling(options: argparse.Namespace) -> int:
     entries = [entry_of(name.strip()) for name in options.policies.split(",") if name.strip()]
     cluster = cluster_of(options.cluster)
     applications = _applications(options, cluster)
-    jobs = _jobs(options, cluster)
+    workloads = _workloads(options, cluster)
     rules = SimulationRules(declared_batch=options.declared_batch)
-    fits, rows = StepFits(), []
+    fits = StepFits()
+    outcomes: dict[str, list[SimulationOutcome]] = {entry.name: [] for entry in entries}
+    jobs_in_all = sum(len(jobs) for jobs in workloads)
     with progress_on_stderr(options) as show:
         for entry in entries:
-            outcome = simulate(
-                [replace(job, rigid=job.rigid or entry.rigid) for job in jobs],
-                cluster,
-                applications,
-                entry.make(),
-                rules=rules,
-                progress=lambda done, total, name=entry.name: show(name, done, total),  # type: ignore[misc]  # a default that binds the loop's name
-                fits=fits,
-            )
-            rows.append(_row(entry.name, outcome))
-    print_rows(rows, options.format, columns=_COLUMNS, empty="No policy was named.")
+            finished = 0
+            for jobs in workloads:
+                outcome = simulate(
+                    [replace(job, rigid=job.rigid or entry.rigid) for job in jobs],
+                    cluster,
+                    applications,
+                    entry.make(),
+                    rules=rules,
+                    progress=lambda done, _, name=entry.name, before=finished: show(  # type: ignore[misc]  # defaults that bind the loop's names
+                        name, before + done, jobs_in_all
+                    ),
+                    fits=fits,
+                )
+                finished += len(jobs)
+                outcomes[entry.name].append(outcome)
+    print_rows(rows_of(outcomes), options.format, columns=COLUMNS, empty="No policy was named.")
+    if options.format == "table" and (text := comparison(outcomes)):
+        print(f"\n{text}")
     return 0
-
-
-def _row(policy: str, outcome: Any) -> dict[str, object]:
-    return {
-        "policy": policy,
-        "jobs": len(outcome.jobs),
-        "jct_mean_h": outcome.mean_hours,
-        "jct_p99_h": outcome.p99_hours,
-        "makespan_h": outcome.makespan_hours,
-        "gpu_h": outcome.gpu_hours,
-        "restarts_per_job": outcome.restarts_per_job,
-        "out_of_memory": outcome.out_of_memory,
-        "decision_ms_median": outcome.decision_milliseconds(50),
-        "decision_ms_p95": outcome.decision_milliseconds(95),
-    }
 
 
 def cluster_of(text: str) -> "WorkloadCluster":
@@ -190,22 +184,34 @@ def _table(folder: Path, name: str) -> Any:
     )
 
 
-def _jobs(options: argparse.Namespace, cluster: "WorkloadCluster") -> "tuple[SubmittedJob, ...]":
+def _workloads(
+    options: argparse.Namespace, cluster: "WorkloadCluster"
+) -> "tuple[tuple[SubmittedJob, ...], ...]":
+    """Return the jobs of the file, or those of each seed."""
+    if options.workload is not None:
+        return (_read_jobs(Path(options.workload)),)
     from planner.simulation.synthetic import synthetic_jobs
-    from planner.simulation.workload import SubmittedJob, in_order
 
-    if options.workload is None:
-        if options.jobs < 1 or options.hours <= 0:
-            raise ImpossibleProblemError(
-                f"{options.jobs} jobs in {options.hours} h", "give 1 job or more and some time"
-            )
-        smallest = min(pool.nodes * pool.gpus_per_node for pool in cluster.pools)
-        return synthetic_jobs(
-            options.jobs, hours=options.hours, max_gpus=smallest, seed=options.seed
+    if options.jobs < 1 or options.hours <= 0:
+        raise ImpossibleProblemError(
+            f"{options.jobs} jobs in {options.hours} h", "give 1 job or more and some time"
         )
+    if not 1 <= options.seeds <= _MAX_SEEDS:
+        raise ImpossibleProblemError(
+            f"{options.seeds} made workloads", f"give --seeds from 1 to {_MAX_SEEDS}"
+        )
+    max_gpus = min(pool.nodes * pool.gpus_per_node for pool in cluster.pools)
+    return tuple(
+        synthetic_jobs(options.jobs, hours=options.hours, max_gpus=max_gpus, seed=seed)
+        for seed in range(options.seed, options.seed + options.seeds)
+    )
+
+
+def _read_jobs(path: Path) -> "tuple[SubmittedJob, ...]":
     import pandas as pd
 
-    path = Path(options.workload)
+    from planner.simulation.workload import SubmittedJob, in_order
+
     if not path.exists():
         raise ImpossibleProblemError(f"there is no workload {path}", "check the path")
     rows = pd.read_csv(path)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from dashboard.cli.scheduling_command import add_scheduling, cluster_of
+from dashboard.cli.scheduling_rows import comparison
 from data.errors import ImpossibleProblemError
+from planner.simulation.outcome import FinishedJob, SimulationOutcome
 
 SMALL = ["scheduling", "--cluster", "A100-SXM4-40GB:1x8,T4-16GB:2x4", "--policies", "first-in,has"]
 
@@ -28,7 +30,73 @@ def test_a_made_workload_gives_one_row_for_every_policy(
     assert run(*SMALL, "--jobs", "5", "--hours", "0.2", "--format", "json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["policy"] for row in rows] == ["first-in", "has"]
-    assert all(row["jobs"] == 5 and row["jct_mean_h"] > 0 for row in rows)
+    assert all(row["jobs"] == 15 and row["jct_mean_h"] > 0 for row in rows)
+
+
+def test_several_seeds_give_means_and_their_spread(capsys: pytest.CaptureFixture[str]) -> None:
+    """The row of two seeds is the mean of the rows of each alone; alone there is no spread."""
+
+    def has(*arguments: str) -> dict[str, float]:
+        made = ["--jobs", "5", "--hours", "0.2", "--format", "json", *arguments]
+        assert run(*SMALL, *made) == 0
+        row: dict[str, float] = json.loads(capsys.readouterr().out)[1]
+        return row
+
+    both, first, second = (
+        has("--seed", seed, "--seeds", seeds)
+        for seed, seeds in (("3", "2"), ("3", "1"), ("4", "1"))
+    )
+    means = [first["jct_mean_h"], second["jct_mean_h"]]
+    assert means[0] != means[1]
+    assert both["jct_mean_h"] == pytest.approx(sum(means) / 2)
+    assert both["jct_mean_sd_h"] == pytest.approx(abs(means[0] - means[1]) / 2**0.5)
+    assert both["jobs"] == 10
+    assert first["jct_mean_sd_h"] is None
+
+
+def outcome(hours: float, *, restarts: int = 0, lost: float = 0.0) -> SimulationOutcome:
+    """One job that was submitted at 0, waited a tenth of the time, and held one GPU."""
+    seconds = hours * 3600
+    job = FinishedJob(
+        name="a",
+        application="b",
+        submitted_at=0.0,
+        started_at=seconds / 10,
+        finished_at=seconds,
+        gpu_seconds=seconds,
+        wasted_gpu_seconds=lost * seconds,
+        restarts=restarts,
+        out_of_memory=0,
+    )
+    return SimulationOutcome(jobs=(job,), decision_seconds=(0.001,))
+
+
+def test_the_comparison_names_the_best_other_policy_and_where_it_is_ahead() -> None:
+    """Means over workloads, how many were lost, and what each policy does to a job."""
+    text = comparison(
+        {
+            "gavel": [outcome(9.0), outcome(9.0)],
+            "sia": [outcome(2.0, restarts=4, lost=0.25), outcome(4.0, restarts=4, lost=0.25)],
+            "has": [outcome(1.0, restarts=1), outcome(4.4, restarts=1)],
+        }
+    )
+    assert "has beside sia, the best of the others: mean completion time -10.0%" in text
+    assert "(longer on 1 of 2 workloads)" in text
+    assert "waits 16.2 min" in text
+    assert "loses 25% of them to restarts and starts again 4 times" in text
+
+
+@pytest.mark.parametrize("policies", [("has",), ("sia",), ("sia", "gavel"), ()])
+def test_there_is_no_comparison_without_has_and_a_peer(policies: tuple[str, ...]) -> None:
+    """Nothing to compare, nothing said."""
+    assert comparison({name: [outcome(1.0)] for name in policies}) == ""
+
+
+@pytest.mark.parametrize("seeds", ["0", "-1", "101"])
+def test_a_number_of_seeds_without_sense_is_refused(seeds: str) -> None:
+    """By its value."""
+    with pytest.raises(ImpossibleProblemError, match=f"{seeds} made workloads"):
+        run(*SMALL, "--seeds", seeds)
 
 
 def test_a_workload_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
