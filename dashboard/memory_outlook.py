@@ -4,21 +4,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dashboard.submission.fleet import catalogue_types
 from dashboard.submission.watch import job_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.clock import floor_to_slot
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
-from data.records.memory import MemoryFinding
+from data.records.memory import MemoryFinding, MemoryOutlook
 from data.records.submissions import Attempt, Submission
 from data.store import PlanningView, StoreReader
+from planner.memory.bounds import USABLE
+from planner.memory.growth import SLOT_SECONDS, WINDOW_SLOTS, growth_towards
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory.watch import WatchedJob, watch_memory
 
+Floats = npt.NDArray[np.float64]
+
+_NOTHING = np.empty(0)
 _HISTORY = timedelta(days=7)
-_LATELY = timedelta(hours=1)
+_LATELY = timedelta(seconds=SLOT_SECONDS * WINDOW_SLOTS)
 
 
 def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob, ...]:
@@ -33,6 +41,7 @@ def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob,
         reader.forecasts_of(Quantity.MEMORY),
         recipes=recipes_of(reader.submissions()),
         latest=latest,
+        lately=memory_lately(reader, latest),
     )
 
 
@@ -48,8 +57,58 @@ def foreseen_memory(
         forecasts,
         recipes=recipes_of(reader.submissions()),
         latest=view.as_of,
+        lately=memory_lately(reader, view.as_of),
     )
     return watch_memory(watched, told=said_to_run_out(reader))
+
+
+def memory_lately(reader: StoreReader, latest: datetime) -> Mapping[str, Floats]:
+    """Return each job's largest memory, MiB [12 slots of 5 min up to `latest`], NaN if unseen."""
+    end = floor_to_slot(latest, SLOT_SECONDS)
+    slots = pd.date_range(end - _LATELY, periods=WINDOW_SLOTS, freq=f"{SLOT_SECONDS}s")
+    history = reader.job_history("", start=end - _LATELY, end=end, slot_seconds=SLOT_SECONDS)
+    return {
+        str(name): rows.set_index("slot_start")["memory_used_mib"]
+        .reindex(slots)
+        .to_numpy(dtype="float64")
+        for name, rows in history.groupby("job_id")
+    }
+
+
+def growing_memory(reader: StoreReader) -> tuple[MemoryFinding, ...]:
+    """Return what grew steadily to its board since the latest cycle, which did not tell of it.
+
+    Little is read where nothing grows: this is asked between cycles.
+    """
+    latest = reader.latest_sample_at()
+    if latest is None:
+        return ()
+    lately = memory_lately(reader, latest)
+    told = said_to_run_out(reader)
+    growing = [
+        job
+        for job in reader.jobs(seen_since=latest - _LATELY)
+        if job.gpu_memory_mib
+        and job.job_id not in told
+        and growth_towards(lately.get(job.job_id, _NOTHING), USABLE * job.gpu_memory_mib)
+    ]
+    if not growing:
+        return ()
+    watched = watched_in(
+        growing,
+        pd.concat(
+            reader.job_history(
+                job.job_id, start=latest - _HISTORY, end=latest, slot_seconds=SLOT_SECONDS
+            )
+            for job in growing
+        ),
+        reader.forecasts_of(Quantity.MEMORY),
+        recipes={},
+        latest=latest,
+        lately=lately,
+    )
+    found = watch_memory(watched)
+    return tuple(finding for finding in found if finding.outlook is MemoryOutlook.RUNS_OUT)
 
 
 def said_to_run_out(reader: StoreReader) -> frozenset[str]:
@@ -65,10 +124,11 @@ def watched_in(
     *,
     recipes: Mapping[str, TrainingJob],
     latest: datetime,
+    lately: Mapping[str, Floats] | None = None,
 ) -> tuple[WatchedJob, ...]:
     """Return the jobs among these that run at `latest`, have a forecast and a known memory limit.
 
-    `history` has the columns HISTORY; its last week counts.
+    `history` has the columns HISTORY; its last week counts. `lately` is what `memory_lately` gives.
     """
     recent = history[history["slot_start"] >= latest - _HISTORY]
     used = {
@@ -88,6 +148,8 @@ def watched_in(
             forecast=known[job.job_id],
             recipe=recipes.get(job.job_id),
             gpu_types=types,
+            lately_mib=(lately or {}).get(job.job_id, _NOTHING),
+            lately_until=floor_to_slot(latest, SLOT_SECONDS),
         )
         for job in jobs
         if job.gpu_memory_mib

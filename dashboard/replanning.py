@@ -1,7 +1,7 @@
 """Whether to plan again before the next cycle is due, and why.
 
-Demand left the forecast interval, jobs have come, a job ran out of memory, or nodes of the
-plan are gone.
+Demand left the forecast interval, jobs have come, a job ran out of memory or soon will, or nodes of
+the plan are gone.
 """
 
 import logging
@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 
 from dashboard.cycle import collect_and_keep
 from dashboard.cycle_world import World
+from dashboard.memory_outlook import growing_memory
 from data.clock import floor_to_slot
 from data.records.jobs import Job, JobState, SchedulerFacts
 from data.records.plans import Plan
+from data.store import StoreReader
 from forecasting.surprises import Surprise, surprises
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
         *surprised,
         *_arrivals(plan, jobs, {forecast.job_id for forecast in reader.forecasts()}),
         *_out_of_memory(plan, jobs),
+        *_growing_memory(reader),
         *_lost_nodes(world, plan),
     )
 
@@ -67,6 +70,14 @@ def _out_of_memory(plan: Plan, jobs: tuple[Job, ...]) -> tuple[str, ...]:
         if job.job_id in planned
         and job.last_seen_at > plan.created_at
         and any(word in _facts(job).reason.upper() for word in _OUT_OF_MEMORY)
+    )
+
+
+def _growing_memory(reader: StoreReader) -> tuple[str, ...]:
+    """Return the jobs whose memory grows to their board, of which the latest cycle said nothing."""
+    return tuple(
+        f"{finding.job_id} may run out of memory at about {finding.at:%H:%M} UTC"
+        for finding in growing_memory(reader)
     )
 
 

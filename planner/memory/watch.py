@@ -6,8 +6,8 @@ slots are not independent, so the larger of them is said, as `at least`.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from data.records.forecasts import DemandForecast, QuantilePath, Quantity, Windo
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.units import BYTES_PER_MIB, MIB_PER_GIB
 from planner.memory.bounds import USABLE
+from planner.memory.exceedance import chance_above, exceedance_of
+from planner.memory.growth import GROWTH_CHANCE, Growth, growth_towards
 from planner.memory.predictor import predict_peak
 from planner.memory.training_job import Recompute, Sharding, TrainingJob
 from planner.memory.training_plans import GpuType
@@ -41,8 +43,9 @@ class MemoryWatchSettings:
 class WatchedJob:
     """One running job: its limit, the largest memory per slot so far [slots], and its forecast.
 
-    Memory in MiB per GPU, NaN where a slot was not observed. `recipe` is how it trains, where that
-    is known, `gpu_types` what it could move to.
+    Memory in MiB per GPU, NaN where a slot was not observed. `lately_mib` is that of the newest
+    slots of 5 min up to `lately_until`. `recipe` is how it trains, where that is known, `gpu_types`
+    what it could move to.
     """
 
     job_id: str
@@ -52,6 +55,13 @@ class WatchedJob:
     forecast: DemandForecast
     recipe: TrainingJob | None = None
     gpu_types: tuple[GpuType, ...] = ()
+    lately_mib: Floats = field(default_factory=lambda: np.empty(0))
+    lately_until: datetime | None = None
+
+    @property
+    def growth(self) -> Growth | None:
+        """How memory grows towards what a program can have, None where it does not."""
+        return growth_towards(self.lately_mib, USABLE * self.limit_mib)
 
 
 def watch_memory(
@@ -121,8 +131,9 @@ class _Outlook:
 
     @property
     def peak_q50(self) -> float:
-        """The largest median ahead, MiB."""
-        return max(self.path.q50)
+        """The largest median ahead, MiB, or what steady growth comes to."""
+        growth = self.job.growth
+        return max(*self.path.q50, 0.0 if growth is None else growth.expected_mib)
 
     @property
     def peak_q95(self) -> float:
@@ -140,50 +151,21 @@ class _Outlook:
     def exceedance(self) -> tuple[float, datetime | None]:
         """Return the least chance of running out, and the first slot where it is likely.
 
-        Where none is likely on its own, the slot of the largest chance.
+        Where none is likely on its own, the slot of the largest chance. Steady growth in the last
+        hour counts where the forecast sees less of a chance, or sees it later.
         """
         chances = exceedance_of(self.path, self.limit)
         best = float(chances.max())
         likely = np.flatnonzero(chances >= _LIKELY)
         slot = int(likely[0]) if len(likely) else int(chances.argmax())
-        by_peak = 0.0 if self.peak is None else _chance_above(self.peak, self.limit)
+        by_peak = 0.0 if self.peak is None else chance_above(self.peak, self.limit)
         at = self.job.forecast.slot_starts[slot] if best > 0 else None
-        return max(best, by_peak), at
-
-
-def exceedance_of(path: QuantilePath, limit: float) -> Floats:
-    """Return the chance [slots] that a quantity lies above a limit.
-
-    Linear between the quantiles that the path has; beyond the outermost the chance halves with
-    every quarter of its distance to the median, as that of a normal variable does there.
-    """
-    levels = [0.1, 0.5, 0.9]
-    rows = [path.q10, path.q50, path.q90]
-    if path.q95:
-        levels, rows = [0.05, *levels, 0.95], [path.q05, *rows, path.q95]
-    quantiles = np.array(rows, dtype=np.float64)
-    chances = np.empty(quantiles.shape[1])
-    for slot, values in enumerate(quantiles.T):
-        chances[slot] = _chance_in_slot(values, np.array(levels), limit)
-    return chances
-
-
-def _chance_in_slot(values: Floats, levels: Floats, limit: float) -> float:
-    outermost = 1 - float(levels[-1])
-    if limit >= values[-1]:
-        spread = float(values[-1] - values[len(values) // 2])
-        if spread <= 0:
-            return outermost if limit == values[-1] else 0.0
-        return float(outermost * 2.0 ** (-4 * (limit - float(values[-1])) / spread))
-    if limit <= values[0]:
-        return 1 - float(levels[0])
-    return 1 - float(np.interp(limit, values, levels))
-
-
-def _chance_above(peak: WindowPeak, limit: float) -> float:
-    if limit < peak.q90:
-        return 0.1
-    return 0.05 if limit < peak.q95 else 0.0
+        growth, until = self.job.growth, self.job.lately_until
+        if growth is None or until is None:
+            return max(best, by_peak), at
+        full_at = until + timedelta(hours=growth.full_in_hours)
+        sooner = at is None or best < GROWTH_CHANCE or full_at < at
+        return max(best, by_peak, GROWTH_CHANCE), full_at if sooner else at
 
 
 def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> MemoryFinding:
@@ -252,6 +234,11 @@ def _evidence(outlook: _Outlook) -> tuple[str, ...]:
         f"{len(outlook.known)} slots with memory, forecast by {outlook.path.model}",
         f"usable is {100 * USABLE:.1f} % of the board's {_gib(outlook.job.limit_mib)} GiB",
     ]
+    if (growth := outlook.job.growth) is not None:
+        found.append(
+            f"grew by {_gib(growth.mib_per_hour)} GiB an hour over the last "
+            f"{60 * growth.seen_hours:.0f} min"
+        )
     if outlook.peak is not None:
         found.append(
             f"peak of the next {outlook.peak.window_hours:g} h from {outlook.peak.scores} past "

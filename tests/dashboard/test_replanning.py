@@ -13,6 +13,7 @@ from collectors.base import Window
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from dashboard.replanning import look_again, reasons_to_plan, surprises_since_plan
+from dashboard.urgent import urgent_facts
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
@@ -98,6 +99,38 @@ def test_a_cycle_plans_anew_what_left_its_interval(
         run_cycle(world, now=NOW)
         run_cycle(world, now=NOW + timedelta(minutes=slot_minutes))
     assert asked == [frozenset(), frozenset({make_job().job_id} if outside else ())]
+
+
+@pytest.mark.parametrize(("gib_per_hour", "called"), [(0.0, False), (4.0, False), (30.0, True)])
+def test_memory_that_grows_to_its_board_calls_for_a_plan_that_tells_it(
+    store_url: str, gib_per_hour: float, called: bool
+) -> None:
+    """A leak that begins after the cycle is seen before the next is due, told once, and urgent."""
+    frame = samples(0.3)
+    later = NOW + timedelta(minutes=45)
+    grown = ((frame["sampled_at"] - NOW).dt.total_seconds() / 3600).clip(lower=0)
+    board = float(frame["memory_total_mib"].iloc[0])
+    frame["memory_used_mib"] = 0.7 * board + 1024 * gib_per_hour * grown
+    with open_store(store_url) as store:
+        world = world_of(store, frame)
+        run_cycle(world, now=NOW)
+        assert look_again(world, now=later) is called
+        reasons = reasons_to_plan(world, now=later)
+        assert all("may run out of memory at about" in reason for reason in reasons)
+        assert len(reasons) == called
+        run_cycle(world, now=later)
+        assert reasons_to_plan(world, now=later) == ()
+        urgent = [
+            fact
+            for fact in urgent_facts(store.reader, settings=world.settings, now=later)
+            if fact.key.startswith("memory:")
+        ]
+    assert len(urgent) == called
+    for fact in urgent:
+        left = 0.985 * board - frame.loc[frame["sampled_at"] <= later, "memory_used_mib"].max()
+        assert fact.at is not None
+        due = later + timedelta(hours=left / 1024 / gib_per_hour)
+        assert abs(fact.at - due) <= timedelta(minutes=5)
 
 
 def node(*, schedulable: bool, at: datetime) -> Node:

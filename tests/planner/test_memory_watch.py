@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity, WindowPeak
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
+from planner.memory.exceedance import exceedance_of
+from planner.memory.growth import growth_towards
 from planner.memory.known_models import known_model
 from planner.memory.training_job import Parallelism, Recompute, TrainingJob
 from planner.memory.training_plans import GpuType
-from planner.memory.watch import MemoryWatchSettings, WatchedJob, exceedance_of, watch_memory
+from planner.memory.watch import MemoryWatchSettings, WatchedJob, watch_memory
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 LIMIT = 81_559.0
@@ -101,6 +103,55 @@ def test_a_climb_beyond_the_board_is_told_with_its_time() -> None:
     assert found.probability >= 0.9
     assert found.at == NOW + timedelta(minutes=15 * first)
     assert "with a chance of at least 90 %" in found.why
+
+
+def lately(gib_per_hour: float, *, now_gib: float = 70.0, slots: int = 12) -> Any:
+    """Memory of the newest five-minute slots that grew steadily, MiB."""
+    return (now_gib + gib_per_hour * np.arange(1 - slots, 1) / 12) * 1024
+
+
+@pytest.mark.parametrize(
+    ("used", "told"),
+    [
+        (lately(12.0), True),  # 8.5 GiB are left, 11 more came in 55 minutes
+        (lately(12.0, slots=4), False),  # seen for 15 minutes: followed for 15, 3 GiB
+        (lately(60.0, slots=4), True),
+        (lately(8.0), False),  # an hour on, a GiB is still free
+        (np.repeat([40.0, 70.0], 6) * 1024, False),  # one step up
+        (np.repeat([40.0, 55.0, 70.0], 4) * 1024, True),  # it climbs by steps
+        (np.append(lately(12.0)[:-1], np.nan), False),  # not seen of late
+        (lately(12.0, now_gib=79.0), False),  # full already
+    ],
+)
+def test_steady_growth_of_the_last_hour_is_followed_for_as_long_as_it_was_seen(
+    used: Any, told: bool
+) -> None:
+    """A leak is told although the forecast, which learned from days, sees none."""
+    flat = make_path(60_000, 61_000, 62_000)
+    job = make_job(flat, np.full(96, 61_000.0), lately_mib=used, lately_until=NOW)
+    found = watch_memory([job])
+    assert [finding.outlook for finding in found] == [MemoryOutlook.RUNS_OUT] * told
+    growth = growth_towards(used, 0.985 * LIMIT)
+    assert (growth is not None) is told
+    if growth is not None:
+        assert found[0].at == NOW + timedelta(hours=growth.full_in_hours)
+        assert found[0].probability == pytest.approx(1 / 3)
+        assert found[0].needed_mib >= 0.985 * LIMIT
+        assert any("GiB an hour" in fact for fact in found[0].evidence)
+
+
+@given(
+    st.lists(st.one_of(st.floats(0, 90_000), st.just(float("nan"))), max_size=30),
+    st.floats(1_000, 90_000),
+)
+def test_growth_is_never_followed_further_than_it_was_seen(used: list[float], limit: float) -> None:
+    """Whatever the readings: full within the time seen, from below the limit, by a rising line."""
+    growth = growth_towards(np.array(used, float), limit)
+    if growth is not None:
+        assert growth.mib_per_hour > 0
+        assert 0 < growth.full_in_hours <= growth.seen_hours * (1 + 1e-9)
+        assert growth.seen_hours <= 1
+        assert growth.expected_mib >= limit > used[-1]
 
 
 def test_flat_memory_below_the_board_gives_nothing() -> None:

@@ -1,0 +1,64 @@
+"""Memory that grows steadily towards its board, read off the newest hour alone.
+
+A forecast of quarter-hours learns of a leak when it has lasted for hours. A line is seen sooner,
+and is followed no further ahead than it was seen.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+SLOT_SECONDS = 300
+WINDOW_SLOTS = 12
+GROWTH_CHANCE = 1 / 3
+"""Least chance that such growth reaches the limit in time, for work that loads and frees memory in
+steps. Of 102 pods of inference (alibaba_genai_pods) with limits at 60 to 95 % of their largest use
+it did in 26 of 66 alarms on one half of the pods, on which the rule was chosen, and 15 of 40 on the
+other; a quarter of the crossings were foreseen. Steady leaks always reach it."""
+_MIN_SLOTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """How fast memory grows, over which time that was seen, and in how many hours it is full."""
+
+    mib_per_hour: float
+    seen_hours: float
+    full_in_hours: float
+    expected_mib: float
+    """What it comes to when it goes on for as long as it was seen, MiB."""
+
+
+def growth_towards(used_mib: Floats, limit_mib: float) -> Growth | None:
+    """Return the growth that reaches a limit within the time over which it was seen, or None.
+
+    `used_mib` [slots of 5 min, the newest last] is the largest memory of each, NaN where unknown;
+    the last hour of it counts. The slope is the least of the whole, its older and its newer half,
+    each by least squares, so one step up is no growth.
+    """
+    recent = used_mib[-WINDOW_SLOTS:]
+    known = np.flatnonzero(np.isfinite(recent))
+    if len(known) < _MIN_SLOTS or known[-1] != len(recent) - 1:
+        return None
+    hours = known * SLOT_SECONDS / 3600
+    used = recent[known]
+    newer = hours >= np.median(hours)
+    slope = min(_slope(hours[part], used[part]) for part in (newer | ~newer, newer, ~newer))
+    seen_hours = float(hours[-1] - hours[0])
+    newest = float(used[-1])
+    if newest >= limit_mib or newest + slope * seen_hours < limit_mib:
+        return None
+    return Growth(
+        mib_per_hour=slope,
+        seen_hours=seen_hours,
+        full_in_hours=(limit_mib - newest) / slope,
+        expected_mib=newest + slope * seen_hours,
+    )
+
+
+def _slope(hours: Floats, used: Floats) -> float:
+    centred = hours - hours.mean()
+    return float((centred * used).sum() / (centred * centred).sum())
