@@ -16,11 +16,20 @@ COPY dashboard dashboard
 RUN uv build --wheel --no-cache --require-hashes --build-constraints requirements.lock --out-dir /dist \
     && uv pip install --python /opt/trimtab/bin/python --no-cache --no-deps /dist/*.whl
 
+# What a first cycle compiles (50 s of CPU), for any CPU of this architecture. It is read only where
+# Trimtab's files, numba and NUMBA_CPU_NAME are the same: docs/decisions/0010-what-a-first-cycle-compiles.md
+FROM ${PYTHON_IMAGE} AS compiled
+COPY --from=build /opt/trimtab /opt/trimtab
+ENV NUMBA_CPU_NAME=generic XDG_CACHE_HOME=/compiled XDG_STATE_HOME=/tmp/state
+RUN /opt/trimtab/bin/trimtab --quiet demo --once > /dev/null
+
 FROM ${PYTHON_IMAGE}
 RUN useradd --system --uid 10001 --user-group --create-home trimtab \
     && install -d -o trimtab -g trimtab /var/lib/trimtab
 COPY --from=build /opt/trimtab /opt/trimtab
-ENV PATH=/opt/trimtab/bin:$PATH PYTHONUNBUFFERED=1 XDG_STATE_HOME=/var/lib
+COPY --from=compiled /compiled/trimtab /opt/compiled
+ENV PATH=/opt/trimtab/bin:$PATH PYTHONUNBUFFERED=1 XDG_STATE_HOME=/var/lib \
+    NUMBA_CPU_NAME=generic COMPILED_TRIMTAB=/opt/compiled
 USER trimtab
 WORKDIR /var/lib/trimtab
 EXPOSE 8501

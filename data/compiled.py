@@ -9,8 +9,10 @@ the folder it keeps compiled code in is named after all kernels' sources.
 
 import hashlib
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -112,5 +114,23 @@ def copy_into(target: Any, source: Any) -> None:
         target[place] = source[place]
 
 
+def begin_with_shipped(folder: Path) -> None:
+    """Fill the folder for compiled code, where there is none yet, with what an image came with.
+
+    That is in $COMPILED_TRIMTAB, in a folder of the same name. numba reads of it what was
+    compiled for this CPU name (NUMBA_CPU_NAME) from these files, and compiles the rest.
+    """
+    shipped = Path(os.environ.get("COMPILED_TRIMTAB") or "/nowhere") / folder.name
+    if folder.exists() or not shipped.is_dir():
+        return
+    with suppress(OSError):  # nowhere to write, or another process was faster
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            # numba replaces files of it, so they must belong to who runs it.
+            copied = shutil.copytree(shipped, Path(scratch) / folder.name)
+            copied.rename(folder)
+
+
 if not os.environ.get("NUMBA_CACHE_DIR"):
-    numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
+    begin_with_shipped(_folder := cache_folder())
+    numba.config.CACHE_DIR = str(_folder)  # type: ignore[attr-defined]

@@ -91,6 +91,16 @@ def test_the_image_runs_unprivileged_from_the_lock() -> None:
             assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
 
 
+def test_the_image_runs_for_the_cpu_that_its_code_was_compiled_for() -> None:
+    """Code for the builder's own CPU could stop with an illegal instruction, or is never read."""
+    stages = (ROOT / "Dockerfile").read_text(encoding="utf-8").split("\nFROM ")
+    compiling = next(stage for stage in stages if "demo --once" in stage)
+    assert "NUMBA_CPU_NAME=generic" in compiling
+    assert "NUMBA_CPU_NAME=generic" in stages[-1]
+    assert "COPY --from=compiled /compiled/trimtab /opt/compiled" in stages[-1]
+    assert "COMPILED_TRIMTAB=/opt/compiled" in stages[-1]
+
+
 def on_loopback(text: str, ports: dict[str, int]) -> str:
     """Replace a service's address, or its listening address, by one on loopback."""
     for service, number in (("fleet", "9400"), ("prometheus", "9090"), ("trimtab", "8501")):

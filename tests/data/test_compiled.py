@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,53 @@ def test_arrays_are_copied_whole(shape: tuple[int, ...]) -> None:
     target = np.zeros(shape)
     copied(target, source)
     assert np.array_equal(target, source)
+
+
+_KEPT_KERNEL = """
+from data import compiled
+
+@compiled.outer
+def half(value):
+    return value / 2.0
+
+count = []
+with compiled.compiling(count.append):
+    print(half(3.0), end=" ")
+print(len(count))
+"""
+
+
+def test_what_an_image_was_shipped_with_is_not_compiled_again(tmp_path: Path) -> None:
+    """For the same CPU name; for another the same answer is compiled, and a folder is kept."""
+    script = tmp_path / "half_kernel.py"
+    script.write_text(_KEPT_KERNEL, encoding="utf-8")
+
+    def run(cache: str, shipped: str = "", cpu_name: str = "generic") -> list[str]:
+        environment = os.environ | {
+            "XDG_CACHE_HOME": str(tmp_path / cache),
+            "NUMBA_CACHE_DIR": "",
+            "NUMBA_CPU_NAME": cpu_name,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "COMPILED_TRIMTAB": str(tmp_path / shipped / "trimtab") if shipped else "",
+        }
+        done = subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, check=True, env=environment
+        )
+        return done.stdout.split()
+
+    assert run("image") == ["1.5", "1"]
+    assert run("pod", "image") == ["1.5", "0"]
+    assert run("pod", "image") == ["1.5", "0"]
+    assert run("other cpu", "image", "x86-64-v2" if platform.machine() == "x86_64" else "") == [
+        "1.5",
+        "1",
+    ]
+    assert run("nothing shipped", "nowhere") == ["1.5", "1"]
+    kept = tmp_path / "image" / "trimtab" / compiled.cache_folder().name
+    files = {path.name for path in kept.rglob("*") if path.is_file()}
+    (tmp_path / "own" / "trimtab" / kept.name).mkdir(parents=True)
+    assert files
+    assert run("own", "image") == ["1.5", "1"]
 
 
 MAX_FUNCTIONS = 120

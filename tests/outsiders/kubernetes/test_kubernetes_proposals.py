@@ -1,7 +1,7 @@
 """What cycles propose for drawn workloads of a real Kubernetes API is what its applier takes."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,14 +125,20 @@ def judged(bed: KubernetesBed, number: int, folder: Path, found: Proposals) -> N
         for kind in dict.fromkeys((scenario.kind, "ReplicaSet", "Job", "Pod")):
             path = bed.path(kind, namespace)
             bed.answer("DELETE", path, params={"gracePeriodSeconds": 0})
-    bed.until("no pod is left", lambda: emptied(bed, [name for _, name in made]), seconds=240)
+    bed.until("no pod is left", lambda: emptied(bed), seconds=240)
 
 
-def emptied(bed: KubernetesBed, namespaces: Sequence[str]) -> bool:
-    """Return whether no pod is left; delete those that a controller made while its object went."""
+def emptied(bed: KubernetesBed) -> bool:
+    """Return whether no pod is left anywhere; delete those that are, and what makes them.
+
+    A controller may make one more ReplicaSet, Job or pod of an object that was just deleted, also
+    of a fleet before.
+    """
+    namespaces = sorted({pod["metadata"]["namespace"] for pod in bed.list("Pod")})
     for namespace in namespaces:
-        bed.answer("DELETE", bed.path("Pod", namespace), params={"gracePeriodSeconds": 0})
-    return not bed.list("Pod")
+        for kind in ("ReplicaSet", "Job", "Pod"):
+            bed.answer("DELETE", bed.path(kind, namespace), params={"gracePeriodSeconds": 0})
+    return not namespaces
 
 
 def settled(bed: KubernetesBed, scenario: Scenario, namespace: str) -> bool:
