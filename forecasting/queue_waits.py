@@ -1,9 +1,10 @@
-"""How long jobs would wait in the queue if they were started again now: median and 80 % band.
+"""How long jobs wait in the queue, if started again now or waiting already: median and 80 % band.
 
 Past waits count by how alike the queue was when they began: what was short then (GPUs of all who
 waited before, and the job's own, less the free ones) and the job's size. Who still waits counts as
 waiting longer than so far. With few starts the forecast is drawn towards all starts of the queue
-and towards a stated prior.
+and towards a stated prior. A job that waits already has the wait of one that came now behind those
+that were submitted before it.
 """
 
 from collections import defaultdict
@@ -15,8 +16,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from data.records.jobs import Job, JobState, Platform
-from data.records.queue_waits import QueueWait
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.records.queue_waits import NOT_IN_LINE, PlaceInLine, QueueWait
 
 Values = npt.NDArray[np.float64]
 QueueKey = tuple[str, str]
@@ -87,12 +88,21 @@ class _Queue:
 
     def wait_of(self, job: Job, as_of: datetime) -> QueueWait:
         """Return the wait of a job that gives its GPUs back now and asks for as many again."""
+        return self._wait(float(self._shortage(np.array([as_of.timestamp()]))[0]), job.gpu_count)
+
+    def wait_behind(self, gpus_ahead: float, job: Job, as_of: datetime) -> QueueWait:
+        """Return how much longer a job waits before which jobs of so many GPUs still wait."""
+        held = float(self._held(np.array([as_of.timestamp()]))[0])
+        return self._wait(gpus_ahead + job.gpu_count - (self._boards - held), job.gpu_count)
+
+    def _wait(self, short: float, gpus: int) -> QueueWait:
+        """Return the wait of a job of so many GPUs when so many are short, its own among them."""
         starts = int(self._ended_waits.sum())
         if not starts:
             return QueueWait(days=_DAYS)
-        short = max(0.0, float(self._shortage(np.array([as_of.timestamp()]))[0]))
+        short = max(0.0, short)
         alike = (np.log1p(self._short) - np.log1p(short)) / _ALIKE
-        sizes = np.log2(self._sizes / job.gpu_count) / _SIZES
+        sizes = np.log2(self._sizes / gpus) / _SIZES
         own = np.exp(-0.5 * (alike**2 + sizes**2))
         weights = np.concatenate(
             [
@@ -126,12 +136,8 @@ def _spread(
 
 def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]:
     """Return the forecast of every job that holds GPUs of a scheduler, known or not."""
-    queues: dict[QueueKey, list[Job]] = defaultdict(list)
-    for job in jobs:
-        if job.scheduler is not None and job.platform in (Platform.SLURM, Platform.KUBERNETES):
-            queues[_key(job)].append(job)
     found: dict[str, QueueWait] = {}
-    for members in queues.values():
+    for members in _queues(jobs).values():
         queue: _Queue | None = None
         for job in members:
             if job.scheduler is not None and job.scheduler.state is JobState.RUNNING:
@@ -140,6 +146,55 @@ def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]
                     QueueWait(days=_DAYS) if queue is None else queue.wait_of(job, as_of)
                 )
     return found
+
+
+def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, ...]:
+    """Return the place of every job that waits, queue by queue in order of submission.
+
+    `jobs` are all that are known: those that ended say how long jobs waited before.
+    """
+    found = []
+    for members in _queues(jobs).values():
+        waiting = [job for job in members if _waits(job, as_of)]
+        if not waiting:
+            continue
+        queue = _queue_of(members, as_of)
+        jobs_ahead, gpus_ahead = 0, 0.0
+        for job in sorted(waiting, key=lambda job: (_came(job), job.job_id)):
+            in_line = not _facts(job).reason.startswith(NOT_IN_LINE)
+            wait = None
+            if in_line:
+                wait = QueueWait(days=_DAYS)
+                if queue is not None and job.gpu_count:
+                    wait = queue.wait_behind(gpus_ahead, job, as_of)
+            found.append(
+                PlaceInLine(
+                    job_id=job.job_id, jobs_ahead=jobs_ahead, gpus_ahead=gpus_ahead, wait=wait
+                )
+            )
+            if in_line:
+                jobs_ahead, gpus_ahead = jobs_ahead + 1, gpus_ahead + job.gpu_count
+    return tuple(found)
+
+
+def _queues(jobs: Iterable[Job]) -> dict[QueueKey, list[Job]]:
+    queues: dict[QueueKey, list[Job]] = defaultdict(list)
+    for job in jobs:
+        if job.scheduler is not None and job.platform in (Platform.SLURM, Platform.KUBERNETES):
+            queues[_key(job)].append(job)
+    return queues
+
+
+def _waits(job: Job, as_of: datetime) -> bool:
+    return _facts(job).state is JobState.PENDING and job.last_seen_at >= as_of - _LATE
+
+
+def _facts(job: Job) -> SchedulerFacts:
+    return job.scheduler or SchedulerFacts()
+
+
+def _came(job: Job) -> datetime:
+    return _facts(job).submitted_at or job.first_seen_at
 
 
 def _queue_of(jobs: Iterable[Job], as_of: datetime) -> _Queue | None:

@@ -9,6 +9,7 @@ from collectors.slurm.answers import hosts_of, identifier_of, text_of
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, plain_features
 from collectors.slurm.reservations import RESERVED_AHEAD
 from data.records.jobs import OVER, JobState
+from data.records.queue_waits import NOT_IN_LINE
 
 DEPENDENTS = "dependents"
 """The fact of a job that names those jobs, such as `7 (afterok), 12 (afternotok)`."""
@@ -17,11 +18,6 @@ WAITING = "waiting"
 """The fact of a running job that says why, requeued, it might not start again at once."""
 UNTYPED = "untyped"
 """The fact of a running job that names no GPU type: those on which it may start, if several."""
-_NOT_IN_LINE = (
-    "JobHeld", "Dependency", "BeginTime", "BadConstraints", "Partition", "Invalid", "Reservation",
-    "AccountNotAllowed", "QOSNotAllowed", "Cleaning",
-)  # fmt: skip
-"""Beginnings of Slurm's reasons of jobs that start neither for room nor for a limit set free."""
 _ONLY_THAT = ("Licenses", "JobArrayTaskLimit")
 """Reasons of jobs that wait for nothing else."""
 _TAKEN = frozenset({RESERVED_AHEAD, "reserved", "maint", "maintenance"})
@@ -112,7 +108,7 @@ def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[tuple[str, frozenset[s
     """
     found = defaultdict(list)
     for job in jobs:
-        if job.state is not JobState.PENDING or job.reason.startswith(_NOT_IN_LINE):
+        if job.state is not JobState.PENDING or job.reason.startswith(NOT_IN_LINE):
             continue
         limited = {key for key in _keys(job) if job.reason.startswith(key.partition(" ")[0])}
         anywhere = () if job.reason.startswith(_ONLY_THAT) else job.partition.split(",")

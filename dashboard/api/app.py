@@ -37,13 +37,23 @@ FindingName = Annotated[
 ]
 _TAG_LENGTH = 16
 _OFFERED = (
-    "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "sources",
-    "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement", "reports/weekly",
-    "savings", "serving", "audit", "dismissals",
+    "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "queue",
+    "sources", "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement",
+    "reports/weekly", "savings", "serving", "audit", "dismissals",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(
-    {"estimate", "submissions", "what-if", "nodes", "sources", "plan", "dismissals", "statement"}
+    {
+        "estimate",
+        "submissions",
+        "what-if",
+        "nodes",
+        "queue",
+        "sources",
+        "plan",
+        "dismissals",
+        "statement",
+    }
 )
 """What names others, and is not for owners."""
 

@@ -28,6 +28,7 @@ from dashboard.api.rows import (
 )
 from dashboard.api.world import ApiWorld
 from dashboard.applications import ApplicationRow, application_rows
+from dashboard.queue_rows import QueueRow, queue_rows
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
 
@@ -62,6 +63,12 @@ _NODES = Listed(
     read=lambda mine: mine.reader.nodes(),
     key=lambda node: (node.name, node.source),
     row=node_row,
+)
+_QUEUE = Listed(
+    kind=QueueRow,
+    read=lambda mine: queue_rows(mine.reader),
+    key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
+    row=lambda row: row,
 )
 _SOURCES = Listed(
     kind=SourceRow,
@@ -123,6 +130,7 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     lists("applications", "The workloads that own jobs, each once", _APPLICATIONS, anyone)
     lists("gpus", "The boards and MIG instances known now", _GPUS, anyone)
     lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
+    lists("queue", "The jobs that wait for GPUs, with place and forecast", _QUEUE, viewer)
     lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)
     lists(
         "urgent",

@@ -26,6 +26,7 @@ from dashboard.cli.job_options import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.figure_text import count_text
+from dashboard.queue_rows import QueueRow, queue_rows
 from dashboard.recording import present
 from dashboard.urgent import urgent_facts
 from data.errors import SettingsError
@@ -134,6 +135,12 @@ def nodes(options: argparse.Namespace) -> int:
     """List the nodes as their schedulers describe them."""
     empty = "No scheduler has been asked yet: set slurm.mode or kubernetes.enabled."
     return _list(options, NodeRow, lambda reader: map(node_row, reader.nodes()), empty=empty)
+
+
+def queue(options: argparse.Namespace) -> int:
+    """List the jobs that wait for GPUs, queue by queue in order of submission."""
+    empty = "No job waits for GPUs."
+    return _list(options, QueueRow, lambda reader: queue_rows(reader), empty=empty)
 
 
 def sources(options: argparse.Namespace) -> int:

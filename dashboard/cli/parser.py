@@ -187,6 +187,7 @@ def _add_apply(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     for name, summary in (
         ("jobs", "the jobs known now, or the applications that own them"),
+        ("queue", "the jobs that wait for GPUs: for what, behind whom, how much longer"),
         ("gpus", "the GPUs known now"),
         ("nodes", "the nodes as their schedulers describe them"),
         ("sources", "the sources and how the last cycle fared with them"),

@@ -21,12 +21,14 @@ from dashboard.api.rows import (
 from dashboard.applications import ApplicationRow
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.remote_server import RemoteServer
+from dashboard.queue_rows import QueueRow
 from data.errors import SettingsError
 
 FINDINGS = 3
 _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "gpus": ("gpus", GpuRow),
     "nodes": ("nodes", NodeRow),
+    "queue": ("queue", QueueRow),
     "sources": ("sources", SourceRow),
     "urgent": ("urgent", UrgentRow),
     "audit_list": ("audit", AuditRow),

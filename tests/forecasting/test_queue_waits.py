@@ -11,7 +11,7 @@ from factories import make_job
 
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.queue_waits import QueueWait
-from forecasting.queue_waits import queue_waits
+from forecasting.queue_waits import places_in_line, queue_waits
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 AS_OF = START + timedelta(days=7)
@@ -176,6 +176,64 @@ def test_waits_lie_within_the_band(backfill: bool) -> None:
     assert inside / count >= 0.75
     assert above / count <= 0.15
     assert moved / count >= 0.4
+
+
+@pytest.mark.parametrize("backfill", [False, True], ids=["fifo", "backfill"])
+def test_jobs_that_wait_already_start_within_the_band(backfill: bool) -> None:
+    """Of the jobs in line after a week, four of each draw: when they started in the end."""
+    inside, above, errors, count = 0, 0, list[float](), 0
+    for seed, load in itertools.product(range(5000, 5020), (0.85, 0.97)):
+        runs = drawn(seed, load=load, boards=32)
+        simulate(runs, 32, backfill=backfill)
+        known = [seen(run, WEEK) for run in runs if run.came <= WEEK]
+        places = {place.job_id: place for place in places_in_line(known, AS_OF)}
+        in_line = sorted(
+            (run for run in runs if run.came <= WEEK < run.started),
+            key=lambda run: (run.came, run.number),
+        )
+        assert set(places) == {f"slurm:{run.number}" for run in in_line}
+        rng = np.random.default_rng(seed)
+        for index in rng.choice(len(in_line), min(4, len(in_line)), replace=False):
+            run = in_line[index]
+            place = places[f"slurm:{run.number}"]
+            assert place.jobs_ahead == index
+            assert place.gpus_ahead == sum(before.gpus for before in in_line[:index])
+            assert place.wait is not None
+            wait = run.started - WEEK
+            inside += place.wait.low - MINUTE <= wait <= place.wait.high + MINUTE
+            above += wait > place.wait.high + MINUTE
+            errors.append(abs(place.wait.median - wait) - wait)
+            count += 1
+    assert count >= 100
+    assert inside / count >= 0.75
+    assert above / count <= 0.2
+    assert sum(errors) < 0, "the median should be better than to say that the wait is over"
+
+
+@pytest.mark.parametrize(
+    ("reason", "in_line"),
+    [("Resources", True), ("Priority", True), ("", True), ("QOSMaxGRESPerUser", True),
+     ("JobHeldUser", False), ("Dependency", False), ("BeginTime", False)],
+)  # fmt: skip
+def test_a_job_that_does_not_wait_for_room_has_no_forecast_and_is_ahead_of_nobody(
+    reason: str, in_line: bool
+) -> None:
+    """A held job starts when somebody lets it; who came after it does not wait for it."""
+    first = seen(Run(2, WEEK - 600, 4, 60, 60), WEEK)
+    assert first.scheduler is not None
+    first = replace(first, scheduler=replace(first.scheduler, reason=reason))
+    second = seen(Run(3, WEEK - 300, 2, 60, 60), WEEK)
+    gone = replace(
+        seen(Run(4, WEEK - 900, 2, 60, 60), WEEK), last_seen_at=AS_OF - timedelta(days=1)
+    )
+    places = places_in_line([second, gone, running(1), first], AS_OF)
+    assert [(place.job_id, place.jobs_ahead, place.gpus_ahead) for place in places] == [
+        ("slurm:2", 0, 0),
+        ("slurm:3", int(in_line), 4 * in_line),
+    ]
+    assert (places[0].wait is not None) is in_line
+    assert places[1].wait is not None
+    assert places[1].wait.known
 
 
 def running(number: int, **changes: object) -> Job:

@@ -1,20 +1,24 @@
 """Every job, sorted by waste: filtered, sorted and cut into pages by the store."""
 
+from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.applications import application_of
 from dashboard.figure_text import count_text
+from dashboard.queue_rows import queue_rows
 from dashboard.web.choices import ALL, choose, choose_page, held
 from dashboard.web.page import empty_state, finding, goes_to, number, plain, table, tense
+from dashboard.web.queue_table import show_queue
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from data.records.job_pages import JobFilter, JobPage, JobUse
 from data.store import StoredRecommendation
 from data.store.job_sql import ORDERS
+from data.store.owned_reader import OwnedReader
 
 _PAGE = 100
 _EVERY = 1_000_000
@@ -83,20 +87,22 @@ def job_filter() -> JobFilter:
     )
 
 
-if not empty_state():
+def ask(wanted: JobFilter, *, most: int, order: str = "name", skipped: int = 0) -> JobPage:
+    """Return a page of the jobs that fit, with what they held in the last day."""
     end = reader.latest_sample_at() or world.clock()
-    ask = partial(
-        reader.job_page,
+    return reader.job_page(
+        wanted,
         start=end - timedelta(days=1),
         end=end,
         running_since=end - timedelta(hours=1),
+        order=order,
+        most=most,
+        skipped=skipped,
     )
-    answer = st.container()
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.text_input("Search id, name or owner", key="q", bind="query-params")
-        choose("Show", ["running", "ever seen"], "show")
-        order = choose("Largest first by", list(ORDERS), "order")
-        wanted = job_filter()
+
+
+def show_jobs(wanted: JobFilter, order: str, answer: DeltaGenerator) -> None:
+    """Show the jobs that fit, the answer above their filters."""
     proposed = {
         stored.recommendation.job_id: stored
         for stored in reader.recommendations(now=world.clock())
@@ -130,3 +136,21 @@ if not empty_state():
         )
     else:
         st.info("No job fits these filters. Clear the search or choose “all” and “ever seen”.")
+
+
+if not empty_state():
+    answer = st.container()
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.text_input("Search id, name or owner", key="q", bind="query-params")
+        # An owner sees no jobs of others, so no places in line.
+        shown = ["running", *([] if isinstance(reader, OwnedReader) else ["waiting"]), "ever seen"]
+        queue = choose("Show", shown, "show") == "waiting"
+        # The queue has an order of its own.
+        order = next(iter(ORDERS)) if queue else choose("Largest first by", list(ORDERS), "order")
+        wanted = job_filter()
+    if queue:
+        fitting = replace(wanted, fields=(*wanted.fields, ("state", "pending")), running=False)
+        ids = {used.job.job_id for used in ask(fitting, most=_EVERY).rows}
+        show_queue([row for row in queue_rows(reader) if row.job_id in ids], answer)
+    else:
+        show_jobs(wanted, order, answer)

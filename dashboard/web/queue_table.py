@@ -1,0 +1,60 @@
+"""The table of the jobs that wait for GPUs."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dashboard.figure_text import count_text
+from dashboard.queue_rows import QueueRow
+from dashboard.web.page import finding, goes_to, number, table, tense
+
+
+def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
+    """Show who waits, in order of submission within each queue; the answer above the filters."""
+    with answer:
+        finding(_answer(rows))
+    if not rows:
+        return
+    table(
+        pd.DataFrame([_cells(row) for row in rows]),
+        "queue",
+        links={"job": "job?id="},
+        opens=goes_to("job", [{"id": row.job_id} for row in rows]),
+    )
+    st.caption(
+        "Ahead are jobs that were submitted earlier to the same queue; its scheduler may order "
+        "them otherwise. How much longer a job waits is forecast from past starts of its queue: "
+        "the median, and a band that should hold four of five. An empty cell is unknown."
+    )
+
+
+def _answer(rows: Sequence[QueueRow]) -> str:
+    if not rows:
+        return f"No job {tense('waits', 'waited')} for GPUs."
+    count = count_text(
+        len(rows), tense("job waits", "job waited"), tense("jobs wait", "jobs waited")
+    )
+    known = [row.waited_hours for row in rows if row.waited_hours is not None]
+    longest = f", the longest for {number(max(known), 'h')} so far" if known else ""
+    return f"{count} for {count_text(sum(row.gpus for row in rows), 'GPU')}{longest}."
+
+
+def _cells(row: QueueRow) -> dict[str, object]:
+    return {
+        "job": row.job_id,
+        "queue": row.queue,
+        "GPUs": row.gpus,
+        "GPU model": row.gpu_model,
+        "waited, h": row.waited_hours,
+        "waits for": row.reason,
+        "jobs ahead": row.jobs_ahead,
+        "GPUs ahead": row.gpus_ahead,
+        "more, min": row.more_minutes,
+        "more, min, q10": row.more_minutes_q10,
+        "more, min, q90": row.more_minutes_q90,
+        "forecast": row.rests_on,
+        "user": row.user,
+        "team": row.account,
+    }
