@@ -18,6 +18,7 @@ from dashboard.submission.asked_estimate import (
 from dashboard.submission.estimate import LIMIT, breakdown_rows, model_line
 from dashboard.submission.launchers.launched_job import LaunchOptions, is_launch, launched_job
 from dashboard.submission.model_source import model_of_argument
+from dashboard.submission.served_estimate import SERVE_OPTIONS, AskedService, served_answer
 from data.errors import ImpossibleProblemError
 from data.store import StoreReader
 from data.store.place import is_postgres_url, is_there, store_path
@@ -57,11 +58,12 @@ def _asked(
         require_count("gpus", options.gpus)
     if is_launch(options.model):
         names = ("config", "framework", "gpus", "batch", "seq")
+        asked_too = [entry.name for entry in fields(AskedEstimate)]
         same = {
-            entry.name: getattr(options, entry.name)
-            for entry in fields(AskedEstimate)
-            if entry.name not in (*names, "gpu", "top")
-            and getattr(options, entry.name) not in (None, "", [])
+            name: getattr(options, name)
+            for name in (*asked_too, "serve", *SERVE_OPTIONS)
+            if name not in (*names, "gpu", "top")
+            and getattr(options, name) not in (None, "", [], False)
         }
         given = LaunchOptions(**{name: getattr(options, name) for name in names}, same=same)
         launched = launched_job(options.model, given)
@@ -72,9 +74,24 @@ def _asked(
                 f"--{name} is missing", f"Say it: trimtab estimate {options.model[0]} --{name} N."
             )
     model = model_of_argument(options.config or options.model[0])
+    if options.serve:
+        service = AskedService.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
+        service.launched(model, service.tensor or 1)
+        return lambda reader: served_answer(service, model, reader)
+    _refuse_serving(options)
     asked = AskedEstimate.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
     asked.job(model.shape)
     return lambda reader: estimate_answer(asked, model, reader, currency=currency)
+
+
+def _refuse_serving(options: argparse.Namespace) -> None:
+    """Refuse an option that only an engine has. Errors: ImpossibleProblemError."""
+    for name in SERVE_OPTIONS:
+        if getattr(options, name) not in (None, ""):
+            flag = f"--{name.replace('_', '-')} {getattr(options, name)}"
+            raise ImpossibleProblemError(
+                f"{flag} has no use without --serve", f"Add --serve, or take {flag} out."
+            )
 
 
 def _say(found: EstimateAnswer) -> None:

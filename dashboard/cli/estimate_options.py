@@ -12,13 +12,16 @@ def add_estimate_options(estimate: argparse.ArgumentParser) -> None:
         help="config.json or a known model; a framework's YAML or TOML; or -- and a launch command",
     )
     estimate.add_argument("--config", default="", metavar="FILE", help="the model's config.json")
+    estimate.add_argument(
+        "--serve", action="store_true", help="the model is served, not trained: by --framework"
+    )
     estimate.add_argument("--batch", type=int, help="sequences of a whole step, or served at once")
     estimate.add_argument("--seq", type=int, help="tokens of a sequence")
     for name, meaning in (
-        ("framework", "training framework such as torchtitan"),
+        ("framework", "such as torchtitan; with --serve vllm (default) or sglang"),
         ("optimizer", "such as adamw or adamw8bit"),
         ("precision", "what is kept in which width, such as amp or bf16-true"),
-        ("quantization", "of frozen weights, such as nf4"),
+        ("quantization", "of frozen or served weights, such as nf4 or fp8"),
     ):
         estimate.add_argument(f"--{name}", default="", help=meaning)
     estimate.add_argument("--method", choices=("full", "adapter"), default="")
@@ -42,6 +45,15 @@ def add_estimate_options(estimate: argparse.ArgumentParser) -> None:
         default=[],
         choices=("optimizer", "parameters", "activations"),
         help="kept in the host's memory; repeatable",
+    )
+    estimate.add_argument(
+        "--gpu-memory-utilization",
+        type=float,
+        metavar="SHARE",
+        help="of a GPU that the engine takes (default: what it does unasked)",
+    )
+    estimate.add_argument(
+        "--kv-cache-dtype", choices=("auto", "fp8"), default="", help="of the engine's cache"
     )
     estimate.add_argument("--tokens", type=float, metavar="N", help="of the run: shows its hours")
     estimate.add_argument(

@@ -89,6 +89,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "savings": ("trimtab savings", "trimtab savings --by namespace --format csv"),
     "estimate": (
         "trimtab estimate llama3-8b --batch 64 --seq 4096 --gpus 16",
+        "trimtab estimate --serve llama3-8b --batch 64 --seq 32768 --gpu-memory-utilization 0.9",
         "trimtab estimate -- torchrun --nproc-per-node 8 train.py --model llama3-8b --bf16",
     ),
     "submit": ("trimtab submit job.toml --dry-run", "trimtab submit job.toml --target slurm --yes"),

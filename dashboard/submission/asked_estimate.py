@@ -160,7 +160,7 @@ def estimate_answer(
     Errors: ImpossibleProblemError when none of them fits.
     """
     job = asked.job(model.shape)
-    types, origin, calibration, fleet = _known(reader, family_of(job))
+    types, origin, calibration, fleet = known_types(reader, family_of(job))
     types = chosen_types(types, asked.gpu)
     if asked.degrees or asked.sharding:
         found = layouts(
@@ -200,7 +200,7 @@ def launched_answer(
 ) -> EstimateAnswer:
     """Return whether a launched job fits, on every GPU type of the fleet or the catalogue."""
     job = launched.job
-    types, origin, calibration, _fleet = _known(reader, family_of(job))
+    types, origin, calibration, _fleet = known_types(reader, family_of(job))
     found = launched_rows(launched, chosen_types(types, gpu), calibration=calibration)
     return EstimateAnswer(
         job=job,
@@ -243,7 +243,7 @@ def _question(
     )
 
 
-def _known(
+def known_types(
     reader: StoreReader | None, family: str
 ) -> tuple[tuple[GpuType, ...], str, Calibration | None, SubmissionFleet | None]:
     """Return the fleet's GPU types and the family's calibration from the store, if there is one."""

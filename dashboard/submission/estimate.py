@@ -118,11 +118,13 @@ def _shardings(spread: Parallelism) -> Iterator[Sharding]:
             yield Sharding.FSDP
 
 
-def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> dict[str, float]:
-    """Return the memory of one GPU in GiB as every row and text shows it, and whether it suffices.
+def shown_probability(probability: float) -> float:
+    """Return it rounded down: what is below the limit is never shown as reaching it."""
+    return math.floor(probability * 1000 + 1e-6) / 1000
 
-    The probability is rounded down: what is below the limit is never shown as reaching it.
-    """
+
+def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> dict[str, float]:
+    """Return the memory of one GPU in GiB as every row and text shows it, and if it suffices."""
     memory = job.gpu_memory_bytes or 0.0
     probability = estimate.probability_within(USABLE * memory)
     return {
@@ -131,7 +133,7 @@ def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> dict[str, float]:
         "p99_gib": gib(estimate.p99_bytes),
         "usable_gib": gib(USABLE * memory),
         "memory_gib": gib(memory),
-        "fit_probability": math.floor(probability * 1000 + 1e-6) / 1000,
+        "fit_probability": shown_probability(probability),
     }
 
 

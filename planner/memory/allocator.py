@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from planner.memory.assumptions import Recipe
-from planner.memory.step_events import LOGITS, StepEvent
+from planner.memory.step_events import CACHE, LOGITS, StepEvent
 
 CAPACITY_MARGIN_BYTES = 0.9 * 2**30
 """The allocator frees its cache before it gives up, so reserved ends this far below a full card."""
@@ -25,10 +25,11 @@ def reserved_bytes(recipe: Recipe, event: StepEvent) -> float:
 
     With batches of one length blocks are used again. With varying lengths the large blocks of
     logits cached for typical batches do not serve the longest one, and both stay reserved unless
-    the cache is emptied in between.
+    the cache is emptied in between. A key-value cache is one block of its own size.
     """
     traits = recipe.traits
-    static = traits.reserved_static * event.static_bytes
+    cache = dict(event.static).get(CACHE, 0.0)
+    static = traits.reserved_static * (event.static_bytes - cache) + cache
     if recipe.job.expandable_segments:
         return static + EXPANDABLE_FACTOR * event.dynamic_bytes
     if not recipe.length_varies:

@@ -22,6 +22,8 @@ LENGTH = 2048
 ADAPTER_RANK = 16
 OPTIMIZER_RANK = 128
 ADAPTER_TARGETS = ("q", "v")
+_OF_TRAINING = ("optimizer", "recompute", "length_varies", "gradient_accumulation", "compiled")
+"""What means nothing to a model that only serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,5 +158,5 @@ def complete(job: TrainingJob, traits: FrameworkTraits | None = None) -> Recipe:
         flash_attention=gaps.filled("flash_attention", job.flash_attention, True, critical=False),
         compiled=gaps.filled("compiled", job.compiled, False, critical=False),
         missing=tuple(gaps.missing),
-        assumed=tuple(gaps.assumed),
+        assumed=tuple(note for note in gaps.assumed if trains or not note.startswith(_OF_TRAINING)),
     )

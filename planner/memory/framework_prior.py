@@ -60,7 +60,13 @@ def dialects_of(job: TrainingJob, *, unseen: frozenset[str] = frozenset()) -> Di
     """Return the dialects to estimate a job in: its framework's own where that was measured.
 
     Frameworks that are `unseen` lend nothing of what was measured of them.
+
+    An engine that serves has its own table alone: no trainer keeps what it does.
     """
+    if job.method is Method.INFERENCE:
+        own = framework_traits(job.framework)
+        if own.name == job.framework and own.borrowed:
+            return ((own, 1.0),)
     return _dialects(job.framework, situation_of(job), unseen)
 
 

@@ -113,6 +113,7 @@ class FrameworkTraits:
     resident_bytes: float
     quantized_resident_bytes: float
     layer_buffer_bytes: float
+    sampled_bytes: float
     borrowed: bool
 
 

@@ -10,7 +10,7 @@ from planner.memory.bounds import MARGIN, SHARES, Tier, bound_factor, tier_of
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
 from planner.memory.framework_prior import Dialects, dialects_of, quantile_index
 from planner.memory.framework_traits import FrameworkTraits
-from planner.memory.step_events import Parts, StepEvent, step_events
+from planner.memory.step_events import CACHE, Parts, StepEvent, step_events
 from planner.memory.training_job import TrainingJob
 
 _GIB = 2**30
@@ -109,7 +109,8 @@ def predict_peak(
 
     The peak is the maximum over the events of a step and over the pipeline stages that can hold
     it. `raised` multiplies it, after a run that needed more; `dialects` are taken instead of those
-    of the job's framework. Errors: ImpossibleProblemError for a precision, optimiser or
+    of the job's framework. The bounds leave a key-value cache as it is: its bytes are counted, not
+    estimated. Errors: ImpossibleProblemError for a precision, optimiser or
     quantisation not known.
     """
     step = _expected(job, dialects or dialects_of(job))
@@ -125,7 +126,9 @@ def predict_peak(
             dynamic_bytes=found.nvml * (1 - static_ratio),
         )
     ratio = raised * (learned.ratio if learned else 1.0)
-    bounds = [found.nvml * ratio * bound_factor(tier, share, learned) for share in SHARES]
+    exact = dict(binding.static).get(CACHE, 0.0)
+    open_bytes = found.nvml - exact
+    bounds = [ratio * (open_bytes * bound_factor(tier, share, learned) + exact) for share in SHARES]
     return MemoryEstimate(
         p50_bytes=found.nvml * ratio,
         p90_bytes=bounds[0],

@@ -19,6 +19,7 @@ from planner.memory.states import (
 from planner.memory.training_job import Method, Recompute, Sharding
 
 LOGITS = "logits and loss"
+CACHE = "key-value cache"
 
 _LIVE_PARAMETERS = 1e9
 """DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance, unless a file says else."""
@@ -221,8 +222,12 @@ def _load(view: _StageView) -> StepEvent:
     return StepEvent(name="load", stage=view.stage.index, static=(("weights", whole),), dynamic=())
 
 
-def _inference(view: _StageView) -> StepEvent:
-    """The key-value cache of all tokens, and the work on those that are computed at a time.
+def _inference(view: _StageView) -> list[StepEvent]:
+    """The key-value cache of all tokens, with the work on those that are computed at a time.
+
+    What comes after their last layer, the choice of the next token of each sequence, is an event
+    of its own: an engine tries it on as many sequences as it may ever serve before it sizes its
+    cache.
 
     Tensor-parallel ranks share out key-value heads, and hold the same where there are fewer heads
     than ranks; a latent cache is held by all of them.
@@ -233,21 +238,21 @@ def _inference(view: _StageView) -> StepEvent:
     if shape.latent:
         cached = shape.latent.key_value_rank + shape.latent.rope_dim
     cache = job.cache_bytes * cached * view.stage.layers * view.tokens
-    logits = (width + 4) * shape.vocab * view.recipe.micro_batch if view.stage.last else 0.0
+    chosen = job.sampled_sequences or view.recipe.micro_batch
+    logits = view.recipe.traits.sampled_bytes * shape.vocab * chosen if view.stage.last else 0.0
     at_once = min(view.tokens, job.prefill_tokens or view.tokens)
     experts = shape.experts
     ffn = experts.ffn * experts.experts_per_token + experts.shared_ffn if experts else shape.ffn
     work = width * (4 * shape.hidden + 3 * ffn / tensor) * at_once
-    return StepEvent(
-        name="prefill",
-        stage=view.stage.index,
-        static=(("weights", view.states.weights), ("key-value cache", cache)),
-        dynamic=(
-            ("activations", work),
-            (LOGITS, logits),
-            ("gathered and buckets", _dequantized(view)),
-        ),
-    )
+    static = (("weights", view.states.weights), (CACHE, cache))
+    dynamics = {
+        "prefill": (("activations", work), ("gathered and buckets", _dequantized(view))),
+        "sampling": ((LOGITS, logits),),
+    }
+    return [
+        StepEvent(name=name, stage=view.stage.index, static=static, dynamic=dynamic)
+        for name, dynamic in dynamics.items()
+    ]
 
 
 def step_events(recipe: Recipe) -> list[StepEvent]:
@@ -264,7 +269,7 @@ def step_events(recipe: Recipe) -> list[StepEvent]:
             layer=layer,
         )
         if recipe.job.method is Method.INFERENCE:
-            found.append(_inference(view))
+            found += _inference(view)
             continue
         found += _events(view)
         sharded = recipe.job.parallelism.sharding in (Sharding.FSDP, Sharding.ZERO3)

@@ -129,7 +129,8 @@ class TrainingJob:
     allocator's cache is emptied every few steps. `quantization` is that of frozen
     weights. `precision` names a policy of framework_traits.toml. `optimizer_rank` is what GaLore
     and APOLLO project gradients to. Inference keeps `cache_bytes` per
-    key or value of a token, and computes at most `prefill_tokens` at a time, None for all of them.
+    key or value of a token, computes at most `prefill_tokens` at a time, None for all of them, and
+    has memory to choose the next token of `sampled_sequences` at once, None for the micro-batch.
 
     Errors: ImpossibleProblemError naming the field, for sizes or parallelism that cannot be.
     """
@@ -157,6 +158,7 @@ class TrainingJob:
     cache_emptied: bool = False
     gpu_memory_bytes: float | None = None
     prefill_tokens: int | None = None
+    sampled_sequences: int | None = None
     cache_bytes: float = 2.0
     companions: Companions = Companions()
 

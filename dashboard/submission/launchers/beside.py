@@ -15,6 +15,8 @@ _FLAGS = {
     "method": ("adapter",),
     "lengths": ("packing", "padded"),
     "sharding": ("fsdp_words", "sharding", "zero_stage", "fsdp", "distributed", "shards"),
+    "gpu_memory_utilization": ("engine_share",),
+    "kv_cache_dtype": ("cache",),
     "offload": ("offload_all", "offload_optimizer", "offload_parameters", "offload_activations"),
 }
 """The fields of a launcher that decide what an option states, where they are not called alike."""
@@ -55,6 +57,9 @@ def _as_options(told: Told, job: TrainingJob) -> dict[str, Any]:
     if length is None and told.stated("completion_length"):
         length = int(told.value("prompt_length") or 0) + told.stated("completion_length")
     return {
+        "serve": job.method is Method.INFERENCE or None,
+        "gpu_memory_utilization": told.stated("engine_share"),
+        "kv_cache_dtype": told.stated("cache"),
         "batch": whole,
         "seq": length,
         "optimizer": job.optimizer,

@@ -27,7 +27,8 @@ from planner.memory.training_job import (
 SAMPLING = ("grpo", "ppo", "rloo", "online_dpo")
 _PAIRS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto")
 _WITH_REFERENCE = ("dpo", "ipo", "kto")
-_SERVING = ("vllm", "sglang")
+SERVING = ("vllm", "sglang")
+"""Engines that serve; the first where none is named."""
 _TRAINERS = ("transformers", "trl", "axolotl", "llamafactory", "swift")
 _ZERO = (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
 _VARIANT = re.compile(r"-(instruct|chat|hf|base|it|v0\.\d|\d{4}|bnb|4bit|awq|gptq|fp8|int4).*")
@@ -84,7 +85,7 @@ def launched_job(words: Sequence[str], given: LaunchOptions) -> LaunchedJob:
         told.defaults.pop("sequence_length", None)
     _refuse_pairs(told)
     model = _model(launch, told, given)
-    serving = spoken.name in _SERVING
+    serving = spoken.name in SERVING
     job = _serving(told, model, given) if serving else _training(told, model, given)
     counts = {"batch": given.batch, "seq": given.seq}
     counts = {name: count for name, count in counts.items() if count is not None}
@@ -216,6 +217,7 @@ def _serving(told: Told, model: ReadModel, given: LaunchOptions) -> TrainingJob:
         sequence_length=length,
         quantization=_served_quantization(told),
         prefill_tokens=chunk if chunk is None else max(int(chunk), 1),
+        sampled_sequences=told.stated("max_sequences"),
         cache_bytes=1.0 if cache.startswith("fp8") else 2.0,
     )
 

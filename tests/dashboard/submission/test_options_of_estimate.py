@@ -20,7 +20,7 @@ FOLLOWED = {"help", "model", "config", "framework", "gpu", "top"}
 OTHERWISE = {
     "batch": "999", "seq": "9999", "optimizer": "sgd", "precision": "fp32", "quantization": "nf4",
     "method": "adapter", "lengths": "fixed", "recompute": "attention", "sharding": "zero1",
-    "offload": "optimizer", "gpus": "16",
+    "offload": "optimizer", "gpus": "16", "serve": "", "kv_cache_dtype": "fp8",
 }  # fmt: skip
 
 
@@ -64,6 +64,12 @@ def test_an_option_may_not_say_otherwise_than_the_launcher(
         ("--seq 9000", SERVE, "max_model_len 4096"),
         ("--batch 64", SERVE, "max_num_seqs 8"),
         ("--tensor 2", f"{SERVE} --tensor-parallel-size 4", "tensor_parallel_size 4"),
+        (
+            "--gpu-memory-utilization 0.8",
+            f"{SERVE} --gpu-memory-utilization 0.9",
+            "gpu_memory_utilization 0.9",
+        ),
+        ("--kv-cache-dtype fp8", f"{SERVE} --kv-cache-dtype auto", "kv_cache_dtype auto"),
     ],
 )
 def test_the_error_names_the_flag_that_is_contradicted(
@@ -82,6 +88,7 @@ def test_the_error_names_the_flag_that_is_contradicted(
         ("--optimizer adamw --sharding fsdp --method full", LAUNCH),
         ("--seq 777", LAUNCH.replace("--max_seq_length 512", "")),
         ("--batch 4 --seq 2048", SERVE),
+        ("--batch 4 --serve --gpu-memory-utilization 0.8", f"{SERVE} --gpu-memory-utilization 0.8"),
     ],
 )
 def test_an_option_that_says_the_same_is_followed(

@@ -1,0 +1,151 @@
+"""`trimtab estimate --serve`: which GPUs hold a service, and what is refused."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.memory_cases import estimated, read_cases
+from dashboard.cli import main
+from planner.memory.known_models import known_model
+
+ROOMS = [case for case in read_cases() if case.get("of") == "cache" and "vLLM" in case["name"]]
+
+
+def answered(
+    capsys: pytest.CaptureFixture[str], folder: Path, asked: str
+) -> tuple[int, list[dict[str, Any]], str]:
+    """The exit status, the rows, and what is said on stderr."""
+    store = ["--store", f"duckdb:///{folder / 'none.duckdb'}"]
+    status = main([*store, "estimate", "--format", "json", *shlex.split(asked)])
+    captured = capsys.readouterr()
+    return status, json.loads(captured.out)["plans"] if status == 0 else [], captured.err
+
+
+def row_of(capsys: pytest.CaptureFixture[str], folder: Path, asked: str) -> dict[str, Any]:
+    """The row of one H100."""
+    status, rows, said = answered(capsys, folder, f"--serve --gpu H100-SXM5-80GB {asked}")
+    assert status == 0, said
+    return rows[0]
+
+
+def test_what_fits_comes_first_on_the_fewest_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every GPU type has a row; one that fits would not on half as many GPUs."""
+    asked = "--serve llama3-8b --batch 64 --seq 32768"
+    _, rows, _ = answered(capsys, tmp_path, asked)
+    fits = [row["fits"] for row in rows]
+    assert fits == sorted(fits, reverse=True)
+    assert any(fits)
+    assert not all(fits)
+    assert [row["gpus"] for row in rows if row["fits"]] == sorted(
+        row["gpus"] for row in rows if row["fits"]
+    )
+    for row in rows:
+        assert row["fits"] == (row["fit_probability"] >= 0.95)
+        assert row["fits"] == (not row["why_not"])
+        if row["fits"] and row["tensor"] > 1:
+            half = f"{asked} --gpu {row['gpu']} --tensor {row['tensor'] // 2}"
+            assert not answered(capsys, tmp_path, half)[1][0]["fits"]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("asked", ["--tensor 1", "--tensor 4", "--tensor 2 --pipeline 2"])
+def test_it_says_what_the_launcher_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str, asked: str
+) -> None:
+    """The same service by options and by the engine's own command has the same row."""
+    own = row_of(capsys, tmp_path, f"llama3-8b --batch 8 --seq 8192 --framework {engine} {asked}")
+    words = {
+        "vllm": "vllm serve llama3-8b --max-model-len 8192",
+        "sglang": "sglang serve --model-path llama3-8b --context-length 8192",
+    }[engine]
+    words += asked.replace("--tensor", " --tensor-parallel-size").replace(
+        "--pipeline", "--pipeline-parallel-size" if engine == "vllm" else "--pp-size"
+    )
+    _, (launched, *_), _ = answered(capsys, tmp_path, f"--gpu H100-SXM5-80GB --batch 8 -- {words}")
+    shared = own.keys() & launched.keys()
+    assert {"cache_gib", "p95_gib", "fits", "cached_sequences"} <= shared
+    assert {name: own[name] for name in shared} == {name: launched[name] for name in shared}
+
+
+def test_room_does_not_depend_on_what_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The engine sizes its cache by what its share leaves: as much for 64 sequences as for 1."""
+    rooms = [
+        row_of(capsys, tmp_path, f"llama3-8b --tensor 1 --batch {batch} --seq 32768")[
+            "cache_tokens"
+        ]
+        for batch in (1, 64)
+    ]
+    assert rooms[0] == pytest.approx(rooms[1], rel=0.002)
+
+
+def test_the_cache_is_counted_to_the_byte(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two values of every key-value head, layer and token; 1 byte each in fp8, else 2."""
+    shape = known_model("llama3-8b")
+    for words, width in (("", 2), ("--kv-cache-dtype fp8", 1)):
+        row = row_of(capsys, tmp_path, f"llama3-8b --tensor 1 --batch 3 --seq 1000 {words}")
+        found = row["estimate"]["breakdown"]["key-value cache"]
+        assert found == 2 * width * shape.key_width * shape.layers * 3000
+
+
+def test_doubt_is_of_what_is_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A larger cache moves the median and the bound by the same bytes."""
+    small, large = (
+        row_of(capsys, tmp_path, f"llama3-8b --tensor 1 --batch {batch} --seq 16384")["estimate"]
+        for batch in (1, 2)
+    )
+    more = large["p50_bytes"] - small["p50_bytes"]
+    assert more >= 16384 * 2**17
+    assert large["p95_bytes"] - small["p95_bytes"] == pytest.approx(more, rel=0.01)
+
+
+@pytest.mark.parametrize("case", ROOMS, ids=lambda case: case["name"])
+def test_the_lower_bound_holds_in_published_logs(case: dict[str, Any]) -> None:
+    """What an engine had left for its cache is at least what is told at 95 %."""
+    row = estimated(case)
+    assert row["cache_p95_gib"] <= case["published"]
+    assert row["cache_p95_gib"] <= row["cache_gib"] < row["engine_gib"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("--optimizer adamw", ("--optimizer", "--serve")),
+        ("--data 2", ("--data", "--serve")),
+        ("--time-limit 3 --tokens 1e9", ("--time-limit", "--serve")),
+        ("--framework torchtitan", ("torchtitan", "vllm and sglang")),
+        ("--gpu-memory-utilization 1.5", ("1.5", "0 to 1")),
+        ("--gpu-memory-utilization nan", ("nan", "0 to 1")),
+        ("--tensor 3", ("32 heads over 3",)),
+        ("--tensor 0", ("tensor parallelism of 0",)),
+        ("--quantization int3", ("int3",)),
+        ("--gpu tpu", ("tpu",)),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str, words: tuple[str, ...]
+) -> None:
+    """The error names the option, its value and what would be right."""
+    status, _, said = answered(capsys, tmp_path, f"--serve llama3-8b --batch 1 --seq 2048 {asked}")
+    assert status == 1
+    assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize("asked", ["--gpu-memory-utilization 0.8", "--kv-cache-dtype fp8"])
+def test_options_of_an_engine_need_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: str
+) -> None:
+    """Training has neither a share of the GPU nor a cache."""
+    status, _, said = answered(capsys, tmp_path, f"llama3-8b --batch 8 --seq 512 {asked}")
+    assert status == 1
+    assert f"{asked} has no use without --serve" in said
