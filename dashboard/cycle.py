@@ -177,6 +177,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         groups=group_forecasts,
         past_runs=past_runs,
         memory=memory,
+        services=serving,
         resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
         rejections={
             **rejections(world.store.reader, now, planning.rejected_days),

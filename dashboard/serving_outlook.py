@@ -9,10 +9,11 @@ import pandas as pd
 
 from data.errors import ImpossibleProblemError
 from data.records.jobs import Job
-from data.records.serving import ServiceOutlook
+from data.records.serving import BoundsUse, ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
 from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles
+from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     READ_SECONDS,
@@ -32,6 +33,8 @@ HISTORY = timedelta(days=7)
 _GONE = timedelta(hours=1)
 """Without a reading for so long before the newest of all, a service is no more."""
 _HISTORY = ("slot_start", "replicas", "requests_per_second", "is_late", "carried_per_second")
+_MIN_UNLESS_TOLD = 1
+"""minReplicas of a HorizontalPodAutoscaler that states none."""
 _READ_MINUTES = READ_SECONDS // 60
 _SLOTS = 36
 """Of ten minutes: the next six hours."""
@@ -89,7 +92,41 @@ def _outlook(rows: pd.DataFrame, job: Job | None, settings: ServingSettings) -> 
     )
     if carries is None:
         return plain
-    return _sized(plain, carries, readings, settings)
+    sized = _sized(plain, carries, readings, settings)
+    return replace(sized, bounds=_bounds(job, rows, readings, carries, settings))
+
+
+def _bounds(
+    job: Job | None,
+    rows: pd.DataFrame,
+    readings: ServiceReadings,
+    carries: ReplicaCarries,
+    settings: ServingSettings,
+) -> BoundsUse | None:
+    """Return how the autoscaler's bounds served, None where the scheduler tells of none."""
+    told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    low, high = (told.get(name, "") for name in ("min_replicas", "max_replicas"))
+    if not low.isdecimal() and not high.isdecimal():
+        return None
+    try:
+        return bounds_use(
+            readings,
+            rows["replicas"].to_numpy(dtype="float64"),
+            carries,
+            NeedRules(
+                objective=_objective(settings),
+                reactive_ratio=settings.reactive_ratio,
+                cold_start_seconds=settings.cold_start_minutes * 60,
+            ),
+            min_replicas=int(low) if low.isdecimal() else _MIN_UNLESS_TOLD,
+            max_replicas=int(high) if high.isdecimal() else None,
+        )
+    except ImpossibleProblemError:
+        return None
+
+
+def _objective(settings: ServingSettings) -> WaitObjective:
+    return WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
 
 
 def service_history(
@@ -107,7 +144,7 @@ def service_history(
     if rows.empty:
         return pd.DataFrame(columns=list(_HISTORY))
     readings = _readings(rows)
-    objective = WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
+    objective = _objective(settings)
     seconds, slots = outlook.service_seconds, outlook.slots_per_replica
     carried: dict[int, float | None] = {}
     if seconds is not None and slots is not None and outlook.arrival_scv is not None:
@@ -171,7 +208,7 @@ def _sized(
         if quantiles is None
         else (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
     )
-    objective = WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
+    objective = _objective(settings)
     known = replace(
         plain,
         carried_per_second=carried_rate(carries.load(0.0), plain.replicas, objective),

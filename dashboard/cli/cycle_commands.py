@@ -127,6 +127,7 @@ def portfolio_line(found: Portfolio) -> str:
         "jobs": found.recommended,
         "nodes powered down": found.nodes,
         "keeping jobs from running out of memory": found.for_memory,
+        "bounds of autoscalers": found.bounds,
     }
     rest = {
         "changes that are not worth or not safe to recommend": found.not_recommended,
@@ -134,7 +135,8 @@ def portfolio_line(found: Portfolio) -> str:
         "work that is expected to be missed, priced": found.service,
         "nodes and limits that jobs share": found.shared,
     }
-    made_of = _named(parts) if abs(found.nodes) + abs(found.for_memory) >= _CENT else ""
+    beside = abs(found.nodes) + abs(found.for_memory) + abs(found.bounds)
+    made_of = _named(parts) if beside >= _CENT else ""
     named = _named(rest)
     return (
         f"Together they save {found.together:.2f} {unit} and {found.gpu_hours:.0f} GPU-hours"

@@ -29,6 +29,8 @@ class Action(StrEnum):
     LARGER_GPU = "larger-gpu"
     SPREAD = "spread"
     LESS_MEMORY = "less-memory"
+    LOWER_MINIMUM = "lower-minimum"
+    RAISE_MAXIMUM = "raise-maximum"
 
     @property
     def spec(self) -> "ActionSpec":
@@ -72,6 +74,8 @@ class ActionSpec:
     """Whether the job keeps no GPU, for good."""
     pauses: bool = False
     """Whether it ends by design, with nothing to put back."""
+    of_bounds: bool = False
+    """Whether it moves the bounds of an autoscaler, which no plan does."""
 
 
 _OBJECTS = ("kubernetes", "slurm")
@@ -151,6 +155,24 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             deeds=("let {target} take less memory", "let {target} take its old memory"),
             risk=Risk.LOW,
             for_memory=True,
+        ),
+        Action.LOWER_MINIMUM: ActionSpec(
+            title="Fewer replicas at least",
+            deeds=(
+                "let the autoscaler of {target} go lower: {change}",
+                "let the autoscaler of {target} go no lower than before",
+            ),
+            of_bounds=True,
+        ),
+        Action.RAISE_MAXIMUM: ActionSpec(
+            title="More replicas at most",
+            deeds=(
+                "let the autoscaler of {target} go higher: {change}",
+                "let the autoscaler of {target} go no higher than before",
+            ),
+            risk=Risk.LOW,
+            serves=True,
+            of_bounds=True,
         ),
     }
 )

@@ -7,6 +7,29 @@ from data.records.decisions import Range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BoundsUse:
+    """How the bounds of a service's autoscaler served it in the `known_hours` of `span_hours`.
+
+    In `spare_hours` no more than `min_replicas` were there and fewer were needed, never fewer than
+    `least_needed`: `spare_replica_hours` of all `replica_hours`. Requests waited longer than
+    promised while `max_replicas` were there `times_at_max` times, `hours_at_max` in all, when up to
+    `most_needed` were needed.
+    """
+
+    min_replicas: int
+    max_replicas: int | None
+    span_hours: float
+    known_hours: float
+    replica_hours: float
+    spare_hours: float
+    spare_replica_hours: Range
+    least_needed: int
+    times_at_max: int
+    hours_at_max: float
+    most_needed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOutlook:
     """One service as read up to `read_until`; None is unknown.
 
@@ -15,7 +38,8 @@ class ServiceOutlook:
     in the slot from `slot_starts[i]`; none where `reason` says why. Rates are requests per second;
     `carried_per_second` is the highest that the replicas there carry as promised. The mean wait is
     that of the newest reading; requests waited too long in `late_minutes` of the `judged_minutes`
-    of the last day in which waits are known.
+    of the last day in which waits are known. `bounds` of its autoscaler are those of the week read;
+    None where no scheduler tells any, or what was needed is unknown.
     """
 
     job_id: str
@@ -45,6 +69,7 @@ class ServiceOutlook:
     rates_q95: tuple[float, ...] = ()
     required_replicas: tuple[int, ...] = ()
     reason: str = ""
+    bounds: BoundsUse | None = None
 
     def required_at(self, now: datetime, max_age: timedelta) -> int | None:
         """Return the replicas to order at `now`; None when unknown or the readings are older."""

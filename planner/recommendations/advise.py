@@ -8,9 +8,11 @@ from data.records.decisions import FOR_MEMORY, Action, Recommendation, Transitio
 from data.records.forecasts import GroupForecast
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, IdleGpus, Plan
+from data.records.serving import ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.transitions import entering
 from planner.recommendations.admission import NO_PAIR, NO_ROOM, AdmissionRoom, admitted
+from planner.recommendations.autoscaler_bounds import bounds_advice
 from planner.recommendations.emptied_nodes import empty_nodes
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
 from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
@@ -49,6 +51,7 @@ def advise(
     groups: Sequence[GroupForecast] = (),
     past_runs: Mapping[str, Sequence[float]] | None = None,
     memory: Sequence[MemoryFinding] = (),
+    services: Sequence[ServiceOutlook] = (),
     resting: Mapping[str, str] | None = None,
     rejections: Rejections | None = None,
     proposed_before: ProposedBefore | None = None,
@@ -58,7 +61,8 @@ def advise(
 
     `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
     runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
-    gets the first of the free boards, and nothing else is proposed for it. `resting` maps jobs, and
+    gets the first of the free boards, and nothing else is proposed for it. `services` are how
+    inference services stand: advice on their autoscalers' bounds follows. `resting` maps jobs, and
     what of the fleet advice is about, to the reason why nothing is proposed for it now.
     `rejections` are what people said no to; what keeps a job from running out of memory comes up
     again all the same. `proposed_before` is what the plan before proposed: it
@@ -89,6 +93,12 @@ def advise(
     found = [memory_recommendation(relief, plan, problem) for relief in relieved]
     found += [_recommendation(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
     found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
+    by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
+    bounds = list(
+        _not_rejected(bounds_advice(services, by_job, kept.keys() - resting, plan, problem), no)
+    )
+    kept = {job: why for job, why in kept.items() if job not in {row.job_id for row in bounds}}
+    found += bounds
     changes = [relief.proposal for relief in relieved if relief.outcome]
     changes += [proposals[number] for number in chosen]
     short = list(missing_boards(problem, groups, changes))

@@ -1,0 +1,197 @@
+"""Advice on the bounds of a service's autoscaler: a minimum above need, a maximum below it.
+
+Nothing applies it: who owns the autoscaler changes its bounds. What it saves is the rent of the
+replicas that the minimum kept above what the service model says was needed.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from data.feasible_changes import unit_of
+from data.records.decisions import Action, Evidence, Range, Recommendation, Savings
+from data.records.plans import Plan
+from data.records.serving import BoundsUse, ServiceOutlook
+from planner.problem.planning_problem import PlanningProblem
+from planner.recommendations.evidence import evidence_of
+from planner.recommendations.proposals import Proposal
+
+_MIN_KNOWN_HOURS = 24.0
+"""A day has its quiet hours; less of it may have none of them."""
+_COMPLETE = 0.8
+_MIN_HOURS_AT_MAX = 0.25
+_HOURS_PER_DAY = 24.0
+
+
+def bounds_advice(
+    services: Sequence[ServiceOutlook],
+    proposals: Mapping[str, Proposal],
+    kept: Collection[str],
+    plan: Plan,
+    problem: PlanningProblem,
+) -> Iterator[Recommendation]:
+    """Yield one recommendation at most for each service whose job is kept as it is.
+
+    A maximum that is too low comes before a minimum that is too high.
+    """
+    for service in services:
+        proposal, use = proposals.get(service.job_id), service.bounds
+        if proposal is None or use is None or service.job_id not in kept:
+            continue
+        if proposal.job.demand.standing.protected or use.known_hours < _MIN_KNOWN_HOURS:
+            continue
+        if use.hours_at_max >= _MIN_HOURS_AT_MAX and use.max_replicas is not None:
+            yield _raised(use, use.max_replicas, proposal, plan, problem)
+        elif _is_worth_it(use, problem):
+            yield _lowered(use, proposal, plan, problem)
+
+
+def _is_worth_it(use: BoundsUse, problem: PlanningProblem) -> bool:
+    """Say whether the spare replicas are a share of all that is worth a change."""
+    spare = use.spare_replica_hours.central
+    return spare > 0 and spare >= problem.planning.min_saving_ratio * use.replica_hours
+
+
+def _raised(
+    use: BoundsUse, most: int, proposal: Proposal, plan: Plan, problem: PlanningProblem
+) -> Recommendation:
+    times = "once" if use.times_at_max == 1 else f"{use.times_at_max} times"
+    wanted = max(use.most_needed, most + 1)
+    return _advice(
+        Action.RAISE_MAXIMUM,
+        use,
+        proposal,
+        plan,
+        problem,
+        change=f"maxReplicas of {wanted} instead of {most}",
+        why=(
+            f"All {most} replicas that its autoscaler allows were there {times} in "
+            f"{_days(use.span_hours)} while requests waited longer than promised, "
+            f"{use.hours_at_max:.3g} h in all. By the requests that came, up to "
+            f"{use.most_needed} replicas were needed then."
+        ),
+        savings=_savings(problem),
+    )
+
+
+def _lowered(
+    use: BoundsUse, proposal: Proposal, plan: Plan, problem: PlanningProblem
+) -> Recommendation:
+    job, present = proposal.job.demand.job, proposal.present
+    model = problem.catalogue.find(job.gpu_model)
+    each = unit_of(job) / max(1, job.gpu_count)
+    ahead = problem.terms.horizon_hours / use.known_hours
+    devices = use.spare_replica_hours.times(each * job.gpu_count * ahead)
+    boards = use.spare_replica_hours.times(each * present.boards * ahead)
+    cost = None if model is None else boards.times(model.price_per_hour)
+    currency = problem.energy.currency
+    money = ""
+    if cost is not None:
+        per_day = cost.times(_HOURS_PER_DAY / problem.terms.horizon_hours)
+        money = (
+            f" Their boards cost {per_day.central:.2f} ({per_day.low:.2f}–{per_day.high:.2f}) "
+            f"{currency} a day."
+        )
+    return _advice(
+        Action.LOWER_MINIMUM,
+        use,
+        proposal,
+        plan,
+        problem,
+        change=f"minReplicas of {use.least_needed} instead of {use.min_replicas}",
+        why=(
+            f"Its autoscaler keeps {use.min_replicas} replicas at least. In "
+            f"{use.spare_hours * _HOURS_PER_DAY / use.known_hours:.3g} h a day of "
+            f"{_days(use.span_hours)} fewer were needed by the requests that came, down to "
+            f"{use.least_needed}.{money} That it goes lower then is left to its own metric."
+        ),
+        savings=_savings(
+            problem,
+            gpu_hours=replace(devices, unit="GPU-h"),
+            cost=None if cost is None else replace(cost, unit=currency),
+        ),
+    )
+
+
+def _savings(
+    problem: PlanningProblem, *, gpu_hours: Range | None = None, cost: Range | None = None
+) -> Savings:
+    """Return savings over the plan's horizon; boards that are free stay powered."""
+    return Savings(
+        horizon_hours=problem.terms.horizon_hours,
+        gpu_hours=gpu_hours,
+        energy_kwh=None,
+        emissions_kgco2e=None,
+        cost=cost,
+    )
+
+
+def _days(hours: float) -> str:
+    return f"{hours / _HOURS_PER_DAY:.2g} days"
+
+
+def _advice(
+    action: Action,
+    use: BoundsUse,
+    proposal: Proposal,
+    plan: Plan,
+    problem: PlanningProblem,
+    *,
+    change: str,
+    why: str,
+    savings: Savings,
+) -> Recommendation:
+    job = proposal.job.demand.job
+    return Recommendation(
+        plan_id=plan.plan_id,
+        created_at=plan.created_at,
+        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
+        action=action,
+        job_id=job.job_id,
+        job_name=job.name,
+        namespace=job.namespace,
+        platform=job.platform,
+        now=proposal.present.configuration,
+        proposed=proposal.present.configuration,
+        why=f"{why} Only who owns its bounds can move them: {_owner(proposal)}.",
+        evidence=_evidence(use, proposal, savings, plan, problem),
+        savings=savings,
+        risk=action.spec.risk,
+        confidence=_confidence(use),
+        change=change,
+    )
+
+
+def _owner(proposal: Proposal) -> str:
+    facts = proposal.job.demand.job.scheduler
+    return " and ".join(facts.managed_by if facts is not None else ()) or "nobody is named"
+
+
+def _confidence(use: BoundsUse) -> str:
+    share = use.known_hours / use.span_hours
+    told = "what was needed is a queueing formula's answer to the requests that came"
+    if share < _COMPLETE:
+        return f"weak: {told}; {100 * share:.0f} % of the time is known"
+    return f"medium: {told}"
+
+
+def _evidence(
+    use: BoundsUse,
+    proposal: Proposal,
+    savings: Savings,
+    plan: Plan,
+    problem: PlanningProblem,
+) -> Evidence:
+    """Return the evidence of the job with that of its requests in front."""
+    keeps = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
+    found = evidence_of(keeps, savings, plan, problem)
+    spare = use.spare_replica_hours
+    span = f"{spare.central:.3g} ({spare.low:.3g}–{spare.high:.3g})"
+    most = "unknown" if use.max_replicas is None else str(use.max_replicas)
+    factors = (
+        ("bounds of its autoscaler", f"{use.min_replicas} to {most} replicas"),
+        ("hours known", f"{use.known_hours:.3g} of {use.span_hours:.3g} h"),
+        ("replicas above need", f"{span} of {use.replica_hours:.3g} replica-h"),
+        ("late at the maximum", f"{use.times_at_max} times, {use.hours_at_max:.3g} h"),
+    )
+    return replace(found, signal="requests of its engines", factors=(*factors, *found.factors))
