@@ -18,6 +18,8 @@ from data.store.owned_reader import OwnedReader
 
 _ASCII_TWINS = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "m": "rn"})
 _LEFT_TO_RIGHT = "\u200e"
+_ONLY_LOOKS = "{} asks by a viewer's token, or as a viewer, and so only looks"
+_LOOKING_OWNER = frozenset({"viewer", "owner"})
 RULE = Person(name="trimtab", via="rule")
 """The worker itself, when the settings opted in to automatic rollbacks."""
 
@@ -27,10 +29,15 @@ def role_of(person: Person, access: AccessSettings) -> str:
 
     Names are compared with names and groups with groups, character by character: another case or
     a look-alike letter is another name. In local mode whoever reaches the loopback address, or has
-    the store's file, is the admin. A token never gives more than it was made for.
+    the store's file, is the admin. A token never gives more than it was made for: of a viewer, who
+    sees the jobs of others, and an owner, who decides, it is an owner who only looks.
     """
-    role = _role_by_name(person, access)
-    return min(role, person.max_role, key=ROLES.index) if person.max_role else role
+    roles = {_role_by_name(person, access), person.max_role} - {""}
+    return "owner" if roles == _LOOKING_OWNER else min(roles, key=ROLES.index)
+
+
+def _only_looks(person: Person, access: AccessSettings) -> bool:
+    return "viewer" in (_role_by_name(person, access), person.max_role)
 
 
 def _role_by_name(person: Person, access: AccessSettings) -> str:
@@ -122,9 +129,9 @@ def may_look(
 def why_not_submit(person: Person, access: AccessSettings) -> str:
     """Return why the person may not submit jobs from the page, '' when they may."""
     role = role_of(person, access)
-    if role in ("owner", "approver", "admin"):
-        return ""
-    return f"{person.name} is {role or 'none'}: only owners, approvers and admins submit"
+    if role not in ("owner", "approver", "admin"):
+        return f"{person.name} is {role or 'none'}: only owners, approvers and admins submit"
+    return _ONLY_LOOKS.format(person.name) * _only_looks(person, access)
 
 
 def why_not(
@@ -139,6 +146,8 @@ def why_not(
     role = role_of(person, access)
     if role not in ("owner", "approver", "admin"):
         return f"{person.name} is {role or 'none'}: only owners, approvers and admins decide"
+    if _only_looks(person, access):
+        return _ONLY_LOOKS.format(person.name)
     if role == "owner" and not owns(person, recommendation, job):
         return f"{person.name} may decide about their own jobs only"
     if approving and access.four_eyes and _may_own(person, recommendation, job):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from factories import make_job, make_recommendation
 
-from dashboard.rights import owns, why_not, why_not_submit
+from dashboard.rights import may_look, owns, why_not, why_not_submit
 from data.access_settings import AccessSettings
 from data.records.commands import Person
 from data.records.jobs import SchedulerFacts
@@ -56,3 +56,36 @@ def test_four_eyes_looks_at_owner_and_user_in_any_case(name: str, owner: str, us
 def test_who_submits(name: str, may: bool) -> None:
     """Owners, approvers and admins; a viewer looks."""
     assert (why_not_submit(person(name), ACCESS) == "") is may
+
+
+@pytest.mark.parametrize("limit", ["viewer", "owner", "approver"])
+@pytest.mark.parametrize("name", ["nobody", "vera", "olga", "ann", "root"])
+@pytest.mark.parametrize("owner", ["olga", "ann", "somebody else"])
+def test_a_token_gives_nothing_that_its_person_or_its_limit_lacks(
+    name: str, limit: str, owner: str
+) -> None:
+    """Neither to look at, nor to decide or submit: an owner who looks sees their jobs alone."""
+    job = make_job(owner=owner)
+    limited = replace(person(name), max_role=limit)
+    limits = replace(
+        ACCESS, **{f"{role}s": "" for role in ("viewer", "owner", "approver", "admin")}
+    )
+    like_limit = replace(limits, **{f"{limit}s": name})
+    for allows in (
+        lambda who, access: may_look(who, access, ADVICE, job),
+        lambda who, access: not why_not(who, access, ADVICE, job),
+        lambda who, access: not why_not_submit(who, access),
+    ):
+        if allows(limited, ACCESS):
+            assert allows(person(name), ACCESS)
+            assert allows(person(name), like_limit)
+
+
+def test_an_owner_looks_by_a_token_at_their_own_jobs() -> None:
+    """And decides nothing by it."""
+    looks = replace(person("olga"), max_role="viewer")
+    mine, others = make_job(owner="olga"), make_job(owner="ann")
+    assert may_look(looks, ACCESS, ADVICE, mine)
+    assert not may_look(looks, ACCESS, ADVICE, others)
+    assert "viewer's token" in why_not(looks, ACCESS, ADVICE, mine)
+    assert "viewer's token" in why_not_submit(looks, ACCESS)
