@@ -12,6 +12,7 @@ from dashboard.reports.esg.periods import Every
 from dashboard.reports.esg.statement import GroupBy
 from dashboard.reports.week import week_to
 from dashboard.reports.weekly_energy import weekly_energy
+from dashboard.serving_value import token_values
 from dashboard.statement.book import kept_book
 from data.catalogue.carbon_table import load_carbon_table
 from data.errors import TrimtabError
@@ -69,3 +70,5 @@ def _ask(reader: StoreReader, settings: Settings, now: datetime) -> None:
     carbon = load_carbon_table().get(settings.energy.region)
     weekly_energy(reader, week=week, settings=settings, carbon=carbon, jobs=None)
     kept_book(reader, settings, now=now)  # Costs
+    if reader.serving_outlook():
+        token_values(reader, settings, (), end=end)  # Serving

@@ -16,6 +16,7 @@ from dashboard.statement.statement import make_cost_statement
 from data.clock import floor_to_slot
 from data.settings import Settings
 from data.store import StoreReader
+from data.store.cached_reader import CachedReader
 from data.units import JOULES_PER_KWH, SECONDS_PER_HOUR
 
 SPAN = timedelta(hours=24)
@@ -70,6 +71,19 @@ def token_values(
     order = [*sorted(services), OTHER_JOBS, *NOBODYS.values()]
     groups = dict(iter(joined.groupby("held_by")))
     return tuple(_value(holder, groups[holder]) for holder in order if holder in groups)
+
+
+def kept_values(
+    reader: StoreReader, settings: Settings, services: Collection[str], *, end: datetime
+) -> tuple[TokenValue, ...]:
+    """Return `token_values`, which a reader that remembers makes once while the data stay."""
+
+    def make() -> tuple[TokenValue, ...]:
+        return token_values(reader, settings, services, end=end)
+
+    if not isinstance(reader, CachedReader):
+        return make()
+    return reader.remember(("token values", settings, frozenset(services), end), make)
 
 
 def _value(holder: str, hours: pd.DataFrame) -> TokenValue:

@@ -39,6 +39,7 @@ QUESTIONS = frozenset(
         "group_history",
         "job_choices",
         "job_holders",
+        "served_tokens",
     }
 )
 """Those that read a history, or all forecasts or jobs, for a small answer."""

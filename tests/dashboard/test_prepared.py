@@ -61,7 +61,8 @@ def note_questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-VIEWS = ("overview", "fleet", "jobs", "forecasts", "plan", "costs", "energy", "reports", "health")
+VIEWS = ("overview", "fleet", "jobs", "forecasts", "plan", "costs", "energy", "reports", "health",
+         "serving")  # fmt: skip
 
 
 def test_pages_ask_nothing_anew_that_was_prepared(

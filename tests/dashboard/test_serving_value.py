@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from factories import H100, NOW, make_collected, make_job, make_samples
 
-from dashboard.serving_value import OTHER_JOBS, TokenValue, token_values
-from dashboard.statement.statement import make_cost_statement
+from dashboard.serving_value import OTHER_JOBS, TokenValue, kept_values, token_values
+from dashboard.statement.statement import CostStatement, make_cost_statement
 from data.columns import SERVING, check_frame
 from data.settings import Settings
 from data.statement_settings import GpuPrice, StatementSettings
@@ -97,3 +97,25 @@ def test_without_power_or_price_there_is_no_ratio_and_a_reason(store: Store) -> 
     assert "statement.prices" in chat.no_cost
     assert chat.tokens_per_joule is not None
     assert np.isfinite(chat.tokens_per_joule)
+
+
+def test_a_page_that_is_drawn_again_makes_no_other_statement(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the data change; what other services are looked at is another question."""
+    made: list[object] = []
+
+    def counted(*given: object, **named: object) -> CostStatement:
+        made.append(given)
+        return make_cost_statement(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("dashboard.serving_value.make_cost_statement", counted)
+    reader = store.reader_for_pages()
+    first, second = (kept_values(reader, PRICED, {DARK, CHAT}, end=NOW) for _draw in range(2))
+    assert first == second == token_values(store.reader, PRICED, {CHAT, DARK}, end=NOW)
+    assert len(made) == 2
+    kept_values(reader, PRICED, {CHAT}, end=NOW)
+    assert len(made) == 3
+    store.keep(make_collected(batch_id="another"))
+    kept_values(reader, PRICED, {CHAT}, end=NOW)
+    assert len(made) == 4

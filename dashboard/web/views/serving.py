@@ -10,7 +10,7 @@ from dashboard.api.rows import ServiceRow, service_row
 from dashboard.charts.serving_lines import demand_against_capacity, replicas_against_need
 from dashboard.figure_text import count_text
 from dashboard.serving_outlook import service_history
-from dashboard.serving_value import TokenValue, token_values
+from dashboard.serving_value import TokenValue, kept_values
 from dashboard.web.identity import current_role
 from dashboard.web.page import (
     chart,
@@ -250,7 +250,7 @@ if services:
         opens=lambda place: open_service(listed[place]),
     )
     end = reader.latest_sample_at() or now
-    values = token_values(reader, settings, services_held, end=end)
+    values = kept_values(reader, settings, services_held, end=end)
     outlook, row = opened(services)
     show_one(outlook, row, next((value for value in values if value.holder == row.job_id), None))
     if values:
