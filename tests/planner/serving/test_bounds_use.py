@@ -137,3 +137,36 @@ def test_nothing_known_is_no_answer() -> None:
         readings(rates), np.ones(12), CARRIES, RULES, min_replicas=4, max_replicas=None
     )
     assert found is None
+
+
+def test_the_doubt_is_that_of_the_seconds_of_service() -> None:
+    """Half a day at 6 a second, then a quiet one: 12 replicas less those for 5, 4 and 3 s."""
+    rates = np.where(np.arange(DAY) < DAY // 2, 6.0, 0.01)
+    spare = used(readings(rates, running=0.0 * rates), np.full(DAY, 12.0), 12).spare_replica_hours
+    seconds = CARRIES.service_seconds
+    needed = [
+        replicas_needed(replace(CARRIES.load(6.0), service_seconds=at), RULES.objective)
+        for at in (seconds.high, seconds.central, seconds.low)
+    ]
+    assert len(set(needed)) == 3
+    assert (spare.low, spare.central, spare.high) == pytest.approx(
+        tuple(12 * (12 - count) + 12 * 11 for count in needed)
+    )
+
+
+@pytest.mark.parametrize("rate", [0.0, 6.0])
+def test_nothing_below_the_new_minimum_counts_as_spare(rate: float) -> None:
+    """It is one at least, and what a steady service needs at the most seconds of service."""
+    found = used(readings(np.full(DAY, rate)), np.full(DAY, 12.0), 12)
+    spare = found.spare_replica_hours
+    assert found.least_needed >= 1
+    assert spare.low == spare.central == spare.high == 24 * (12 - found.least_needed)
+
+
+def test_waits_at_the_maximum_without_known_requests_are_not_counted() -> None:
+    """What was needed then is unknown as well."""
+    rates = np.full(DAY, 8.0)
+    waited = np.where(np.arange(DAY) == 10, 5 * READ_SECONDS * 8.0, 0.0)
+    running = np.where(np.arange(DAY) == 10, np.nan, 32.0)
+    found = used(readings(rates, waited_seconds=waited, running=running), np.full(DAY, 3.0), 1, 3)
+    assert (found.times_at_max, found.hours_at_max, found.most_needed) == (0, 0.0, 0)
