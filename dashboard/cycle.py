@@ -17,7 +17,7 @@ from dashboard.memory_outlook import foreseen_memory
 from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
 from dashboard.serving_outlook import foreseen_serving
-from dashboard.statement.prices import as_paid, priced
+from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from data.clock import require_utc
 from data.collected import Collected
 from data.cycle_mark import begin_cycle
@@ -152,6 +152,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     memory = foreseen_memory(world.store.reader, view, forecasts)
     serving = foreseen_serving(world.store.reader, world.settings.serving, now)
     past_runs = past_run_seconds(view.known_jobs)
+    grid = grid_as_paid(world.settings, now)
     problem = problem_of_view(
         view,
         forecasts,
@@ -160,6 +161,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         carbon=world.carbon,
         models=models,
         memory=memory,
+        grid=grid,
     )
     last = world.store.reader.latest_plan()
     plan = build_plan(
@@ -210,6 +212,8 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     )
     world.progress("prepare", 0, 1)
     prepare_answers(world.store, world.settings, now=now)
+    if grid.why_not:
+        logger.warning("plan without a forecast of the grid: %s", grid.why_not)
     for report in reports:
         if report.state is not SourceState.RAN:
             logger.warning("source %s %s: %s", report.source, report.state, report.reason)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.grid_forecast import GridOutlook
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.settings import Settings
@@ -25,11 +26,12 @@ def problem_of_view(
     carbon: GridCarbon,
     models: PowerModels,
     memory: Sequence[MemoryFinding],
+    grid: GridOutlook | None = None,
 ) -> PlanningProblem:
     """Return the problem of the slots after a view; the same arguments give the same problem.
 
     `models` are what the view's readings teach of power, `memory` what is foreseen of its jobs'
-    memory. Errors: ImpossibleProblemError, as `make_problem`.
+    memory, `grid` of the hours of the grid. Errors: ImpossibleProblemError, as `make_problem`.
     """
     return make_problem(
         view.cluster,
@@ -51,6 +53,7 @@ def problem_of_view(
         },
         past_runs=past_run_seconds(view.known_jobs),
         queue_waits=queue_waits(view.known_jobs, view.as_of),
+        grid=grid,
     )
 
 

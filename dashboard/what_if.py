@@ -14,10 +14,12 @@ import numpy as np
 
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
-from dashboard.statement.prices import as_paid, priced
+from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.clock import utc_now
 from data.errors import SettingsError, StoreError
+from data.grid_forecast import GridOutlook
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
@@ -84,7 +86,8 @@ class WhatIf:
 class WhatIfBasis:
     """What the plan in force was made from, read once and asked many times.
 
-    `view` has the plan's jobs alone; `memory` is what was foreseen of their memory.
+    `view` has the plan's jobs alone; `memory` is what was foreseen of their memory,
+    `grid` what is forecast of the hours of the grid now.
     """
 
     plan: Plan
@@ -92,6 +95,7 @@ class WhatIfBasis:
     forecasts: tuple[DemandForecast | ForecastSkipped, ...]
     models: PowerModels
     memory: tuple[MemoryFinding, ...]
+    grid: GridOutlook
 
 
 def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
@@ -114,6 +118,7 @@ def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
         forecasts=forecasts,
         models=power_models(view.readings, load_gpu_catalogue()),
         memory=foreseen_memory(reader, view, forecasts),
+        grid=grid_as_paid(settings, max(plan.created_at, utc_now())),
     )
 
 
@@ -152,6 +157,8 @@ def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) 
         carbon=load_carbon_table().get(changed.energy.region),
         models=basis.models,
         memory=basis.memory,
+        # A single price overrules the hours ahead as it does the hours of the day.
+        grid=basis.grid.without_prices() if "electricity-price" in knobs else basis.grid,
     )
     copy = build_plan(
         problem,

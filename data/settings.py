@@ -247,6 +247,12 @@ class EnergySettings(Section, name="energy"):
     hour_offset: float = documented(
         0.0, "hours that these hours of the day are ahead of UTC", minimum=-14, maximum=14
     )
+    forecast_file: str = documented_path(
+        "", "CSV or JSON file of carbon and price ahead, as issued; before the hours of the day"
+    )
+    forecast_max_age_hours: float = documented(
+        36.0, "age of its newest issue from which plans do without it, h", above=0, maximum=8760
+    )
     carbon_price_per_tonne: float = documented(
         0.0, "price that plans put on a tonne of CO2e, location-based", minimum=0, maximum=10_000
     )

@@ -15,6 +15,7 @@ from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.errors import TrimtabError
+from data.grid_forecast import grid_outlook
 from data.settings import Settings
 from data.source_settings import real_source_switches
 from data.store.room import require_room
@@ -36,6 +37,11 @@ def _check_store(settings: Settings) -> tuple[str, str]:
 def _check_region(settings: Settings) -> tuple[str, str]:
     grid = load_carbon_table().get(settings.energy.region)
     return "ok", f"{grid.gco2e_per_kwh:g} gCO2e/kWh, {grid.year}, {grid.source}"
+
+
+def _check_grid_forecast(settings: Settings) -> tuple[str, str]:
+    outlook = grid_outlook(settings.energy, utc_now())
+    return ("ok" if outlook.forecast else "missing"), outlook.describe()
 
 
 def _check_changes(settings: Settings) -> tuple[str, str]:
@@ -92,6 +98,8 @@ def doctor(options: argparse.Namespace) -> int:
         "grid carbon": _check_region,
         "change files": _check_changes,
     }
+    if settings.energy.forecast_file:
+        checks["grid forecast"] = _check_grid_forecast
     if settings.submit.enabled:
         checks["submission"] = _check_submission
     if _is_told(settings):

@@ -9,6 +9,7 @@ from statistics import median
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
+from data.grid_forecast import GridOutlook, grid_outlook
 from data.settings import Settings
 from data.statement_settings import PRICE_KINDS, GpuPrice
 from data.units import SECONDS_PER_HOUR
@@ -130,10 +131,21 @@ def priced(
 
 def as_paid(settings: Settings) -> Settings:
     """Return the settings of a plan: electricity costs nothing where GPU prices include it."""
-    if settings.statement.charge_electricity or not settings.statement.prices:
+    if not _includes_electricity(settings):
         return settings
     free = replace(settings.energy, electricity_price_per_kwh=0.0, electricity_price_by_hour="")
     return replace(settings, energy=free)
+
+
+def grid_as_paid(settings: Settings, at: datetime) -> GridOutlook:
+    """Return the forecast of the grid that a plan uses, without prices where nobody pays them."""
+    outlook = grid_outlook(settings.energy, at)
+    return outlook.without_prices() if _includes_electricity(settings) else outlook
+
+
+def _includes_electricity(settings: Settings) -> bool:
+    """Say whether GPU prices include electricity."""
+    return bool(settings.statement.prices) and not settings.statement.charge_electricity
 
 
 def _mean_charge(

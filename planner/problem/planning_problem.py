@@ -14,6 +14,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ImpossibleProblemError
 from data.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
 from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
+from data.grid_forecast import GridOutlook
 from data.records.cluster import Cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
@@ -162,6 +163,7 @@ def make_problem(
     held_memory_mib: Mapping[str, float] | None = None,
     past_runs: Mapping[str, Sequence[float]] | None = None,
     queue_waits: Mapping[str, QueueWait] | None = None,
+    grid: GridOutlook | None = None,
 ) -> PlanningProblem:
     """Return the problem of the slots after `as_of`. Jobs that ended are not part of it.
 
@@ -170,7 +172,7 @@ def make_problem(
     taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
     under whose phase of more memory is over, `past_runs` the lengths in s of ended runs of the
     same job, by which its end is forecast; `queue_waits` how long a job would wait to be started
-    again.
+    again; `grid` is what is forecast of the hours of the grid.
 
     Raises ImpossibleProblemError for a demand below zero, a forecast of another length, and pins
     that contradict one another or the job.
@@ -183,7 +185,7 @@ def make_problem(
         planning=planning,
         energy=energy,
         carbon=carbon,
-        tariff=tariff_of(slot_starts, slot, energy=energy, carbon=carbon),
+        tariff=tariff_of(slot_starts, slot, energy=energy, carbon=carbon, grid=grid),
         cap_laws={entry.name: entry.cap_law for entry in catalogue} | dict(cap_laws or {}),
         may_requeue=rules.may_requeue,
         behind_others=rules.behind_others,

@@ -1,36 +1,63 @@
-"""What a kWh costs and emits in each slot, from the hours of the day that the settings state."""
+"""What a kWh costs and emits in each slot: by a forecast as far as it reaches, else by the hour.
+
+The hours of the day that the settings state are raised or lowered to the level of the forecast.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
 
 from data.catalogue.carbon_table import GridCarbon
+from data.grid_forecast import GridForecast, GridOutlook
 from data.settings import EnergySettings
-from data.units import GRAMS_PER_KILOGRAM
+from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 
 Values = npt.NDArray[np.float64]
 _GRAMS_PER_TONNE = 1000 * GRAMS_PER_KILOGRAM
 _STEP = timedelta(minutes=5)
+_DAY = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:
-    """Electricity price (per kWh) and grid carbon (gCO2e/kWh) per slot, arrays [slots].
+    """Electricity price (per kWh) and grid carbon (gCO2e/kWh), `*_ahead` per slot [2 · slots].
 
-    `mean_*` are over a whole day: what an hour that is not known yet will be like. `hourly_carbon`
-    says whether the carbon is that of hours rather than an annual average.
+    The second half is beyond the horizon: hours to which work may be put off. `*_of_day` [24] are
+    the hours of the day after the first slot: what an hour that is not known yet will be like.
+    `hourly_carbon` says whether the carbon is that of hours rather than an annual average; `grid`
+    what forecast they come from.
     """
 
-    electricity: Values
-    gco2e: Values
-    mean_electricity: float
-    mean_gco2e: float
+    electricity_ahead: Values
+    gco2e_ahead: Values
+    electricity_of_day: Values
+    gco2e_of_day: Values
     carbon_price_per_tonne: float
     hourly_carbon: bool
+    grid: GridOutlook
+
+    @property
+    def electricity(self) -> Values:
+        """The electricity price of a kWh, array [slots]."""
+        return self.electricity_ahead[: len(self.electricity_ahead) // 2]
+
+    @property
+    def gco2e(self) -> Values:
+        """The grid's carbon in gCO2e/kWh, array [slots]."""
+        return self.gco2e_ahead[: len(self.gco2e_ahead) // 2]
+
+    @property
+    def mean_electricity(self) -> float:
+        """The electricity price of a kWh over a whole day."""
+        return float(self.electricity_of_day.mean())
+
+    @property
+    def mean_gco2e(self) -> float:
+        """The grid's carbon over a whole day, gCO2e/kWh."""
+        return float(self.gco2e_of_day.mean())
 
     @property
     def per_kwh(self) -> Values:
@@ -40,13 +67,15 @@ class Tariff:
     @property
     def mean_per_kwh(self) -> float:
         """The price of a kWh with the price of its carbon, over a whole day."""
-        carbon = self.mean_gco2e / _GRAMS_PER_TONNE * self.carbon_price_per_tonne
-        return self.mean_electricity + carbon
+        return self.mean_electricity + self._priced(self.mean_gco2e)
 
     @property
     def carbon_of_kwh(self) -> Values:
         """The price of the carbon of a kWh, array [slots]."""
-        return self.gco2e / _GRAMS_PER_TONNE * self.carbon_price_per_tonne
+        return self.gco2e * self._priced(1.0)
+
+    def _priced(self, gco2e: float) -> float:
+        return gco2e / _GRAMS_PER_TONNE * self.carbon_price_per_tonne
 
 
 def tariff_of(
@@ -55,26 +84,74 @@ def tariff_of(
     *,
     energy: EnergySettings,
     carbon: GridCarbon,
+    grid: GridOutlook | None = None,
 ) -> Tariff:
     """Return the tariff of slots (UTC); a slot of several hours has their mean."""
-    prices = energy.prices_by_hour
-    grid = energy.carbon_hours or (carbon.gco2e_per_kwh,) * 24
+    grid = grid or GridOutlook()
+    first, length = slot_starts[0].timestamp(), slot.total_seconds()
+    slots: Values = first + length * np.arange(2 * len(slot_starts), dtype=np.float64)
+    slots[: len(slot_starts)] = [at.timestamp() for at in slot_starts]
+    day: Values = first + SECONDS_PER_HOUR * np.arange(_DAY, dtype=np.float64)
+
+    def ahead(by_hour: Sequence[float], told: Sequence[float | None]) -> tuple[Values, Values]:
+        hours = _Hours(np.array(by_hour), energy.hour_offset, grid.forecast, told)
+        return hours.means(slots, length), hours.means(day, SECONDS_PER_HOUR)
+
+    said = grid.forecast
+    gco2e = () if said is None else said.gco2e_per_kwh
+    electricity, electricity_of_day = ahead(
+        energy.prices_by_hour, () if said is None else said.price_per_kwh
+    )
+    grams, grams_of_day = ahead(energy.carbon_hours or (carbon.gco2e_per_kwh,) * _DAY, gco2e)
     return Tariff(
-        electricity=_by_slot(prices, slot_starts, slot, energy.hour_offset),
-        gco2e=_by_slot(grid, slot_starts, slot, energy.hour_offset),
-        mean_electricity=fmean(prices),
-        mean_gco2e=fmean(grid),
+        electricity_ahead=electricity,
+        gco2e_ahead=grams,
+        electricity_of_day=electricity_of_day,
+        gco2e_of_day=grams_of_day,
         carbon_price_per_tonne=energy.carbon_price_per_tonne,
-        hourly_carbon=bool(energy.carbon_hours),
+        hourly_carbon=bool(energy.carbon_hours) or any(value is not None for value in gco2e),
+        grid=grid,
     )
 
 
-def _by_slot(
-    by_hour: Sequence[float], starts: Sequence[datetime], slot: timedelta, offset: float
-) -> Values:
-    """Return the mean over each slot, looked at every five minutes."""
-    table = np.array(by_hour)
-    steps = np.arange(max(1, slot // _STEP)) * _STEP.total_seconds()
-    first = np.array([at.timestamp() for at in starts]) + offset * 3600
-    hours = ((first[:, None] + steps[None, :]) // 3600 % 24).astype(np.int64)
-    return np.asarray(table[hours].mean(axis=1), dtype=np.float64)
+@dataclass(frozen=True, slots=True)
+class _Hours:
+    """A quantity over time: `told` by a forecast from each of its starts on, else by the hour."""
+
+    by_hour: Values
+    offset: float
+    forecast: GridForecast | None
+    told: Sequence[float | None]
+
+    def means(self, starts: Values, length: float) -> Values:
+        """Return the mean over each stretch of `length` s, looked at every five minutes."""
+        step = _STEP.total_seconds()
+        steps = np.arange(max(1, int(length // step))) * step
+        times = starts[:, None] + steps[None, :]
+        values = self._by_hour(times)
+        told = self._told(times)
+        known = np.isfinite(told)
+        return np.asarray(np.where(known, told, values * self._level()).mean(axis=1))
+
+    def _by_hour(self, times: Values) -> Values:
+        local = times + self.offset * SECONDS_PER_HOUR
+        return np.asarray(self.by_hour[(local // SECONDS_PER_HOUR % _DAY).astype(np.int64)])
+
+    def _told(self, times: Values) -> Values:
+        if self.forecast is None:
+            return np.full(times.shape, np.nan)
+        starts = np.array([at.timestamp() for at in self.forecast.starts])
+        told = np.array([np.nan if value is None else value for value in self.told])
+        place = np.searchsorted(starts, times, side="right") - 1
+        inside = (place >= 0) & (times < starts[place] + self.forecast.step.total_seconds())
+        return np.where(inside, told[place], np.nan)
+
+    def _level(self) -> float:
+        """Return what the forecast's own hours are of the same hours by the hour of the day."""
+        if self.forecast is None:
+            return 1.0
+        starts = np.array([at.timestamp() for at in self.forecast.starts])
+        told = self._told(starts)
+        known = np.isfinite(told)
+        usual = float(self._by_hour(starts)[known].sum())
+        return max(0.0, float(told[known].sum())) / usual if usual > 0 else 1.0

@@ -150,6 +150,8 @@ def _energy_factors(problem: PlanningProblem) -> list[tuple[str, str]]:
         ("PUE", f"{energy.pue:g} ± {energy.pue_uncertainty:g}"),
         ("grid carbon, location-based", grid_text),
     ]
+    if told := tariff.grid.describe():
+        factors.append(("grid's hours ahead", told))
     if energy.market_factor is not None:
         factors.append(("carbon, market-based", f"{energy.market_factor:g} gCO2e/kWh (setting)"))
     if energy.carbon_price_per_tonne:

@@ -195,7 +195,7 @@ def _put_off_prices(proposal: Proposal, held: Values, terms: Terms) -> Values:
     """Return price of put-off work around that of a mean day: any hour of the day may be its."""
     moved, tariff = put_off_kwh(proposal, held, terms), terms.tariff
     length = max(1, round(float(held.sum()) * terms.slot_hours))
-    day = np.array(terms.energy.prices_by_hour)
+    day = tariff.electricity_of_day
     later = [np.take(day, range(hour, hour + length), mode="wrap").mean() for hour in range(24)]
     return equally_likely(moved * (tariff.mean_electricity - np.array(later)))
 

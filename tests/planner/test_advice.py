@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from factories import make_job, make_plan
 from fleet_cases import pods_job
 from planning_cases import A100, AS_OF, H100, advised, boards, case
 
+from data.grid_forecast import GridForecast, GridOutlook
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
@@ -72,6 +73,29 @@ def test_waiting_names_its_hours_its_delay_and_its_price() -> None:
     assert found.savings.cost.central == pytest.approx(
         kwh * (1.5 - 0.8) - found.transition.cost, rel=1e-3
     )
+
+
+def test_a_job_waits_by_a_forecast_alone_and_names_its_issue() -> None:
+    """Prices that no hour of the day shows: dear until six hours from now, by an issue of ten."""
+    issued_at = AS_OF - timedelta(hours=2)
+    starts = tuple(issued_at + timedelta(hours=hour) for hour in range(48))
+    grid = GridForecast(
+        issued_at=issued_at,
+        starts=starts,
+        step=timedelta(hours=1),
+        gco2e_per_kwh=(None,) * 48,
+        price_per_kwh=tuple(1.5 if at < AS_OF + timedelta(hours=6) else 0.1 for at in starts),
+    )
+    problem = case(
+        (slurm_job(gpu_count=8), 0.95, 60_000.0, 8 * 600.0),
+        gpus=boards(H100, 8),
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=24, shift_slack_hours=12),
+        grid=GridOutlook(forecast=grid),
+    )
+    found = advised(problem).recommendations[0]
+    assert found.action is Action.SHIFT_IN_TIME
+    assert found.ends_at == AS_OF + timedelta(hours=6)
+    assert "issued 2026-01-05 10:00 UTC" in dict(found.evidence.factors)["grid's hours ahead"]
 
 
 def test_waiting_saves_carbon_only_where_the_hours_of_carbon_are_known() -> None:

@@ -1,11 +1,14 @@
 """The price and the carbon of a kWh follow the hours of the day that the settings state."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import numpy as np
 import pytest
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.errors import SettingsError
+from data.grid_forecast import GridForecast, GridOutlook
 from data.settings import EnergySettings, PlanningSettings
 from planner.problem.tariffs import tariff_of
 
@@ -43,6 +46,61 @@ def test_a_price_of_carbon_is_part_of_a_kwh() -> None:
     energy = EnergySettings(carbon_by_hour=",".join(["400"] * 24), carbon_price_per_tonne=100)
     found = tariff_of([MIDNIGHT], timedelta(hours=1), energy=energy, carbon=CARBON)
     assert found.per_kwh[0] == pytest.approx(0.20 + 0.04)
+
+
+def told(values: list[float | None], first: datetime = MIDNIGHT, **more: Any) -> GridOutlook:
+    """A forecast of carbon by the hour."""
+    return GridOutlook(
+        forecast=GridForecast(
+            issued_at=first,
+            starts=tuple(first + timedelta(hours=hour) for hour in range(len(values))),
+            step=timedelta(hours=1),
+            gco2e_per_kwh=tuple(values),
+            price_per_kwh=more.get("prices", (None,) * len(values)),
+        )
+    )
+
+
+def test_a_forecast_comes_before_the_hours_of_the_day() -> None:
+    """Each slot has the hours that it covers, slots of half an hour and of two hours alike."""
+    grid = told([float(hour) for hour in range(48)], prices=(-0.1,) * 48)
+    for minutes in (30, 60, 120):
+        slot = timedelta(minutes=minutes)
+        starts = [MIDNIGHT + timedelta(hours=4) + number * slot for number in range(4)]
+        found = tariff_of(starts, slot, energy=EnergySettings(), carbon=CARBON, grid=grid)
+        hours = 4 + np.arange(4) * minutes / 60
+        wanted = np.floor(hours) + (0.5 if minutes == 120 else 0.0)
+        assert found.gco2e == pytest.approx(wanted)
+        assert found.electricity == pytest.approx(-0.1)
+        assert found.hourly_carbon
+        assert found.mean_gco2e == pytest.approx(np.mean(range(4, 28)))
+
+
+def test_hours_that_no_forecast_tells_have_its_level() -> None:
+    """A week twice as clean as usual: hours beyond the forecast keep the shape of the day."""
+    by_hour = [100.0] * 12 + [300.0] * 12
+    energy = EnergySettings(carbon_by_hour=",".join(map(str, by_hour)))
+    starts = [MIDNIGHT + timedelta(hours=hour) for hour in range(24)]
+    grid = told([50.0, None, *[50.0] * 4])
+    found = tariff_of(starts, timedelta(hours=1), energy=energy, carbon=CARBON, grid=grid)
+    assert found.gco2e == pytest.approx([50.0] * 12 + [150.0] * 12)
+    assert found.mean_gco2e == pytest.approx(100)
+    assert found.electricity == pytest.approx(0.20)
+    flat = tariff_of(starts, timedelta(hours=1), energy=EnergySettings(), carbon=CARBON, grid=grid)
+    assert flat.gco2e == pytest.approx(50)
+
+
+def test_a_forecast_that_is_over_says_nothing_of_now() -> None:
+    """Its last hour ends; what follows is an hour of the day at its level."""
+    grid = told([500.0], MIDNIGHT - timedelta(hours=1))
+    found = tariff_of(
+        [MIDNIGHT],
+        timedelta(hours=1),
+        energy=EnergySettings(carbon_by_hour=",".join(["100"] * 23 + ["1000"])),
+        carbon=CARBON,
+        grid=grid,
+    )
+    assert found.gco2e[0] == pytest.approx(50)
 
 
 @pytest.mark.parametrize("hours", ["1,2,3", "a,b", ",".join(["-1"] * 24), "nan," * 24])
