@@ -20,7 +20,7 @@ from planner.problem.expected_value import mean_of
 from planner.problem.job_demand import JobDemand
 from planner.problem.power_curve import HELD
 from planner.problem.terms import Terms
-from planner.problem.time_shift import put_off_costs
+from planner.problem.time_shift import put_off_costs, waits_for_start
 from planner.problem.transitions import TransitionPart, entering, leaving, moving
 
 Values = npt.NDArray[np.float64]
@@ -176,12 +176,17 @@ def _energy(demand: JobDemand, present: Option, option: Option, terms: Terms) ->
     return drawn * (terms.slot_hours / 1000 * terms.energy.pue)
 
 
+def work_kwh(demand: JobDemand, present: Option, terms: Terms) -> Values:
+    """Return the site energy of a job's work beyond idle boards, [slots]; 0 if power is unknown."""
+    if demand.power_q50 is None:
+        return np.zeros(terms.planning.horizon_slots)
+    watts = demand.power_q50 - idle_watts(present, terms)
+    return np.asarray(watts * (terms.slot_hours / 1000 * terms.energy.pue), dtype=np.float64)
+
+
 def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
-    watts = np.zeros(terms.planning.horizon_slots)
-    if demand.power_q50 is not None:
-        watts = demand.power_q50 - idle_watts(present, terms)
     rent_per_slot = rent_per_hour(present, terms) * terms.slot_hours
-    return put_off_costs(watts, rent_per_slot, terms, remaining=demand.remaining.central)
+    return put_off_costs(demand, work_kwh(demand, present, terms), rent_per_slot, terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,9 +210,11 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
 
     The boards of the side that each part is spent on are held and draw the job's power instead of
     their idle power. A job that waits in the queue holds none: its mean wait is priced like rent of
-    what it has now.
+    what it has now. A job that waits for its start can begin later for nothing.
     """
     elasticity = demand.standing.elasticity
+    if waits_for_start(demand.job) and (option.paused or option is present):
+        return _taken((), demand, present, option, terms)
     parts = (
         *leaving(elasticity, present, option),
         *entering(elasticity, present, option, demand.queue_wait),
@@ -232,7 +239,8 @@ def _taken(
     if demand.power_q50 is not None:
         # Boards draw their idle power whether the change holds them or not.
         watts = max(0.0, float(demand.power_q50.mean()) - idle_watts(present, terms))
-    price = float(terms.tariff.per_kwh.mean())
+    # Changes cost time: what nobody pays for their energy is no reason to make them.
+    price = max(0.0, float(terms.tariff.per_kwh.mean()))
     sums = np.zeros((4, 3))
     for part in parts:
         side = present if part.leaving else option

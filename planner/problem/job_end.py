@@ -77,7 +77,7 @@ def remaining_of(
     if told is not None:
         latest = _shares([told[0]], slot_starts, slot)[0]
         why = f"{told[1]} ends it by {told[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
-    ends = _forecast_ends(job, past_runs, as_of)
+    ends = _forecast_ends(job, past_runs, as_of, slot_starts[0])
     before = 0
     if not ends and told is not None and told[1] != _RECORDED and told[0] > as_of:
         ends = [as_of + share * (told[0] - as_of) for share in _BEFORE_LIMIT]
@@ -129,14 +129,20 @@ def _told_ends(job: Job, as_of: datetime) -> Iterator[tuple[datetime, str]]:
         yield datetime.fromisoformat(deadline), "its deadline"
 
 
-def _forecast_ends(job: Job, past_runs: Sequence[float], as_of: datetime) -> list[datetime]:
+def _forecast_ends(
+    job: Job, past_runs: Sequence[float], as_of: datetime, first_slot: datetime
+) -> list[datetime]:
     """Return equally likely ends of a job by its ended runs, empty where they are too few.
 
     Of the runs that took longer than it has so far, it is as likely between any two neighbours, and
     below the first or beyond the last, whatever their law: all have the same. Ends at the runs
-    themselves would be told too surely: of six, the present one is outside in two of seven.
+    themselves would be told too surely: of six, the present one is outside in two of seven. A job
+    that waits is taken to begin with the first slot.
     """
-    started_at = None if job.scheduler is None else job.scheduler.started_at
+    facts = job.scheduler
+    started_at = None if facts is None else facts.started_at
+    if facts is not None and facts.state is JobState.PENDING:
+        started_at = as_of = first_slot
     if started_at is None or len(past_runs) < _MIN_RUNS:
         return []
     so_far = max(1.0, (as_of - started_at).total_seconds())

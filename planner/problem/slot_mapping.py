@@ -342,11 +342,13 @@ def node_cost_per_board(problem: PlanningProblem) -> Floats:
     """Return what a board's share of a node that is on costs in each slot [H].
 
     The node without its boards: what these draw idle is part of the jobs' own slot costs, also
-    where a job has freed them, so switching a node off is credited with less than it saves.
+    where a job has freed them, so switching a node off is credited with less than it saves. Where
+    electricity costs less than nothing, no node is kept on to be paid for it.
     """
     hours = problem.planning.slot_minutes / 60
     kilowatts = problem.rules.nodes.base_watts_per_gpu / _WATTS
-    return np.asarray(kilowatts * hours * problem.energy.pue * problem.tariff.per_kwh)
+    prices = np.maximum(problem.tariff.per_kwh, 0.0)
+    return np.asarray(kilowatts * hours * problem.energy.pue * prices)
 
 
 def boot_per_board(problem: PlanningProblem) -> float:

@@ -65,6 +65,11 @@ class Tariff:
         return self.electricity + self.carbon_of_kwh
 
     @property
+    def per_kwh_ahead(self) -> Values:
+        """The price of a kWh with the price of its carbon, array [2 · slots]."""
+        return self.electricity_ahead + self.gco2e_ahead * self._priced(1.0)
+
+    @property
     def mean_per_kwh(self) -> float:
         """The price of a kWh with the price of its carbon, over a whole day."""
         return self.mean_electricity + self._priced(self.mean_gco2e)

@@ -1,16 +1,69 @@
 """What it costs to put work off: restartable jobs may wait out the dearest hours of the horizon.
 
-Work that is put off is done when the job ends, later by as much. When that is, nobody knows, so it
-costs what a kWh costs over a whole day. Waiting is allowed only in the stretch of the horizon, as
-long as the slack, in which a kWh is dearest: a job waits no longer than it may, and at most once.
+A job that waits for its start, or whose end is near, is put off as a whole: it goes on some slots
+later, in hours that are known, and what it saves is exact. Of any other job the work that is put
+off is done when the job ends, later by as much. When that is, nobody knows, so it costs what a kWh
+costs over a whole day. It may wait only in the stretch of the horizon, as long as the slack, in
+which a kWh is dearest. Either way a job waits no longer than it may, and at most once.
 """
 
 import numpy as np
 import numpy.typing as npt
 
+from data.records.jobs import Job, JobState
+from planner.problem.job_demand import JobDemand
+from planner.problem.job_end import Remaining
 from planner.problem.terms import Terms
 
 Values = npt.NDArray[np.float64]
+_NEAR = 0.5
+"""Chance that a job outlasts the horizon below which its end counts as near."""
+
+
+def waits_for_start(job: Job) -> bool:
+    """Say whether a job waits: putting it off interrupts nothing."""
+    return job.scheduler is not None and job.scheduler.state is JobState.PENDING
+
+
+def goes_on_later(demand: JobDemand) -> bool:
+    """Say whether a pause puts off all that is left of a job, from the first slot on."""
+    return waits_for_start(demand.job) or float(demand.remaining.central[-1]) < _NEAR
+
+
+def later_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: float) -> float:
+    """Return what it costs more that a job goes on `slots` later; below 0 it saves.
+
+    `kwh` is its work by slot while it is there, [T], `there` the share of each slot in which it is
+    expected to be, or one row for each of several ends. `ahead` [2 T] is what a kWh costs, or what
+    it emits. Where the job outlasts the horizon, nobody knows when it ends: `mean` counts there.
+    """
+    beyond = float(there[-1])
+    moved = ahead[slots : slots + len(kwh)] - ahead[: len(kwh)]
+    ends = float((kwh * (there - beyond)) @ moved)
+    return ends + beyond * float((kwh * (mean - ahead[: len(kwh)]))[:slots].sum())
+
+
+def work_means(there: Values, slots: int, ahead: Values, mean: float) -> tuple[float, float]:
+    """Return what a kWh costs or emits on average over a job, at once and `slots` later."""
+    now = float((there * ahead[: len(there)]).sum() / there.sum())
+    return now, now + later_cost(np.ones(len(there)), there, slots, ahead, mean) / float(
+        there.sum()
+    )
+
+
+def best_shift(kwh: Values, remaining: Remaining, terms: Terms) -> tuple[int, float]:
+    """Return by how many slots a job should go on later, and what that saves; (0, 0) where not.
+
+    It goes on within the horizon, the earlier of two shifts that save the same.
+    """
+    tariff = terms.tariff
+    ahead, mean = tariff.per_kwh_ahead, tariff.mean_per_kwh
+    shifts = range(1, min(terms.slack_slots, len(kwh) - 1) + 1)
+    costs = [later_cost(kwh, remaining.central, slots, ahead, mean) for slots in shifts]
+    if not costs or min(costs) >= 0:
+        return 0, 0.0
+    best = int(np.argmin(np.round(costs, 12)))
+    return shifts[best], -costs[best]
 
 
 def waiting_stretch(terms: Terms) -> tuple[int, int]:
@@ -26,17 +79,19 @@ def waiting_stretch(terms: Terms) -> tuple[int, int]:
     return first, first + length
 
 
-def put_off_costs(
-    active_watts: Values, rent_per_slot: float, terms: Terms, *, remaining: Values
-) -> Values:
+def put_off_costs(demand: JobDemand, kwh: Values, rent_per_slot: float, terms: Terms) -> Values:
     """Return the price of doing each slot's work later, array [slots]; infinite where not allowed.
 
-    `active_watts` is the job's power above that of its idle boards, `remaining` the share of each
-    slot in which there is work to put off.
+    `kwh` is the site energy of the job's work by slot, beyond that of its idle boards. What a shift
+    of the whole job saves is spread over its slots by the work in them: all of them bring it.
     """
-    kwh = active_watts * terms.slot_hours / 1000 * terms.energy.pue
-    first, last = waiting_stretch(terms)
+    there, tariff = demand.remaining.central, terms.tariff
     slots = np.arange(len(kwh))
+    if goes_on_later(demand):
+        last, saved = best_shift(kwh, demand.remaining, terms)
+        now = rent_per_slot + kwh * tariff.per_kwh - saved / max(1e-9, float(there[:last].sum()))
+        return np.where(slots < last, now * there, np.inf)
+    first, last = waiting_stretch(terms)
     allowed = (first <= slots) & (slots < last)
-    later = (rent_per_slot + kwh * terms.tariff.mean_per_kwh) * remaining
+    later = (rent_per_slot + kwh * tariff.mean_per_kwh) * there
     return np.asarray(np.where(allowed, later, np.inf), dtype=np.float64)

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from data.records.decisions import Action, ActionSpec
 from data.records.plans import JobPlan
 from planner.problem.configurations import Option
-from planner.problem.cost import needed_service
+from planner.problem.cost import needed_service, work_kwh
 from planner.problem.planning_problem import JobProblem
 from planner.problem.terms import Terms
+from planner.problem.time_shift import best_shift, goes_on_later
 from planner.recommendations.path_costs import Path, path_cost
 
 STEADY_SHARE = 0.5
@@ -79,6 +80,10 @@ def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
         return steady_proposal(job, planned, _cheapest(job, planned, terms), share)
     if paused:
         first, last = _longest_run(paused)
+        if goes_on_later(job.demand):
+            # As a whole, which may be later than it would have ended.
+            kwh = work_kwh(job.demand, job.options[0], terms)
+            first, last = 0, best_shift(kwh, job.demand.remaining, terms)[0] - 1
         return _for_a_while(job, planned, planned[first], first, last, Action.SHIFT_IN_TIME)
     if changed:
         return steady_proposal(job, planned, max(changed, key=changed.count), share)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from planner.problem.cost import SLOWER, ChangeTime, idle_watts, may_slow, rent_per_hour
+from planner.problem.cost import SLOWER, ChangeTime, idle_watts, may_slow, rent_per_hour, work_kwh
 from planner.problem.energy import (
     HIDDEN,
     MODEL_ERROR,
@@ -25,6 +25,7 @@ from planner.problem.energy import (
 from planner.problem.free_boards import free_board
 from planner.problem.power_curve import HELD
 from planner.problem.terms import Terms
+from planner.problem.time_shift import goes_on_later, later_cost
 from planner.recommendations.joint_errors import (
     Error,
     above_zero,
@@ -192,8 +193,21 @@ def _rest_errors(proposal: Proposal, scale: float, terms: Terms) -> Iterator[Err
 
 
 def _put_off_prices(proposal: Proposal, held: Values, terms: Terms) -> Values:
-    """Return price of put-off work around that of a mean day: any hour of the day may be its."""
-    moved, tariff = put_off_kwh(proposal, held, terms), terms.tariff
+    """Return the price of put-off work around its mean: by when the job ends, where that is near.
+
+    Else any hour of the day may be its.
+    """
+    demand, tariff = proposal.job.demand, terms.tariff
+    if goes_on_later(demand):
+        kwh, slots = work_kwh(demand, proposal.present, terms), int(proposal.held.sum())
+        costs = np.array(
+            [
+                later_cost(kwh, there, slots, tariff.per_kwh_ahead, tariff.mean_per_kwh)
+                for there in demand.remaining.likely
+            ]
+        )
+        return equally_likely(costs.mean() - costs)
+    moved = put_off_kwh(proposal, held, terms)
     length = max(1, round(float(held.sum()) * terms.slot_hours))
     day = tariff.electricity_of_day
     later = [np.take(day, range(hour, hour + length), mode="wrap").mean() for hour in range(24)]
@@ -239,10 +253,19 @@ def expected_watts(proposal: Proposal, terms: Terms) -> Values | None:
     return None if drawn is None else np.asarray(power - drawn)
 
 
+def put_off_grams(proposal: Proposal, held: Values, touched: float, terms: Terms) -> float:
+    """Return by how many gCO2e less the work emits that a pause puts off.
+
+    `touched` is the grid's carbon in the hours of the pause, gCO2e/kWh.
+    """
+    demand, tariff = proposal.job.demand, terms.tariff
+    if goes_on_later(demand):
+        kwh, slots = work_kwh(demand, proposal.present, terms), int(proposal.held.sum())
+        there = demand.remaining.central
+        return -later_cost(kwh, there, slots, tariff.gco2e_ahead, tariff.mean_gco2e)
+    return put_off_kwh(proposal, held, terms) * (touched - tariff.mean_gco2e)
+
+
 def put_off_kwh(proposal: Proposal, held: Values, terms: Terms) -> float:
     """Return the site energy in kWh of the work that a pause puts off; 0 where power is unknown."""
-    power = proposal.job.demand.power_q50
-    if power is None:
-        return 0.0
-    watts = (power - idle_watts(proposal.present, terms)) * held
-    return float(watts.sum()) * terms.slot_hours / 1000 * terms.energy.pue
+    return float((work_kwh(proposal.job.demand, proposal.present, terms) * held).sum())

@@ -6,6 +6,7 @@ make of them together (`saving_errors.py`). They are those of a change that is m
 kept. No figure reaches beyond the end of the job.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,19 @@ import numpy.typing as npt
 from data.records.decisions import Range, Savings, Transition
 from data.units import GRAMS_PER_KILOGRAM
 from planner.problem.carbon import emissions_of, market_emissions_of
-from planner.problem.cost import ChangeTime, change_costs, idle_watts, longer_ratio, missed_ratio
+from planner.problem.cost import (
+    ChangeTime,
+    change_costs,
+    idle_watts,
+    longer_ratio,
+    missed_ratio,
+    work_kwh,
+)
 from planner.problem.expected_value import mean_of
 from planner.problem.job_demand import JobDemand
 from planner.problem.power_curve import HELD
 from planner.problem.terms import Terms
+from planner.problem.time_shift import goes_on_later
 from planner.recommendations.joint_errors import Error, range_of
 from planner.recommendations.path_costs import option_costs, path_cost
 from planner.recommendations.proposals import Proposal
@@ -28,11 +37,17 @@ from planner.recommendations.saving_errors import (
     errors_of,
     expected_watts,
     freed_boards,
-    put_off_kwh,
+    put_off_grams,
     site_ratio,
 )
 
 Values = npt.NDArray[np.float64]
+
+
+_HOURS_ERROR = 0.12
+"""Half-width, as a share of the grid's mean, of what 80 % of forecasts tell wrongly of how a job's
+hours differ from hours up to half a day later. August 2021 in three grids: 0.11, 0.12 and 0.15; of
+the mean hours of days before 0.17, 0.12 and 0.09. On other months: `benchmarks.carbon_shift`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,15 +187,24 @@ def _emissions(
     found = emissions_of(energy, terms.carbon, touched)
     if not proposal.chosen.paused:
         return found
-    moved = put_off_kwh(proposal, held, terms)
-    shifted = moved * (touched - terms.tariff.mean_gco2e) / GRAMS_PER_KILOGRAM
+    shifted = put_off_grams(proposal, held, touched, terms) / GRAMS_PER_KILOGRAM
     spread = abs(shifted) * (1 - terms.carbon.low / terms.carbon.gco2e_per_kwh)
+    spread = math.hypot(spread, _hours_error(proposal, terms))
     return Range(
         low=found.low + shifted - spread,
         central=found.central + shifted,
         high=found.high + shifted + spread,
         unit=found.unit,
     )
+
+
+def _hours_error(proposal: Proposal, terms: Terms) -> float:
+    """Return by how much the hours of a job that goes on later may be foreseen wrongly, kgCO2e."""
+    demand = proposal.job.demand
+    if not goes_on_later(demand):
+        return 0.0
+    kwh = work_kwh(demand, proposal.present, terms) @ demand.remaining.central
+    return _HOURS_ERROR * terms.tariff.mean_gco2e * float(kwh) / GRAMS_PER_KILOGRAM
 
 
 def _money(central: float, errors: Sequence[Error], terms: Terms) -> Range:
@@ -214,11 +238,13 @@ def _delay(
         or not (proposal.chosen.boards or proposal.chosen.paused)
     ):
         return None
-    remaining = proposal.job.demand.remaining
-    waits = [
-        float((proposal.held * share).sum()) * terms.slot_hours * proposal.chosen.paused
-        for share in (remaining.low, remaining.central, remaining.high)
-    ]
+    remaining = demand.remaining
+    waits = [float(proposal.held.sum()) * terms.slot_hours * proposal.chosen.paused] * 3
+    if not goes_on_later(demand):
+        waits = [
+            float((proposal.held * share).sum()) * terms.slot_hours * proposal.chosen.paused
+            for share in (remaining.low, remaining.central, remaining.high)
+        ]
     low, central, high = (
         waited + hours + seconds / 3600
         for waited, hours, seconds in zip(waits, longer, change.seconds, strict=True)

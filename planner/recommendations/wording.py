@@ -3,6 +3,7 @@
 from data.records.decisions import Action
 from planner.problem.cost import missed_service
 from planner.problem.planning_problem import PlanningProblem
+from planner.problem.time_shift import goes_on_later, waits_for_start, work_means
 from planner.recommendations.proposals import Proposal
 
 
@@ -81,16 +82,27 @@ def _waits(proposal: Proposal, problem: PlanningProblem) -> str:
     slots = len(problem.slot_starts)
     assert proposal.first is not None  # noqa: S101 - a shift has its slots by construction
     last = slots - 1 if proposal.last is None else proposal.last
-    tariff, currency = problem.tariff, problem.energy.currency
-    inside = tariff.per_kwh[proposal.first : last + 1].mean()
+    tariff, currency, demand = problem.tariff, problem.energy.currency, proposal.job.demand
+    prices, carbon = (
+        work_means(demand.remaining.central, last + 1, ahead, mean)
+        if goes_on_later(demand)
+        else (float(ahead[proposal.first : last + 1].mean()), mean)
+        for ahead, mean in (
+            (tariff.per_kwh_ahead, tariff.mean_per_kwh),
+            (tariff.gco2e_ahead, tariff.mean_gco2e),
+        )
+    )
+    able = f"It can be stopped and started again ({demand.standing.reason}), may"
+    hours, then = "in these hours", "over the day"
+    if goes_on_later(demand):
+        hours, then = "if it goes on at once", "after the pause"
+        able = "It waits for its start, and may" if waits_for_start(demand.job) else able
     text = (
-        f"It can be stopped and started again ({proposal.job.demand.standing.reason}), may wait "
-        f"{problem.planning.shift_slack_hours:g} h, and a kWh costs {inside:.3g} {currency} in "
-        f"these hours against {tariff.mean_per_kwh:.3g} over the day"
+        f"{able} wait {problem.planning.shift_slack_hours:g} h, and a kWh costs {prices[0]:.3g} "
+        f"{currency} {hours} against {prices[1]:.3g} {then}"
     )
     if tariff.hourly_carbon:
-        carbon = tariff.gco2e[proposal.first : last + 1].mean()
-        text += f" (grid {carbon:.0f} against {tariff.mean_gco2e:.0f} gCO2e/kWh)"
+        text += f" (grid {carbon[0]:.0f} against {carbon[1]:.0f} gCO2e/kWh)"
     return text + "."
 
 
