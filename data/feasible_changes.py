@@ -107,6 +107,9 @@ def _strands(job: Job, proposed: Configuration) -> str:
 
 def why_not_later(job: Job) -> str:
     """Return why no applier can put off a job, '' when one can."""
+    # A Kubernetes Job that goes on after a pause counts its deadline anew.
+    if job.platform is Platform.SLURM and _extra(job).get("deadline_at"):
+        return "its deadline stands while it waits"
     return "Slurm starts only a job that waits later" if runs_in_slurm(job) else ""
 
 

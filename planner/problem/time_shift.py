@@ -34,8 +34,8 @@ def later_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: floa
     """Return what it costs more that a job goes on `slots` later; below 0 it saves.
 
     `kwh` is its work by slot while it is there, [T], `there` the share of each slot in which it is
-    expected to be, or one row for each of several ends. `ahead` [2 T] is what a kWh costs, or what
-    it emits. Where the job outlasts the horizon, nobody knows when it ends: `mean` counts there.
+    expected to be. `ahead` [2 T] is what a kWh costs, or what it emits. Where the job outlasts the
+    horizon, nobody knows when it ends: `mean` counts there.
     """
     beyond = float(there[-1])
     moved = ahead[slots : slots + len(kwh)] - ahead[: len(kwh)]

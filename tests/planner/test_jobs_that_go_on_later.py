@@ -131,6 +131,14 @@ def test_a_job_that_waits_is_never_put_off_from_a_later_hour_on() -> None:
             assert found.action is not Action.SHIFT_IN_TIME or found.starts_at is None
 
 
+def test_a_job_with_a_deadline_is_not_put_off() -> None:
+    """Its deadline stands while it waits: what is not done by then never is."""
+    deadline = (FIRST + timedelta(hours=9)).isoformat()
+    job = waiting_job(extra=(("requeue", "yes"), ("deadline_at", deadline)))
+    runs = {job.job_id: [4 * 3600.0 + second for second in range(9)]}
+    assert not advised(problem_of(job, told(CHEAP_AT_TEN), past_runs=runs)).recommendations
+
+
 def test_no_slack_and_no_cheaper_hour_put_nothing_off() -> None:
     """Hours all alike, and hours that only get dearer."""
     runs = {"slurm:7": [4 * 3600.0 + second for second in range(9)]}
