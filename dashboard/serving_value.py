@@ -52,13 +52,15 @@ def token_values(
 ) -> tuple[TokenValue, ...]:
     """Return services by job id, other jobs, and what no job held, in the 24 whole hours to `end`.
 
-    Together they are all boards that `reader` may see.
+    Together they are all boards that `reader` may see. Empty where no board's time is known.
     """
     until = floor_to_slot(end, SECONDS_PER_HOUR)
     start = until - SPAN
     charges = make_cost_statement(
         reader, settings, start=start, end=until, every=Every.HOUR
     ).charges
+    if charges.empty:
+        return ()
     parts = charges.assign(cost=charges[["gpu_cost", "electricity_cost"]].sum(axis=1, min_count=1))
     of_jobs = parts["job"].where(parts["job"].isin(set(services)), OTHER_JOBS)
     parts["held_by"] = of_jobs.where(parts["holder"] == "job", parts["job"])
