@@ -17,6 +17,7 @@ from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, Memo
 from data.units import BYTES_PER_MIB, MIB_PER_GIB
 from planner.memory.bounds import USABLE
 from planner.memory.exceedance import chance_above, exceedance_of
+from planner.memory.framework_flags import flag_of
 from planner.memory.growth import GROWTH_CHANCE, Growth, growth_towards
 from planner.memory.predictor import predict_peak
 from planner.memory.training_job import Recompute, Sharding, TrainingJob
@@ -262,11 +263,13 @@ def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...
     found = []
     for remedy, text, changed in _changes(job.recipe):
         after = predict_peak(changed).p50_bytes * scale / BYTES_PER_MIB
+        flag = flag_of(remedy, changed)
         if after < needed_mib:
             found.append(
                 MemoryAdvice(
                     remedy=remedy,
-                    text=f"{text}: {_gib(after)} GiB instead of {_gib(needed_mib)}",
+                    text=f"{text}{f' ({flag})' if flag else ''}: {_gib(after)} GiB instead of "
+                    f"{_gib(needed_mib)}",
                     expected_mib=after,
                     fits=after <= USABLE * job.limit_mib,
                 )

@@ -1,6 +1,8 @@
 """The memory watch says what will run out before it does, and where room has become free."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity, WindowPeak
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from planner.memory.exceedance import exceedance_of
+from planner.memory.framework_flags import FLAGS
+from planner.memory.framework_traits import framework_traits
 from planner.memory.growth import growth_towards
 from planner.memory.known_models import known_model
 from planner.memory.training_job import Parallelism, Recompute, TrainingJob
@@ -253,3 +257,43 @@ def test_the_chance_falls_as_the_limit_rises(
     path = make_path(middle - below, middle, middle + above)
     here, higher = exceedance_of(path, limit)[0], exceedance_of(path, limit * 1.1)[0]
     assert 0 <= higher <= here <= 1
+
+
+@pytest.mark.parametrize("framework", ["transformers", "megatron", "nobody's", ""])
+def test_a_remedy_names_the_flag_of_the_jobs_framework(framework: str) -> None:
+    """With the new size; of a framework that is not known it names none."""
+    recipe = TrainingJob(
+        shape=known_model("llama3.2-3b"),
+        framework=framework,
+        parallelism=Parallelism(data=2),
+        micro_batch=4,
+        sequence_length=4096,
+        length_varies=False,
+        optimizer="adamw",
+        recompute=Recompute.NONE,
+    )
+    found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024, recipe=recipe))
+    texts = {advice.remedy: advice.text for advice in found.advice}
+    smaller = {
+        "transformers": " (--per_device_train_batch_size 2): ",
+        "megatron": " (--micro-batch-size 2): ",
+    }.get(framework, "accumulation: ")
+    assert smaller in texts[MemoryRemedy.SMALLER_MICRO_BATCH]
+    assert ("--gradient_checkpointing true" in texts[MemoryRemedy.RECOMPUTE]) is (
+        framework == "transformers"
+    )
+
+
+_DIALECTS = Path(__file__).parents[2] / "dashboard" / "submission" / "launchers" / "dialects.toml"
+
+
+@pytest.mark.parametrize("framework", sorted(FLAGS))
+def test_flags_are_named_as_launch_commands_are_read(framework: str) -> None:
+    """What is advised is what `trimtab estimate -- COMMAND` reads of that framework."""
+    assert framework_traits(framework).name == framework
+    known = set(re.findall(r"[a-z][a-z0-9_.]+", _DIALECTS.read_text(encoding="utf-8")))
+    if framework.partition("_")[0] not in known:
+        return
+    for remedy in (MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH):
+        key = re.split(r"[ =:]", FLAGS[framework][remedy].lstrip("-"))[0].replace("-", "_")
+        assert {key, key.removeprefix("actor_rollout_ref.")} & known, key

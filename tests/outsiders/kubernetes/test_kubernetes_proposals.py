@@ -163,6 +163,6 @@ def test_the_applier_takes_what_is_proposed(
         folder.mkdir()
         judged(bed, number, folder, found)
     line = f"kubernetes proposals: {count} fleets, {found}, seed {SEED}"
-    print(line)  # noqa: T201 shown with a failure and by `make test-all`
+    print("\n".join((line, *found.refused)))  # noqa: T201 shown by `make test-all`
     measured(line)
     found.require_few_refused(count)
