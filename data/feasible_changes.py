@@ -202,6 +202,8 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
         return why and f"no number of its pods gives {proposed.gpu_count} GPUs, and {why}"
     if proposed.gpu_count != job.gpu_count:
         return "another kind of GPU and another number of them are two changes"
+    if proposed.gpu_model in _extra(job).get("closed_models", "").split(", "):
+        return f"its nodeSelector or affinity keeps its pods off every node of {proposed.gpu_model}"
     return _of_template(job, kind, proposed.gpu_count)
 
 

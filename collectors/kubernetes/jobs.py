@@ -39,7 +39,7 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
-from collectors.kubernetes.placement_rules import admits, rules_of
+from collectors.kubernetes.placement_rules import admits, closed_models, rules_of
 from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.templates import (
     KINDS_WITH_TEMPLATES,
@@ -123,6 +123,7 @@ class _View:
         for entry in self._nodes.values():
             self._by_model.setdefault(model_of(entry, catalogue), []).append(entry)
         self._bound: dict[tuple[str, str], bool] = {}
+        self._closed: dict[str, tuple[str, ...]] = {}
         self._pods: dict[Workload, list[PodFacts]] = {}
         self._wanted: dict[Workload, tuple[GpuRequest, ...]] = {}
         self.dropped.update({"unreadable-object": inventory.unreadable} if inventory.unreadable
@@ -277,6 +278,7 @@ class _View:
             ("fixed_work", why_fewer_pods_save_nothing(workload.kind, top)),
             ("deadline_at", deadline_of(workload.chain)),
             ("bound_to", self._bound_to(holding)),
+            ("closed_models", self._closed_to(holding)),
         ):
             if value:
                 yield fact, value
@@ -299,6 +301,15 @@ class _View:
                 names = sorted({entry.node for entry in pods})
                 return scrub(", ".join(names), limit=_MAX_REASON)
         return ""
+
+    def _closed_to(self, pods: Sequence[PodFacts]) -> str:
+        """Return the GPU models that the other rules of pods keep them from, '' when none."""
+        found = set[str]()
+        for rules in {pod.rules for pod in pods} - {""}:
+            if rules not in self._closed:
+                self._closed[rules] = closed_models(rules, self._by_model)
+            found.update(self._closed[rules])
+        return scrub(", ".join(sorted(found)), limit=_MAX_REASON)
 
     def allocations(self) -> pd.DataFrame:
         """Return who held what: a row for each name by which telemetry may know the pod."""

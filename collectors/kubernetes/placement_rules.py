@@ -5,11 +5,12 @@ not read here.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from collectors.kubernetes.objects import list_in, part, text_in
+from data.gpu_resources import PRODUCT_LABEL
 from data.records.identifiers import canonical_json
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -37,6 +38,29 @@ def admits(rules: str, node: object) -> bool:
         return False
     fields = {"metadata.name": text_in(node, "metadata", "name")}
     return not terms or any(_holds(term, labels, fields) for term in terms)
+
+
+def closed_models(rules: str, nodes: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
+    """Return the GPU models on none of whose nodes a pod may be put, even if it asked for them.
+
+    `nodes` are those of the cluster by model. Asking for a model is its product label in the
+    pod's nodeSelector; the other rules stay as they are.
+    """
+    told = _read(rules)
+    return tuple(
+        sorted(
+            model
+            for model, entries in nodes.items()
+            if model and not any(admits(_asking_for(told, node), node) for node in entries)
+        )
+    )
+
+
+def _asking_for(told: Mapping[str, Any], node: object) -> str:
+    """Return the rules of a pod that asks for the model of a node."""
+    selector = dict(told.get("nodeSelector") or {})
+    label = text_in(node, "metadata", "labels", PRODUCT_LABEL)
+    return canonical_json({**told, "nodeSelector": {**selector, PRODUCT_LABEL: label}})
 
 
 @lru_cache(maxsize=1024)

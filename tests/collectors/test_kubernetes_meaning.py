@@ -32,8 +32,9 @@ from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SourceNotConfiguredError, SourceUnreachableError
-from data.feasible_changes import names_its_nodes
+from data.feasible_changes import names_its_nodes, why_not
 from data.records.jobs import JobState
+from data.records.plans import Configuration
 from data.source_settings import KubernetesSettings
 
 
@@ -159,6 +160,13 @@ def test_a_team_that_may_not_see_nodes_is_served(tmp_path: Path) -> None:
     assert "GPU resources" not in findings
 
 
+def affinity(key: str, operator: str, value: str) -> dict[str, Any]:
+    """A required node affinity of one expression, as part of a pod's specification."""
+    term = {"matchExpressions": [{"key": key, "operator": operator, "values": [value]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
 @pytest.mark.parametrize(
     ("spec", "bound"),
     [
@@ -178,6 +186,41 @@ def test_pods_that_may_not_be_put_on_all_nodes_of_their_model_are_told(
     found = told({NODES: nodes, PODS: [own]}, tmp_path)
     assert dict(facts(found).extra).get("bound_to") == bound
     assert names_its_nodes(only(found)) is (bound is not None)
+
+
+PRODUCT = "nvidia.com/gpu.product"
+
+
+@pytest.mark.parametrize(
+    ("spec", "closed"),
+    [
+        ({}, None),
+        ({"nodeSelector": {PRODUCT: "NVIDIA-H100-80GB-HBM3"}}, None),
+        ({"nodeSelector": {"pool": "a"}}, None),
+        ({"nodeSelector": {"pool": "b"}}, "A100-SXM4-80GB"),
+        ({"nodeSelector": {PRODUCT: "NVIDIA-H100-80GB-HBM3", "pool": "b"}}, "A100-SXM4-80GB"),
+        (affinity(PRODUCT, "In", "NVIDIA-H100-80GB-HBM3"), "A100-SXM4-80GB"),
+        (affinity("pool", "NotIn", "b"), None),
+    ],
+)
+def test_models_that_other_rules_of_a_pod_keep_it_from_are_told(
+    tmp_path: Path, spec: dict[str, Any], closed: str | None
+) -> None:
+    """Another GPU is its product label in the nodeSelector; no such change is offered then."""
+    nodes = [node("n1"), node("n2")]
+    for entry, product, pool in zip(
+        nodes, ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB"), "ba", strict=True
+    ):
+        entry["metadata"]["labels"] |= {PRODUCT: product, "pool": pool}
+    if spec.get("nodeSelector", {}).get("pool") == "a" or "NotIn" in str(spec):
+        nodes[0]["metadata"]["labels"]["pool"] = "a"
+    own = pod("a", SET, at="n1")
+    own["spec"] |= spec
+    found = told({NODES: nodes, PODS: [own]}, tmp_path)
+    assert dict(facts(found).extra).get("closed_models") == closed
+    job = only(found)
+    why = why_not(job, Configuration(gpu_model="A100-SXM4-80GB", gpu_count=job.gpu_count))
+    assert ("keeps its pods off every node of A100-SXM4-80GB" in why) is (closed is not None)
 
 
 def test_memory_is_told(tmp_path: Path) -> None:
