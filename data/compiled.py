@@ -117,8 +117,9 @@ def copy_into(target: Any, source: Any) -> None:
 def begin_with_shipped(folder: Path) -> None:
     """Fill the folder for compiled code, where there is none yet, with what an image came with.
 
-    That is in $COMPILED_TRIMTAB, in a folder of the same name. numba reads of it what was
-    compiled for this CPU name (NUMBA_CPU_NAME) from these files, and compiles the rest.
+    That is in $COMPILED_TRIMTAB (TRIMTAB_… are settings), in a folder of the same name. numba reads
+    of it what was compiled for this CPU name (NUMBA_CPU_NAME) from these files, and compiles the
+    rest.
     """
     shipped = Path(os.environ.get("COMPILED_TRIMTAB") or "/nowhere") / folder.name
     if folder.exists() or not shipped.is_dir():

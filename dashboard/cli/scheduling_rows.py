@@ -1,6 +1,7 @@
 """What `trimtab simulate scheduling` says of the policies: rows, and a sentence of why."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeAlias
 
 from dashboard.figure_text import count_text, figure_text
@@ -40,10 +41,10 @@ def rows_of(outcomes: Outcomes) -> list[dict[str, object]]:
 
 def _row(policy: str, parts: Sequence["SimulationOutcome"]) -> dict[str, object]:
     def mean(of: "Callable[[SimulationOutcome], float]") -> float:
-        return _mean([of(part) for part in parts])
+        return fmean(of(part) for part in parts)
 
     def spread(of: "Callable[[SimulationOutcome], float]") -> float | None:
-        return _standard_deviation([of(part) for part in parts])
+        return stdev(of(part) for part in parts) if len(parts) > 1 else None
 
     return {
         "policy": policy,
@@ -71,7 +72,7 @@ def comparison(outcomes: Outcomes) -> str:
     peers = {name: parts for name, parts in outcomes.items() if name != OWN_POLICY}
     if not own or not peers:
         return ""
-    peer = min(peers, key=lambda name: _mean([part.mean_hours for part in peers[name]]))
+    peer = min(peers, key=lambda name: fmean(part.mean_hours for part in peers[name]))
     measures: tuple[tuple[str, Callable[[SimulationOutcome], float]], ...] = (
         ("mean completion time", lambda part: part.mean_hours),
         ("p99", lambda part: part.p99_hours),
@@ -91,7 +92,7 @@ def _against(
     of: "Callable[[SimulationOutcome], float]",
 ) -> str:
     ours, theirs = [of(part) for part in own], [of(part) for part in peer]
-    change = _mean(ours) / _mean(theirs) - 1
+    change = fmean(ours) / fmean(theirs) - 1
     lost = sum(mine > other for mine, other in zip(ours, theirs, strict=True))
     return f"{name} {change:+.1%} (longer on {lost} of {count_text(len(ours), 'workload')})"
 
@@ -99,22 +100,12 @@ def _against(
 def _habits(policy: str, parts: Sequence["SimulationOutcome"]) -> str:
     """Return what a policy does to a job on average: waits, GPUs' time held and lost, restarts."""
     jobs = [job for part in parts for job in part.jobs]
-    waited = _mean([(job.started_at - job.submitted_at) / 60 for job in jobs])
+    waited = fmean((job.started_at - job.submitted_at) / 60 for job in jobs)
     held = sum(job.gpu_seconds for job in jobs)
     lost = sum(job.wasted_gpu_seconds for job in jobs) / held if held else 0.0
-    restarts = _mean([float(job.restarts) for job in jobs])
+    restarts = fmean(job.restarts for job in jobs)
     return (
         f"under {policy} a job waits {figure_text(waited)} min for its first GPU, holds "
         f"{figure_text(held / 3600 / len(jobs))} GPU-hours, loses {lost:.0%} of them to restarts "
         f"and starts again {figure_text(restarts)} times"
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _standard_deviation(values: Sequence[float]) -> float | None:
-    from statistics import stdev
-
-    return stdev(values) if len(values) > 1 else None

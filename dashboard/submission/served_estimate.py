@@ -59,8 +59,8 @@ class AskedService:
         names = {field.name for field in fields(cls)}
         said = {name: value for name, value in given.items() if value not in (None, "", [])}
         training = {field.name for field in fields(AskedEstimate)} - names - {"top"}
-        for name in sorted(said.keys() & training):
-            flag = f"--{name.replace('_', '-')}"
+        if unused := sorted(said.keys() & training):
+            flag = f"--{unused[0].replace('_', '-')}"
             raise ImpossibleProblemError(
                 f"{flag} has no use with --serve, which trains nothing", f"Take {flag} out."
             )

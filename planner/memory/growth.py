@@ -15,9 +15,8 @@ SLOT_SECONDS = 300
 WINDOW_SLOTS = 12
 GROWTH_CHANCE = 1 / 3
 """Least chance that such growth reaches the limit in time, for work that loads and frees memory in
-steps. Of 102 pods of inference (alibaba_genai_pods) with limits at 60 to 95 % of their largest use
-it did in 26 of 66 alarms on one half of the pods, on which the rule was chosen, and 15 of 40 on the
-other; a quarter of the crossings were foreseen. Steady leaks always reach it."""
+steps, of which it foresees one limit in ten: `python -m benchmarks.memory_growth`, on recorded pods
+of inference. A steady leak always reaches it."""
 _MIN_SLOTS = 4
 
 

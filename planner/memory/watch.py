@@ -59,11 +59,6 @@ class WatchedJob:
     lately_mib: Floats = field(default_factory=lambda: np.empty(0))
     lately_until: datetime | None = None
 
-    @property
-    def growth(self) -> Growth | None:
-        """How memory grows towards what a program can have, None where it does not."""
-        return growth_towards(self.lately_mib, USABLE * self.limit_mib)
-
 
 def watch_memory(
     jobs: Sequence[WatchedJob],
@@ -92,7 +87,8 @@ def _finding(job: WatchedJob, from_chance: float) -> MemoryFinding | None:
     known = job.used_mib[np.isfinite(job.used_mib)]
     if path is None or not len(known) or not path.q50:
         return None
-    outlook = _Outlook(job=job, path=path, known=known)
+    growth = growth_towards(job.lately_mib, USABLE * job.limit_mib)
+    outlook = _Outlook(job=job, path=path, known=known, growth=growth)
     if outlook.is_pool:
         return None
     probability, at = outlook.exceedance()
@@ -103,11 +99,12 @@ def _finding(job: WatchedJob, from_chance: float) -> MemoryFinding | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outlook:
-    """A job with its known memory [slots with samples] and its forecast path."""
+    """A job with its known memory [slots with samples], its forecast path and its growth."""
 
     job: WatchedJob
     path: QuantilePath
     known: Floats
+    growth: Growth | None
 
     @property
     def limit(self) -> float:
@@ -133,7 +130,7 @@ class _Outlook:
     @property
     def peak_q50(self) -> float:
         """The largest median ahead, MiB, or what steady growth comes to."""
-        growth = self.job.growth
+        growth = self.growth
         return max(*self.path.q50, 0.0 if growth is None else growth.expected_mib)
 
     @property
@@ -161,7 +158,7 @@ class _Outlook:
         slot = int(likely[0]) if len(likely) else int(chances.argmax())
         by_peak = 0.0 if self.peak is None else chance_above(self.peak, self.limit)
         at = self.job.forecast.slot_starts[slot] if best > 0 else None
-        growth, until = self.job.growth, self.job.lately_until
+        growth, until = self.growth, self.job.lately_until
         if growth is None or until is None:
             return max(best, by_peak), at
         full_at = until + timedelta(hours=growth.full_in_hours)
@@ -235,7 +232,7 @@ def _evidence(outlook: _Outlook) -> tuple[str, ...]:
         f"{len(outlook.known)} slots with memory, forecast by {outlook.path.model}",
         f"usable is {100 * USABLE:.1f} % of the board's {_gib(outlook.job.limit_mib)} GiB",
     ]
-    if (growth := outlook.job.growth) is not None:
+    if (growth := outlook.growth) is not None:
         found.append(
             f"grew by {_gib(growth.mib_per_hour)} GiB an hour over the last "
             f"{60 * growth.seen_hours:.0f} min"

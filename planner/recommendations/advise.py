@@ -97,7 +97,8 @@ def advise(
     bounds = list(
         _not_rejected(bounds_advice(services, by_job, kept.keys() - resting, plan, problem), no)
     )
-    kept = {job: why for job, why in kept.items() if job not in {row.job_id for row in bounds}}
+    advised = {row.job_id for row in bounds}
+    kept = {job: why for job, why in kept.items() if job not in advised}
     found += bounds
     changes = [relief.proposal for relief in relieved if relief.outcome]
     changes += [proposals[number] for number in chosen]

@@ -229,10 +229,7 @@ def test_what_an_image_was_shipped_with_is_not_compiled_again(tmp_path: Path) ->
         "1",
     ]
     assert run("nothing shipped", "nowhere") == ["1.5", "1"]
-    kept = tmp_path / "image" / "trimtab" / compiled.cache_folder().name
-    files = {path.name for path in kept.rglob("*") if path.is_file()}
-    (tmp_path / "own" / "trimtab" / kept.name).mkdir(parents=True)
-    assert files
+    (tmp_path / "own" / "trimtab" / compiled.cache_folder().name).mkdir(parents=True)
     assert run("own", "image") == ["1.5", "1"]
 
 

@@ -181,8 +181,8 @@ def test_waits_lie_within_the_band(backfill: bool) -> None:
 @pytest.mark.parametrize("backfill", [False, True], ids=["fifo", "backfill"])
 def test_jobs_that_wait_already_start_within_the_band(backfill: bool) -> None:
     """Of the jobs in line after a week, four of each draw: when they started in the end."""
-    inside, above, errors, count = 0, 0, list[float](), 0
-    for seed, load in itertools.product(range(5000, 5020), (0.85, 0.97)):
+    inside, above, errors, waits = 0, 0, list[float](), list[float]()
+    for seed, load in itertools.product(range(5000, 5030), (0.85, 0.97)):
         runs = drawn(seed, load=load, boards=32)
         simulate(runs, 32, backfill=backfill)
         known = [seen(run, WEEK) for run in runs if run.came <= WEEK]
@@ -202,12 +202,17 @@ def test_jobs_that_wait_already_start_within_the_band(backfill: bool) -> None:
             wait = run.started - WEEK
             inside += place.wait.low - MINUTE <= wait <= place.wait.high + MINUTE
             above += wait > place.wait.high + MINUTE
-            errors.append(abs(place.wait.median - wait) - wait)
-            count += 1
-    assert count >= 100
+            errors.append(abs(place.wait.median - wait))
+            waits.append(wait)
+    count = len(waits)
+    print(  # noqa: T201 docs/recommendations.md has these figures; shown by -rP
+        f"{inside / count:.0%} of {count} within the band; median error "
+        f"{np.median(errors) / 60:.0f} min of {np.median(waits) / 60:.0f}"
+    )
+    assert count >= 150
     assert inside / count >= 0.75
     assert above / count <= 0.2
-    assert sum(errors) < 0, "the median should be better than to say that the wait is over"
+    assert sum(errors) < sum(waits), "better than to say that the wait is over"
 
 
 @pytest.mark.parametrize(

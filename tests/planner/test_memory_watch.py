@@ -220,11 +220,11 @@ def test_without_a_recipe_every_remedy_is_named_in_order() -> None:
     assert larger.text.startswith("H200-SXM-141GB")
 
 
-def test_with_a_recipe_remedies_say_what_they_do() -> None:
-    """What helps says the peak after it, scaled by what the job really needs; what does not, no."""
+def with_recipe(framework: str) -> MemoryFinding:
+    """What is foreseen of a job that climbs to its board and trains in a known way."""
     recipe = TrainingJob(
         shape=known_model("llama3.2-3b"),
-        framework="torchtitan",
+        framework=framework,
         parallelism=Parallelism(data=2),
         micro_batch=4,
         sequence_length=4096,
@@ -232,7 +232,12 @@ def test_with_a_recipe_remedies_say_what_they_do() -> None:
         optimizer="adamw",
         recompute=Recompute.NONE,
     )
-    found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024, recipe=recipe))
+    return only(make_job(climbing(), np.linspace(40, 60, 48) * 1024, recipe=recipe))
+
+
+def test_with_a_recipe_remedies_say_what_they_do() -> None:
+    """What helps says the peak after it, scaled by what the job really needs; what does not, no."""
+    found = with_recipe("torchtitan")
     told = {entry.remedy: entry for entry in found.advice}
     needed = found.peak_q50_mib
     assert set(told) == set(MemoryRemedy)
@@ -262,17 +267,7 @@ def test_the_chance_falls_as_the_limit_rises(
 @pytest.mark.parametrize("framework", ["transformers", "megatron", "nobody's", ""])
 def test_a_remedy_names_the_flag_of_the_jobs_framework(framework: str) -> None:
     """With the new size; of a framework that is not known it names none."""
-    recipe = TrainingJob(
-        shape=known_model("llama3.2-3b"),
-        framework=framework,
-        parallelism=Parallelism(data=2),
-        micro_batch=4,
-        sequence_length=4096,
-        length_varies=False,
-        optimizer="adamw",
-        recompute=Recompute.NONE,
-    )
-    found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024, recipe=recipe))
+    found = with_recipe(framework)
     texts = {advice.remedy: advice.text for advice in found.advice}
     smaller = {
         "transformers": " (--per_device_train_batch_size 2): ",
