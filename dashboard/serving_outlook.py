@@ -9,11 +9,12 @@ import pandas as pd
 
 from data.errors import ImpossibleProblemError
 from data.records.jobs import Job
-from data.records.serving import BoundsUse, ServiceOutlook
+from data.records.serving import BoundsUse, ColdStart, ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
 from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles
 from planner.serving.bounds_use import NeedRules, bounds_use
+from planner.serving.cold_start import cold_start
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     READ_SECONDS,
@@ -30,6 +31,8 @@ from planner.serving.service_model import (
 
 HISTORY = timedelta(days=7)
 """Forecasts of a few hours gain nothing from more."""
+_STARTS_FROM = timedelta(days=30)
+"""What started longer ago had another image, model or disk, as likely as not."""
 _GONE = timedelta(hours=1)
 """Without a reading for so long before the newest of all, a service is no more."""
 _HISTORY = ("slot_start", "replicas", "requests_per_second", "is_late", "carried_per_second")
@@ -49,11 +52,24 @@ def foreseen_serving(
         return ()
     jobs = reader.jobs_of(sorted(set(history["job_id"]) - {""}))
     newest = history["slot_start"].max()
-    return tuple(
-        _outlook(rows, jobs.get(str(rows["job_id"].iloc[0])), settings)
-        for rows in _by_service(history)
-        if rows["slot_start"].iloc[-1] >= newest - _GONE
-    )
+    starts = _starts(reader, now)
+    found = []
+    for rows in _by_service(history):
+        if rows["slot_start"].iloc[-1] >= newest - _GONE:
+            job_id = str(rows["job_id"].iloc[0])
+            starting = cold_start(starts.get(job_id, {}), settings.cold_start_minutes * 60)
+            found.append(_outlook(rows, jobs.get(job_id), starting, settings))
+    return tuple(found)
+
+
+def _starts(reader: StoreReader, now: datetime) -> dict[str, dict[str, list[float]]]:
+    """Return the seconds that replicas took to start, by service and source."""
+    found: dict[str, dict[str, list[float]]] = {}
+    told = reader.replica_starts(start=now - _STARTS_FROM, end=now)
+    columns = (told["job_id"], told["source"], told["seconds"])
+    for job_id, source, seconds in zip(*columns, strict=True):
+        found.setdefault(str(job_id), {}).setdefault(str(source), []).append(float(seconds))
+    return found
 
 
 def _by_service(history: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -64,7 +80,9 @@ def _by_service(history: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield history.iloc[first:last]
 
 
-def _outlook(rows: pd.DataFrame, job: Job | None, settings: ServingSettings) -> ServiceOutlook:
+def _outlook(
+    rows: pd.DataFrame, job: Job | None, starting: ColdStart, settings: ServingSettings
+) -> ServiceOutlook:
     readings, newest = _readings(rows), rows.iloc[-1]
     carries, rates = learnt(readings), readings.arrivals() / READ_SECONDS
     waits = readings.mean_waits()
@@ -88,12 +106,18 @@ def _outlook(rows: pd.DataFrame, job: Job | None, settings: ServingSettings) -> 
         wait_seconds=_known(waits[-1]),
         late_minutes=late * _READ_MINUTES if len(judged) else None,
         judged_minutes=len(judged) * _READ_MINUTES,
+        cold_start=starting,
         reason="the engine tells too little: requests at work, and those that ended, are needed",
     )
     if carries is None:
         return plain
-    sized = _sized(plain, carries, readings, settings)
-    return replace(sized, bounds=_bounds(job, rows, readings, carries, settings))
+    sized = _sized(plain, carries, readings, starting, settings)
+    rules = NeedRules(
+        objective=_objective(settings),
+        reactive_ratio=settings.reactive_ratio,
+        cold_start_seconds=starting.seconds,
+    )
+    return replace(sized, bounds=_bounds(job, rows, readings, carries, rules))
 
 
 def _bounds(
@@ -101,7 +125,7 @@ def _bounds(
     rows: pd.DataFrame,
     readings: ServiceReadings,
     carries: ReplicaCarries,
-    settings: ServingSettings,
+    rules: NeedRules,
 ) -> BoundsUse | None:
     """Return how the autoscaler's bounds served, None where the scheduler tells of none."""
     told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
@@ -113,11 +137,7 @@ def _bounds(
             readings,
             rows["replicas"].to_numpy(dtype="float64"),
             carries,
-            NeedRules(
-                objective=_objective(settings),
-                reactive_ratio=settings.reactive_ratio,
-                cold_start_seconds=settings.cold_start_minutes * 60,
-            ),
+            rules,
             min_replicas=int(low) if low.isdecimal() else _MIN_UNLESS_TOLD,
             max_replicas=int(high) if high.isdecimal() else None,
         )
@@ -194,6 +214,7 @@ def _sized(
     plain: ServiceOutlook,
     carries: ReplicaCarries,
     readings: ServiceReadings,
+    starting: ColdStart,
     settings: ServingSettings,
 ) -> ServiceOutlook:
     """Return the outlook with the replicas for the forecast, and never below the reactive rule."""
@@ -227,7 +248,7 @@ def _sized(
         return replace(known, reason=str(error))
     required = to_order(
         needed,
-        ahead=-int(-settings.cold_start_minutes * 60 // RATE_SLOT_SECONDS),
+        ahead=-int(-starting.seconds // RATE_SLOT_SECONDS),
         at_least=reactive,
         first=fresh,
     )

@@ -182,9 +182,10 @@ class ServiceSlot:
 class ServiceRow:
     """An inference service; `required_replicas` is what to order now, None while unknown.
 
-    `state`: stale (readings too old), late (requests wait longer than promised), unknown (no
-    number), short (too few replicas), rising (soon too few), spare (too many in all slots) or
-    enough. `max_required_replicas` is the highest from now on.
+    Forecasts lead by `cold_start_seconds`, from `cold_start_source`: pods, boards (both learnt from
+    the `starts_seen`) or setting. `state`: stale (readings too old), late (requests wait longer
+    than promised), unknown (no number), short (too few replicas), rising (soon too few), spare (too
+    many in all slots) or enough. `max_required_replicas` is the highest from now on.
     """
 
     job_id: str
@@ -214,6 +215,10 @@ class ServiceRow:
     service_seconds_low: float | None
     service_seconds_high: float | None
     arrival_scv: float | None
+    cold_start_seconds: float | None
+    cold_start_typical_seconds: float | None
+    cold_start_source: str
+    starts_seen: int | None
     reason: str
     slots: tuple[ServiceSlot, ...]
 
@@ -235,6 +240,7 @@ def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetim
     stale = required is None and bool(outlook.required_replicas)
     is_old = stale or now - outlook.read_until > limit
     ahead = [] if required is None else [required, *outlook.required_after(now)]
+    cold = outlook.cold_start
     return ServiceRow(
         **{name: getattr(outlook, name) for name in _TAKEN},
         state=_service_state(outlook, settings, ahead, is_old=is_old),
@@ -243,6 +249,10 @@ def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetim
         service_seconds=None if seconds is None else seconds.central,
         service_seconds_low=None if seconds is None else seconds.low,
         service_seconds_high=None if seconds is None else seconds.high,
+        cold_start_seconds=None if cold is None else cold.seconds,
+        cold_start_typical_seconds=None if cold is None else cold.typical_seconds,
+        cold_start_source="" if cold is None else cold.source,
+        starts_seen=None if cold is None else cold.starts,
         reason="its readings are stale" if stale else outlook.reason,
         slots=tuple(
             ServiceSlot(

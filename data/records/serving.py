@@ -5,6 +5,24 @@ from datetime import datetime, timedelta
 
 from data.records.decisions import Range
 
+MAX_START_SECONDS = 7200.0
+"""What takes longer is no start of a replica, as far as can be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColdStart:
+    """How long a replica takes from its order to its first request, s, and where that is from.
+
+    `seconds` is what forecasts lead by; `typical_seconds` the median of the `starts` seen, None
+    where there was none. `source` is pods (learnt from when its pods were put on a node and ready),
+    boards (from the first reading of a replica's boards to its first served tokens) or setting.
+    """
+
+    seconds: float
+    typical_seconds: float | None
+    starts: int
+    source: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsUse:
@@ -39,7 +57,8 @@ class ServiceOutlook:
     `carried_per_second` is the highest that the replicas there carry as promised. The mean wait is
     that of the newest reading; requests waited too long in `late_minutes` of the `judged_minutes`
     of the last day in which waits are known. `bounds` of its autoscaler are those of the week read;
-    None where no scheduler tells any, or what was needed is unknown.
+    None where no scheduler tells any, or what was needed is unknown. Forecasts lead by the
+    `cold_start`.
     """
 
     job_id: str
@@ -70,6 +89,7 @@ class ServiceOutlook:
     required_replicas: tuple[int, ...] = ()
     reason: str = ""
     bounds: BoundsUse | None = None
+    cold_start: ColdStart | None = None
 
     def required_at(self, now: datetime, max_age: timedelta) -> int | None:
         """Return the replicas to order at `now`; None when unknown or the readings are older."""
