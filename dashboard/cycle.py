@@ -16,7 +16,8 @@ from dashboard.cycle_world import World
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
-from dashboard.serving_outlook import foreseen_serving
+from dashboard.serving_fit import with_fits
+from dashboard.serving_outlook import foreseen_serving, objective_of
 from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from data.clock import require_utc
 from data.collected import Collected
@@ -150,14 +151,18 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         progress=lambda done, total: world.progress("forecast groups", done, total),
     )
     memory = foreseen_memory(world.store.reader, view, forecasts)
+    catalogue = priced(world.catalogue, world.settings, view.as_of)
     serving = foreseen_serving(world.store.reader, world.settings.serving, now)
+    serving = with_fits(
+        serving, catalogue, objective_of(world.settings.serving), world.store.reader
+    )
     past_runs = past_run_seconds(view.known_jobs)
     grid = grid_as_paid(world.settings, now)
     problem = problem_of_view(
         view,
         forecasts,
         as_paid(world.settings),
-        catalogue=priced(world.catalogue, world.settings, view.as_of),
+        catalogue=catalogue,
         carbon=world.carbon,
         models=models,
         memory=memory,

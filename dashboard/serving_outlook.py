@@ -23,6 +23,7 @@ from planner.serving.service_model import (
     ServiceReadings,
     Times,
     carried_rate,
+    carries_of,
     learnt,
     reactive_replicas,
     replicas_for_rates,
@@ -39,6 +40,7 @@ _HISTORY = ("slot_start", "replicas", "requests_per_second", "is_late", "carried
 _MIN_UNLESS_TOLD = 1
 """minReplicas of a HorizontalPodAutoscaler that states none."""
 _READ_MINUTES = READ_SECONDS // 60
+_SLOTS_OF_A_DAY = 86_400 // READ_SECONDS
 _SLOTS = 36
 """Of ten minutes: the next six hours."""
 
@@ -101,6 +103,7 @@ def _outlook(
         waiting_requests=_known(newest["waiting_requests"]),
         requests_per_second=_known(rates[-1]),
         kv_cache_ratio=_known(newest["kv_cache_ratio"]),
+        kv_cache_max_ratio=_fullest(rows["kv_cache_ratio"]),
         prompt_tokens_per_second=_known(newest["prompt_tokens"] / READ_SECONDS),
         generation_tokens_per_second=_known(newest["generation_tokens"] / READ_SECONDS),
         wait_seconds=_known(waits[-1]),
@@ -113,7 +116,7 @@ def _outlook(
         return plain
     sized = _sized(plain, carries, readings, starting, settings)
     rules = NeedRules(
-        objective=_objective(settings),
+        objective=objective_of(settings),
         reactive_ratio=settings.reactive_ratio,
         cold_start_seconds=starting.seconds,
     )
@@ -145,7 +148,8 @@ def _bounds(
         return None
 
 
-def _objective(settings: ServingSettings) -> WaitObjective:
+def objective_of(settings: ServingSettings) -> WaitObjective:
+    """Return what services promise by the settings."""
     return WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
 
 
@@ -164,16 +168,10 @@ def service_history(
     if rows.empty:
         return pd.DataFrame(columns=list(_HISTORY))
     readings = _readings(rows)
-    objective = _objective(settings)
-    seconds, slots = outlook.service_seconds, outlook.slots_per_replica
+    objective = objective_of(settings)
+    carries = carries_of(outlook)
     carried: dict[int, float | None] = {}
-    if seconds is not None and slots is not None and outlook.arrival_scv is not None:
-        carries = ReplicaCarries(
-            slots=slots,
-            seen_full=outlook.seen_full,
-            service_seconds=seconds,
-            arrival_scv=outlook.arrival_scv,
-        )
+    if carries is not None:
         load = carries.load(0.0)
         carried = {
             count: carried_rate(load, count, objective) for count in map(int, set(rows["replicas"]))
@@ -229,7 +227,7 @@ def _sized(
         if quantiles is None
         else (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
     )
-    objective = _objective(settings)
+    objective = objective_of(settings)
     known = replace(
         plain,
         carried_per_second=carried_rate(carries.load(0.0), plain.replicas, objective),
@@ -271,6 +269,12 @@ def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:
     counts = np.bincount(slots[usable], minlength=length)
     sums = np.bincount(slots[usable], weights=rates[usable], minlength=length)
     return first, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _fullest(ratios: "pd.Series[float]") -> float | None:
+    """Return the highest of them, None where less than a day of slots is known."""
+    known = ratios.dropna()
+    return float(known.max()) if len(known) >= _SLOTS_OF_A_DAY else None
 
 
 def _known(value: float) -> float | None:

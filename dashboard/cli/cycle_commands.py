@@ -127,7 +127,7 @@ def portfolio_line(found: Portfolio) -> str:
         "jobs": found.recommended,
         "nodes powered down": found.nodes,
         "keeping jobs from running out of memory": found.for_memory,
-        "bounds of autoscalers": found.bounds,
+        "advice on services": found.services,
     }
     rest = {
         "changes that are not worth or not safe to recommend": found.not_recommended,
@@ -135,7 +135,7 @@ def portfolio_line(found: Portfolio) -> str:
         "work that is expected to be missed, priced": found.service,
         "nodes and limits that jobs share": found.shared,
     }
-    beside = abs(found.nodes) + abs(found.for_memory) + abs(found.bounds)
+    beside = abs(found.nodes) + abs(found.for_memory) + abs(found.services)
     made_of = _named(parts) if beside >= _CENT else ""
     named = _named(rest)
     return (

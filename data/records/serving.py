@@ -48,6 +48,26 @@ class BoundsUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFit:
+    """That a service's `model` fits on another GPU model, as many GPUs a replica as now.
+
+    The cache at its fullest was that of `sequences` of `context_tokens` each: they fit with
+    `fit_probability`. `replicas` are what the
+    replicas of now become for the highest rate foreseen: low as fast as now, central by the
+    catalogue's relative speed, high at half of that.
+    """
+
+    gpu_model: str
+    model: str
+    gpus: int
+    sequences: int
+    context_tokens: int
+    fit_probability: float
+    p95_gib: float
+    replicas: Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOutlook:
     """One service as read up to `read_until`; None is unknown.
 
@@ -58,7 +78,8 @@ class ServiceOutlook:
     that of the newest reading; requests waited too long in `late_minutes` of the `judged_minutes`
     of the last day in which waits are known. `bounds` of its autoscaler are those of the week read;
     None where no scheduler tells any, or what was needed is unknown. Forecasts lead by the
-    `cold_start`.
+    `cold_start`. `kv_cache_max_ratio` is the fullest of the week, None where less than a day of it
+    is known. Cheaper GPU models on which its model `fits` are the cheapest first.
     """
 
     job_id: str
@@ -72,6 +93,7 @@ class ServiceOutlook:
     waiting_requests: float | None
     requests_per_second: float | None
     kv_cache_ratio: float | None = None
+    kv_cache_max_ratio: float | None = None
     prompt_tokens_per_second: float | None = None
     generation_tokens_per_second: float | None = None
     wait_seconds: float | None = None
@@ -90,6 +112,7 @@ class ServiceOutlook:
     reason: str = ""
     bounds: BoundsUse | None = None
     cold_start: ColdStart | None = None
+    fits: tuple[ModelFit, ...] = ()
 
     def required_at(self, now: datetime, max_age: timedelta) -> int | None:
         """Return the replicas to order at `now`; None when unknown or the readings are older."""

@@ -25,6 +25,7 @@ from planner.recommendations.portfolio import Portfolio, portfolio_of
 from planner.recommendations.proposals import Proposal, proposal_of
 from planner.recommendations.rejections import Rejections, rejected
 from planner.recommendations.savings import ProposalOutcome, outcome_of
+from planner.recommendations.smaller_for_service import smaller_advice
 from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
 from planner.recommendations.wording import change_text, why
 
@@ -62,8 +63,9 @@ def advise(
     `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
     runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
     gets the first of the free boards, and nothing else is proposed for it. `services` are how
-    inference services stand: advice on their autoscalers' bounds follows. `resting` maps jobs, and
-    what of the fleet advice is about, to the reason why nothing is proposed for it now.
+    inference services stand: advice on their autoscalers' bounds and on smaller GPUs follows.
+    `resting` maps jobs, and what of the fleet advice is about, to the reason why nothing is
+    proposed for it now.
     `rejections` are what people said no to; what keeps a job from running out of memory comes up
     again all the same. `proposed_before` is what the plan before proposed: it
     stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
@@ -94,12 +96,11 @@ def advise(
     found += [_recommendation(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
     found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
     by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
-    bounds = list(
-        _not_rejected(bounds_advice(services, by_job, kept.keys() - resting, plan, problem), no)
-    )
-    advised = {row.job_id for row in bounds}
-    kept = {job: why for job, why in kept.items() if job not in advised}
-    found += bounds
+    for advice_on in (bounds_advice, smaller_advice):
+        rows = advice_on(services, by_job, kept.keys() - resting, plan, problem)
+        advised = {row.job_id: row for row in _not_rejected(rows, no)}
+        kept = {job: why for job, why in kept.items() if job not in advised}
+        found += advised.values()
     changes = [relief.proposal for relief in relieved if relief.outcome]
     changes += [proposals[number] for number in chosen]
     short = list(missing_boards(problem, groups, changes))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
 from data.records.decisions import Range
+from data.records.serving import ServiceOutlook
 from planner.serving.queueing import ServiceLoad, WaitObjective, outlook, replicas_needed
 
 Floats = npt.NDArray[np.float64]
@@ -95,6 +96,16 @@ class ReplicaCarries:
             slots_per_replica=self.slots,
             arrival_scv=self.arrival_scv,
         )
+
+
+def carries_of(outlook: ServiceOutlook) -> ReplicaCarries | None:
+    """Return what a replica carries as it was learnt, None where it was not."""
+    seconds, slots, scv = outlook.service_seconds, outlook.slots_per_replica, outlook.arrival_scv
+    if seconds is None or slots is None or scv is None:
+        return None
+    return ReplicaCarries(
+        slots=slots, seen_full=outlook.seen_full, service_seconds=seconds, arrival_scv=scv
+    )
 
 
 def learnt(readings: ServiceReadings) -> ReplicaCarries | None:

@@ -26,6 +26,7 @@ SERVICES = {
     "loading": PROBE,
 }
 CHAT_SECONDS = (181.0, 240.0)
+KEY = "sk-a-secret"
 
 
 def deployment(name: str, probe: dict[str, Any] | None, replicas: int) -> dict[str, Any]:
@@ -33,6 +34,7 @@ def deployment(name: str, probe: dict[str, Any] | None, replicas: int) -> dict[s
     engine = {
         "name": "engine",
         "image": "example/vllm:1",
+        "args": ["--model", "Qwen/Qwen2.5-7B-Instruct", "--max-model-len=8192", "--api-key", KEY],
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
     }
     pod = {
@@ -121,6 +123,14 @@ def test_a_pod_tells_its_start_where_ready_means_that_it_serves(bed: KubernetesB
         for job, rows in told.groupby("job_id")
     }
     assert found == {name: list(CHAT_SECONDS if name == "chat" else ()) for name in SERVICES}
+
+
+@pytest.mark.kubernetes
+def test_the_engine_of_a_template_is_read_without_its_secrets(bed: KubernetesBed) -> None:
+    """As its Deployment says it, with the entrypoint of its image."""
+    found = {dict(job.scheduler.extra).get("engine_command") for job in read(bed).jobs
+             if job.scheduler is not None}  # fmt: skip
+    assert found == {"vllm serve --model Qwen/Qwen2.5-7B-Instruct --max-model-len 8192"}
 
 
 @pytest.mark.kubernetes
