@@ -29,6 +29,7 @@ from planner.serving.service_model import (
     replicas_for_rates,
     to_order,
 )
+from planner.serving.token_work import demand, token_seconds
 
 HISTORY = timedelta(days=7)
 """Forecasts of a few hours gain nothing from more."""
@@ -205,6 +206,8 @@ def _readings(rows: pd.DataFrame) -> ServiceReadings:
         timed=column("request_count"),
         waited_seconds=column("queue_wait_seconds"),
         waited=column("queue_wait_count"),
+        prompt=column("prompt_tokens"),
+        generated=column("generation_tokens"),
     )
 
 
@@ -215,18 +218,19 @@ def _sized(
     starting: ColdStart,
     settings: ServingSettings,
 ) -> ServiceOutlook:
-    """Return the outlook with the replicas for the forecast, and never below the reactive rule."""
-    first, rates = _by_ten_minutes(readings.starts, readings.arrivals() / READ_SECONDS)
-    quantiles = rate_quantiles(rates, _SLOTS, first_slot=first)
-    begins = first + len(rates) * RATE_SLOT_SECONDS
+    """Return the outlook with the replicas for the forecast, and never below the reactive rule.
+
+    Rates are of requests; where tokens tell the work that comes, replicas follow that.
+    """
+    begins, quantiles = _foreseen(readings.starts, readings.arrivals())
+    each = token_seconds(readings)
+    work = quantiles
+    if each is not None:
+        _begins, work = _foreseen(readings.starts, demand(readings, carries, each))
     reactive = reactive_replicas(carries, readings, settings.reactive_ratio)
     # As long as these readings count, and no longer: the next ones ask for what they need.
     fresh = 1 + int(settings.stale_minutes * 60 // RATE_SLOT_SECONDS)
-    middle, high = (
-        ((), ())
-        if quantiles is None
-        else (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
-    )
+    middle, high = quantiles
     objective = objective_of(settings)
     known = replace(
         plain,
@@ -235,13 +239,14 @@ def _sized(
         seen_full=carries.seen_full,
         service_seconds=carries.service_seconds,
         arrival_scv=carries.arrival_scv,
+        token_seconds=each,
         reactive_replicas=reactive,
         rates_q50=middle,
         rates_q95=high,
         reason="" if high else "too little history for a forecast: what the reactive rule asks",
     )
     try:
-        needed = replicas_for_rates(carries.load(0.0), high or (0.0,) * fresh, objective)
+        needed = replicas_for_rates(carries.load(0.0), work[1] or (0.0,) * fresh, objective)
     except ImpossibleProblemError as error:
         return replace(known, reason=str(error))
     required = to_order(
@@ -258,6 +263,18 @@ def _sized(
             for slot in range(len(required))
         ),
     )
+
+
+def _foreseen(
+    starts: Times, arrivals: Floats
+) -> tuple[int, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Return when the first slot of the forecast begins, and the rates' q50 and q95 from it on."""
+    first, rates = _by_ten_minutes(starts, arrivals / READ_SECONDS)
+    quantiles = rate_quantiles(rates, _SLOTS, first_slot=first)
+    begins = first + len(rates) * RATE_SLOT_SECONDS
+    if quantiles is None:
+        return begins, ((), ())
+    return begins, (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
 
 
 def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:

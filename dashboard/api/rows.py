@@ -182,6 +182,7 @@ class ServiceSlot:
 class ServiceRow:
     """An inference service; `required_replicas` is what to order now, None while unknown.
 
+    One replica that only reads or only writes carries so many tokens a second (`…_carried`).
     Forecasts lead by `cold_start_seconds`, from `cold_start_source`: pods, boards (both learnt from
     the `starts_seen`) or setting. `state`: stale (readings too old), late (requests wait longer
     than promised), unknown (no number), short (too few replicas), rising (soon too few), spare (too
@@ -206,6 +207,8 @@ class ServiceRow:
     kv_cache_ratio: float | None
     prompt_tokens_per_second: float | None
     generation_tokens_per_second: float | None
+    prompt_tokens_carried: float | None
+    generation_tokens_carried: float | None
     wait_seconds: float | None
     late_minutes: int | None
     judged_minutes: int
@@ -228,7 +231,8 @@ _TAKEN = (
     "reactive_replicas", "running_requests", "waiting_requests", "requests_per_second",
     "carried_per_second", "kv_cache_ratio", "prompt_tokens_per_second",
     "generation_tokens_per_second", "wait_seconds", "late_minutes", "judged_minutes",
-    "slots_per_replica", "seen_full", "arrival_scv",
+    "slots_per_replica", "seen_full", "arrival_scv", "prompt_tokens_carried",
+    "generation_tokens_carried",
 )  # fmt: skip
 
 

@@ -48,6 +48,17 @@ class BoundsUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSeconds:
+    """Seconds of one of a replica's places for a token that is read and for one that is written.
+
+    The range is that of the quarters of the last day, each learnt alone.
+    """
+
+    prompt: Range
+    generated: Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFit:
     """That a service's `model` fits on another GPU model, as many GPUs a replica as now.
 
@@ -78,8 +89,9 @@ class ServiceOutlook:
     that of the newest reading; requests waited too long in `late_minutes` of the `judged_minutes`
     of the last day in which waits are known. `bounds` of its autoscaler are those of the week read;
     None where no scheduler tells any, or what was needed is unknown. Forecasts lead by the
-    `cold_start`. `kv_cache_max_ratio` is the fullest of the week, None where less than a day of it
-    is known. Cheaper GPU models on which its model `fits` are the cheapest first.
+    `cold_start`, and required replicas follow the tokens by `token_seconds` where these are known.
+    `kv_cache_max_ratio` is the fullest of the week, None where less than a day of it is known.
+    `fits` are the cheaper GPU models on which its model fits.
     """
 
     job_id: str
@@ -112,7 +124,22 @@ class ServiceOutlook:
     reason: str = ""
     bounds: BoundsUse | None = None
     cold_start: ColdStart | None = None
+    token_seconds: TokenSeconds | None = None
     fits: tuple[ModelFit, ...] = ()
+
+    @property
+    def prompt_tokens_carried(self) -> float | None:
+        """Prompt tokens/s of one replica that only reads, None while unknown."""
+        return self._carried("prompt")
+
+    @property
+    def generation_tokens_carried(self) -> float | None:
+        """Generated tokens/s of one replica that only writes, None while unknown."""
+        return self._carried("generated")
+
+    def _carried(self, which: str) -> float | None:
+        each = None if self.token_seconds is None else getattr(self.token_seconds, which).central
+        return self.slots_per_replica / each if self.slots_per_replica and each else None
 
     def required_at(self, now: datetime, max_age: timedelta) -> int | None:
         """Return the replicas to order at `now`; None when unknown or the readings are older."""

@@ -36,7 +36,8 @@ class ServiceReadings:
     """One service by slots of READ_SECONDS, ascending; NaN is unknown.
 
     `fullest` are the requests at work of the replica that had most, `full` of those that let
-    requests wait; `timed_seconds` of `timed` requests add up, and their waits likewise.
+    requests wait; `timed_seconds` of `timed` requests add up, and their waits likewise. `prompt`
+    and `generated` are tokens.
     """
 
     engine: str
@@ -50,6 +51,8 @@ class ServiceReadings:
     timed: Floats
     waited_seconds: Floats
     waited: Floats
+    prompt: Floats
+    generated: Floats
 
     def arrivals(self) -> Floats:
         """Return the requests that came by slot: those that ended, and what the queue grew by.
@@ -126,8 +129,8 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     )
 
 
-def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> Range | None:
-    """Return the seconds from admission to the last token: mean, and 80 % of the slots' means.
+def service_sums(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return by slot the seconds from admission to the last token, and of how many requests.
 
     Engines that time no requests: by Little's law, requests at work per request that ended.
     """
@@ -139,6 +142,12 @@ def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -
         sums = sums - np.nan_to_num(waits) * counts
     if not np.nansum(counts):
         sums, counts = readings.running[lately] * READ_SECONDS, readings.finished[lately]
+    return sums, counts
+
+
+def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> Range | None:
+    """Return the mean seconds of service, and the span of 80 % of the slots' means."""
+    sums, counts = service_sums(readings, lately)
     usable = np.isfinite(sums) & (counts > 0) & (sums > 0)
     if not usable.any():
         return None

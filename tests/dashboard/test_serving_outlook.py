@@ -144,6 +144,29 @@ def test_without_a_scheduler_a_start_is_from_the_boards_to_the_first_tokens(stor
     ]
 
 
+def test_long_prompts_ask_for_more_replicas_than_as_many_requests_do(store: Store) -> None:
+    """2 requests a second all day, but from noon on they read ten times as much."""
+    slot = np.arange(4 * 288)
+    prompt = np.where(slot % 288 < 144, 3000.0, 300.0) * 600  # NOW is noon: the long ones begin
+    seconds = prompt * 4e-3 + 600 * 2.0
+    rates = np.full(len(slot), 2.0)
+    told = {"request_seconds": seconds, "request_count": 600.0, "running_requests": seconds / 300}
+    tokens = {"prompt_tokens": prompt, "generation_tokens": 600 * 200.0}
+    (by_requests,) = outlook(store, served(rates, **told))
+    store.keep(make_collected(serving=served(rates, **told, **tokens), batch_id="tokens"))
+    (by_tokens,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    assert by_requests.token_seconds is None
+    assert by_tokens.token_seconds is not None
+    assert by_tokens.token_seconds.prompt.central == pytest.approx(4e-3)
+    assert by_tokens.token_seconds.generated.central == pytest.approx(1e-2)
+    assert by_tokens.rates_q95 == pytest.approx(by_requests.rates_q95)
+    later = slice(4, None)  # the first slots are also held up by what is at work now
+    assert max(by_requests.required_replicas[later]) < max(by_tokens.required_replicas[later])
+    carried = by_tokens.prompt_tokens_carried
+    assert by_tokens.slots_per_replica is not None
+    assert carried == pytest.approx(by_tokens.slots_per_replica / 4e-3)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_without_a_pattern_never_fewer_than_the_reactive_rule(store: Store, seed: int) -> None:
     """Shuffled demand that just jumped: the forecast knows nothing, the rule counts requests."""

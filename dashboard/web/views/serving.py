@@ -217,6 +217,12 @@ def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None)
     said.append(f"read until {row.read_until:%Y-%m-%d %H:%M} UTC")
     if row.slots_per_replica is not None and not row.seen_full:
         said.append("no replica was ever seen full: it may carry more")
+    reads, writes = row.prompt_tokens_carried, row.generation_tokens_carried
+    if reads is not None and writes is not None:
+        said.append(
+            f"a replica that only reads carries {number(reads, 'prompt tokens/s')}, one that only "
+            f"writes {number(writes, 'generated tokens/s')}"
+        )
     st.caption(plain("; ".join(text for text in said if text)))
     figures_of_one(row, value)
     history = service_history(reader, outlook, settings.serving)
