@@ -165,6 +165,7 @@ class CachedReader(StoreReader):
     group_forecasts = _kept(StoreReader.group_forecasts)
     memory_outlook = _kept(StoreReader.memory_outlook)
     serving_outlook = _kept(StoreReader.serving_outlook)
+    slow_work = _kept(StoreReader.slow_work)
     last_cycle = _kept(StoreReader.last_cycle)
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:

@@ -19,6 +19,7 @@ from data.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
 from data.records.cluster import Node
 from data.records.jobs import OVER, Job, Platform, WorkloadKind
 from data.store import tables
+from data.store.board_activity import keep_activity
 from data.store.board_xids import keep_xids
 from data.store.bridge import count_changed, make_temporary
 from data.store.bulk import incoming, put_rows
@@ -74,6 +75,7 @@ def keep_collected(
     keep_nodes(connection, collected.nodes)
     keep_xids(connection, collected.xids)
     keep_serving(connection, collected.serving)
+    keep_activity(connection, collected.activity)
     keep_jobs(connection, collected.jobs)
     report = collected.report
     if late + late_before:

@@ -112,6 +112,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
             lambda r: r.service(f"{THEIRS}/chat", "", **span),
             lambda r: r.service("", f"{THEIRS}-other", **span),
         ],
+        "job_activity": [lambda r: r.job_activity(**span)],
         "served_tokens": [lambda r: r.served_tokens(**span)],
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
         "energy_disagreements": [lambda r: r.energy_disagreements(**span)],
@@ -130,7 +131,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
     }
     plain = (
         "source_reports", "latest_plan", "forecasts", "memory_outlook", "states", "commands",
-        "serving_outlook",
+        "serving_outlook", "slow_work",
         "journal", "audit", "finding_events", "skipped_forecasts", "forecast_tests",
         "demand_total", "forecast_summary",
     )  # fmt: skip
