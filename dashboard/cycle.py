@@ -17,6 +17,7 @@ from dashboard.memory_outlook import foreseen_memory
 from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
 from dashboard.serving_outlook import foreseen_serving
+from dashboard.slow_work_outlook import foreseen_slow_work
 from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from data.clock import require_utc
 from data.collected import Collected
@@ -151,6 +152,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     )
     memory = foreseen_memory(world.store.reader, view, forecasts)
     serving = foreseen_serving(world.store.reader, world.settings.serving, now)
+    slow = foreseen_slow_work(world.store.reader, view.jobs, view.as_of)
     past_runs = past_run_seconds(view.known_jobs)
     grid = grid_as_paid(world.settings, now)
     problem = problem_of_view(
@@ -180,6 +182,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         past_runs=past_runs,
         memory=memory,
         services=serving,
+        slow=slow,
         resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
         rejections={
             **rejections(world.store.reader, now, planning.rejected_days),
@@ -207,6 +210,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         group_forecasts=group_forecasts,
         memory=memory,
         serving=serving,
+        slow_work=slow,
         plan=plan,
         recommendations=advice.recommendations,
     )
