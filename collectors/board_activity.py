@@ -4,7 +4,7 @@ Whole slots of the asked window alone, so that a slot is the same whenever it is
 engine's activity is GR_ENGINE_ACTIVE, else GPU_UTIL, which means the same in coarser steps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,14 @@ from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.columns import ACTIVITY, check_frame, empty_frame
 
+Floats = npt.NDArray[np.float64]
+_Readings = tuple[npt.NDArray[np.int64], Floats, Floats]
+"""Device number, slot in s since the epoch, value."""
 SLOT_SECONDS = 300
 _SLOWED_BY_HEAT_OR_BRAKE = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clock event reasons: HW slowdown, SW thermal, HW thermal, HW power brake. Not the power cap
 (0x4): a board at work reaches its limit, and a cap is a decision.
 """
-_KEY = ["slot_start", "gpu_uuid", "mig_instance"]
 _PLAIN = ("sm_active", "tensor_active", "dram_active")
 _OF_BOARD = ("clock_event_reasons", "power_watts", "power_instant_watts", "power_limit_watts")
 _LINKS = {
@@ -50,7 +52,8 @@ def activity_of(
     everything = list(readable(series, Dropped()))
     info = info_labels(everything)
     start, end = (at.timestamp() for at in (window.start, window.end))
-    rows: list[tuple[object, ...]] = []
+    numbers: dict[tuple[str, str], int] = {}
+    told: dict[str, list[_Readings]] = {}
     for entry in everything:
         meaning = BY_NAME.get(entry.metric)
         if meaning is None or meaning[0].quantity not in _READ:
@@ -66,25 +69,29 @@ def activity_of(
         whole = (slots >= start) & (slots + SLOT_SECONDS <= end)
         if meaning[0].quantity == "clock_event_reasons":
             values = _slowed(values)
-        starts, inverse = np.unique(slots[whole], return_inverse=True)
-        sums = np.bincount(inverse, weights=values[whole], minlength=len(starts))
-        counts = np.bincount(inverse, minlength=len(starts))
-        named = (device.gpu_uuid, device.mig_instance, meaning[0].quantity)
-        rows += [(at, *named, mean) for at, mean in zip(starts, sums / counts, strict=True)]
-    if not rows:
-        return empty_frame(ACTIVITY)
-    told = pd.DataFrame(rows, columns=[*_KEY, "quantity", "value"])
-    return _frame(told.pivot_table(index=_KEY, columns="quantity", values="value", aggfunc="mean"))
+        number = numbers.setdefault((device.gpu_uuid, device.mig_instance), len(numbers))
+        of_device = np.full(int(whole.sum()), number, dtype=np.int64)
+        parts = told.setdefault(meaning[0].quantity, [])
+        parts.append((of_device, slots[whole], values[whole]))
+    means = pd.DataFrame({quantity: _means(parts) for quantity, parts in told.items()})
+    return empty_frame(ACTIVITY) if means.empty else _frame(means, list(numbers))
 
 
-def _slowed(reasons: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _means(parts: Sequence[_Readings]) -> pd.Series:
+    """Return the mean of a quantity by device number and slot."""
+    device, slot, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    rows = pd.DataFrame({"device": device, "slot": slot, "value": value})
+    return rows.groupby(["device", "slot"])["value"].mean()
+
+
+def _slowed(reasons: Floats) -> Floats:
     """Return 1 where heat or a power brake slows the clocks, 0 elsewhere."""
     named = reasons.astype(np.int64) & _SLOWED_BY_HEAT_OR_BRAKE
     return np.asarray(named != 0, dtype=np.float64)
 
 
-def _frame(means: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns ACTIVITY of the means of each quantity."""
+def _frame(means: pd.DataFrame, devices: Sequence[tuple[str, str]]) -> pd.DataFrame:
+    """Return the columns ACTIVITY of the means of each quantity by device number and slot."""
     unknown = pd.Series(np.nan, index=means.index)
 
     def of(*names: str) -> pd.Series:
@@ -103,5 +110,7 @@ def _frame(means: pd.DataFrame) -> pd.DataFrame:
             "power_ratio": (power / limit.where(limit > 0)).clip(upper=1.0),
         }
     ).reset_index()
-    starts = pd.to_datetime(made["slot_start"], unit="s", utc=True).dt.as_unit("us")
-    return check_frame(made.assign(slot_start=starts), ACTIVITY)
+    named = pd.DataFrame(devices, columns=["gpu_uuid", "mig_instance"]).iloc[made["device"]]
+    starts = pd.to_datetime(made["slot"], unit="s", utc=True).dt.as_unit("us")
+    whole = made.drop(columns=["device", "slot"]).join(named.reset_index(drop=True))
+    return check_frame(whole.assign(slot_start=starts), ACTIVITY)

@@ -207,7 +207,8 @@ def sample_lines(
     lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in speech.metrics}
     if speech.info is not None:
         lines[INFO] = []
-    told = samples.assign(last_xid=fleet.last_xids(samples)).join(fleet.activity(samples))
+    told = samples.assign(last_xid=fleet.last_xids(samples)).reset_index(drop=True)
+    told = told.join(fleet.activity(samples))
     rows: Iterable[Any] = told.itertuples(index=False)
     for row in rows:
         if row.mig_instance and dialect in _WHOLE_BOARDS:

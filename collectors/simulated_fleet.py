@@ -204,6 +204,7 @@ class SimulatedFleet:
 
         The columns of ACTIVITY with numbers. Boards without profiling metrics tell GPU_UTIL alone.
         """
+        samples = samples.reset_index(drop=True)
         times = _seconds(samples)
         names = samples["gpu_uuid"] + "/" + samples["mig_instance"]
         profiled = samples["utilization_signal"].to_numpy() == "sm_active"

@@ -93,6 +93,21 @@ def test_gpu_utilization_stands_in_for_the_engine_of_whole_boards() -> None:
     assert told(series("DCGM_FI_DEV_GPU_UTIL", 80, **instance)).empty
 
 
+def test_two_boards_and_replicas_that_say_the_same_are_told_apart() -> None:
+    """In whatever order the series come."""
+    found = [
+        series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.2, 0.4),
+        series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.2, 0.4, instance="b"),
+        series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.8, UUID="GPU-2"),
+        series("DCGM_FI_PROF_SM_ACTIVE", 0.7, UUID="GPU-2"),
+    ]
+    for order in (found, found[::-1]):
+        rows = told(*order).set_index("gpu_uuid")
+        assert rows["engine_active"].to_dict() == pytest.approx({"GPU-1": 0.3, "GPU-2": 0.8})
+        assert np.isnan(rows["sm_active"]["GPU-1"])
+        assert rows["sm_active"]["GPU-2"] == 0.7
+
+
 def test_what_is_no_reading_is_left_out_and_counted() -> None:
     """Blanks of DCGM, and series without a board."""
     dropped = Dropped()
