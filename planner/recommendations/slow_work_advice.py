@@ -14,6 +14,7 @@ from data.records.slow_work import SlowCause, SlowWork
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.evidence import evidence_of
 from planner.recommendations.proposals import Proposal
+from planner.slow_work.remedies import SHORT
 
 _HOURS_PER_DAY = 24.0
 _TOLD = ("medium", "strong")
@@ -73,7 +74,7 @@ def _advice(
         savings=savings,
         risk=Action.SPEED_UP.spec.risk,
         confidence=f"{found.confidence}: {found.doubt}",
-        change=f"{found.cause}: {found.remedy}",
+        change=f"{found.cause}: {SHORT[found.cause]}",
     )
 
 

@@ -38,6 +38,16 @@ WORDS: Mapping[SlowCause, str] = MappingProxyType(
         ),
     }
 )
+SHORT: Mapping[SlowCause, str] = MappingProxyType(
+    {
+        SlowCause.STARVED: "more processes that load data",
+        SlowCause.SMALL_BATCH: "a larger batch per GPU",
+        SlowCause.WAITING: "equal work for every rank",
+        SlowCause.COMMUNICATION: "more steps between exchanges",
+        SlowCause.NO_TENSOR: "mixed precision",
+        SlowCause.THROTTLED: "look at cooling and power supply",
+    }
+)
 _TRAINING_ARGUMENTS = {
     SlowCause.STARVED: "--dataloader_num_workers 8 --dataloader_pin_memory true",
     SlowCause.NO_TENSOR: "--bf16 true",

@@ -6,7 +6,7 @@ and their sources stand in docs/recommendations.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -99,7 +99,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         cause=SlowCause.NO_TENSOR,
-        when=(_EVEN, ("sm", 0.5, 1.0), ("tensor", 0.0, 0.02)),
+        when=(_WORKS, _EVEN, ("sm", 0.5, 1.0), ("tensor", 0.0, 0.02)),
         strength="medium",
         doubt="work without matrix products gains nothing",
         lost=("one", *MIXED_PRECISION),
@@ -179,7 +179,10 @@ def slow_work(activity: pd.DataFrame, jobs: Mapping[str, Job]) -> tuple[SlowWork
     rows = activity[activity["job_id"].isin(list(jobs))].reset_index(drop=True)
     if rows.empty:
         return ()
-    signals = signals_of(rows)
+    # Of a job of which a board does not tell, nobody knows whether it waits for that one.
+    counts = rows["job_id"].map({job_id: job.gpu_count for job_id, job in jobs.items()})
+    whole = rows["boards"] >= counts
+    signals = signals_of(rows.assign(engine_active=rows["engine_active"].where(whole)))
     numbers, firm = shown(signals), shown(signals, stricter=_STRICTER)
     return tuple(
         _of_job(
@@ -209,17 +212,15 @@ def _of_job(
     cause = max(by_cause, key=lambda name: by_cause[name])
     why_not = _why_unknown(job, signals, known, by_cause[cause])
     if why_not:
-        return _unknown(plain, why_not)
+        return replace(plain, doubt=why_not)
     mine = np.array([rule.cause is cause for rule in RULES])
     inside = (numbers >= 0) & mine[numbers]
     rule = RULES[int(np.argmax(np.where(mine, votes, -1)))]
     doubts = _doubts(rule, job, signals)
     firm_votes = int((inside & (firm >= 0) & mine[firm]).sum())
-    return SlowWork(
-        job_id=job.job_id,
+    return replace(
+        plain,
         cause=cause,
-        boards=job.gpu_count,
-        known_slots=known,
         votes=by_cause[cause],
         firm_votes=firm_votes,
         confidence=_confidence(rule, by_cause[cause], firm_votes, known, len(doubts)),
@@ -233,22 +234,13 @@ def _of_job(
     )
 
 
-def _unknown(plain: SlowWork, doubt: str) -> SlowWork:
-    return SlowWork(
-        job_id=plain.job_id,
-        cause=plain.cause,
-        boards=plain.boards,
-        known_slots=plain.known_slots,
-        doubt=doubt,
-    )
-
-
 def _why_unknown(job: Job, signals: Signals, known: int, votes: int) -> str:
     """Return why nothing can be said of a job, '' where something can."""
     if job.kind is WorkloadKind.INFERENCE:
         return "a service waits for requests, which is no slowness"
     if known < MIN_SLOTS:
-        return f"only {known} of the {MIN_SLOTS} slots of 5 min that are needed are known"
+        boards = f"on all its {job.gpu_count} GPUs" if job.gpu_count > 1 else "on its GPU"
+        return f"only {known} of the {MIN_SLOTS} slots of 5 min needed are known {boards}"
     if votes >= _MIN_SHARE * known:
         return ""
     missing = [

@@ -15,7 +15,7 @@ from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
-from planner.slow_work.remedies import WORDS, remedy_of
+from planner.slow_work.remedies import SHORT, WORDS, remedy_of
 
 DAY = PlanningSettings(slot_minutes=60, horizon_slots=24)
 JOB = "vision/train"
@@ -59,6 +59,7 @@ def test_it_costs_the_rent_of_the_time_that_is_lost() -> None:
     assert found.action is Action.SPEED_UP
     assert found.action in ADVICE
     assert found.now == found.proposed
+    assert found.change == "starved of input: more processes that load data"
     for lost, each in ((found.savings.gpu_hours, 1.0), (found.savings.cost, model.price_per_hour)):
         assert lost is not None
         assert (lost.low, lost.central, lost.high) == pytest.approx(
@@ -141,6 +142,6 @@ def test_without_a_known_flag_it_is_said_in_words() -> None:
     recipe = replace(STATED, framework="another")
     for cause in SlowCause:
         assert remedy_of(cause, None) == remedy_of(cause, recipe) == WORDS.get(cause, "")
-        assert bool(WORDS.get(cause)) == cause.is_slow
+        assert bool(WORDS.get(cause)) == bool(SHORT.get(cause)) == cause.is_slow
     unknown = replace(STATED, framework="transformers", micro_batch=None)
     assert remedy_of(SlowCause.SMALL_BATCH, unknown) == WORDS[SlowCause.SMALL_BATCH]

@@ -96,6 +96,13 @@ def test_a_job_with_unknown_signals_is_unknown() -> None:
     assert slow_work(rows(0), {"a": trains()}) == ()
 
 
+def test_a_job_of_which_a_board_does_not_tell_is_unknown() -> None:
+    """It may wait for that one, or share it with another job."""
+    found = said(rows(24, **SHOWS[SlowCause.NO_TENSOR] | {"boards": 3}))
+    assert (found.cause, found.known_slots) == (SlowCause.UNKNOWN, 0)
+    assert "on all its 4 GPUs" in found.doubt
+
+
 def test_what_does_no_work_is_not_slow() -> None:
     """Idle GPUs are another finding."""
     found = said(rows(24, engine_active=0.01, sm_active=0.0, tensor_active=0.0))
@@ -156,7 +163,8 @@ SLOT = st.fixed_dictionaries(
 def test_whatever_is_told_one_cause_is_said_with_its_doubt(slots: list[Any], order: Any) -> None:
     """In whatever order; never slow on too few slots, and nothing beyond what was read."""
     frame = pd.DataFrame(slots).assign(job_id="a", slot_start=START)
-    found = said(frame)
+    job = trains(gpu_count=1)
+    found = said(frame, job)
     assert found.doubt
     assert found.firm_votes <= found.votes <= found.known_slots <= len(slots)
     if found.cause is SlowCause.UNKNOWN:
@@ -169,7 +177,7 @@ def test_whatever_is_told_one_cause_is_said_with_its_doubt(slots: list[Any], ord
     if found.lost_ratio is not None:
         assert 0 <= found.lost_ratio.low <= found.lost_ratio.high <= 1
     mixed = frame.sample(frac=1, random_state=order.randint(0, 999))
-    again = said(mixed)
+    again = said(mixed, job)
     assert (again.cause, again.votes, again.firm_votes) == (
         found.cause, found.votes, found.firm_votes,
     )  # fmt: skip
@@ -180,6 +188,6 @@ def test_whatever_is_told_one_cause_is_said_with_its_doubt(slots: list[Any], ord
 def test_a_slot_without_its_engine_shows_nothing(slots: list[Any]) -> None:
     """And every row of the table that holds is one of the causes."""
     frame = pd.DataFrame(slots)
-    found = shown(signals_of(frame.assign(engine_active=np.nan, sm_active=np.nan)))
+    found = shown(signals_of(frame.assign(engine_active=np.nan)))
     assert (found == -1).all()
     assert (shown(signals_of(frame)) < len(RULES)).all()
