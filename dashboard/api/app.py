@@ -38,7 +38,7 @@ FindingName = Annotated[
 _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "queue",
-    "sources", "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement",
+    "capacity", "sources", "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement",
     "reports/weekly", "savings", "serving", "audit", "dismissals",
 )  # fmt: skip
 
@@ -49,6 +49,7 @@ _OF_THE_FLEET = frozenset(
         "what-if",
         "nodes",
         "queue",
+        "capacity",
         "sources",
         "plan",
         "dismissals",

@@ -22,6 +22,7 @@ from dashboard.api.rows import (
     urgent_row,
 )
 from dashboard.applications import ApplicationRow, application_rows
+from dashboard.capacity import CapacityRow, capacity_rows
 from dashboard.cli.job_options import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
@@ -141,6 +142,12 @@ def queue(options: argparse.Namespace) -> int:
     """List the jobs that wait for GPUs, queue by queue in order of submission."""
     empty = "No job waits for GPUs."
     return _list(options, QueueRow, lambda reader: queue_rows(reader), empty=empty)
+
+
+def capacity(options: argparse.Namespace) -> int:
+    """List how many boards of each model the demand of the last weeks asks to keep."""
+    settings = settings_of(options).settings
+    return _list(options, CapacityRow, lambda reader: capacity_rows(reader, settings))
 
 
 def sources(options: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from dashboard.api.rows import (
     columns_of,
 )
 from dashboard.applications import ApplicationRow
+from dashboard.capacity import CapacityRow
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.remote_server import RemoteServer
 from dashboard.queue_rows import QueueRow
@@ -29,6 +30,7 @@ _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "gpus": ("gpus", GpuRow),
     "nodes": ("nodes", NodeRow),
     "queue": ("queue", QueueRow),
+    "capacity": ("capacity", CapacityRow),
     "sources": ("sources", SourceRow),
     "urgent": ("urgent", UrgentRow),
     "audit_list": ("audit", AuditRow),
