@@ -63,7 +63,7 @@ def breadcrumbs(view: CostView) -> None:
         way("costs", "All tenants", **month)
         for level, name in list(view.names.items())[:-1]:
             passed[level] = name
-            way("costs", plain(name), **month, **passed)
+            way("costs", name, **month, **passed)
         level, name = list(view.names.items())[-1]
         st.markdown(f"**{plain(f'{level} {name}')}**")
         if level == "job":
