@@ -38,8 +38,8 @@ FindingName = Annotated[
 _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "queue",
-    "capacity", "sources", "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement",
-    "reports/weekly", "savings", "serving", "audit", "dismissals",
+    "capacity", "heat", "sources", "urgent", "plan", "idle", "forecasts", "memory", "energy",
+    "statement", "reports/weekly", "savings", "serving", "audit", "dismissals",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(
@@ -50,6 +50,7 @@ _OF_THE_FLEET = frozenset(
         "nodes",
         "queue",
         "capacity",
+        "heat",
         "sources",
         "plan",
         "dismissals",

@@ -22,6 +22,7 @@ from dashboard.applications import ApplicationRow
 from dashboard.capacity import CapacityRow
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.remote_server import RemoteServer
+from dashboard.heat import HeatRow
 from dashboard.queue_rows import QueueRow
 from data.errors import SettingsError
 
@@ -31,6 +32,7 @@ _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "nodes": ("nodes", NodeRow),
     "queue": ("queue", QueueRow),
     "capacity": ("capacity", CapacityRow),
+    "heat": ("heat", HeatRow),
     "sources": ("sources", SourceRow),
     "urgent": ("urgent", UrgentRow),
     "audit_list": ("audit", AuditRow),
