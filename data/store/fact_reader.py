@@ -294,6 +294,15 @@ class FactReader:
         )
         return check_frame(frame, GROUP_HISTORY)
 
+    def node_power(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return by node and whole hour of (start, end] the boards with power and their W."""
+        return self._frame(
+            samples_sql.NODE_POWER,
+            start=_ceiling(start, SECONDS_PER_HOUR),
+            end=floor_to_slot(end, SECONDS_PER_HOUR),
+            slot_seconds=SECONDS_PER_HOUR,
+        )
+
     def power_readings(self, *, start: datetime, end: datetime, most: int) -> pd.DataFrame:
         """Return whole boards' samples (columns SAMPLES) of (start, end] that have power and use.
 
