@@ -26,7 +26,7 @@ from data.records.cluster import (
     SourceState,
 )
 from data.records.jobs import Job
-from data.store import board_activity, board_xids, samples_sql, tables
+from data.store import board_xids, samples_sql, tables
 from data.store.bridge import spoken
 from data.store.bulk import read_frame
 from data.store.job_sql import FIELDS
@@ -338,15 +338,6 @@ class FactReader:
         Code 0 says that a board had none; a board that is not in it, that nobody reports them.
         """
         return check_frame(self._frame(board_xids.LATEST, since=since), XIDS)
-
-    def job_activity(self, *, start: datetime, end: datetime) -> pd.DataFrame:
-        """Return what kept jobs' devices at work per `job_id` and `slot_start` in [start, end).
-
-        Means over `boards` devices of the columns of ACTIVITY, NaN where one does not tell;
-        Of their work (SM activity, else power) `behind` is 1 less mean over largest, `spread` 1
-        less smallest over largest.
-        """
-        return self._frame(board_activity.BY_JOB, start=start, end=end)
 
     def source_reports(self) -> tuple[SourceReport, ...]:
         """Return the latest report of every source."""
