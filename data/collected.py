@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from data.columns import ALLOCATIONS, SAMPLES, SERVING, XIDS, check_frame, empty_frame
 from data.records.cluster import Node, SourceReport
 from data.records.jobs import Job
+from data.records.quotas import Quota
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +38,9 @@ def no_serving() -> pd.DataFrame:
 class Collected:
     """Samples (SAMPLES), jobs, nodes, who held what (ALLOCATIONS), errors (XIDS), how it went.
 
-    `serving` is what inference engines served (SERVING). `batch_id` is the same for the same
-    source, window and content: keeping it twice is harmless.
+    `serving` is what inference engines served (SERVING). `quotas` are all that a scheduler
+    enforces at the window's end, None where it was not asked or does not tell. `batch_id` is the
+    same for the same source, window and content: keeping it twice is harmless.
     """
 
     batch_id: str
@@ -48,6 +50,7 @@ class Collected:
     allocations: pd.DataFrame = field(default_factory=no_allocations)
     xids: pd.DataFrame = field(default_factory=no_xids)
     serving: pd.DataFrame = field(default_factory=no_serving)
+    quotas: tuple[Quota, ...] | None = None
     report: SourceReport
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ from collectors.kubernetes.claims import (
 from collectors.kubernetes.client import Document, Inventory, KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.kinds import KINDS
+from collectors.kubernetes.kueue_quotas import kueue_quotas
 from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import (
     GpuRequest,
@@ -82,12 +83,14 @@ class KubernetesCollector:
         inventory = self.client.inventory()
         view = _View(inventory, window, self.name, self.catalogue)
         jobs, nodes, allocations = view.jobs(), view.nodes(), view.allocations()
+        quotas = kueue_quotas(inventory, self.catalogue, self.name, window.end, view.dropped)
         rows = allocations.to_csv(index=False)
         return Collected(
-            batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows]),
+            batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
             jobs=jobs,
             nodes=nodes,
             allocations=allocations,
+            quotas=quotas,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,

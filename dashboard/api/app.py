@@ -38,7 +38,7 @@ FindingName = Annotated[
 _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "queue",
-    "sources", "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement",
+    "quotas", "sources", "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement",
     "reports/weekly", "savings", "serving", "audit", "dismissals",
 )  # fmt: skip
 

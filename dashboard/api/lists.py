@@ -31,6 +31,7 @@ from dashboard.applications import ApplicationRow, application_rows
 from dashboard.queue_rows import QueueRow, queue_rows
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
+from data.records.quotas import Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,12 @@ _QUEUE = Listed(
     read=lambda mine: queue_rows(mine.reader),
     key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
     row=lambda row: row,
+)
+_QUOTAS = Listed(
+    kind=Quota,
+    read=lambda mine: mine.reader.quotas(),
+    key=lambda quota: quota.key,
+    row=lambda quota: quota,
 )
 _SOURCES = Listed(
     kind=SourceRow,
@@ -131,6 +138,7 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     lists("gpus", "The boards and MIG instances known now", _GPUS, anyone)
     lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
     lists("queue", "The jobs that wait for GPUs, with place and forecast", _QUEUE, viewer)
+    lists("quotas", "What schedulers let their queues hold, and its use", _QUOTAS, anyone)
     lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)
     lists(
         "urgent",

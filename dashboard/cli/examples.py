@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "gpus": ("trimtab gpus --format json",),
     "nodes": ("trimtab nodes",),
     "queue": ("trimtab queue", "trimtab queue --format csv > queue.csv"),
+    "quotas": ("trimtab quotas", "trimtab quotas --format json"),
     "sources": ("trimtab sources",),
     "urgent": ("trimtab urgent || echo 'somebody should look'",),
     "settings": ("trimtab settings --format csv",),

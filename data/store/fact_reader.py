@@ -26,7 +26,8 @@ from data.records.cluster import (
     SourceState,
 )
 from data.records.jobs import Job
-from data.store import board_xids, samples_sql, tables
+from data.records.quotas import Quota
+from data.store import board_xids, quotas, samples_sql, tables
 from data.store.bridge import spoken
 from data.store.bulk import read_frame
 from data.store.job_sql import FIELDS
@@ -75,6 +76,7 @@ def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
 _READING_DAYS = 7
 _MAX_READINGS = 20_000
 """Of each GPU model and signal: what power models are fitted on."""
+_QUOTA_LASTS = timedelta(days=1)
 _GROUP_DAYS = 90
 """Groups are forecast for a month, so they look further back than jobs."""
 
@@ -141,6 +143,7 @@ class FactReader:
             ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
+            quotas=tuple(q for q in self.quotas() if now - _QUOTA_LASTS <= q.observed_at <= now),
             history=history,
             readings=self.power_readings(
                 start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MAX_READINGS
@@ -197,6 +200,11 @@ class FactReader:
             tables.nodes.c.name, tables.nodes.c.source
         )
         return tuple(from_json(Node, row.record) for row in self._rows(statement))
+
+    def quotas(self) -> tuple[Quota, ...]:
+        """Return the limits that schedulers told last, and their use, by source and queue."""
+        told = self._rows(quotas.LATEST)
+        return tuple(quotas.quota_of(row, as_utc(row.observed_at)) for row in told)
 
     def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Return the boards and MIG instances as last seen in the slots of (start, end]."""

@@ -50,6 +50,12 @@ serving_slots = sa.Table(
     metadata,
     *(_time("slot_start"), _text("label_id"), _text("engine"), _text("model"), _text("address")),
 )
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    *(_text(name, key=True) for name in ("source", "kind", "queue", "per", "resource", "flavor")),
+    _time("observed_at"),
+)
 cycles = sa.Table(
     "cycles",
     metadata,

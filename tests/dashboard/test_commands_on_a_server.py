@@ -26,7 +26,7 @@ from data.store import Store, open_store
 
 ACCESS: AccessSettings = replace(PROXY, allowed_hosts="127.0.0.1")
 SAME = (
-    "jobs", "jobs --by application", "gpus", "nodes", "queue", "sources", "urgent",
+    "jobs", "jobs --by application", "gpus", "nodes", "queue", "quotas", "sources", "urgent",
     "audit list",
     "findings list", "findings list --all --sort number", "findings list --state open",
     "findings list --team search", "findings list --kind reclaim", "findings list --risk high",

@@ -130,7 +130,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
     }
     plain = (
         "source_reports", "latest_plan", "forecasts", "memory_outlook", "states", "commands",
-        "serving_outlook",
+        "serving_outlook", "quotas",
         "journal", "audit", "finding_events", "skipped_forecasts", "forecast_tests",
         "demand_total", "forecast_summary",
     )  # fmt: skip
