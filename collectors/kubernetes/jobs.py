@@ -57,7 +57,7 @@ from data.errors import scrub
 from data.gpu_resources import MEMORY_LABEL
 from data.records.cluster import Node, SourceReport, SourceState
 from data.records.identifiers import digest_of
-from data.records.jobs import Job, Platform, SchedulerFacts
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 
 _MAX_REASON = 300
 
@@ -175,11 +175,19 @@ class _View:
         found = []
         for workload in sorted(self._pods, key=lambda pod: pod.job_id):
             pods = self._pods[workload]
-            standing = standing_of(workload, pods, self._wanted.get(workload, ()))
+            standing = self._standing(workload, pods)
             over = standing.ended_at is not None and standing.ended_at < self.window.start
             if standing.count and (pods or not over):
                 found.append(self._job(workload, pods, standing))
         return tuple(found)
+
+    def _standing(self, workload: Workload, pods: Sequence[PodFacts]) -> WorkloadState:
+        """Return where a workload stands: what Kueue keeps suspended before it first runs waits."""
+        found = standing_of(workload, pods, self._wanted.get(workload, ()))
+        said = self._admissions.get(workload.key)
+        if said is None or not said.is_new or found.state is not JobState.SUSPENDED:
+            return found
+        return replace(found, state=JobState.PENDING, reason=said.word)
 
     def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState) -> Job:
         starts = [pod.started_at for pod in pods if pod.started_at]
@@ -270,9 +278,9 @@ class _View:
         queue = self._owners.queue_of(workload)
         if queue:
             yield "queue", queue
-        said = self._admissions.get((workload.kind, workload.namespace, workload.name))
+        said = self._admissions.get(workload.key)
         if said:
-            yield "kueue", scrub(said, limit=_MAX_REASON)
+            yield "kueue", scrub(said.text, limit=_MAX_REASON)
         yield from self._owners.bounds_of(workload)
         top = workload.chain[0] if workload.chain else {}
         for fact, value in (

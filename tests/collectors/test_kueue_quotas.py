@@ -5,6 +5,7 @@ Kueue's controller does not run here: the statuses are written as its API descri
 
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from collectors.kubernetes.kueue_quotas import kueue_quotas
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
+from data.records.jobs import JobState
 from data.records.quotas import Quota, QuotaKind
 from data.source_settings import KubernetesSettings
 
@@ -193,3 +195,41 @@ def test_a_status_that_cannot_be_read_is_unknown(status: object) -> None:
     queue = cluster_queue("q", "v1beta2", {"flavor": "h100", "name": GPU, "nominalQuota": 1})
     found, _dropped = read(ClusterQueue=[queue | {"status": status}])
     assert [(q.nominal, q.used, q.pending) for q in found] == [(1, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "conditions", "state"),
+    [
+        ({}, {}, JobState.PENDING),
+        ({}, {"QuotaReserved": "False"}, JobState.PENDING),
+        ({"active": False}, {"QuotaReserved": "False"}, JobState.SUSPENDED),
+        ({}, {"QuotaReserved": "False", "Evicted": "True"}, JobState.SUSPENDED),
+        ({}, {"QuotaReserved": "True", "Admitted": "True"}, JobState.SUSPENDED),
+    ],
+)
+def test_what_kueue_suspends_before_its_first_run_waits(
+    spec: dict[str, Any], conditions: dict[str, str], state: JobState
+) -> None:
+    """One that ran, or that a person stopped, is suspended: another's word brings it back."""
+    gpus = {"name": "main", "resources": {"limits": {GPU: "1"}}}
+    template = {"spec": {"containers": [gpus]}}
+    about = {"name": "j", "namespace": "ml"}
+    workload = {
+        "metadata": about | {"ownerReferences": [{"kind": "Job", "name": "j", "controller": True}]},
+        "spec": spec,
+        "status": {
+            "conditions": [
+                {"type": kind, "status": holds, "message": "no quota left"}
+                for kind, holds in conditions.items()
+            ]
+        },
+    }
+    job = {"metadata": about, "spec": {"suspend": True, "template": template}}
+    found = Inventory(objects={"Job": [job], "Workload": [workload]})
+    client: Any = SimpleNamespace(name="bed", inventory=lambda: found)
+    collector = KubernetesCollector(client, load_gpu_catalogue())
+    facts = collector.collect(Window(start=NOW, end=NOW)).jobs[0].scheduler
+    assert facts is not None
+    assert facts.state is state
+    if state is JobState.PENDING:
+        assert facts.reason == ("no quota left" if conditions else "waits for quota")

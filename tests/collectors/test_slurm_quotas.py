@@ -10,10 +10,12 @@ from beds.slurm_files import BedNode
 from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.quotas import slurm_quotas
+from dashboard.quota_words import quota_words
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
 from data.errors import SourceRefusedError
+from data.records.jobs import JobState
 from data.records.quotas import Quota, QuotaKind
 from data.source_settings import SlurmSettings
 
@@ -126,6 +128,22 @@ def test_the_use_of_limits_is_what_running_jobs_hold(bed: SlurmBed) -> None:
     waiting = bed.run("squeue", "-h", "-t", "PD", "-q", "high", "-o", "%i").splitlines()
     assert qos["high", "", "gres/gpu"].pending == len(waiting) == 1
     assert qos["high", "", "gres/gpu"].admitted == 2
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
+def test_a_reason_of_slurm_names_its_limit(bed: SlurmBed) -> None:
+    """For each job that waits, in the controller's own words of it."""
+    told = collected_from(bed)
+    words = {
+        job.scheduler.reason: quota_words(job, told.quotas or ())
+        for job in told.jobs
+        if job.scheduler is not None and job.scheduler.state is JobState.PENDING
+    }
+    assert words["AssocGrpGRES"] == "account ml: 4 of 4 gres/gpu in use"
+    (of_qos,) = {reason for reason in words if reason.startswith("QOS")}
+    assert words[of_qos].startswith("qos high: ")
+    assert "not read" not in words[of_qos]
 
 
 @pytest.mark.slurm

@@ -11,6 +11,8 @@ from factories import NOW, make_collected, make_job, make_quota
 from starlette.testclient import TestClient
 
 from dashboard.cli import main
+from dashboard.problem_of_view import fleet_rules
+from data.load_settings import load_settings
 from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.quotas import QuotaKind
 from data.store import open_store
@@ -47,6 +49,24 @@ def test_without_limits_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["--quiet", "--store", url, "quotas"]) == 0
     said = capsys.readouterr()
     assert (said.out, said.err.strip()) == ("", "No scheduler tells of a limit on GPUs.")
+
+
+def test_the_doctor_names_a_share_that_says_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the scheduler enforces counts, in the rules that plans keep to as well."""
+    url, quotas = f"duckdb:///{tmp_path}/t.duckdb", (make_quota(),)
+    with open_store(url) as store:
+        store.keep(make_collected(quotas=quotas))
+    path = tmp_path / "trimtab.toml"
+    for quota, said in ((6, "quota 6 of ml says otherwise"), (4, "no scheduler says otherwise")):
+        path.write_text(
+            f"[tenants]\nby = 'account'\n[[tenants.shares]]\nname = 'ml'\nquota = {quota}\n"
+        )
+        main(["--settings", str(path), "--store", url, "doctor"])
+        assert said in capsys.readouterr().out
+        settings = load_settings(path, environ={}).settings
+        assert fleet_rules(settings, quotas).tenants.shares[0].quota == 4
 
 
 def slurm_job(job_id: str, user: str, account: str, qos: str) -> Job:
