@@ -10,6 +10,7 @@ from dashboard.apply.base import ChecksAccess
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import source_findings
+from dashboard.problem_of_view import live_jobs
 from dashboard.reports.editions import recipients
 from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
@@ -37,8 +38,9 @@ def _check_store(settings: Settings) -> tuple[str, str]:
 
 def _check_shares(settings: Settings) -> tuple[str, str]:
     with open_or_ask(settings.store.url) as store:
-        quotas = store.reader.quotas()
-    otherwise = tuple(contradictions(settings.tenants, quotas))
+        quotas, known = store.reader.quotas(), store.reader.jobs()
+    newest = max((job.last_seen_at for job in known), default=utc_now())
+    otherwise = tuple(contradictions(settings.tenants, quotas, live_jobs(known, newest)))
     if otherwise:
         return "missing", f"tenants.shares: {'; '.join(otherwise)}."
     return "ok", "no scheduler says otherwise than tenants.shares"

@@ -12,7 +12,8 @@ from glob import escape
 
 from data.fleet_settings import TenantSettings, TenantShare
 from data.gpu_resources import WHOLE_GPU
-from data.records.quotas import Quota, QuotaKind
+from data.records.jobs import Job
+from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
 
 _BOARDS = (WHOLE_GPU, "gres/gpu")
 """Resources that count boards: slices and boards of one type alone bound no tenant as a whole."""
@@ -27,14 +28,20 @@ class EnforcedShare:
     where: str
 
 
-def enforced_shares(by: str, quotas: Sequence[Quota]) -> dict[str, EnforcedShare]:
+def enforced_shares(
+    by: str, quotas: Sequence[Quota], jobs: Sequence[Job]
+) -> dict[str, EnforcedShare]:
     """Return by tenant what schedulers enforce of it; `by` is what a tenant is (`tenants.by`).
 
     An account of Slurm, or a namespace all of whose local queues lead to cluster queues that no
-    other namespace has. A limit that several tenants share bounds none of them alone.
+    other namespace has. A limit that several tenants share bounds none of them alone, and none
+    bounds a tenant of whose live `jobs` one goes past it.
     """
     boards = [quota for quota in quotas if quota.resource in _BOARDS and not quota.per]
     owned: dict[str, list[Quota]] = defaultdict(list)
+    own: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        own[job.tenant(by)].append(job)
     for quota in boards:
         if by == "account" and quota.kind is QuotaKind.ACCOUNT:
             owned[quota.queue].append(quota)
@@ -47,8 +54,18 @@ def enforced_shares(by: str, quotas: Sequence[Quota]) -> dict[str, EnforcedShare
             where=", ".join(sorted({f"{q.kind} {q.queue} of {q.source}" for q in limits})),
         )
         for tenant, limits in sorted(owned.items())
-        if limits
+        if limits and not any(_goes_past(limits, quotas, job) for job in own[tenant])
     }
+
+
+def _goes_past(limits: Sequence[Quota], quotas: Sequence[Quota], job: Job) -> bool:
+    """Say whether none of the limits is on a queue of a job, such as a service beside Kueue."""
+    places = {quota.place for quota in limits}
+    above = {(quota.source, quota.queue) for quota in limits}
+    near = [
+        quota for quota in quotas if quota.place in places or (quota.source, quota.parent) in above
+    ]
+    return places.isdisjoint(quota.place for quota in quotas_of_jobs(near, (job,)))
 
 
 def _of_namespaces(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
@@ -86,7 +103,9 @@ def _borrowable(quota: Quota, boards: Sequence[Quota]) -> float:
     return lent if quota.borrowing_limit is None else min(lent, quota.borrowing_limit)
 
 
-def with_enforced_shares(settings: TenantSettings, quotas: Sequence[Quota]) -> TenantSettings:
+def with_enforced_shares(
+    settings: TenantSettings, quotas: Sequence[Quota], jobs: Sequence[Job]
+) -> TenantSettings:
     """Return the settings in which a scheduler's share of a tenant stands before the stated one."""
     enforced = tuple(
         TenantShare(
@@ -97,15 +116,17 @@ def with_enforced_shares(settings: TenantSettings, quotas: Sequence[Quota]) -> T
             guaranteed=min(stated.guaranteed, share.quota),
             borrowable=share.borrowable,
         )
-        for tenant, share in enforced_shares(settings.by, quotas).items()
+        for tenant, share in enforced_shares(settings.by, quotas, jobs).items()
         for stated in (_stated(tenant, settings) or TenantShare(name=tenant),)
     )
     return replace(settings, shares=(*enforced, *settings.shares)) if enforced else settings
 
 
-def contradictions(settings: TenantSettings, quotas: Sequence[Quota]) -> Iterator[str]:
+def contradictions(
+    settings: TenantSettings, quotas: Sequence[Quota], jobs: Sequence[Job]
+) -> Iterator[str]:
     """Yield what the settings say otherwise than a scheduler, with the setting to change."""
-    for tenant, share in enforced_shares(settings.by, quotas).items():
+    for tenant, share in enforced_shares(settings.by, quotas, jobs).items():
         stated = _stated(tenant, settings)
         if stated is None:
             continue

@@ -6,7 +6,7 @@ import pytest
 from factories import make_job, make_quota
 
 from data.fleet_settings import TenantSettings, TenantShare
-from data.records.jobs import Job, SchedulerFacts
+from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.quotas import Quota, QuotaKind
 from planner.problem.scheduler_shares import (
     contradictions,
@@ -41,7 +41,7 @@ def local_queue(namespace: str, above: str) -> Quota:
 
 def shares(by: str, *quotas: Quota) -> dict[str, tuple[float, float]]:
     """Return quota and borrowable by tenant."""
-    found = enforced_shares(by, quotas)
+    found = enforced_shares(by, quotas, ())
     return {tenant: (share.quota, share.borrowable) for tenant, share in found.items()}
 
 
@@ -70,6 +70,32 @@ def test_a_limit_that_tenants_share_bounds_none_of_them() -> None:
     assert shares("namespace", slices, sliced) == {}
 
 
+@pytest.mark.parametrize(
+    ("jobs", "bound"),
+    [
+        ([{"queue": "q"}], True),
+        ([{"queue": "q"}, {}], False),
+        ([{"queue": "q"}, {"queue": "of another"}], False),
+    ],
+)
+def test_a_tenant_with_jobs_beside_its_queue_is_not_bound(
+    jobs: list[dict[str, str]], bound: bool
+) -> None:
+    """A service that Kueue does not hold back counts against no quota."""
+    quotas = (cluster_queue("a", 4), local_queue("search", "a"))
+    own = [
+        make_job(f"search/{number}", scheduler=SchedulerFacts(extra=tuple(facts.items())))
+        for number, facts in enumerate(jobs)
+    ]
+    assert (enforced_shares("namespace", quotas, own) != {}) is bound
+
+
+def test_an_account_of_another_cluster_is_not_bound() -> None:
+    """Though it has the same name."""
+    elsewhere = replace(of_account("ml"), source="another cluster")
+    assert enforced_shares("account", (make_quota("ml"),), (of_account("ml"), elsewhere)) == {}
+
+
 def test_an_account_has_its_limit() -> None:
     """Of GPUs of any type, for all its jobs together."""
     each = make_quota("ml", per="job", nominal=1.0)
@@ -82,13 +108,14 @@ def test_an_account_has_its_limit() -> None:
 
 def of_account(account: str) -> Job:
     """A job of that account."""
-    return make_job(f"slurm:{account}", scheduler=SchedulerFacts(account=account))
+    facts = SchedulerFacts(account=account)
+    return make_job(f"slurm:{account}", platform=Platform.SLURM, scheduler=facts)
 
 
 def planned(settings: TenantSettings, *quotas: Quota) -> dict[str, TenantShare]:
     """Return by account the share that limits its plan, of 100 boards."""
     jobs = [of_account(account) for account in ("ml", "vision", "m*")]
-    tenants = make_tenants(jobs, 100.0, with_enforced_shares(settings, quotas))
+    tenants = make_tenants(jobs, 100.0, with_enforced_shares(settings, quotas, jobs))
     return {
         job.tenant("account"): tenants.shares[row]
         for job, row in zip(jobs, tenants.of_job, strict=True)
@@ -116,7 +143,7 @@ def test_without_settings_the_scheduler_limits_its_own_tenants_alone() -> None:
 def test_a_scheduler_that_grants_nothing_of_its_own_leaves_no_fair_share() -> None:
     """A cluster queue may live by borrowing alone: quota 0 of a setting means something else."""
     quotas = (cluster_queue("a", 0), cluster_queue("b", 8), local_queue("search", "a"))
-    settings = with_enforced_shares(TenantSettings(), quotas)
+    settings = with_enforced_shares(TenantSettings(), quotas, ())
     (share,) = make_tenants([make_job()], 100.0, settings).shares
     assert (share.quota, share.borrowable) == (0, 8)
 
@@ -131,7 +158,9 @@ def test_a_scheduler_that_grants_nothing_of_its_own_leaves_no_fair_share() -> No
 )
 def test_a_setting_that_says_otherwise_is_named(stated: TenantShare, named: str) -> None:
     """With what counts, and what to do."""
-    (said,) = contradictions(TenantSettings(by="account", shares=(stated,)), (make_quota("ml"),))
+    (said,) = contradictions(
+        TenantSettings(by="account", shares=(stated,)), (make_quota("ml"),), ()
+    )
     assert named in said
 
 
@@ -140,4 +169,4 @@ def test_a_setting_that_says_the_same_or_adds_is_not() -> None:
     same = TenantShare(name="ml", quota=4.0, guaranteed=2.0, weight=3.0)
     other = TenantShare(name="vision", quota=9.0)
     settings = TenantSettings(by="account", shares=(same, other))
-    assert list(contradictions(settings, (make_quota("ml"),))) == []
+    assert list(contradictions(settings, (make_quota("ml"),), ())) == []
