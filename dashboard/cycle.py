@@ -13,6 +13,7 @@ from collectors.base import Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
+from dashboard.heat import foreseen_racks
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
@@ -145,6 +146,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         view.groups,
         as_of=view.as_of,
         jobs=view.known_jobs,
+        racks=foreseen_racks(world.store.reader, world.settings.power.domains, view.as_of),
         settings=planning,
         ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast groups", done, total),

@@ -1,8 +1,9 @@
 """What each command does with a store that another process may hold."""
 
 READS = {
-    "forecast": "", "plan": "", "jobs": "", "gpus": "", "nodes": "", "queue": "", "quotas": "",
-    "sources": "", "doctor": "", "urgent": "", "energy": "--by day", "statement": "",
+    "forecast": "", "plan": "", "jobs": "", "gpus": "", "nodes": "", "queue": "",
+    "quotas": "", "capacity": "", "heat": "", "sources": "",
+    "doctor": "", "urgent": "", "energy": "--by day", "statement": "",
     "report weekly": "--now 2026-11-20T00:00:00Z",
     "audit list": "", "audit verify": "", "store check": "", "findings list": "--all",
     "findings show": "TT-1", "findings dismissals": "", "recommendations list": "",

@@ -28,6 +28,8 @@ from dashboard.api.rows import (
 )
 from dashboard.api.world import ApiWorld
 from dashboard.applications import ApplicationRow, application_rows
+from dashboard.capacity import CapacityRow, capacity_rows
+from dashboard.heat import HeatRow, heat_rows
 from dashboard.queue_rows import QueueRow, queue_rows
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
@@ -76,6 +78,18 @@ _QUOTAS = Listed(
     read=lambda mine: mine.reader.quotas(),
     key=lambda quota: quota.key,
     row=lambda quota: quota,
+)
+_CAPACITY = Listed(
+    kind=CapacityRow,
+    read=lambda mine: capacity_rows(mine.reader, mine.service.settings()),
+    key=lambda row: (row.gpu_model,),
+    row=lambda row: row,
+)
+_HEAT = Listed(
+    kind=HeatRow,
+    read=lambda mine: heat_rows(mine.reader, mine.service.settings()),
+    key=lambda row: (row.rack, row.limit_kw),
+    row=lambda row: row,
 )
 _SOURCES = Listed(
     kind=SourceRow,
@@ -139,6 +153,8 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
     lists("queue", "The jobs that wait for GPUs, with place and forecast", _QUEUE, viewer)
     lists("quotas", "What schedulers let their queues hold, and its use", _QUOTAS, anyone)
+    lists("capacity", "How many boards of each model to keep, and the cost", _CAPACITY, viewer)
+    lists("heat", "The heat of racks (power domains), now and in the next day", _HEAT, viewer)
     lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)
     lists(
         "urgent",

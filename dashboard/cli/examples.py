@@ -22,6 +22,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "jobs": ("trimtab jobs", "trimtab jobs --format csv > jobs.csv"),
     "gpus": ("trimtab gpus --format json",),
     "nodes": ("trimtab nodes",),
+    "heat": ("trimtab heat", "trimtab heat --format csv > heat.csv"),
+    "capacity": ("trimtab capacity", "trimtab capacity --format json"),
     "queue": ("trimtab queue", "trimtab queue --format csv > queue.csv"),
     "quotas": ("trimtab quotas", "trimtab quotas --format json"),
     "sources": ("trimtab sources",),

@@ -19,8 +19,10 @@ from dashboard.api.rows import (
     columns_of,
 )
 from dashboard.applications import ApplicationRow
+from dashboard.capacity import CapacityRow
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.remote_server import RemoteServer
+from dashboard.heat import HeatRow
 from dashboard.queue_rows import QueueRow
 from data.errors import SettingsError
 from data.records.quotas import Quota
@@ -31,6 +33,8 @@ _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "nodes": ("nodes", NodeRow),
     "queue": ("queue", QueueRow),
     "quotas": ("quotas", Quota),
+    "capacity": ("capacity", CapacityRow),
+    "heat": ("heat", HeatRow),
     "sources": ("sources", SourceRow),
     "urgent": ("urgent", UrgentRow),
     "audit_list": ("audit", AuditRow),

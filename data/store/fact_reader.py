@@ -26,13 +26,13 @@ from data.records.cluster import (
     SourceState,
 )
 from data.records.jobs import Job
-from data.records.quotas import Quota
-from data.store import board_xids, quotas, samples_sql, tables
+from data.store import board_xids, samples_sql, tables
 from data.store.bridge import spoken
 from data.store.bulk import read_frame
 from data.store.job_sql import FIELDS
 from data.store.models_held import with_models_held
 from data.store.planning_view import PlanningView
+from data.store.quotas import QuotaReader
 from data.store.record_json import from_json
 from data.store.rollup_sql import SLOT_SECONDS
 from data.units import SECONDS_PER_HOUR
@@ -76,12 +76,11 @@ def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
 _READING_DAYS = 7
 _MAX_READINGS = 20_000
 """Of each GPU model and signal: what power models are fitted on."""
-_QUOTA_LASTS = timedelta(days=1)
 _GROUP_DAYS = 90
 """Groups are forecast for a month, so they look further back than jobs."""
 
 
-class FactReader:
+class FactReader(QuotaReader):
     """What is known of fleet and jobs; nothing here writes."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -143,7 +142,7 @@ class FactReader:
             ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
-            quotas=tuple(q for q in self.quotas() if now - _QUOTA_LASTS <= q.observed_at <= now),
+            quotas=self._quotas_of_day(now),
             history=history,
             readings=self.power_readings(
                 start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MAX_READINGS
@@ -200,11 +199,6 @@ class FactReader:
             tables.nodes.c.name, tables.nodes.c.source
         )
         return tuple(from_json(Node, row.record) for row in self._rows(statement))
-
-    def quotas(self) -> tuple[Quota, ...]:
-        """Return the limits that schedulers told last, and their use, by source and queue."""
-        told = self._rows(quotas.LATEST)
-        return tuple(quotas.quota_of(row, as_utc(row.observed_at)) for row in told)
 
     def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Return the boards and MIG instances as last seen in the slots of (start, end]."""
@@ -301,6 +295,15 @@ class FactReader:
             slot_seconds=slot_seconds,
         )
         return check_frame(frame, GROUP_HISTORY)
+
+    def node_power(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return by node and whole hour of (start, end] the boards with power and their W."""
+        return self._frame(
+            samples_sql.NODE_POWER,
+            start=_ceiling(start, SECONDS_PER_HOUR),
+            end=floor_to_slot(end, SECONDS_PER_HOUR),
+            slot_seconds=SECONDS_PER_HOUR,
+        )
 
     def power_readings(self, *, start: datetime, end: datetime, most: int) -> pd.DataFrame:
         """Return whole boards' samples (columns SAMPLES) of (start, end] that have power and use.

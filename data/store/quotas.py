@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -46,6 +46,22 @@ def keep_quotas(
     )
 
 
-def quota_of(row: Any, observed_at: datetime) -> Quota:
-    """Return the quota of a row of LATEST, which was observed at that time (UTC)."""
-    return Quota(**row._asdict() | {"kind": QuotaKind(row.kind), "observed_at": observed_at})
+class QuotaReader:
+    """Reads what schedulers told of quotas, by the `_rows` of a reader of the store."""
+
+    def _rows(self, statement: sa.Executable) -> list[Any]:
+        raise NotImplementedError
+
+    def quotas(self) -> tuple[Quota, ...]:
+        """Return the limits that schedulers told last, and their use, by source and queue."""
+        return tuple(map(_quota_of, self._rows(LATEST)))
+
+    def _quotas_of_day(self, now: datetime) -> tuple[Quota, ...]:
+        """Return those that were told in the day up to `now`."""
+        since = now - timedelta(days=1)
+        return tuple(quota for quota in self.quotas() if since <= quota.observed_at <= now)
+
+
+def _quota_of(row: Any) -> Quota:
+    at = row.observed_at.astimezone(UTC)
+    return Quota(**row._asdict() | {"kind": QuotaKind(row.kind), "observed_at": at})

@@ -122,7 +122,7 @@ class StoreReader(
         )
 
     def group_forecasts(self) -> tuple[GroupForecast, ...]:
-        """Return the latest cycle's forecasts of fleet, namespaces and GPU models."""
+        """Return the latest cycle's forecasts of fleet, namespaces, GPU models and racks."""
         rows = self._rows(
             sa.select(tables.group_forecasts.c.record)
             .where(tables.group_forecasts.c.cycle_id == newest_cycle())
