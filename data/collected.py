@@ -16,6 +16,7 @@ from data.columns import (
 )
 from data.records.cluster import Node, SourceReport
 from data.records.jobs import Job
+from data.records.quotas import Quota
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,8 +52,9 @@ class Collected:
     """Samples (SAMPLES), jobs, nodes, who held what (ALLOCATIONS), errors (XIDS), how it went.
 
     `serving` is what inference engines served (SERVING), `activity` what kept devices at work
-    (ACTIVITY). `batch_id` is the same for the same source, window and content: keeping it twice is
-    harmless.
+    (ACTIVITY). `quotas` are all that a scheduler enforces at the window's end, None where it was
+    not asked or does not tell. `batch_id` is the same for the same source, window and content:
+    keeping it twice is harmless.
     """
 
     batch_id: str
@@ -63,6 +65,7 @@ class Collected:
     xids: pd.DataFrame = field(default_factory=no_xids)
     serving: pd.DataFrame = field(default_factory=no_serving)
     activity: pd.DataFrame = field(default_factory=no_activity)
+    quotas: tuple[Quota, ...] | None = None
     report: SourceReport
 
     def __post_init__(self) -> None:

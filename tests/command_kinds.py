@@ -2,7 +2,7 @@
 
 READS = {
     "forecast": "", "plan": "", "jobs": "", "gpus": "", "nodes": "", "queue": "",
-    "capacity": "", "heat": "", "sources": "",
+    "quotas": "", "capacity": "", "heat": "", "sources": "",
     "doctor": "", "urgent": "", "energy": "--by day", "statement": "",
     "report weekly": "--now 2026-11-20T00:00:00Z",
     "audit list": "", "audit verify": "", "store check": "", "findings list": "--all",

@@ -33,6 +33,7 @@ from dashboard.heat import HeatRow, heat_rows
 from dashboard.queue_rows import QueueRow, queue_rows
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
+from data.records.quotas import Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,12 @@ _QUEUE = Listed(
     read=lambda mine: queue_rows(mine.reader),
     key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
     row=lambda row: row,
+)
+_QUOTAS = Listed(
+    kind=Quota,
+    read=lambda mine: mine.reader.quotas(),
+    key=lambda quota: quota.key,
+    row=lambda quota: quota,
 )
 _CAPACITY = Listed(
     kind=CapacityRow,
@@ -145,6 +152,7 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     lists("gpus", "The boards and MIG instances known now", _GPUS, anyone)
     lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
     lists("queue", "The jobs that wait for GPUs, with place and forecast", _QUEUE, viewer)
+    lists("quotas", "What schedulers let their queues hold, and its use", _QUOTAS, anyone)
     lists("capacity", "How many boards of each model to keep, and the cost", _CAPACITY, viewer)
     lists("heat", "The heat of racks (power domains), now and in the next day", _HEAT, viewer)
     lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)

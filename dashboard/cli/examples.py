@@ -25,6 +25,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "heat": ("trimtab heat", "trimtab heat --format csv > heat.csv"),
     "capacity": ("trimtab capacity", "trimtab capacity --format json"),
     "queue": ("trimtab queue", "trimtab queue --format csv > queue.csv"),
+    "quotas": ("trimtab quotas", "trimtab quotas --format json"),
     "sources": ("trimtab sources",),
     "urgent": ("trimtab urgent || echo 'somebody should look'",),
     "settings": ("trimtab settings --format csv",),

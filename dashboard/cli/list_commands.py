@@ -35,6 +35,7 @@ from data.errors import SettingsError
 from data.load_settings import setting_rows
 from data.records.job_pages import JobFilter, JobUse
 from data.records.jobs import Job
+from data.records.quotas import Quota
 from data.store import StoreReader
 
 FINDINGS = 3
@@ -143,6 +144,12 @@ def queue(options: argparse.Namespace) -> int:
     """List the jobs that wait for GPUs, queue by queue in order of submission."""
     empty = "No job waits for GPUs."
     return _list(options, QueueRow, lambda reader: queue_rows(reader), empty=empty)
+
+
+def quotas(options: argparse.Namespace) -> int:
+    """List what schedulers let their queues hold of GPUs, and its use."""
+    empty = "No scheduler tells of a limit on GPUs."
+    return _list(options, Quota, lambda reader: reader.quotas(), empty=empty)
 
 
 def capacity(options: argparse.Namespace) -> int:

@@ -25,12 +25,14 @@ from dashboard.cli.remote_server import RemoteServer
 from dashboard.heat import HeatRow
 from dashboard.queue_rows import QueueRow
 from data.errors import SettingsError
+from data.records.quotas import Quota
 
 FINDINGS = 3
 _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "gpus": ("gpus", GpuRow),
     "nodes": ("nodes", NodeRow),
     "queue": ("queue", QueueRow),
+    "quotas": ("quotas", Quota),
     "capacity": ("capacity", CapacityRow),
     "heat": ("heat", HeatRow),
     "sources": ("sources", SourceRow),

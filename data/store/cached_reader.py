@@ -137,6 +137,7 @@ class CachedReader(StoreReader):
     job_hours = _kept(StoreReader.job_hours)
     job_names = _kept(StoreReader.job_names)
     nodes = _kept(StoreReader.nodes)
+    quotas = _kept(StoreReader.quotas)
     gpus = _kept(StoreReader.gpus)
     boards = _kept(StoreReader.boards)
     silent_boards = _kept(StoreReader.silent_boards)

@@ -19,6 +19,7 @@ from data.records.cluster import Gpu, SourceReport
 from data.records.jobs import OwnNames
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, JobPlan, Plan
+from data.records.quotas import Quota, quotas_of_jobs
 from data.records.serving import ServiceOutlook
 from data.records.slow_work import SlowWork
 from data.records.submissions import Submission
@@ -139,6 +140,10 @@ class OwnedReader(CachedReader):
         """Return what the owner's jobs held last; a board that went to others is theirs."""
         ids = self.owned_jobs()
         return tuple(gpu for gpu in self._whole.gpus(**window) if gpu.job_id in ids)
+
+    def quotas(self) -> tuple[Quota, ...]:
+        """Return the limits of the queues that the owner's jobs were sent to."""
+        return quotas_of_jobs(self._whole.quotas(), self.jobs())
 
     def board_xids(self, *, since: datetime) -> pd.DataFrame:
         """Return the XID codes of the boards that the owner's jobs hold."""

@@ -55,6 +55,12 @@ board_activity = sa.Table(
     metadata,
     *(_time("slot_start"), _text("gpu_uuid", key=True), _text("mig_instance", key=True)),
 )
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    *(_text(name, key=True) for name in ("source", "kind", "queue", "per", "resource", "flavor")),
+    _time("observed_at"),
+)
 cycles = sa.Table(
     "cycles",
     metadata,

@@ -104,6 +104,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "job_history": [lambda r: r.job_history("", **span, **slots)],
         "fleet_history": [lambda r: r.fleet_history(**span, **slots)],
         "group_history": [lambda r: r.group_history(**span, slot_seconds=3600)],
+        "node_power": [lambda r: r.node_power(**span)],
         "boards": [lambda r: r.boards(**span)],
         "silent_boards": [lambda r: r.silent_boards(**span, since=end + DAY)],
         "gpus": [lambda r: r.gpus(), lambda r: r.gpus(**span)],
@@ -131,7 +132,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
     }
     plain = (
         "source_reports", "latest_plan", "forecasts", "memory_outlook", "states", "commands",
-        "serving_outlook", "slow_work",
+        "serving_outlook", "slow_work", "quotas",
         "journal", "audit", "finding_events", "skipped_forecasts", "forecast_tests",
         "demand_total", "forecast_summary",
     )  # fmt: skip
