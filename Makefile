@@ -63,7 +63,8 @@ test: setup servers ## every behaviour, real servers and browser included
 test-all: test ## `make test`, then its slow end: fresh draws, 300 scenarios a campaign, 1,000 kills, load
 	@$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "hypothesis or slow_end" \
 		--hypothesis-profile=drawn
-	@TRIMTAB_SCENARIOS=$(SCENARIOS) $(PYTHON) -m pytest -q -rP --timeout=14400 tests/outsiders
+	@TRIMTAB_SCENARIOS=$(SCENARIOS) $(PYTHON) -m pytest -q -rP -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--timeout=14400 tests/outsiders
 	@TRIMTAB_KILL_ROUNDS=50 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
 		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
 

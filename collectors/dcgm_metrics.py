@@ -12,10 +12,11 @@ from itertools import islice
 import pandas as pd
 
 from collectors.base import Finding, Source, Window
+from collectors.board_activity import activity_of
 from collectors.board_xids import xids_of
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import parse_answer
-from collectors.metric_dialects import INFOS, NEEDED, XIDS
+from collectors.metric_dialects import ACTIVITY, INFOS, NEEDED, XIDS
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
 from collectors.serving_slots import SLOT_SECONDS, serving_names, serving_slots, slots_of_window
@@ -58,21 +59,23 @@ class PrometheusDcgmCollector:
                 f"{self.name} holds no GPU metric",
                 f"Does it scrape dcgm-exporter? Expected names such as {NEEDED[0]}.",
             )
-        asked = [*held, *(name for name in XIDS if name in names)]
+        asked = [*held, *(name for name in (*XIDS, *ACTIVITY) if name in names)]
         step = self.settings.step_seconds
         start = floor_to_slot(window.start, step) + timedelta(seconds=step)
         end = floor_to_slot(window.end, step)
         dropped = Dropped()
         scrape = self.client.scrape_seconds(held[0], end)
         read = [
-            (samples_of(day, self.catalogue, dropped), xids_of(day, self.catalogue, dropped))
+            (
+                samples_of(day, self.catalogue, dropped),
+                xids_of(day, self.catalogue, dropped),
+                activity_of(day, self.catalogue, window, dropped),
+            )
             for day in self._days(asked, start, end, scrape, dropped)
         ]
-        samples = pd.concat(
-            [entry for entry, _ in read] or [empty_frame(SAMPLES)], ignore_index=True
-        )
-        xids = pd.concat(
-            [entry for _, entry in read] or [empty_frame(columns.XIDS)], ignore_index=True
+        samples, xids, activity = (
+            pd.concat([found[part] for found in read] or [empty_frame(kind)], ignore_index=True)
+            for part, kind in enumerate((SAMPLES, columns.XIDS, columns.ACTIVITY))
         )
         serving = self._serving(serving_names(names), window, dropped)
         warnings = self.client.take_warnings()
@@ -81,7 +84,7 @@ class PrometheusDcgmCollector:
         devices = len(readings[["gpu_uuid", "mig_instance"]].drop_duplicates())
         content = sum(
             int(pd.util.hash_pandas_object(entry, index=False).sum())
-            for entry in (samples, xids, serving)
+            for entry in (samples, xids, serving, activity)
         )
         steps = (end - start) // timedelta(seconds=step) + 1
         expected = max(0, steps) * devices
@@ -91,6 +94,7 @@ class PrometheusDcgmCollector:
             jobs=jobs_of(samples, self.name),
             xids=xids,
             serving=serving,
+            activity=activity,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,

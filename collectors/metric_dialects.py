@@ -238,6 +238,34 @@ FIELDS: tuple[Field, ...] = (
         ),
     ),
     Field(
+        field_id=1009,
+        quantity="pcie_sent_bytes",
+        largest=1e12,
+        used=False,
+        names=_same("DCGM_FI_PROF_PCIE_TX_BYTES"),
+    ),
+    Field(
+        field_id=1010,
+        quantity="pcie_received_bytes",
+        largest=1e12,
+        used=False,
+        names=_same("DCGM_FI_PROF_PCIE_RX_BYTES"),
+    ),
+    Field(
+        field_id=1011,
+        quantity="nvlink_sent_bytes",
+        largest=1e13,
+        used=False,
+        names=_same("DCGM_FI_PROF_NVLINK_TX_BYTES"),
+    ),
+    Field(
+        field_id=1012,
+        quantity="nvlink_received_bytes",
+        largest=1e13,
+        used=False,
+        names=_same("DCGM_FI_PROF_NVLINK_RX_BYTES"),
+    ),
+    Field(
         field_id=230,
         quantity="last_xid",
         largest=1e6,
@@ -292,6 +320,15 @@ XIDS: tuple[str, ...] = tuple(
     name for field in FIELDS if field.quantity == "last_xid" for name, _ in field.names
 )
 """The gauge that holds the code of a board's last error, under every name."""
+
+_ACTIVITY = (
+    *("tensor_active", "dram_active", "clock_event_reasons"),
+    *("pcie_sent_bytes", "pcie_received_bytes", "nvlink_sent_bytes", "nvlink_received_bytes"),
+)
+ACTIVITY: tuple[str, ...] = tuple(
+    name for field in FIELDS if field.quantity in _ACTIVITY for name, _ in field.names
+)
+"""What tells why a job is slow, beyond what samples are made of, under every name."""
 
 INFO = "nvidia_smi_gpu_info"
 """nvidia_gpu_exporter names model and index on this series only; the others carry the uuid."""

@@ -43,6 +43,7 @@ class SimulatedCluster:
     path: Path
     seed: int
     nodes: int
+    slow_jobs: bool = False
 
     def fleet(self) -> SimulatedFleet:
         """Return the fleet with all changes made so far. Errors: UnexpectedAnswerError."""
@@ -117,7 +118,9 @@ class SimulatedCluster:
             self._write(())
 
     def _with(self, changes: tuple[Holding, ...]) -> SimulatedFleet:
-        return SimulatedFleet(seed=self.seed, nodes=self.nodes, changes=changes)
+        return SimulatedFleet(
+            seed=self.seed, nodes=self.nodes, changes=changes, slow_jobs=self.slow_jobs
+        )
 
     def _until_its_run_ends(
         self, changes: tuple[Holding, ...], tenant: Tenant, change: Holding
@@ -178,7 +181,10 @@ class SimulatedCluster:
 def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
     """Return the cluster of the settings, which name its file."""
     return SimulatedCluster(
-        path=Path(settings.state_file), seed=settings.seed, nodes=settings.nodes
+        path=Path(settings.state_file),
+        seed=settings.seed,
+        nodes=settings.nodes,
+        slow_jobs=settings.slow_jobs,
     )
 
 
@@ -186,7 +192,7 @@ def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
     """Return the simulated fleet as a source, which obeys what was changed where it can be."""
     own = settings.simulated_fleet
     return SimulatedFleetCollector(
-        fleet=SimulatedFleet(seed=own.seed, nodes=own.nodes),
+        fleet=SimulatedFleet(seed=own.seed, nodes=own.nodes, slow_jobs=own.slow_jobs),
         step_seconds=settings.prometheus.step_seconds,
         changed=cluster_of(own).fleet if own.state_file else None,
     )

@@ -21,6 +21,8 @@ _REPORTED_NAMES = {
     "A100-SXM4-80GB": "NVIDIA A100-SXM4-80GB",
     "L40S-48GB": "NVIDIA L40S",
 }
+_HEAT = 0x40
+"""HW thermal slowdown among the reasons of clock events."""
 _EXPORTER = {"pod": "nvidia-dcgm-exporter-x7k2p", "namespace": "gpu-operator"}
 
 
@@ -112,6 +114,14 @@ _CLASSIC = (
     "DCGM_FI_DEV_POWER_USAGE",
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
     "DCGM_FI_DEV_XID_ERRORS",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "DCGM_FI_PROF_DRAM_ACTIVE",
+    "DCGM_FI_PROF_PCIE_TX_BYTES",
+    "DCGM_FI_PROF_PCIE_RX_BYTES",
+    "DCGM_FI_PROF_NVLINK_TX_BYTES",
+    "DCGM_FI_PROF_NVLINK_RX_BYTES",
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
 )
 DIALECTS: Mapping[str, Dialect] = {
     "dcgm": Dialect(metrics=_CLASSIC, labels=_dcgm()),
@@ -197,7 +207,9 @@ def sample_lines(
     lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in speech.metrics}
     if speech.info is not None:
         lines[INFO] = []
-    rows: Iterable[Any] = samples.assign(last_xid=fleet.last_xids(samples)).itertuples(index=False)
+    told = samples.assign(last_xid=fleet.last_xids(samples)).reset_index(drop=True)
+    told = told.join(fleet.activity(samples))
+    rows: Iterable[Any] = told.itertuples(index=False)
     for row in rows:
         if row.mig_instance and dialect in _WHOLE_BOARDS:
             continue
@@ -241,4 +253,19 @@ def _readings(row: Any) -> dict[str, float]:
         found["gpu_util"] = coarse
     if signal == "sm_active":
         found["sm_active"] = activity
+        found |= _profiled(row)
     return {name: value for name, value in found.items() if value == value}
+
+
+def _profiled(row: Any) -> dict[str, float]:
+    """Return what profiling metrics tell beside SM activity; traffic as much in as out."""
+    return {
+        "gr_engine_active": row.engine_active,
+        "tensor_active": row.tensor_active,
+        "dram_active": row.dram_active,
+        "pcie_sent_bytes": row.pcie_bytes_per_second / 2,
+        "pcie_received_bytes": row.pcie_bytes_per_second / 2,
+        "nvlink_sent_bytes": row.nvlink_bytes_per_second / 2,
+        "nvlink_received_bytes": row.nvlink_bytes_per_second / 2,
+        "clock_event_reasons": _HEAT * row.throttled_ratio,
+    }

@@ -14,6 +14,7 @@ import pandas as pd
 
 from collectors.base import Window
 from collectors.board_xids import shown_xids
+from collectors.simulated_causes import by_slot, readings, slowed
 from collectors.simulated_holdings import (
     BUSIEST,
     Epoch,
@@ -42,7 +43,7 @@ from collectors.simulated_signals import (
 )
 from collectors.simulated_xids import SimulatedXids, driver_loaded
 from data.collected import Collected
-from data.columns import SAMPLES, check_frame, empty_frame
+from data.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job
@@ -57,12 +58,14 @@ _EMPTY_MEMORY = 0.004
 class SimulatedFleet:
     """A fleet of `nodes` nodes with eight boards each; `changes` were made to it since.
 
-    Every reading is a function of these and its time alone, so that any window gives the same.
+    With `slow_jobs` its training jobs are slow for known causes (`simulated_causes`). Every
+    reading is a function of these and its time alone, so that any window gives the same.
     """
 
     seed: int
     nodes: int
     changes: tuple[Holding, ...] = ()
+    slow_jobs: bool = False
     devices: tuple[SimulatedDevice, ...] = field(init=False, repr=False)
     tenants: tuple[Tenant, ...] = field(init=False, repr=False)
     services: tuple[SimulatedService, ...] = field(init=False, repr=False)
@@ -89,6 +92,7 @@ class SimulatedFleet:
             return np.zeros(len(times))
         tenant, _holding, effect = epoch.holder[device.key]
         wanted = utilization(tenant, self._own(tenant, times))
+        wanted = wanted * slowed(tenant, device, slow_jobs=self.slow_jobs)
         if effect.load != 1:
             wanted = np.minimum(wanted * effect.load, BUSIEST)
         return noisy(wanted, self._stream(device), times)
@@ -195,11 +199,41 @@ class SimulatedFleet:
         names = np.array(["" if run < 0 else tenant.job_id(int(run)) for run in runs], dtype=object)
         return used, list(names[codes])
 
+    def activity(self, samples: pd.DataFrame) -> pd.DataFrame:
+        """Return what the devices of samples show beside them, a row a sample, NaN if not told.
+
+        The columns of ACTIVITY with numbers. Boards without profiling metrics tell GPU_UTIL alone.
+        """
+        samples = samples.reset_index(drop=True)
+        times = _seconds(samples)
+        names = samples["gpu_uuid"] + "/" + samples["mig_instance"]
+        profiled = samples["utilization_signal"].to_numpy() == "sm_active"
+        found = pd.DataFrame(np.nan, index=samples.index, columns=list(ACTIVITY.names[3:]))
+        found["engine_active"] = samples["utilization_ratio"].where(~profiled)
+        found["power_ratio"] = samples["power_watts"] / samples["power_limit_watts"]
+        activity = samples["utilization_ratio"].to_numpy()
+        for name, places in names.groupby(names).indices.items():
+            key = str(name).removesuffix("/")
+            for epoch, inside in self.settlement.parts(times[places]):
+                holder = epoch.holder.get(key)
+                rows = places[inside & profiled[places]]
+                if holder is not None and len(rows):
+                    told = readings(
+                        holder[0],
+                        self.settlement.device(key),
+                        activity[rows],
+                        times[rows],
+                        slow_jobs=self.slow_jobs,
+                    )
+                    columns = found.columns.get_indexer(told.columns)
+                    found.iloc[rows, columns] = told.to_numpy()
+        return found
+
     def last_xids(self, samples: pd.DataFrame) -> Times:
         """Return the code of the last XID error that each sample's board shows, 0 for none."""
         board_of = {device.gpu_uuid: device.board for device in self.devices}
         boards = np.asarray(samples["gpu_uuid"].map(board_of), dtype=np.int64)
-        times = np.asarray(samples["sampled_at"].dt.as_unit("s").astype("int64"), dtype=np.int64)
+        times = _seconds(samples)
         count = self.devices[-1].board + 1
         return SimulatedXids(seed=self.seed, boards=count, works=self._works).last_codes(
             boards, times
@@ -253,6 +287,11 @@ class SimulatedFleet:
         return found
 
 
+def _seconds(samples: pd.DataFrame) -> Times:
+    """Return the times of samples in s since the epoch."""
+    return np.asarray(samples["sampled_at"].dt.as_unit("s").astype("int64"), dtype=np.int64)
+
+
 def _cap(epoch: Epoch, devices: list[SimulatedDevice]) -> float | None:
     """Return lowest power cap of those who hold a part of the board, None when there is none."""
     caps = [
@@ -302,6 +341,17 @@ class SimulatedFleetCollector:
             samples=samples,
             jobs=fleet.jobs(window.start, window.end),
             xids=shown_xids(samples, fleet.last_xids(samples)),
+            activity=by_slot(
+                pd.concat(
+                    [
+                        samples[["gpu_uuid", "mig_instance"]],
+                        fleet.activity(samples).assign(time=_seconds(samples)),
+                    ],
+                    axis=1,
+                ),
+                first,
+                last,
+            ),
             serving=serving_history(fleet.services, fleet.settlement, window.start, window.end),
             report=SourceReport(
                 source=_NAME,

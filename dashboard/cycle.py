@@ -13,11 +13,13 @@ from collectors.base import Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
+from dashboard.heat import foreseen_racks
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
 from dashboard.serving_fit import with_fits
 from dashboard.serving_outlook import foreseen_serving, objective_of
+from dashboard.slow_work_outlook import foreseen_slow_work
 from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from data.clock import require_utc
 from data.collected import Collected
@@ -146,6 +148,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         view.groups,
         as_of=view.as_of,
         jobs=view.known_jobs,
+        racks=foreseen_racks(world.store.reader, world.settings.power.domains, view.as_of),
         settings=planning,
         ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast groups", done, total),
@@ -156,6 +159,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     serving = with_fits(
         serving, catalogue, objective_of(world.settings.serving), world.store.reader
     )
+    slow = foreseen_slow_work(world.store.reader, view.jobs, view.as_of)
     past_runs = past_run_seconds(view.known_jobs)
     grid = grid_as_paid(world.settings, now)
     problem = problem_of_view(
@@ -185,6 +189,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         past_runs=past_runs,
         memory=memory,
         services=serving,
+        slow=slow,
         resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
         rejections={
             **rejections(world.store.reader, now, planning.rejected_days),
@@ -212,6 +217,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         group_forecasts=group_forecasts,
         memory=memory,
         serving=serving,
+        slow_work=slow,
         plan=plan,
         recommendations=advice.recommendations,
     )

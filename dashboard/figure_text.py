@@ -46,3 +46,11 @@ def bare_range_text(value: Range) -> str:
 def range_text(value: Range | None, unknown: str = "—") -> str:
     """Return a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
     return unknown if value is None else f"{bare_range_text(value)} {value.unit}"
+
+
+def short_name(name: str, limit: int = 40) -> str:
+    """Return a name of at most `limit` characters, cut in its middle: ends tell names apart."""
+    if len(name) <= limit:
+        return name
+    tail = (limit - 1) // 2
+    return f"{name[: limit - 1 - tail]}…{name[len(name) - tail :]}"

@@ -1,12 +1,15 @@
 """From what was read and forecast to the planner's problem: one way for all who plan."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.grid_forecast import GridOutlook
 from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.jobs import Job
 from data.records.memory import MemoryFinding, MemoryOutlook
+from data.records.quotas import Quota
 from data.settings import Settings
 from data.store.planning_view import PlanningView
 from forecasting.past_runs import past_run_seconds
@@ -15,6 +18,9 @@ from forecasting.power.estimated import PowerModels
 from forecasting.power.free_boards import with_measured_idle
 from forecasting.queue_waits import queue_waits
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
+from planner.problem.scheduler_shares import with_enforced_shares
+
+_RECENT = timedelta(hours=1)
 
 
 def problem_of_view(
@@ -45,7 +51,7 @@ def problem_of_view(
         as_of=view.as_of,
         signals=view.signals,
         cap_laws=learned_cap_laws(models.values(), catalogue),
-        rules=fleet_rules(settings),
+        rules=fleet_rules(settings, view.quotas, live_jobs(view.jobs, view.as_of)),
         held_memory_mib={
             finding.job_id: finding.held_mib
             for finding in memory
@@ -57,16 +63,24 @@ def problem_of_view(
     )
 
 
-def fleet_rules(settings: Settings) -> FleetRules:
+def live_jobs(jobs: Iterable[Job], as_of: datetime) -> tuple[Job, ...]:
+    """Return the jobs that were seen in the last hour."""
+    return tuple(job for job in jobs if job.last_seen_at >= as_of - _RECENT)
+
+
+def fleet_rules(
+    settings: Settings, quotas: Sequence[Quota] = (), jobs: Sequence[Job] = ()
+) -> FleetRules:
     """Return what the settings say of nodes, power limits, tenants and requeues.
 
-    Without an applier for Slurm a person makes the change, who may do more.
+    Of tenants, what schedulers enforce (`quotas`) of their live `jobs` stands before it. Without
+    an applier for Slurm a person makes the change, who may do more.
     """
     slurm = settings.apply_slurm
     return FleetRules(
         nodes=settings.nodes,
         power=settings.power,
-        tenants=settings.tenants,
+        tenants=with_enforced_shares(settings.tenants, quotas, jobs),
         may_requeue=not slurm.enabled or (slurm.allow_requeue and slurm.mode == "commands"),
         behind_others=not slurm.enabled or slurm.requeue_behind_others,
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from dashboard.quota_words import quota_words
 from data.records.jobs import SchedulerFacts
 from data.store import StoreReader
 
@@ -13,6 +14,7 @@ _HOUR, _MINUTE = 3600.0, 60.0
 class QueueRow:
     """A job that waits. `queue` is its partition or namespace, `reason` its scheduler's word.
 
+    `quota` names the limits that it waits for with their use, '' where it waits for none.
     `more_minutes` is the median of how much longer it waits, with q10 and q90; None where nothing
     is known or it does not wait for room. `rests_on` says what the forecast rests on, or why there
     is none.
@@ -27,6 +29,7 @@ class QueueRow:
     submitted_at: datetime | None
     waited_hours: float | None
     reason: str
+    quota: str
     jobs_ahead: int
     gpus_ahead: float
     more_minutes: float | None
@@ -46,7 +49,7 @@ def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:
     from forecasting.queue_waits import places_in_line  # with NumPy, which other lists do without
 
     as_of = max(job.last_seen_at for job in known)
-    jobs = {job.job_id: job for job in known}
+    jobs, quotas = {job.job_id: job for job in known}, reader.quotas()
     rows = []
     for place in places_in_line(known, as_of):
         job, wait = jobs[place.job_id], place.wait
@@ -64,6 +67,7 @@ def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:
                 submitted_at=came,
                 waited_hours=None if came is None else (as_of - came).total_seconds() / _HOUR,
                 reason=facts.reason,
+                quota=quota_words(job, quotas),
                 jobs_ahead=place.jobs_ahead,
                 gpus_ahead=place.gpus_ahead,
                 more_minutes=None if timed is None else timed.median / _MINUTE,

@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from data.columns import ALLOCATIONS, SAMPLES, SERVING, XIDS, check_frame, empty_frame
+from data.columns import (
+    ACTIVITY,
+    ALLOCATIONS,
+    SAMPLES,
+    SERVING,
+    XIDS,
+    check_frame,
+    empty_frame,
+)
 from data.records.cluster import Node, SourceReport
 from data.records.jobs import Job
+from data.records.quotas import Quota
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,12 +42,19 @@ def no_serving() -> pd.DataFrame:
     return empty_frame(SERVING)
 
 
+def no_activity() -> pd.DataFrame:
+    """Return no activity: the source does not tell what kept devices at work."""
+    return empty_frame(ACTIVITY)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """Samples (SAMPLES), jobs, nodes, who held what (ALLOCATIONS), errors (XIDS), how it went.
 
-    `serving` is what inference engines served (SERVING). `batch_id` is the same for the same
-    source, window and content: keeping it twice is harmless.
+    `serving` is what inference engines served (SERVING), `activity` what kept devices at work
+    (ACTIVITY). `quotas` are all that a scheduler enforces at the window's end, None where it was
+    not asked or does not tell. `batch_id` is the same for the same source, window and content:
+    keeping it twice is harmless.
     """
 
     batch_id: str
@@ -48,6 +64,8 @@ class Collected:
     allocations: pd.DataFrame = field(default_factory=no_allocations)
     xids: pd.DataFrame = field(default_factory=no_xids)
     serving: pd.DataFrame = field(default_factory=no_serving)
+    activity: pd.DataFrame = field(default_factory=no_activity)
+    quotas: tuple[Quota, ...] | None = None
     report: SourceReport
 
     def __post_init__(self) -> None:
@@ -55,3 +73,4 @@ class Collected:
         check_frame(self.allocations, ALLOCATIONS)
         check_frame(self.xids, XIDS)
         check_frame(self.serving, SERVING)
+        check_frame(self.activity, ACTIVITY)

@@ -129,6 +129,27 @@ SERVING = FrameColumns(
 )
 """What one replica of an inference service served in five minutes."""
 
+ACTIVITY = FrameColumns(
+    name="activity",
+    columns=MappingProxyType(
+        {
+            "slot_start": (TIME, "start of the five minutes, UTC"),
+            "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
+            "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
+            "engine_active": (NUMBER, "0..1, share of the time in which a kernel ran"),
+            "sm_active": (NUMBER, "0..1, SMs with work, mean over SMs and time"),
+            "tensor_active": (NUMBER, "0..1, tensor cores at work"),
+            "dram_active": (NUMBER, "0..1, device memory at work"),
+            "pcie_bytes_per_second": (NUMBER, "both directions"),
+            "nvlink_bytes_per_second": (NUMBER, "both directions, all links"),
+            "throttled_ratio": (NUMBER, "0..1, readings that name heat or a power brake"),
+            "power_ratio": (NUMBER, "0..1, power over the limit in force on the board"),
+        }
+    ),
+    required=frozenset({"slot_start", "gpu_uuid"}),
+)
+"""What kept one device at work or from it in five minutes: means of its readings."""
+
 HISTORY = FrameColumns(
     name="history",
     columns=MappingProxyType(

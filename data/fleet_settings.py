@@ -146,6 +146,12 @@ class PowerSettings(Section, name="power"):
         minimum=0,
         maximum=1e6,
     )
+    host_ratio: float = documented(
+        0.0,
+        "power of hosts beside their GPUs, as a share of the GPUs' power; counted in heat",
+        minimum=0,
+        maximum=10,
+    )
     domains: tuple[PowerDomain, ...] = documented_rows(
         PowerDomain,
         "limits: tables of name, nodes, limit_kw and, for some hours, reduced_kw, from_hour, "

@@ -1,6 +1,6 @@
 """Forecasts of groups: a week by the hour, a month by the day."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -27,16 +27,18 @@ def forecast_groups(
     *,
     as_of: datetime,
     jobs: Sequence[Job] = (),
+    racks: Iterable[GroupSeries] = (),
     settings: PlanningSettings,
     ray_address: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[GroupForecast, ...]:
     """Return the forecasts of every group for every horizon that its history can carry.
 
-    `history` has the columns GROUP_HISTORY, by the hour; `jobs` tell who waited. A group with fewer
+    `history` has the columns GROUP_HISTORY, by the hour; `jobs` tell who waited; `racks` are more
+    groups by the hour. A group with fewer
     than four known slots of a horizon's size has none there.
     """
-    groups = list(group_series(history, SECONDS_PER_HOUR, jobs=jobs))
+    groups = [*group_series(history, SECONDS_PER_HOUR, jobs=jobs), *racks]
     work: list[tuple[GroupSeries, int, int, list[PathTask]]] = []
     for slot_seconds, horizon in HORIZONS:
         first = first_slot_after(as_of, slot_seconds)

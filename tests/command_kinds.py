@@ -1,7 +1,8 @@
 """What each command does with a store that another process may hold."""
 
 READS = {
-    "forecast": "", "plan": "", "jobs": "", "gpus": "", "nodes": "", "queue": "", "sources": "",
+    "forecast": "", "plan": "", "jobs": "", "gpus": "", "nodes": "", "queue": "",
+    "quotas": "", "capacity": "", "heat": "", "sources": "",
     "doctor": "", "urgent": "", "energy": "--by day", "statement": "",
     "report weekly": "--now 2026-11-20T00:00:00Z",
     "audit list": "", "audit verify": "", "store check": "", "findings list": "--all",

@@ -15,6 +15,7 @@ from data.records.identifiers import digest_of
 from data.records.jobs import Job, Platform, WorkloadKind
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration, JobPlan, Plan
+from data.records.quotas import Quota, QuotaKind
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 H100 = "H100-SXM5-80GB"
@@ -92,6 +93,22 @@ def make_collected(
         "report": report,
     }
     return Collected(**(values | changes))
+
+
+def make_quota(queue: str = "ml", **changes: Any) -> Quota:
+    """What Slurm lets an account hold: 4 GPUs, 3 of them in use."""
+    values: dict[str, Any] = {
+        "source": "test",
+        "kind": QuotaKind.ACCOUNT,
+        "queue": queue,
+        "resource": "gres/gpu",
+        "nominal": 4.0,
+        "borrowing_limit": 0.0,
+        "lending_limit": None,
+        "used": 3.0,
+        "observed_at": NOW,
+    }
+    return Quota(**(values | changes))
 
 
 def make_range(central: float, unit: str) -> Range:

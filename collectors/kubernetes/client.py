@@ -15,7 +15,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from collectors.http_deadline import DeadlineAdapter
-from collectors.kubernetes.kinds import KINDS, NEEDED, WITHOUT_NAMESPACE, lean
+from collectors.kubernetes.kinds import ASKED_WITH, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
 from collectors.kubernetes.sign_in import configuration_of, transport
 from data.errors import (
     CollectorError,
@@ -80,6 +80,8 @@ class KubernetesClient:
         found = Inventory()
         errors: dict[str, CollectorError] = {}
         for kind in KINDS:
+            if ASKED_WITH.get(kind, kind) not in {kind, *found.objects}:
+                continue
             silent = [
                 collector_error
                 for collector_error in errors.values()

@@ -24,6 +24,7 @@ from collectors.kubernetes.claims import (
 from collectors.kubernetes.client import Document, Inventory, KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.kinds import KINDS
+from collectors.kubernetes.kueue_quotas import kueue_quotas
 from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import (
     GpuRequest,
@@ -56,7 +57,7 @@ from data.errors import scrub
 from data.gpu_resources import MEMORY_LABEL
 from data.records.cluster import Node, SourceReport, SourceState
 from data.records.identifiers import digest_of
-from data.records.jobs import Job, Platform, SchedulerFacts
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 
 _MAX_REASON = 300
 
@@ -82,12 +83,14 @@ class KubernetesCollector:
         inventory = self.client.inventory()
         view = _View(inventory, window, self.name, self.catalogue)
         jobs, nodes, allocations = view.jobs(), view.nodes(), view.allocations()
+        quotas = kueue_quotas(inventory, self.catalogue, self.name, window.end, view.dropped)
         rows = allocations.to_csv(index=False)
         return Collected(
-            batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows]),
+            batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
             jobs=jobs,
             nodes=nodes,
             allocations=allocations,
+            quotas=quotas,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
@@ -172,11 +175,19 @@ class _View:
         found = []
         for workload in sorted(self._pods, key=lambda pod: pod.job_id):
             pods = self._pods[workload]
-            standing = standing_of(workload, pods, self._wanted.get(workload, ()))
+            standing = self._standing(workload, pods)
             over = standing.ended_at is not None and standing.ended_at < self.window.start
             if standing.count and (pods or not over):
                 found.append(self._job(workload, pods, standing))
         return tuple(found)
+
+    def _standing(self, workload: Workload, pods: Sequence[PodFacts]) -> WorkloadState:
+        """Return where a workload stands: what Kueue keeps suspended before it first runs waits."""
+        found = standing_of(workload, pods, self._wanted.get(workload, ()))
+        said = self._admissions.get(workload.key)
+        if said is None or not said.is_new or found.state is not JobState.SUSPENDED:
+            return found
+        return replace(found, state=JobState.PENDING, reason=said.word)
 
     def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState) -> Job:
         starts = [pod.started_at for pod in pods if pod.started_at]
@@ -267,9 +278,9 @@ class _View:
         queue = self._owners.queue_of(workload)
         if queue:
             yield "queue", queue
-        said = self._admissions.get((workload.kind, workload.namespace, workload.name))
+        said = self._admissions.get(workload.key)
         if said:
-            yield "kueue", scrub(said, limit=_MAX_REASON)
+            yield "kueue", scrub(said.text, limit=_MAX_REASON)
         yield from self._owners.bounds_of(workload)
         top = workload.chain[0] if workload.chain else {}
         for fact, value in (

@@ -30,6 +30,12 @@ KINDS: dict[str, tuple[str, ...]] = {
         "apis/kueue.x-k8s.io/v1beta2/workloads",
         "apis/kueue.x-k8s.io/v1beta1/workloads",
     ),
+    **{
+        kind: tuple(
+            f"apis/kueue.x-k8s.io/{version}/{kind.lower()}s" for version in ("v1beta2", "v1beta1")
+        )
+        for kind in ("ClusterQueue", "LocalQueue", "ResourceFlavor")
+    },
     "ResourceClaim": (
         "apis/resource.k8s.io/v1/resourceclaims",
         "apis/resource.k8s.io/v1beta2/resourceclaims",
@@ -49,7 +55,10 @@ GROUPS = {
 }
 """Kind to its API group: another group may have a kind of the same name."""
 
-WITHOUT_NAMESPACE = ("Node", "ResourceSlice")
+WITHOUT_NAMESPACE = ("Node", "ResourceSlice", "ClusterQueue", "ResourceFlavor")
+
+ASKED_WITH = dict.fromkeys(("ClusterQueue", "LocalQueue", "ResourceFlavor"), "Workload")
+"""Kinds that are asked for only where another one was listed, which is asked before."""
 
 NEEDED = ("Node", "Pod")
 """Without one of these nothing is known; every other kind only makes the picture fuller."""

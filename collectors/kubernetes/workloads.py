@@ -45,6 +45,11 @@ class Workload:
         return f"{self.namespace}/{self.word}/{self.name}"
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """What an owner reference of its namespace calls it."""
+        return self.kind, self.namespace, self.name
+
+    @property
     def word(self) -> str:
         """Its kind as kubectl takes it: with the group where the kind alone means another."""
         return f"{self.kind.lower()}.{self.group}" if self.group else self.kind.lower()
@@ -216,24 +221,37 @@ def _appliers(document: Document) -> Iterator[str]:
 _MANAGERS = {"Helm": _helm, "Argo CD": _argo, "Flux": _flux, "Kueue": _kueue}
 
 
-def admissions(inventory: Inventory) -> dict[tuple[str, str, str], str]:
-    """Return Kueue's word on an object, by (kind, namespace, name): admitted, or why it waits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KueueWord:
+    """Kueue's word on an object: admitted, or why it waits. `is_new`: it never ran before."""
+
+    word: str
+    priority: int | None
+    is_new: bool
+
+    @property
+    def text(self) -> str:
+        """The word, with the priority."""
+        return self.word + ("" if self.priority is None else f", priority {self.priority}")
+
+
+def admissions(inventory: Inventory) -> dict[tuple[str, str, str], KueueWord]:
+    """Return Kueue's word on objects, by (kind, namespace, name)."""
     found = {}
     for entry in inventory.of("Workload"):
         owner = controller_of(entry)
         if owner is None or owner.group not in ("", GROUPS.get(owner.kind)):
             continue
-        conditions = part(entry, "status", "conditions")
-        said = {
-            text_in(condition, "type"): condition
-            for condition in (conditions if isinstance(conditions, list) else [])
-        }
+        conditions = list_in(entry, "status", "conditions")
+        said = {text_in(condition, "type"): condition for condition in conditions}
         admitted = text_in(said.get("Admitted"), "status") == "True"
-        waiting = text_in(said.get("QuotaReserved"), "message")
-        namespace = text_in(entry, "metadata", "namespace")
-        word = "admitted" if admitted else waiting or "waits for quota"
+        waiting = text_in(said.get("QuotaReserved"), "message") or "waits for quota"
+        stopped = "Evicted" in said or part(entry, "spec", "active") is False
         priority = part(entry, "spec", "priority")
-        if isinstance(priority, int):
-            word += f", priority {priority}"
-        found[(owner.kind, namespace, owner.name)] = word
+        namespace = text_in(entry, "metadata", "namespace")
+        found[(owner.kind, namespace, owner.name)] = KueueWord(
+            word="admitted" if admitted else waiting,
+            priority=priority if isinstance(priority, int) else None,
+            is_new=not admitted and not stopped,
+        )
     return found

@@ -10,6 +10,7 @@ from collectors.base import Window
 from collectors.slurm.answers import number_of
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
 from data.errors import UnexpectedAnswerError
+from data.records.quotas import Quota
 
 Read = TypeVar("Read")
 Given = TypeVar("Given")
@@ -17,13 +18,17 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmAnswers:
-    """What Slurm knows of a window; `past` is None when there is no accounting to ask."""
+    """What Slurm knows of a window; `past` is None when there is no accounting to ask.
+
+    `quotas` are the limits that are enforced now, None where Slurm does not tell.
+    """
 
     queue: tuple[SlurmJob, ...]
     nodes: tuple[SlurmNode, ...]
     past: tuple[SlurmJob, ...] | None
     warnings: tuple[str, ...]
     dropped: Counter[str]
+    quotas: tuple[Quota, ...] | None = None
 
 
 class SlurmBackend(Protocol):

@@ -33,6 +33,7 @@ from collectors.slurm.answering import (
 )
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from collectors.slurm.queue_facts import with_queue_facts
+from collectors.slurm.quotas import slurm_quotas
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in, with_reservations
 from data.errors import (
@@ -72,7 +73,8 @@ class SlurmCommands:
     def answers(self, window: Window) -> SlurmAnswers:
         """Return what Slurm knows of the window. Errors: CollectorError."""
         dropped: Counter[str] = Counter()
-        self._refuse_hidden(self.configuration())
+        configuration = self.configuration()
+        self._refuse_hidden(configuration)
         document = self._json("squeue", "--json", "--states=all")
         release = release_in(document)
         listed = list_in(document, "jobs", asked="squeue --json")
@@ -92,7 +94,21 @@ class SlurmCommands:
             past = None
             warnings += (f"finished jobs are not visible: {error}",)
         queue = with_queue_facts(queue, listed, nodes)
-        return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=warnings, dropped=dropped)
+        quotas, hidden = slurm_quotas(
+            self.output,
+            configuration,
+            sees_all=lambda: self.may_see_all(configuration),
+            now=window.end,
+            dropped=dropped,
+        )
+        return SlurmAnswers(
+            queue=queue,
+            nodes=nodes,
+            past=past,
+            warnings=(*warnings, *hidden),
+            dropped=dropped,
+            quotas=quotas,
+        )
 
     def _reservations(self) -> list[Record]:
         return reservations_in(self.output("scontrol", "--oneliner", "show", "reservations"))

@@ -7,7 +7,7 @@ of accounting one for every node, with a count.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from data.columns import ALLOCATIONS, check_frame, empty_frame
 from data.records.cluster import Node, SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.records.quotas import Quota
 from data.source_settings import SlurmSettings
 
 _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
@@ -65,6 +66,7 @@ class SlurmCollector:
         jobs = view.jobs()
         nodes = view.nodes()
         allocations = view.allocations()
+        quotas = None if answers.quotas is None else tuple(map(view.quota, answers.quotas))
         rows = allocations.to_csv(index=False)
         in_use, explained = view.gpus_in_use()
         warnings = list(answers.warnings)
@@ -74,10 +76,11 @@ class SlurmCollector:
                 "other users are hidden, or changed while asking"
             )
         return Collected(
-            batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows]),
+            batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
             jobs=jobs,
             nodes=nodes,
             allocations=allocations,
+            quotas=quotas,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
@@ -187,6 +190,12 @@ class _SlurmView:
             seen_at=self.window.end,
             source=self.source,
         )
+
+    def quota(self, quota: Quota) -> Quota:
+        """Return a limit as this source's, with the GPU model that its TRES names."""
+        gpu_type = quota.resource.partition(":")[2]
+        model = self.models.of_type(gpu_type)[0] if gpu_type else ""
+        return replace(quota, source=self.source, gpu_model=model)
 
     def gpus_in_use(self) -> tuple[int, int]:
         """GPUs that nodes say are in use, and those that visible jobs hold."""

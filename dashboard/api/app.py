@@ -38,8 +38,8 @@ FindingName = Annotated[
 _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "queue",
-    "sources", "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement",
-    "reports/weekly", "savings", "serving", "audit", "dismissals",
+    "quotas", "capacity", "heat", "sources", "urgent", "plan", "idle", "forecasts", "memory",
+    "energy", "statement", "reports/weekly", "savings", "serving", "audit", "dismissals",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(
@@ -49,6 +49,8 @@ _OF_THE_FLEET = frozenset(
         "what-if",
         "nodes",
         "queue",
+        "capacity",
+        "heat",
         "sources",
         "plan",
         "dismissals",

@@ -28,9 +28,12 @@ from dashboard.api.rows import (
 )
 from dashboard.api.world import ApiWorld
 from dashboard.applications import ApplicationRow, application_rows
+from dashboard.capacity import CapacityRow, capacity_rows
+from dashboard.heat import HeatRow, heat_rows
 from dashboard.queue_rows import QueueRow, queue_rows
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
+from data.records.quotas import Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,24 @@ _QUEUE = Listed(
     kind=QueueRow,
     read=lambda mine: queue_rows(mine.reader),
     key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
+    row=lambda row: row,
+)
+_QUOTAS = Listed(
+    kind=Quota,
+    read=lambda mine: mine.reader.quotas(),
+    key=lambda quota: quota.key,
+    row=lambda quota: quota,
+)
+_CAPACITY = Listed(
+    kind=CapacityRow,
+    read=lambda mine: capacity_rows(mine.reader, mine.service.settings()),
+    key=lambda row: (row.gpu_model,),
+    row=lambda row: row,
+)
+_HEAT = Listed(
+    kind=HeatRow,
+    read=lambda mine: heat_rows(mine.reader, mine.service.settings()),
+    key=lambda row: (row.rack, row.limit_kw),
     row=lambda row: row,
 )
 _SOURCES = Listed(
@@ -131,6 +152,9 @@ def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> Non
     lists("gpus", "The boards and MIG instances known now", _GPUS, anyone)
     lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
     lists("queue", "The jobs that wait for GPUs, with place and forecast", _QUEUE, viewer)
+    lists("quotas", "What schedulers let their queues hold, and its use", _QUOTAS, anyone)
+    lists("capacity", "How many boards of each model to keep, and the cost", _CAPACITY, viewer)
+    lists("heat", "The heat of racks (power domains), now and in the next day", _HEAT, viewer)
     lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)
     lists(
         "urgent",

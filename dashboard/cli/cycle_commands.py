@@ -128,6 +128,7 @@ def portfolio_line(found: Portfolio) -> str:
         "nodes powered down": found.nodes,
         "keeping jobs from running out of memory": found.for_memory,
         "advice on services": found.services,
+        "work that is slow": found.programs,
     }
     rest = {
         "changes that are not worth or not safe to recommend": found.not_recommended,
@@ -135,7 +136,8 @@ def portfolio_line(found: Portfolio) -> str:
         "work that is expected to be missed, priced": found.service,
         "nodes and limits that jobs share": found.shared,
     }
-    beside = abs(found.nodes) + abs(found.for_memory) + abs(found.services)
+    others = (found.nodes, found.for_memory, found.services, found.programs)
+    beside = sum(abs(saved) for saved in others)
     made_of = _named(parts) if beside >= _CENT else ""
     named = _named(rest)
     return (

@@ -10,6 +10,7 @@ from dashboard.apply.base import ChecksAccess
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import source_findings
+from dashboard.problem_of_view import live_jobs
 from dashboard.reports.editions import recipients
 from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
@@ -19,6 +20,7 @@ from data.grid_forecast import grid_outlook
 from data.settings import Settings
 from data.source_settings import real_source_switches
 from data.store.room import require_room
+from planner.problem.scheduler_shares import contradictions
 
 FINDINGS = 3
 
@@ -32,6 +34,16 @@ def _check_store(settings: Settings) -> tuple[str, str]:
             return "missing", ". ".join((*store.losses, accept))
         room = "" if free is None else f", {free:,.0f} MiB free"
         return "ok", f"{store.reader.counts().get('samples', 0)} samples{room}"
+
+
+def _check_shares(settings: Settings) -> tuple[str, str]:
+    with open_or_ask(settings.store.url) as store:
+        quotas, known = store.reader.quotas(), store.reader.jobs()
+    newest = max((job.last_seen_at for job in known), default=utc_now())
+    otherwise = tuple(contradictions(settings.tenants, quotas, live_jobs(known, newest)))
+    if otherwise:
+        return "missing", f"tenants.shares: {'; '.join(otherwise)}."
+    return "ok", "no scheduler says otherwise than tenants.shares"
 
 
 def _check_region(settings: Settings) -> tuple[str, str]:
@@ -100,6 +112,8 @@ def doctor(options: argparse.Namespace) -> int:
     }
     if settings.energy.forecast_file:
         checks["grid forecast"] = _check_grid_forecast
+    if settings.tenants.shares:
+        checks["tenants"] = _check_shares
     if settings.submit.enabled:
         checks["submission"] = _check_submission
     if _is_told(settings):

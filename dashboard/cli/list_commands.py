@@ -22,10 +22,12 @@ from dashboard.api.rows import (
     urgent_row,
 )
 from dashboard.applications import ApplicationRow, application_rows
+from dashboard.capacity import CapacityRow, capacity_rows
 from dashboard.cli.job_options import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.figure_text import count_text
+from dashboard.heat import HeatRow, heat_rows
 from dashboard.queue_rows import QueueRow, queue_rows
 from dashboard.recording import present
 from dashboard.urgent import urgent_facts
@@ -33,6 +35,7 @@ from data.errors import SettingsError
 from data.load_settings import setting_rows
 from data.records.job_pages import JobFilter, JobUse
 from data.records.jobs import Job
+from data.records.quotas import Quota
 from data.store import StoreReader
 
 FINDINGS = 3
@@ -141,6 +144,25 @@ def queue(options: argparse.Namespace) -> int:
     """List the jobs that wait for GPUs, queue by queue in order of submission."""
     empty = "No job waits for GPUs."
     return _list(options, QueueRow, lambda reader: queue_rows(reader), empty=empty)
+
+
+def quotas(options: argparse.Namespace) -> int:
+    """List what schedulers let their queues hold of GPUs, and its use."""
+    empty = "No scheduler tells of a limit on GPUs."
+    return _list(options, Quota, lambda reader: reader.quotas(), empty=empty)
+
+
+def capacity(options: argparse.Namespace) -> int:
+    """List how many boards of each model the demand of the last weeks asks to keep."""
+    settings = settings_of(options).settings
+    return _list(options, CapacityRow, lambda reader: capacity_rows(reader, settings))
+
+
+def heat(options: argparse.Namespace) -> int:
+    """List the heat of racks now, and ahead as the latest cycle foresaw it."""
+    settings = settings_of(options).settings
+    empty = "No rack is known: state power.domains, and the nodes that each feeds."
+    return _list(options, HeatRow, lambda reader: heat_rows(reader, settings), empty=empty)
 
 
 def sources(options: argparse.Namespace) -> int:

@@ -188,6 +188,9 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     for name, summary in (
         ("jobs", "the jobs known now, or the applications that own them"),
         ("queue", "the jobs that wait for GPUs: for what, behind whom, how much longer"),
+        ("quotas", "the limits on GPUs of Kueue's and Slurm's queues, and their use"),
+        ("capacity", "how many boards of each model to keep, return or add, and what they cost"),
+        ("heat", "the heat of racks (power domains), now and in the next day"),
         ("gpus", "the GPUs known now"),
         ("nodes", "the nodes as their schedulers describe them"),
         ("sources", "the sources and how the last cycle fared with them"),

@@ -19,16 +19,22 @@ from dashboard.api.rows import (
     columns_of,
 )
 from dashboard.applications import ApplicationRow
+from dashboard.capacity import CapacityRow
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.remote_server import RemoteServer
+from dashboard.heat import HeatRow
 from dashboard.queue_rows import QueueRow
 from data.errors import SettingsError
+from data.records.quotas import Quota
 
 FINDINGS = 3
 _LISTS: Mapping[str, tuple[str, type[Any]]] = {
     "gpus": ("gpus", GpuRow),
     "nodes": ("nodes", NodeRow),
     "queue": ("queue", QueueRow),
+    "quotas": ("quotas", Quota),
+    "capacity": ("capacity", CapacityRow),
+    "heat": ("heat", HeatRow),
     "sources": ("sources", SourceRow),
     "urgent": ("urgent", UrgentRow),
     "audit_list": ("audit", AuditRow),

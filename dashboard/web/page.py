@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from dashboard.csv_export import csv_text
-from dashboard.figure_text import figure_text, range_texts
+from dashboard.figure_text import figure_text, range_texts, short_name
 from dashboard.foreign_text import markdown
 from dashboard.recording import as_of_text
 from dashboard.web.headings import column_settings
@@ -199,12 +199,13 @@ def link_to(page: str, name: object) -> str | None:
 def way(view: str, label: str, **asked: str) -> None:
     """Show a link to another page that keeps the scope; `asked` is what else its address says.
 
+    `label` is untrusted text; a long one is cut, as Streamlit does not wrap it on a narrow screen.
     Streamlit itself keeps the parameters of what is drawn on every page: the range. Those of the
     filters, behind their button, it forgets.
     """
     asked = current_scope().chosen | asked
     icon = ":material/arrow_forward:"  # without it the words look like text, not like a link
-    st.page_link(f"views/{view}.py", label=label, query_params=asked, icon=icon)
+    st.page_link(f"views/{view}.py", label=plain(short_name(label)), query_params=asked, icon=icon)
 
 
 def export(name: str, whole: Callable[[], pd.DataFrame]) -> None:

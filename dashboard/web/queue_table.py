@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.figure_text import count_text
 from dashboard.queue_rows import QueueRow
 from dashboard.web.page import finding, goes_to, number, table, tense
+from data.records.quotas import Quota
 
 
 def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
@@ -30,6 +31,36 @@ def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
     )
 
 
+def show_quotas(quotas: Sequence[Quota]) -> None:
+    """Show what schedulers let their queues hold, where any tells."""
+    if not quotas:
+        return
+    st.subheader("Quotas")
+    table(pd.DataFrame([_limits(quota) for quota in quotas]), "quotas")
+    st.caption(
+        "As schedulers enforce them. An empty limit is none; an empty number of what is used or "
+        "waits is unknown."
+    )
+
+
+def _limits(quota: Quota) -> dict[str, object]:
+    return {
+        "kind": str(quota.kind),
+        "queue": quota.queue,
+        "per": quota.per,
+        "resource": quota.resource,
+        "flavor": quota.flavor,
+        "GPU model": quota.gpu_model,
+        "quota": quota.nominal,
+        "used": quota.used,
+        "may borrow": quota.borrowing_limit,
+        "lends": quota.lending_limit,
+        "waiting": quota.pending,
+        "parent": quota.parent,
+        "as of": quota.observed_at,
+    }
+
+
 def _answer(rows: Sequence[QueueRow]) -> str:
     if not rows:
         return f"No job {tense('waits', 'waited')} for GPUs."
@@ -49,6 +80,7 @@ def _cells(row: QueueRow) -> dict[str, object]:
         "GPU model": row.gpu_model,
         "waited, h": row.waited_hours,
         "waits for": row.reason,
+        "quota": row.quota,
         "jobs ahead": row.jobs_ahead,
         "GPUs ahead": row.gpus_ahead,
         "more, min": row.more_minutes,

@@ -32,6 +32,7 @@ class Action(StrEnum):
     LOWER_MINIMUM = "lower-minimum"
     RAISE_MAXIMUM = "raise-maximum"
     MODEL_FITS = "model-fits"
+    SPEED_UP = "speed-up"
 
     @property
     def spec(self) -> "ActionSpec":
@@ -77,6 +78,8 @@ class ActionSpec:
     """Whether it ends by design, with nothing to put back."""
     of_service: bool = False
     """Whether it is advice on how a service is run, which no plan gives."""
+    of_program: bool = False
+    """Whether it changes how a job's program works, which no plan does."""
 
 
 _OBJECTS = ("kubernetes", "slurm")
@@ -176,6 +179,12 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             of_service=True,
         ),
         Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
+        Action.SPEED_UP: ActionSpec(
+            title="Faster work on the same GPUs",
+            deeds=("let {target} work faster: {change}", "let {target} work as before"),
+            risk=Risk.LOW,
+            of_program=True,
+        ),
     }
 )
 """All that pages, reports, planner and appliers read of an action."""
@@ -205,12 +214,8 @@ class Range:
 
     def times(self, factor: float) -> "Range":
         """Return it multiplied by a factor of at least 0."""
-        return Range(
-            low=factor * self.low,
-            central=factor * self.central,
-            high=factor * self.high,
-            unit=self.unit,
-        )
+        low, central, high = (factor * value for value in (self.low, self.central, self.high))
+        return Range(low=low, central=central, high=high, unit=self.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,11 +346,8 @@ class Recommendation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the recommendation as the command line prints it."""
-        return {
-            "id": self.recommendation_id,
-            "digest": self.digest,
-            "target": self.target,
-        } | asdict(self)
+        named = {"id": self.recommendation_id, "digest": self.digest, "target": self.target}
+        return named | asdict(self)
 
     @property
     def cancels_job(self) -> bool:

@@ -154,18 +154,20 @@ class ForecastSkipped:
 
 
 class GroupKind(StrEnum):
-    """What jobs are added up by."""
+    """What jobs are added up by; of a rack (a power domain) the power of its boards alone."""
 
     FLEET = "fleet"
     NAMESPACE = "namespace"
     GPU_MODEL = "gpu_model"
+    RACK = "rack"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupForecast:
-    """The forecast of a group of jobs (namespace or partition, GPU model, fleet), path by quantity.
+    """The forecast of a group of jobs (namespace or partition, GPU model, fleet) or of a rack.
 
-    Jobs yet to come are part of it, since the history holds the coming and going of jobs.
+    One path by quantity. Jobs yet to come are part of it, since the history holds the coming and
+    going of jobs.
     """
 
     kind: GroupKind

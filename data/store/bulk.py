@@ -68,6 +68,15 @@ def insert_new_rows(
         )
 
 
+def insert_records(
+    connection: sa.Connection, table: str, rows: list[dict[str, object]], *, key: tuple[str, ...]
+) -> None:
+    """Insert the rows whose key is not in the table yet."""
+    import pandas as pd
+
+    insert_new_rows(connection, table, pd.DataFrame(rows), key=key)
+
+
 def put_rows(
     connection: sa.Connection,
     table: str,

@@ -137,6 +137,7 @@ class CachedReader(StoreReader):
     job_hours = _kept(StoreReader.job_hours)
     job_names = _kept(StoreReader.job_names)
     nodes = _kept(StoreReader.nodes)
+    quotas = _kept(StoreReader.quotas)
     gpus = _kept(StoreReader.gpus)
     boards = _kept(StoreReader.boards)
     silent_boards = _kept(StoreReader.silent_boards)
@@ -165,6 +166,7 @@ class CachedReader(StoreReader):
     group_forecasts = _kept(StoreReader.group_forecasts)
     memory_outlook = _kept(StoreReader.memory_outlook)
     serving_outlook = _kept(StoreReader.serving_outlook)
+    slow_work = _kept(StoreReader.slow_work)
     last_cycle = _kept(StoreReader.last_cycle)
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:

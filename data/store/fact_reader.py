@@ -32,6 +32,7 @@ from data.store.bulk import read_frame
 from data.store.job_sql import FIELDS
 from data.store.models_held import with_models_held
 from data.store.planning_view import PlanningView
+from data.store.quotas import QuotaReader
 from data.store.record_json import from_json
 from data.store.rollup_sql import SLOT_SECONDS
 from data.units import SECONDS_PER_HOUR
@@ -79,7 +80,7 @@ _GROUP_DAYS = 90
 """Groups are forecast for a month, so they look further back than jobs."""
 
 
-class FactReader:
+class FactReader(QuotaReader):
     """What is known of fleet and jobs; nothing here writes."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -141,6 +142,7 @@ class FactReader:
             ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
+            quotas=self._quotas_of_day(now),
             history=history,
             readings=self.power_readings(
                 start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MAX_READINGS
@@ -293,6 +295,15 @@ class FactReader:
             slot_seconds=slot_seconds,
         )
         return check_frame(frame, GROUP_HISTORY)
+
+    def node_power(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return by node and whole hour of (start, end] the boards with power and their W."""
+        return self._frame(
+            samples_sql.NODE_POWER,
+            start=_ceiling(start, SECONDS_PER_HOUR),
+            end=floor_to_slot(end, SECONDS_PER_HOUR),
+            slot_seconds=SECONDS_PER_HOUR,
+        )
 
     def power_readings(self, *, start: datetime, end: datetime, most: int) -> pd.DataFrame:
         """Return whole boards' samples (columns SAMPLES) of (start, end] that have power and use.

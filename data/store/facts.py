@@ -19,11 +19,13 @@ from data.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
 from data.records.cluster import Node
 from data.records.jobs import OVER, Job, Platform, WorkloadKind
 from data.store import tables
+from data.store.board_activity import keep_activity
 from data.store.board_xids import keep_xids
 from data.store.bridge import count_changed, make_temporary
 from data.store.bulk import incoming, put_rows
 from data.store.ledger import next_sequence
 from data.store.partitions import make_partitions
+from data.store.quotas import keep_quotas
 from data.store.record_json import from_json, to_json
 from data.store.rollup import kept_since, mark_hours, mark_spans
 from data.store.serving_slots import keep_serving
@@ -74,8 +76,11 @@ def keep_collected(
     keep_nodes(connection, collected.nodes)
     keep_xids(connection, collected.xids)
     keep_serving(connection, collected.serving)
+    keep_activity(connection, collected.activity)
     keep_jobs(connection, collected.jobs)
     report = collected.report
+    if collected.quotas is not None and report.window_end is not None:
+        keep_quotas(connection, report.source, collected.quotas, report.window_end)
     if late + late_before:
         dropped = (*report.dropped, ("older-than-retention", late + late_before))
         report = replace(report, dropped=tuple(sorted(dropped)))

@@ -29,6 +29,8 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "nodes": {"cycle": _REPLACE},
         "board_xids": {"cycle": _KEEP},
         "serving_slots": {"cycle": _REPLACE},
+        "board_activity": {"cycle": _REPLACE},
+        "quotas": {"cycle": _REPLACE},
         "measured_peaks": {"cycle": _APPEND},
         # Thoughts; superseded ones are forgotten.
         "cycles": {"cycle": _APPEND},
@@ -37,6 +39,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "group_forecasts": {"cycle": _REPLACE},
         "memory_outlooks": {"cycle": _REPLACE},
         "serving_outlooks": {"cycle": _REPLACE},
+        "slow_work": {"cycle": _REPLACE},
         "prepared_answers": {"cycle": _KEEP},
         "recommendations": {"cycle": _REPLACE},
         "findings": {"cycle": _APPEND},

@@ -19,7 +19,9 @@ from data.records.cluster import Gpu, SourceReport
 from data.records.jobs import OwnNames
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, JobPlan, Plan
+from data.records.quotas import Quota, quotas_of_jobs
 from data.records.serving import ServiceOutlook
+from data.records.slow_work import SlowWork
 from data.records.submissions import Submission
 from data.store import tables
 from data.store.cached_reader import Answer, CachedReader
@@ -139,6 +141,10 @@ class OwnedReader(CachedReader):
         ids = self.owned_jobs()
         return tuple(gpu for gpu in self._whole.gpus(**window) if gpu.job_id in ids)
 
+    def quotas(self) -> tuple[Quota, ...]:
+        """Return the limits of the queues that the owner's jobs were sent to."""
+        return quotas_of_jobs(self._whole.quotas(), self.jobs())
+
     def board_xids(self, *, since: datetime) -> pd.DataFrame:
         """Return the XID codes of the boards that the owner's jobs hold."""
         held = {gpu.gpu_uuid for gpu in self.gpus()}
@@ -176,6 +182,11 @@ class OwnedReader(CachedReader):
         """Return what is foreseen of the services that are the owner's jobs."""
         ids = self.owned_jobs()
         return tuple(entry for entry in self._whole.serving_outlook() if entry.job_id in ids)
+
+    def slow_work(self) -> tuple[SlowWork, ...]:
+        """Return why the owner's jobs are slow, or are not."""
+        ids = self.owned_jobs()
+        return tuple(entry for entry in self._whole.slow_work() if entry.job_id in ids)
 
     def plan(self, plan_id: str) -> Plan | None:
         """Return what a plan says of the owner's jobs; its cost and bounds stay the fleet's."""

@@ -29,11 +29,12 @@ def forget_plans(
             tables.cycles.c.sequence < newest,
         )
 
-    forecasts, groups, memory, serving, plans, advice = (
+    forecasts, groups, memory, serving, slow, plans, advice = (
         tables.forecasts,
         tables.group_forecasts,
         tables.memory_outlooks,
         tables.serving_outlooks,
+        tables.slow_work,
         tables.plans,
         tables.recommendations,
     )
@@ -43,6 +44,7 @@ def forget_plans(
         (groups, groups.c.cycle_id.in_(old(retention.forecast_hours))),
         (memory, memory.c.cycle_id.in_(old(retention.forecast_hours))),
         (serving, serving.c.cycle_id.in_(old(retention.forecast_hours))),
+        (slow, slow.c.cycle_id.in_(old(retention.forecast_hours))),
         (
             plans,
             plans.c.cycle_id.in_(old(retention.plan_hours)) & plans.c.plan_id.not_in(kept_plans),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from data.records.cluster import Cluster
 from data.records.jobs import Job
+from data.records.quotas import Quota
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,8 @@ class PlanningView:
     """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour, `readings` SAMPLES.
 
     `jobs` have history; `known_jobs` are all, those that only wait among them. `signals` maps a job
-    to its utilization signal. `as_of` is the time of the newest sample up to the time asked for.
+    to its utilization signal. `quotas` are those that schedulers enforced in the last day. `as_of`
+    is the time of the newest sample up to the time asked for.
     """
 
     as_of: datetime
@@ -30,3 +32,4 @@ class PlanningView:
     groups: pd.DataFrame
     readings: pd.DataFrame
     signals: Mapping[str, str]
+    quotas: tuple[Quota, ...] = ()

@@ -15,6 +15,7 @@ from data.records.lifecycle import UNDER_WAY, State, shown_state
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
 from data.records.serving import ServiceOutlook
+from data.records.slow_work import SlowWork
 from data.store import tables
 from data.store.energy_parts import EnergyReader
 from data.store.fact_reader import as_utc
@@ -122,7 +123,7 @@ class StoreReader(
         )
 
     def group_forecasts(self) -> tuple[GroupForecast, ...]:
-        """Return the latest cycle's forecasts of fleet, namespaces and GPU models."""
+        """Return the latest cycle's forecasts of fleet, namespaces, GPU models and racks."""
         rows = self._rows(
             sa.select(tables.group_forecasts.c.record)
             .where(tables.group_forecasts.c.cycle_id == newest_cycle())
@@ -140,6 +141,10 @@ class StoreReader(
     def serving_outlook(self) -> tuple[ServiceOutlook, ...]:
         """Return what the latest cycle foresaw of inference services, () where there are none."""
         return self._foreseen(tables.serving_outlooks, tuple[ServiceOutlook, ...]) or ()
+
+    def slow_work(self) -> tuple[SlowWork, ...]:
+        """Return why the latest cycle said that jobs are slow, or are not, by job."""
+        return self._foreseen(tables.slow_work, tuple[SlowWork, ...]) or ()
 
     def _foreseen(self, table: sa.Table, kind: type[Foreseen]) -> Foreseen | None:
         newest = sa.select(table.c.record).where(table.c.cycle_id == newest_cycle())

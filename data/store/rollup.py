@@ -28,6 +28,8 @@ _RESOLUTIONS = (
     ("hourly", "slot_start", "hourly_days"),
     ("board_xids", "last_seen_at", "five_minute_days"),
     ("serving_slots", "slot_start", "five_minute_days"),
+    ("board_activity", "slot_start", "five_minute_days"),
+    ("quotas", "observed_at", "five_minute_days"),
 )
 
 

@@ -136,6 +136,21 @@ ORDER BY kind, name, slot_start
 """  # noqa: S608
 
 
+NODE_POWER = f"""
+WITH devices AS (
+    SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, max(node) AS node,
+        sum(power_sum) AS power_sum, sum(power_weight) AS power_weight
+    FROM hourly WHERE {_WINDOW} GROUP BY 1, 2, 3 HAVING sum(samples) > 0
+), boards AS (
+    SELECT gpu_uuid, slot_start, max(node) AS node,
+        sum(power_sum) / nullif(max(power_weight), 0) AS power
+    FROM devices GROUP BY gpu_uuid, slot_start
+)
+SELECT node, slot_start, count(power)::FLOAT8 AS boards, sum(power) AS power_watts
+FROM boards GROUP BY node, slot_start ORDER BY node, slot_start
+"""  # noqa: S608
+
+
 def fleet_history(slot_seconds: int) -> str:
     """Return the fleet's history by slot; whole hours are read from the hourly roll-up."""
     table = "five_minute" if slot_seconds % 3600 else "hourly"

@@ -1,11 +1,11 @@
-"""Reading what inference engines served."""
+"""Reading what inference engines served, and what kept devices at work."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from data.store import serving_slots
+from data.store import board_activity, serving_slots
 from data.store.fact_reader import FactReader
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServiceReader(FactReader):
-    """Services by slots of five minutes, and their tokens by hour; nothing here writes."""
+    """Services and jobs by slots of five minutes, tokens by hour; nothing here writes."""
 
     def services(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return what services served per slot of five minutes in [start, end), by `job_id`.
@@ -46,3 +46,12 @@ class ServiceReader(FactReader):
         NaN where the engines of the job were not read in each slot of the hour.
         """
         return self._frame(serving_slots.TOKENS, start=start, end=end)
+
+    def job_activity(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return what kept jobs' devices at work per `job_id` and `slot_start` in [start, end).
+
+        Means over `boards` devices of the columns of ACTIVITY, NaN where one does not tell;
+        Of their work (SM activity, else power) `behind` is 1 less mean over largest, `spread` 1
+        less smallest over largest.
+        """
+        return self._frame(board_activity.BY_JOB, start=start, end=end)

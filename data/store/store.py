@@ -21,11 +21,12 @@ from data.records.lifecycle import LifecycleEvent
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
 from data.records.serving import ServiceOutlook
+from data.records.slow_work import SlowWork
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
 from data.store.bridge import Lock, hold, is_postgres
-from data.store.bulk import insert_new_rows
+from data.store.bulk import insert_records
 from data.store.cached_reader import CachedReader
 from data.store.commands import Commands, require_may_follow, void_leases
 from data.store.engine import open_engine
@@ -229,13 +230,14 @@ class Store:
         group_forecasts: Sequence[GroupForecast] = (),
         memory: Sequence[MemoryFinding] | None = None,
         serving: Sequence[ServiceOutlook] = (),
+        slow_work: Sequence[SlowWork] = (),
         plan: Plan,
         recommendations: Sequence[Recommendation],
     ) -> None:
         """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing.
 
         `memory` is what is foreseen of the running jobs' memory, None where nobody looked;
-        `serving` of inference services.
+        `serving` of inference services; `slow_work` is why jobs are slow.
         """
         skipped = [isinstance(forecast, ForecastSkipped) for forecast in forecasts]
         with self._transaction(Lock.FACTS) as connection:
@@ -255,13 +257,13 @@ class Store:
                     recommendation_count=len(recommendations),
                 )
             )
-            _insert(
+            insert_records(
                 connection,
                 "plans",
                 [{"plan_id": plan.plan_id, "cycle_id": cycle_id, "record": plan_to_json(plan)}],
                 key=("plan_id",),
             )
-            _insert(
+            insert_records(
                 connection,
                 "forecasts",
                 [
@@ -276,7 +278,7 @@ class Store:
                 ],
                 key=("cycle_id", "position"),
             )
-            _insert(
+            insert_records(
                 connection,
                 "group_forecasts",
                 [
@@ -285,11 +287,16 @@ class Store:
                 ],
                 key=("cycle_id", "position"),
             )
-            for table, said in (("memory_outlooks", memory), ("serving_outlooks", serving or None)):
+            foreseen = {
+                "memory_outlooks": memory,
+                "serving_outlooks": serving or None,
+                "slow_work": slow_work or None,
+            }
+            for table, said in foreseen.items():
                 if said is not None:
                     row: dict[str, object] = {"cycle_id": cycle_id, "record": to_json(tuple(said))}
-                    _insert(connection, table, [row], key=("cycle_id",))
-            _insert(
+                    insert_records(connection, table, [row], key=("cycle_id",))
+            insert_records(
                 connection,
                 "recommendations",
                 [
@@ -389,11 +396,3 @@ class Store:
         """Keep what a finished job measured; a job counts once. Says whether it is new."""
         with self._transaction(Lock.RECORD) as connection:
             return write_measured_peak(connection, peak)
-
-
-def _insert(
-    connection: sa.Connection, table: str, rows: list[dict[str, object]], *, key: tuple[str, ...]
-) -> None:
-    import pandas as pd
-
-    insert_new_rows(connection, table, pd.DataFrame(rows), key=key)

@@ -50,6 +50,17 @@ serving_slots = sa.Table(
     metadata,
     *(_time("slot_start"), _text("label_id"), _text("engine"), _text("model"), _text("address")),
 )
+board_activity = sa.Table(
+    "board_activity",
+    metadata,
+    *(_time("slot_start"), _text("gpu_uuid", key=True), _text("mig_instance", key=True)),
+)
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    *(_text(name, key=True) for name in ("source", "kind", "queue", "per", "resource", "flavor")),
+    _time("observed_at"),
+)
 cycles = sa.Table(
     "cycles",
     metadata,
@@ -85,6 +96,7 @@ memory_outlooks = sa.Table(
 serving_outlooks = sa.Table(
     "serving_outlooks", metadata, _text("cycle_id", key=True), _text("record")
 )
+slow_work = sa.Table("slow_work", metadata, _text("cycle_id", key=True), _text("record"))
 prepared_answers = sa.Table(
     "prepared_answers",
     metadata,

@@ -60,6 +60,9 @@ _UNDONE_BY = {
     10: ("DROP TABLE token_events",),
     11: ("DROP TABLE serving_slots", "DROP TABLE serving_outlooks"),
     12: ("DROP TABLE prepared_answers",),
+    13: ("DROP TABLE board_activity", "DROP TABLE slow_work"),
+    14: ("ALTER TABLE allocations DROP COLUMN start_seconds",),
+    15: ("DROP TABLE quotas",),
 }
 
 

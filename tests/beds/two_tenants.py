@@ -1,5 +1,6 @@
 """A store in which two tenants have a row of every kind, and each word of theirs is their own."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -10,6 +11,7 @@ from factories import (
     make_job,
     make_memory_finding,
     make_plan,
+    make_quota,
     make_range,
     make_recommendation,
     make_samples,
@@ -24,6 +26,7 @@ from data.records.decisions import Action, Recommendation
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.records.jobs import Job, SchedulerFacts
 from data.records.plans import Configuration, IdleCause, IdleGpus, JobPlan, TenantPlan
+from data.records.quotas import Quota, QuotaKind
 from data.records.serving import ServiceOutlook
 from data.store import Store
 from data.store.record_json import to_json
@@ -39,7 +42,10 @@ APPLIER = Person(name="applier", via="local")
 def job_of(tenant: str, now: datetime) -> Job:
     """The job of a tenant."""
     facts = SchedulerFacts(
-        workload=f"{tenant}-workload", account=f"{tenant}-account", reason=f"waits for {tenant}"
+        workload=f"{tenant}-workload",
+        account=f"{tenant}-account",
+        reason=f"waits for {tenant}",
+        extra=(("queue", "train"),),
     )
     return make_job(
         f"{tenant}/chat", name=f"{tenant}-chat", owner=tenant, gpu_count=4, last_seen_at=now,
@@ -84,9 +90,20 @@ def _collect(store: Store, tenant: str, now: datetime, boards: int) -> None:
             made,
             xids=check_frame(xids, XIDS),
             serving=check_frame(served, SERVING),
+            quotas=tuple(_quotas(tenant, now)),
             report=report,
         )
     )
+
+
+def _quotas(tenant: str, now: datetime) -> Iterator[Quota]:
+    above = f"{tenant}-queue"
+    for kind, queue, parent in (
+        (QuotaKind.CLUSTER_QUEUE, above, ""),
+        (QuotaKind.LOCAL_QUEUE, f"{tenant}/train", above),
+        (QuotaKind.ACCOUNT, f"{tenant}-account", ""),
+    ):
+        yield make_quota(queue, kind=kind, parent=parent, observed_at=now)
 
 
 def _group(kind: GroupKind, name: str, now: datetime) -> GroupForecast:

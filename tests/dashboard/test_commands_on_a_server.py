@@ -26,8 +26,8 @@ from data.store import Store, open_store
 
 ACCESS: AccessSettings = replace(PROXY, allowed_hosts="127.0.0.1")
 SAME = (
-    "jobs", "jobs --by application", "gpus", "nodes", "queue", "sources", "urgent",
-    "audit list",
+    "jobs", "jobs --by application", "gpus", "nodes", "queue", "quotas", "capacity", "heat",
+    "sources", "urgent", "audit list",
     "findings list", "findings list --all --sort number", "findings list --state open",
     "findings list --team search", "findings list --kind reclaim", "findings list --risk high",
     "findings show TT-1", "findings show tt-2",

@@ -1,8 +1,10 @@
 """Numbers for people have three digits, and ranges one last digit."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dashboard.figure_text import figure_text, range_text, range_texts
+from dashboard.figure_text import figure_text, range_text, range_texts, short_name
 from data.records.decisions import Range
 
 
@@ -49,3 +51,18 @@ def test_a_range_has_the_last_digit_of_its_largest(value: Range | None, text: st
 def test_low_central_high() -> None:
     """In that order."""
     assert range_texts(between(1.0, 2.0, 3.0)) == ("1", "2", "3")
+
+
+@given(name=st.text(), limit=st.integers(2, 60))
+def test_a_short_name_keeps_both_ends(name: str, limit: int) -> None:
+    """A name that fits stays; of a longer one its beginning and its end are there."""
+    short = short_name(name, limit)
+    assert len(short) <= limit
+    if len(name) <= limit:
+        assert short == name
+    else:
+        head = limit // 2
+        assert len(short) == limit
+        assert name.startswith(short[:head])
+        assert short[head] == "…"
+        assert name.endswith(short[head + 1 :])

@@ -104,6 +104,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "job_history": [lambda r: r.job_history("", **span, **slots)],
         "fleet_history": [lambda r: r.fleet_history(**span, **slots)],
         "group_history": [lambda r: r.group_history(**span, slot_seconds=3600)],
+        "node_power": [lambda r: r.node_power(**span)],
         "boards": [lambda r: r.boards(**span)],
         "silent_boards": [lambda r: r.silent_boards(**span, since=end + DAY)],
         "gpus": [lambda r: r.gpus(), lambda r: r.gpus(**span)],
@@ -112,6 +113,8 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
             lambda r: r.service(f"{THEIRS}/chat", "", **span),
             lambda r: r.service("", f"{THEIRS}-other", **span),
         ],
+        "job_activity": [lambda r: r.job_activity(**span)],
+        "replica_starts": [lambda r: r.replica_starts(**span)],
         "served_tokens": [lambda r: r.served_tokens(**span)],
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
         "energy_disagreements": [lambda r: r.energy_disagreements(**span)],
@@ -130,7 +133,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
     }
     plain = (
         "source_reports", "latest_plan", "forecasts", "memory_outlook", "states", "commands",
-        "serving_outlook",
+        "serving_outlook", "slow_work", "quotas",
         "journal", "audit", "finding_events", "skipped_forecasts", "forecast_tests",
         "demand_total", "forecast_summary",
     )  # fmt: skip

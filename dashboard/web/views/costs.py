@@ -6,6 +6,7 @@ from dashboard.charts.cost_days import cost_days
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.focus import focus_csv, focus_rows
 from dashboard.statement.statement import make_cost_statement
+from dashboard.web.capacity_table import show_capacity
 from dashboard.web.choices import pick
 from dashboard.web.cost_parts import (
     LEVELS,
@@ -17,6 +18,7 @@ from dashboard.web.cost_parts import (
     rows_of,
     view_of_month,
 )
+from dashboard.web.identity import current_role
 from dashboard.web.page import (
     chart,
     empty_state,
@@ -61,7 +63,7 @@ def breadcrumbs(view: CostView) -> None:
         way("costs", "All tenants", **month)
         for level, name in list(view.names.items())[:-1]:
             passed[level] = name
-            way("costs", plain(name), **month, **passed)
+            way("costs", name, **month, **passed)
         level, name = list(view.names.items())[-1]
         st.markdown(f"**{plain(f'{level} {name}')}**")
         if level == "job":
@@ -107,6 +109,8 @@ if not empty_state():
             figures(figures_of(view))
         if len(view.month.charges):
             show(view)
+        if not view.names and current_role() != "owner" and st.toggle("Boards to keep", key="keep"):
+            show_capacity()
         for line in view.month.unknown:
             st.markdown(f"* Unknown: {plain(line)}")
         st.caption(

@@ -140,7 +140,7 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="held-by"):
         st.caption(f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days))
         for job in held_by[:_NAMED_JOBS]:
-            way("job", plain(job), id=job)
+            way("job", job, id=job)
         if len(held_by) > _NAMED_JOBS:
             st.caption(f"and {len(held_by) - _NAMED_JOBS} more")
 

@@ -19,6 +19,7 @@ from data.clock import utc_now
 from data.records.forecast_tests import ForecastTest, lead_means
 from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
 from data.units import SECONDS_PER_HOUR
+from forecasting.rack_series import rack_history
 
 _TITLES = {
     Quantity.ALLOCATED_GPUS: "GPUs allocated",
@@ -123,10 +124,11 @@ if weeks:
     mine = [group for group in groups if (group.kind, group.name) == (kind, name)]
     shown = next((entry for entry in mine if by_hour(entry) == (ahead == "7 d")), None)
     end = reader.latest_sample_at() or utc_now()
-    history = reader.group_history(
-        start=end - _HISTORY[ahead],
-        end=end,
-        slot_seconds=SECONDS_PER_HOUR,
+    start = end - _HISTORY[ahead]
+    history = (
+        rack_history(reader.node_power(start=start, end=end), world.settings.settings.power.domains)
+        if kind is GroupKind.RACK
+        else reader.group_history(start=start, end=end, slot_seconds=SECONDS_PER_HOUR)
     )
     rows = history[(history["kind"] == str(kind)) & (history["name"] == name)]
     path = shown.path(quantity) if shown else None

@@ -27,6 +27,7 @@ from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from dashboard.web.similar_runs import similar_runs
+from dashboard.web.slow_work_line import slow_work_line
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.job_pages import JobFilter
 from data.records.jobs import Job
@@ -190,6 +191,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     if isinstance(forecast, ForecastSkipped):
         st.warning(plain(f"No forecast: {forecast.reason}."))
     show_findings(job)
+    slow_work_line(job.job_id)
     show_demand(job, history, known)
     job_phases(reader, job, end)
     show_memory_and_power(job, history, known)

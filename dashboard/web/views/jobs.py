@@ -12,7 +12,7 @@ from dashboard.figure_text import count_text
 from dashboard.queue_rows import queue_rows
 from dashboard.web.choices import ALL, choose, choose_page, held
 from dashboard.web.page import empty_state, finding, goes_to, number, plain, table, tense
-from dashboard.web.queue_table import show_queue
+from dashboard.web.queue_table import show_queue, show_quotas
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from data.records.job_pages import JobFilter, JobPage, JobUse
@@ -152,5 +152,6 @@ if not empty_state():
         fitting = replace(wanted, fields=(*wanted.fields, ("state", "pending")), running=False)
         ids = {used.job.job_id for used in ask(fitting, most=_EVERY).rows}
         show_queue([row for row in queue_rows(reader) if row.job_id in ids], answer)
+        show_quotas(reader.quotas())
     else:
         show_jobs(wanted, order, answer)

@@ -18,7 +18,7 @@ from dashboard.cli import main
 from data.clock import utc_now
 from data.store import Store
 
-LISTS = ("jobs", "gpus", "nodes", "sources", "urgent", "savings", "serving", "audit")
+LISTS = ("jobs", "gpus", "nodes", "quotas", "sources", "urgent", "savings", "serving", "audit")
 DOCUMENTS = ("plan", "idle", "forecasts", "memory", "energy", "statement", "reports/weekly")
 OF_THE_FLEET = {"nodes", "sources", "plan", "statement"}
 """What names the jobs of others, and is not cut down to those of an owner."""

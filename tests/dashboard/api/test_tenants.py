@@ -31,7 +31,7 @@ OTHERS = re.compile(rf"(?<!re){THEIRS}")
 OWN = {
     "get /", "get /findings", "get /events", "get /jobs", "get /applications", "get /gpus",
     "get /urgent", "get /memory", "get /idle", "get /forecasts", "get /energy", "get /savings",
-    "get /savings/to-date", "get /serving", "get /reports/weekly", "get /audit",
+    "get /savings/to-date", "get /serving", "get /reports/weekly", "get /audit", "get /quotas",
 }  # fmt: skip
 """What an owner is told of."""
 

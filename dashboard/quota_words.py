@@ -1,0 +1,72 @@
+"""For which quota a job waits, in words: its limit, and how much of it is used."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dashboard.figure_text import count_text
+from data.records.jobs import Job, Platform, SchedulerFacts
+from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
+
+_LIMITS = ("QOSGrp", "QOSMax", "AssocGrp", "AssocMax", "MaxGRESPerAccount")
+"""Beginnings of Slurm's reasons of jobs that a limit keeps waiting."""
+_EACH = {"User": "user", "Account": "account", "Job": "job"}
+_KUEUE = "kueue"
+
+
+def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
+    """Return which limits a waiting job waits for, '' when it does not wait for one."""
+    facts = job.scheduler or SchedulerFacts()
+    if job.platform is Platform.KUBERNETES:
+        said = dict(facts.extra).get(_KUEUE, "admitted")
+        if said.startswith("admitted"):
+            return ""
+        own = quotas_of_jobs(quotas, (job,))
+        rows = [quota for quota in own if quota.kind is QuotaKind.CLUSTER_QUEUE]
+        return "; ".join(map(_words, rows)) or "a quota that was not read"
+    if not facts.reason.startswith(_LIMITS):
+        return ""
+    whose = f"QOS {facts.qos}" if "Assoc" not in facts.reason else f"account {facts.account}"
+    if "GRES" not in facts.reason:
+        return f"a limit of {whose} that is not on GPUs"
+    rows = list(_slurm_rows(job, facts, quotas))
+    short = [row for row in rows if row.used is not None and _is_short(row, job)]
+    return "; ".join(map(_words, short or rows)) or f"a limit of {whose} that was not read"
+
+
+def _slurm_rows(job: Job, facts: SchedulerFacts, quotas: Iterable[Quota]) -> Iterator[Quota]:
+    """Yield the limits that a reason may mean: those of accounts hold for accounts below, too."""
+    per = next((each for word, each in _EACH.items() if facts.reason.endswith(f"Per{word}")), "")
+    known = [quota for quota in quotas if quota.source == job.source and quota.per == per]
+    if not facts.reason.startswith("Assoc"):
+        yield from (q for q in known if (q.kind, q.queue) == (QuotaKind.QOS, facts.qos))
+        return
+    accounts, account = set[str](), facts.account
+    parents = {q.queue: q.parent for q in quotas if q.kind is QuotaKind.ACCOUNT}
+    while account and account not in accounts:
+        accounts.add(account)
+        account = parents.get(account, "")
+    user = f"{facts.account}/{facts.user}"
+    for quota in known:
+        of_account = quota.kind is QuotaKind.ACCOUNT and quota.queue in accounts
+        if of_account or (quota.kind is QuotaKind.USER and quota.queue == user):
+            yield quota
+
+
+def _is_short(quota: Quota, job: Job) -> bool:
+    return quota.nominal is not None and (quota.used or 0.0) + job.gpu_count > quota.nominal
+
+
+def _words(quota: Quota) -> str:
+    """Return a limit and its use, such as `account ml: 3 of 4 gres/gpu in use`."""
+    where = f"{quota.kind} {quota.queue}" + (f", flavor {quota.flavor}" if quota.flavor else "")
+    limit = "no limit" if quota.nominal is None else f"{quota.nominal:g}"
+    if quota.per:
+        return f"{where}: at most {limit} {quota.resource} for each {quota.per}"
+    if quota.used is None:
+        return f"{where}: {limit} {quota.resource}, use unknown"
+    text = f"{where}: {quota.used:g} of {limit} {quota.resource} in use"
+    if quota.kind is not QuotaKind.CLUSTER_QUEUE:
+        return text
+    borrows = quota.borrowing_limit
+    more = "what others lend" if borrows is None else f"{borrows:g}"
+    waiting = "" if quota.pending is None else f", {count_text(quota.pending, 'workload')} waiting"
+    return f"{text}, may borrow {more}{waiting}" if borrows != 0 else f"{text}{waiting}"

@@ -1,0 +1,51 @@
+"""What kept devices at work: a row a device and five minutes, read by job.
+
+A row counts for a job that held the device alone and for at least 80 % of the slot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data.columns import ACTIVITY, check_frame
+from data.store.bulk import put_rows
+from data.store.rollup import kept_since
+from data.store.rollup_sql import SLOT_SECONDS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import sqlalchemy as sa
+
+_KEY = ("slot_start", "gpu_uuid", "mig_instance")
+_WHOLE = 0.8
+_MEANS = ", ".join(
+    # A mean over boards is unknown where one of them does not tell.
+    f"CASE WHEN count({name}) = count(*) THEN avg({name}) END AS {name}"
+    for name in ACTIVITY.names
+    if name not in _KEY
+)
+BY_JOB = f"""
+WITH held AS (
+    SELECT slot_start, gpu_uuid, mig_instance, job_id FROM five_minute
+    WHERE slot_start >= :start AND slot_start < :end AND holder = 'job' AND shared_samples = 0
+        AND seconds >= {_WHOLE * SLOT_SECONDS}
+), told AS (
+    SELECT held.job_id, coalesce(a.sm_active, a.power_ratio) AS work, a.*
+    FROM held JOIN board_activity AS a ON a.slot_start = held.slot_start
+        AND a.gpu_uuid = held.gpu_uuid AND a.mig_instance = held.mig_instance
+)
+SELECT job_id, slot_start, count(*)::BIGINT AS boards, {_MEANS},
+    CASE WHEN count(work) = count(*) AND max(work) > 0
+        THEN 1 - avg(work) / max(work) END AS behind,
+    CASE WHEN count(work) = count(*) AND max(work) > 0
+        THEN 1 - min(work) / max(work) END AS spread
+FROM told GROUP BY job_id, slot_start ORDER BY job_id, slot_start
+"""  # noqa: S608 - only constants of this package are put together
+
+
+def keep_activity(connection: sa.Connection, activity: pd.DataFrame) -> None:
+    """Keep what kept devices at work (columns ACTIVITY); a slot told again is the latter."""
+    frame = check_frame(activity, ACTIVITY)
+    frame = frame[frame["slot_start"] >= kept_since(connection, "board_activity")]
+    frame = frame.drop_duplicates(list(_KEY), keep="last")
+    put_rows(connection, "board_activity", frame, key=_KEY)

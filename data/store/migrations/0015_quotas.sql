@@ -1,0 +1,22 @@
+CREATE TABLE quotas (
+    source VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    queue VARCHAR NOT NULL,
+    per VARCHAR NOT NULL,
+    resource VARCHAR NOT NULL,
+    flavor VARCHAR NOT NULL,
+    gpu_model VARCHAR NOT NULL,
+    nominal DOUBLE,
+    borrowing_limit DOUBLE,
+    lending_limit DOUBLE,
+    used DOUBLE,
+    reserved DOUBLE,
+    admitted BIGINT,
+    pending BIGINT,
+    weight DOUBLE,
+    priority BIGINT,
+    preempts VARCHAR NOT NULL,
+    parent VARCHAR NOT NULL,
+    observed_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (source, kind, queue, per, resource, flavor)
+);

@@ -1,0 +1,147 @@
+"""What schedulers enforce of tenants stands before what the settings say of them.
+
+A tenant's share is its scheduler's where that limits the tenant alone: its quota is the nominal
+one, and it borrows as far as the scheduler lets it. The settings add a guarantee within it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from glob import escape
+
+from data.fleet_settings import TenantSettings, TenantShare
+from data.gpu_resources import WHOLE_GPU
+from data.records.jobs import Job
+from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
+
+_BOARDS = (WHOLE_GPU, "gres/gpu")
+"""Resources that count boards: slices and boards of one type alone bound no tenant as a whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcedShare:
+    """What schedulers let a tenant hold, and borrow above it, in boards; `where` says who does."""
+
+    quota: float
+    borrowable: float
+    where: str
+
+
+def enforced_shares(
+    by: str, quotas: Sequence[Quota], jobs: Sequence[Job]
+) -> dict[str, EnforcedShare]:
+    """Return by tenant what schedulers enforce of it; `by` is what a tenant is (`tenants.by`).
+
+    An account of Slurm, or a namespace all of whose local queues lead to cluster queues that no
+    other namespace has. A limit that several tenants share bounds none of them alone, and none
+    bounds a tenant of whose live `jobs` one goes past it.
+    """
+    boards = [quota for quota in quotas if quota.resource in _BOARDS and not quota.per]
+    owned: dict[str, list[Quota]] = defaultdict(list)
+    own: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        own[job.tenant(by)].append(job)
+    for quota in boards:
+        if by == "account" and quota.kind is QuotaKind.ACCOUNT:
+            owned[quota.queue].append(quota)
+    if by == "namespace":
+        owned |= _of_namespaces(boards)
+    return {
+        tenant: EnforcedShare(
+            quota=sum(quota.nominal or 0.0 for quota in limits),
+            borrowable=sum(_borrowable(quota, boards) for quota in limits),
+            where=", ".join(sorted({f"{q.kind} {q.queue} of {q.source}" for q in limits})),
+        )
+        for tenant, limits in sorted(owned.items())
+        if limits and not any(_goes_past(limits, quotas, job) for job in own[tenant])
+    }
+
+
+def _goes_past(limits: Sequence[Quota], quotas: Sequence[Quota], job: Job) -> bool:
+    """Say whether none of the limits is on a queue of a job, such as a service beside Kueue."""
+    places = {quota.place for quota in limits}
+    above = {(quota.source, quota.queue) for quota in limits}
+    near = [
+        quota for quota in quotas if quota.place in places or (quota.source, quota.parent) in above
+    ]
+    return places.isdisjoint(quota.place for quota in quotas_of_jobs(near, (job,)))
+
+
+def _of_namespaces(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
+    """Return the limits of cluster queues by the namespace that alone has local queues of them."""
+    users: dict[tuple[str, str], set[str]] = defaultdict(set)
+    queues: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for quota in boards:
+        if quota.kind is QuotaKind.LOCAL_QUEUE:
+            namespace, above = quota.queue.partition("/")[0], (quota.source, quota.parent)
+            users[above].add(namespace)
+            queues[namespace].add(above)
+    return {
+        namespace: [
+            quota
+            for quota in boards
+            if quota.kind is QuotaKind.CLUSTER_QUEUE and (quota.source, quota.queue) in own
+        ]
+        for namespace, own in queues.items()
+        if all(users[queue] == {namespace} for queue in own)
+    }
+
+
+def _borrowable(quota: Quota, boards: Sequence[Quota]) -> float:
+    """Return what a queue may borrow: up to its limit what the others of its cohort lend."""
+    if not quota.parent or quota.kind is not QuotaKind.CLUSTER_QUEUE:
+        return 0.0
+    lent = sum(
+        min(other.nominal or 0.0, (other.nominal or 0.0) if limit is None else limit)
+        for other in boards
+        if (other.source, other.kind, other.parent) == (quota.source, quota.kind, quota.parent)
+        and (other.flavor, other.resource) == (quota.flavor, quota.resource)
+        and other.queue != quota.queue
+        for limit in (other.lending_limit,)
+    )
+    return lent if quota.borrowing_limit is None else min(lent, quota.borrowing_limit)
+
+
+def with_enforced_shares(
+    settings: TenantSettings, quotas: Sequence[Quota], jobs: Sequence[Job]
+) -> TenantSettings:
+    """Return the settings in which a scheduler's share of a tenant stands before the stated one."""
+    enforced = tuple(
+        TenantShare(
+            name=escape(tenant),
+            # A quota of 0 is no share by weight here: the tenant only borrows.
+            weight=stated.weight if share.quota else 0.0,
+            quota=share.quota,
+            guaranteed=min(stated.guaranteed, share.quota),
+            borrowable=share.borrowable,
+        )
+        for tenant, share in enforced_shares(settings.by, quotas, jobs).items()
+        for stated in (_stated(tenant, settings) or TenantShare(name=tenant),)
+    )
+    return replace(settings, shares=(*enforced, *settings.shares)) if enforced else settings
+
+
+def contradictions(
+    settings: TenantSettings, quotas: Sequence[Quota], jobs: Sequence[Job]
+) -> Iterator[str]:
+    """Yield what the settings say otherwise than a scheduler, with the setting to change."""
+    for tenant, share in enforced_shares(settings.by, quotas, jobs).items():
+        stated = _stated(tenant, settings)
+        if stated is None:
+            continue
+        for name, said, counts in (
+            ("quota", stated.quota, share.quota),
+            ("borrowable", stated.borrowable, share.borrowable),
+            ("guaranteed", stated.guaranteed, min(stated.guaranteed, share.quota)),
+        ):
+            if said not in (0.0, counts):
+                yield (
+                    f"{name} {said:g} of {stated.name} says otherwise for {tenant} than "
+                    f"{share.where}, and {counts:g} counts. Take {name} out of that share"
+                )
+
+
+def _stated(tenant: str, settings: TenantSettings) -> TenantShare | None:
+    """Return the share that the settings state of a tenant: the first whose pattern fits."""
+    return next((row for row in settings.shares if fnmatchcase(tenant, row.name)), None)

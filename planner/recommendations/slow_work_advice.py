@@ -1,0 +1,141 @@
+"""Advice on a job that works slowly on its GPUs: why, what that costs, and what to try.
+
+Nothing applies it: what helps is in the job's own program, or in the room where its boards are.
+What is saved is the rent of the time that the cause takes from its boards, while the job is there.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from data.records.decisions import Action, Evidence, Range, Recommendation, Savings
+from data.records.plans import Plan
+from data.records.slow_work import SlowCause, SlowWork
+from planner.problem.planning_problem import PlanningProblem
+from planner.recommendations.evidence import evidence_of
+from planner.recommendations.proposals import Proposal
+from planner.slow_work.remedies import SHORT
+
+_HOURS_PER_DAY = 24.0
+_TOLD = ("medium", "strong")
+
+
+def slow_work_advice(
+    slow: Sequence[SlowWork],
+    proposals: Mapping[str, Proposal],
+    kept: Collection[str],
+    plan: Plan,
+    problem: PlanningProblem,
+) -> Iterator[Recommendation]:
+    """Yield one recommendation at most for each slow job that is kept as it is.
+
+    Weak evidence makes none, nor does a loss below the share that is worth a change.
+    """
+    for found in slow:
+        proposal = proposals.get(found.job_id)
+        if proposal is None or found.job_id not in kept or not found.cause.is_slow:
+            continue
+        if proposal.job.demand.standing.protected or found.confidence not in _TOLD:
+            continue
+        lost = found.lost_ratio
+        if lost is None or lost.central >= problem.planning.min_saving_ratio:
+            yield _advice(found, proposal, plan, problem)
+
+
+def _advice(
+    found: SlowWork, proposal: Proposal, plan: Plan, problem: PlanningProblem
+) -> Recommendation:
+    job = proposal.job.demand.job
+    hours = proposal.job.demand.remaining.hours(problem.terms.slot_hours)
+    gpu_hours, cost = _lost(found, proposal, problem, hours)
+    savings = Savings(
+        horizon_hours=problem.terms.horizon_hours,
+        gpu_hours=gpu_hours,
+        energy_kwh=None,
+        emissions_kgco2e=None,
+        cost=cost,
+    )
+    return Recommendation(
+        plan_id=plan.plan_id,
+        created_at=plan.created_at,
+        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
+        action=Action.SPEED_UP,
+        job_id=job.job_id,
+        job_name=job.name,
+        namespace=job.namespace,
+        platform=job.platform,
+        now=proposal.present.configuration,
+        proposed=proposal.present.configuration,
+        why=(
+            f"Its GPUs look {_LOOKS[found.cause]}. {_costs(found, proposal, problem)} "
+            f"To try: {found.remedy}."
+        ),
+        evidence=_evidence(found, proposal, savings, plan, problem),
+        savings=savings,
+        risk=Action.SPEED_UP.spec.risk,
+        confidence=f"{found.confidence}: {found.doubt}",
+        change=f"{found.cause}: {SHORT[found.cause]}",
+    )
+
+
+_LOOKS = {
+    SlowCause.STARVED: "starved of input: no kernel runs for part of the time, on all boards alike",
+    SlowCause.SMALL_BATCH: "too large for the batch: kernels run, and leave most SMs without work",
+    SlowCause.WAITING: "held up by a rank: some boards do much less than the others",
+    SlowCause.COMMUNICATION: "held up by communication: links are loaded while little is computed",
+    SlowCause.NO_TENSOR: "busy without their tensor cores, which mixed precision would use",
+    SlowCause.THROTTLED: "throttled: heat or a power brake slows their clocks",
+}
+
+
+def _lost(
+    found: SlowWork, proposal: Proposal, problem: PlanningProblem, hours: float
+) -> tuple[Range | None, Range | None]:
+    """Return GPU-hours and money that the cause takes in so many hours, None where unknown."""
+    if found.lost_ratio is None:
+        return None, None
+    job = proposal.job.demand.job
+    model = problem.catalogue.find(job.gpu_model)
+    ratio = found.lost_ratio
+    gpu_hours = replace(ratio.times(hours * job.gpu_count), unit="GPU-h")
+    if model is None:
+        return gpu_hours, None
+    rent = ratio.times(hours * proposal.present.boards * model.price_per_hour)
+    return gpu_hours, replace(rent, unit=problem.energy.currency)
+
+
+def _costs(found: SlowWork, proposal: Proposal, problem: PlanningProblem) -> str:
+    gpu_hours, cost = _lost(found, proposal, problem, _HOURS_PER_DAY)
+    if gpu_hours is None:
+        return "What that costs is unknown: boards do not tell how much slower they work."
+    money = "an unknown amount" if cost is None else _text(cost)
+    return f"A day of it costs {_text(gpu_hours)}, worth {money}."
+
+
+def _text(amount: Range) -> str:
+    return f"{amount.central:.2f} ({amount.low:.2f}–{amount.high:.2f}) {amount.unit}"
+
+
+def _evidence(
+    found: SlowWork,
+    proposal: Proposal,
+    savings: Savings,
+    plan: Plan,
+    problem: PlanningProblem,
+) -> Evidence:
+    """Return the evidence of the job with what its boards tell in front."""
+    keeps = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
+    base = evidence_of(keeps, savings, plan, problem)
+    told = ", ".join(f"{name} {value:.2f}" for name, value in found.signals)
+    lost = found.lost_ratio
+    share = (
+        "unknown"
+        if lost is None
+        else f"{100 * lost.central:.0f} ({100 * lost.low:.0f}–{100 * lost.high:.0f}) % of its time"
+    )
+    factors = (
+        ("why it is slow", found.describe()),
+        ("signals, mean of these slots", told),
+        ("time lost", share),
+    )
+    return replace(base, signal="activity of its boards", factors=(*factors, *base.factors))

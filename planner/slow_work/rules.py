@@ -1,0 +1,280 @@
+"""The rule that decides why a job is slow, as one table of thresholds.
+
+Each slot of five minutes shows the first row of `RULES` of which all conditions hold; a signal that
+nobody tells meets no condition. A job gets the cause that most of its slots show. The thresholds
+and their sources stand in docs/recommendations.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from data.records.decisions import Range
+from data.records.jobs import Job, WorkloadKind
+from data.records.slow_work import SlowCause, SlowWork
+
+Floats = npt.NDArray[np.float64]
+Signals = Mapping[str, Floats]
+
+MIN_SLOTS = 12
+"""An hour."""
+_MIN_SHARE = 0.6
+"""Of a job's slots, so that its warm-up, evaluation and checkpoints do not hide the cause."""
+_CLEAR_SHARE = 0.75
+_STRICTER = 0.1
+_NVLINK_BYTES, _PCIE_BYTES = 600e9, 64e9
+"""Per second in both directions: NVLink of an A100, PCIe 4.0 with 16 lanes."""
+_EFFECTIVE_SM = 0.8
+_WORKS = ("engine", 0.05, 1.0)
+_EVEN = ("spread", 0.0, 0.3)
+_SEVERAL = ("boards", 2.0, np.inf)
+_DERIVED = ("one", "alone", "idle", "unfilled", "behind", "boards")
+_LEVELS = ("weak", "medium", "strong")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row: a slot shows the cause when every signal of `when` lies in [low, high].
+
+    `lost` names the signal that bounds the time lost, and which parts of it count as low, central
+    and high; None where boards do not tell what the cause costs. `doubt` is what else looks so.
+    """
+
+    cause: SlowCause
+    when: tuple[tuple[str, float, float], ...]
+    strength: str
+    doubt: str
+    lost: tuple[str, float, float, float] | None = None
+
+
+_PART = (0.5, 0.75, 1.0)
+"""Assumed: of the time that a cause takes, half at least and all at most can be won back."""
+MIXED_PRECISION = (0.0, 0.24, 0.36)
+"""Quartiles of the time that mixed precision saved, of measured jobs that kept their GPU busy in
+single precision (`python -m benchmarks.slow_work`)."""
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        cause=SlowCause.THROTTLED,
+        when=(_WORKS, ("throttled", 0.2, 1.0)),
+        strength="strong",
+        doubt="how much slower the clocks are is not told",
+    ),
+    Rule(
+        cause=SlowCause.WAITING,
+        when=(_WORKS, _SEVERAL, ("spread", 0.3, 1.0)),
+        strength="medium",
+        doubt="a rank with other work than the others looks the same",
+        lost=("behind", *_PART),
+    ),
+    Rule(
+        cause=SlowCause.COMMUNICATION,
+        when=(("engine", 0.7, 1.0), _SEVERAL, _EVEN, ("link", 0.25, np.inf), ("tensor", 0.0, 0.25)),
+        strength="medium",
+        doubt="traffic beside which the boards compute costs nothing",
+    ),
+    Rule(
+        cause=SlowCause.COMMUNICATION,
+        when=(("engine", 0.7, 1.0), _SEVERAL, _EVEN, ("link", 0.03, np.inf), ("fill", 0.0, 0.5)),
+        strength="weak",
+        doubt="small kernels look the same",
+    ),
+    Rule(
+        cause=SlowCause.STARVED,
+        when=(("engine", 0.05, 0.65), _EVEN),
+        strength="medium",
+        doubt="a program that computes on the CPU or launches kernels late looks the same",
+        lost=("idle", *_PART),
+    ),
+    Rule(
+        cause=SlowCause.SMALL_BATCH,
+        when=(("engine", 0.8, 1.0), _EVEN, ("fill", 0.0, 0.5), ("alone", 1.0, 1.0)),
+        strength="medium",
+        doubt="work that is small by nature looks the same",
+        lost=("unfilled", *_PART),
+    ),
+    Rule(
+        cause=SlowCause.NO_TENSOR,
+        when=(_WORKS, _EVEN, ("sm", 0.5, 1.0), ("tensor", 0.0, 0.02)),
+        strength="medium",
+        doubt="work without matrix products gains nothing",
+        lost=("one", *MIXED_PRECISION),
+    ),
+    Rule(
+        cause=SlowCause.BUSY,
+        when=(_EVEN, ("engine", 0.8, 1.0), ("sm", 0.6, 1.0), ("tensor", 0.02, 1.0)),
+        strength="strong",
+        doubt="how well its kernels are written is not told",
+    ),
+)
+_NEEDED: Mapping[str, str] = MappingProxyType(
+    {
+        "engine": "engine activity",
+        "sm": "SM activity",
+        "tensor": "tensor activity",
+        "spread": "the work of each board",
+    }
+)
+
+
+def signals_of(activity: pd.DataFrame) -> Signals:
+    """Return the signals of the rule [row], NaN where unknown, of rows as `job_activity` gives."""
+
+    def column(name: str) -> Floats:
+        return activity[name].to_numpy(dtype="float64")
+
+    engine, sm, boards = column("engine_active"), column("sm_active"), column("boards")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fill = np.where(engine > 0, np.minimum(sm, engine) / engine, np.nan)
+    link = np.fmax(
+        column("nvlink_bytes_per_second") / _NVLINK_BYTES,
+        column("pcie_bytes_per_second") / _PCIE_BYTES,
+    )
+    return {
+        "engine": engine,
+        "sm": sm,
+        "fill": fill,
+        "tensor": column("tensor_active"),
+        "dram": column("dram_active"),
+        "link": link,
+        "alone": np.where((boards < 2) | (link < 0.03), 1.0, 0.0),
+        "spread": np.where(boards < 2, 0.0, column("spread")),
+        "behind": np.where(boards < 2, 0.0, column("behind")),
+        "throttled": column("throttled_ratio"),
+        "power": column("power_ratio"),
+        "boards": boards,
+        "idle": 1.0 - engine,
+        "unfilled": np.clip(1.0 - fill / _EFFECTIVE_SM, 0.0, 1.0),
+        "one": np.ones(len(activity)),
+    }
+
+
+def shown(signals: Signals, *, stricter: float = 0.0) -> npt.NDArray[np.int64]:
+    """Return which row of `RULES` each slot shows, -1 for none, with each threshold so stricter."""
+    found = np.full(len(signals["engine"]), -1, dtype=np.int64)
+    for number in reversed(range(len(RULES))):
+        found[_met(RULES[number], signals, stricter)] = number
+    return found
+
+
+def _met(rule: Rule, signals: Signals, stricter: float) -> npt.NDArray[np.bool_]:
+    met = np.ones(len(signals["engine"]), dtype=bool)
+    for name, low, high in rule.when:
+        # The ends of a scale are no thresholds.
+        top = high if high in (1.0, np.inf) else high * (1 - stricter)
+        bottom = low if name in ("boards", "alone") else low * (1 + stricter)
+        met &= (signals[name] >= bottom) & (signals[name] <= top)
+    return met
+
+
+def slow_work(activity: pd.DataFrame, jobs: Mapping[str, Job]) -> tuple[SlowWork, ...]:
+    """Return why each of these jobs is slow, by job, from rows as `job_activity` gives them.
+
+    A job without a row is left out: no source tells what keeps its boards at work.
+    """
+    rows = activity[activity["job_id"].isin(list(jobs))].reset_index(drop=True)
+    if rows.empty:
+        return ()
+    # Of a job of which a board does not tell, nobody knows whether it waits for that one.
+    counts = rows["job_id"].map({job_id: job.gpu_count for job_id, job in jobs.items()})
+    whole = rows["boards"] >= counts
+    signals = signals_of(rows.assign(engine_active=rows["engine_active"].where(whole)))
+    numbers, firm = shown(signals), shown(signals, stricter=_STRICTER)
+    return tuple(
+        _of_job(
+            jobs[str(job_id)],
+            {name: values[places] for name, values in signals.items()},
+            numbers[places],
+            firm[places],
+        )
+        for job_id, places in sorted(rows.groupby("job_id").indices.items())
+    )
+
+
+def _of_job(
+    job: Job,
+    signals: Signals,
+    numbers: npt.NDArray[np.int64],
+    firm: npt.NDArray[np.int64],
+) -> SlowWork:
+    known = int(np.isfinite(signals["engine"]).sum())
+    plain = SlowWork(
+        job_id=job.job_id, cause=SlowCause.UNKNOWN, boards=job.gpu_count, known_slots=known
+    )
+    votes = np.bincount(numbers[numbers >= 0], minlength=len(RULES))
+    by_cause = {rule.cause: 0 for rule in RULES}
+    for rule, count in zip(RULES, votes, strict=True):
+        by_cause[rule.cause] += int(count)
+    cause = max(by_cause, key=lambda name: by_cause[name])
+    why_not = _why_unknown(job, signals, known, by_cause[cause])
+    if why_not:
+        return replace(plain, doubt=why_not)
+    mine = np.array([rule.cause is cause for rule in RULES])
+    inside = (numbers >= 0) & mine[numbers]
+    rule = RULES[int(np.argmax(np.where(mine, votes, -1)))]
+    doubts = _doubts(rule, job, signals)
+    firm_votes = int((inside & (firm >= 0) & mine[firm]).sum())
+    return replace(
+        plain,
+        cause=cause,
+        votes=by_cause[cause],
+        firm_votes=firm_votes,
+        confidence=_confidence(rule, by_cause[cause], firm_votes, known, len(doubts)),
+        doubt="; ".join((rule.doubt, *doubts)),
+        signals=tuple(
+            (name, float(np.mean(values[inside])))
+            for name, values in signals.items()
+            if name not in _DERIVED and np.isfinite(values[inside]).all()
+        ),
+        lost_ratio=_lost(rule, signals, inside),
+    )
+
+
+def _why_unknown(job: Job, signals: Signals, known: int, votes: int) -> str:
+    """Return why nothing can be said of a job, '' where something can."""
+    if job.kind is WorkloadKind.INFERENCE:
+        return "a service waits for requests, which is no slowness"
+    if known < MIN_SLOTS:
+        boards = f"on all its {job.gpu_count} GPUs" if job.gpu_count > 1 else "on its GPU"
+        return f"only {known} of the {MIN_SLOTS} slots of 5 min needed are known {boards}"
+    if votes >= _MIN_SHARE * known:
+        return ""
+    missing = [
+        words for name, words in _NEEDED.items() if np.isfinite(signals[name]).sum() < MIN_SLOTS
+    ]
+    if missing:
+        return f"no source tells {', '.join(missing)}"
+    idle = int((signals["engine"] < _WORKS[1]).sum())
+    if idle > (1 - _MIN_SHARE) * known:
+        return f"its boards did nothing in {idle} of {known} slots of 5 min"
+    return f"no cause shows in {100 * _MIN_SHARE:.0f} % of its {known} slots of 5 min"
+
+
+def _confidence(rule: Rule, votes: int, firm_votes: int, known: int, doubts: int) -> str:
+    """Return strong, medium or weak: the rule's own, one step less for each doubt."""
+    doubts += (votes < _CLEAR_SHARE * known) + (2 * firm_votes < votes)
+    return _LEVELS[max(0, _LEVELS.index(rule.strength) - doubts)]
+
+
+def _doubts(rule: Rule, job: Job, signals: Signals) -> list[str]:
+    """Return what makes input that comes late less sure, beside the doubt of the rule."""
+    if rule.cause is not SlowCause.STARVED:
+        return []
+    doubts = []
+    if job.kind is WorkloadKind.UNKNOWN:
+        doubts.append("its kind is unknown, and a service that waits for requests looks the same")
+    if not np.isfinite(signals["sm"]).any():
+        doubts.append("SM activity is not told, and too small a batch may look the same")
+    return doubts
+
+
+def _lost(rule: Rule, signals: Signals, inside: npt.NDArray[np.bool_]) -> Range | None:
+    if rule.lost is None:
+        return None
+    name, low, central, high = rule.lost
+    mean = float(np.mean(signals[name][inside]))
+    return Range(low=low * mean, central=central * mean, high=high * mean, unit="share")

@@ -1,0 +1,99 @@
+"""How many boards to keep: against every other number, on a store, by the command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from factories import H100, NOW, make_collected, make_samples
+from hypothesis import given
+from hypothesis import strategies as st
+from waiting_jobs import waiting_jobs
+
+from dashboard.capacity import (
+    HOURS_PER_MONTH,
+    MIN_HOURS,
+    CapacityRow,
+    HourPrices,
+    boards_to_keep,
+    capacity_rows,
+    cost_per_hour,
+)
+from dashboard.cli import main
+from data.settings import Settings
+from data.statement_settings import GpuPrice, StatementSettings
+from data.store import open_store
+
+DAYS = MIN_HOURS // 24 + 1
+PRICED = Settings(
+    statement=StatementSettings(
+        prices=(
+            GpuPrice(gpu_model=H100, per_gpu_hour=2.0, kind="committed"),
+            GpuPrice(gpu_model=H100, per_gpu_hour=5.0),
+        )
+    )
+)
+
+
+@given(
+    hours=st.lists(st.floats(0, 40, allow_nan=False), min_size=1, max_size=60).map(np.array),
+    kept=st.floats(0.01, 10),
+    missing=st.floats(0, 50),
+    step=st.sampled_from([1, 2, 4, 8]),
+)
+def test_no_other_number_costs_less(
+    hours: np.ndarray, kept: float, missing: float, step: int
+) -> None:
+    """The oracle tries every multiple of the step up to the peak."""
+    prices = HourPrices(kept=kept, missing=missing)
+    chosen = boards_to_keep(hours, prices, step=step)
+    assert chosen % step == 0
+    others = range(0, int(hours.max()) + 2 * step, step)
+    best = min(cost_per_hour(boards, hours, prices) for boards in others)
+    assert cost_per_hour(chosen, hours, prices) == pytest.approx(best)
+
+
+def rows_of(url: str, settings: Settings, *, days: int = DAYS) -> tuple[CapacityRow, ...]:
+    """Return the rows of 4 boards of which one job held two, while another waited for four."""
+    samples = make_samples(gpus=4, minutes=days * 24 * 60)
+    samples.loc[samples["gpu_uuid"] > "GPU-0001", "job_id"] = ""
+    with open_store(url) as store:
+        store.keep(make_collected(samples=samples, jobs=waiting_jobs(NOW)))
+        return capacity_rows(store.reader, settings)
+
+
+def test_demand_is_what_was_held_and_waited_for(store_url: str) -> None:
+    """Half an hour of 4 GPUs and ten minutes of 2 were waited for; a held job waits for none."""
+    (row,) = rows_of(store_url, PRICED)
+    assert row.boards == row.boards_per_node == 4
+    assert row.hours_known == pytest.approx(DAYS * 24, abs=1)
+    assert row.waited_gpu_hours == pytest.approx(4 * 30 / 60 + 2 * 10 / 60)
+    assert row.demand_mean == pytest.approx(2 + row.waited_gpu_hours / row.hours_known)
+    assert (row.kept_price, row.missing_price) == (2.0, 5.0)
+    # Two boards all the time: 4 kept cost 8 an hour, none 10 and what was waited for.
+    assert row.to_keep == 4
+    assert row.cost_kept == row.cost_now
+    assert row.cost_now == pytest.approx(HOURS_PER_MONTH * 8, rel=0.01)
+    assert row.advice == "keep 4"
+
+
+def test_unknown_is_said(tmp_path: Path) -> None:
+    """Without a week of demand or without a price there is no number, and the reason stands."""
+    (short,) = rows_of(f"duckdb:///{tmp_path}/a.duckdb", PRICED, days=2)
+    assert (short.to_keep, short.cost_now, short.to_keep_low) == (None, None, None)
+    assert "hours of demand are known" in short.advice
+    other = StatementSettings(prices=(GpuPrice(gpu_model="A100-SXM4-80GB", per_gpu_hour=1.0),))
+    (unpriced,) = rows_of(f"duckdb:///{tmp_path}/b.duckdb", Settings(statement=other))
+    assert (unpriced.to_keep, unpriced.kept_price) == (None, None)
+    assert "statement.prices" in unpriced.advice
+
+
+def test_the_command_lists_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the catalogue's price a missing GPU-hour costs what planning.shortfall_weight says."""
+    url = f"duckdb:///{tmp_path}/store.duckdb"
+    (row,) = rows_of(url, Settings())
+    assert main(["--quiet", "--store", url, "capacity", "--format=json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert listed["to_keep"] == row.to_keep
+    assert listed["prices_from"].endswith("20 times as much (planning.shortfall_weight)")
+    assert main(["--quiet", "--store", f"duckdb:///{tmp_path}/none.duckdb", "capacity"]) != 0
