@@ -309,8 +309,7 @@ class _View:
                 bound = not all(admits(pod.rules, node) for node in nodes)
                 self._bound[pod.rules, model] = bound
             if bound:
-                names = sorted({entry.node for entry in pods})
-                return scrub(", ".join(names), limit=_MAX_REASON)
+                return scrub(", ".join(sorted({entry.node for entry in pods})), limit=_MAX_REASON)
         return ""
 
     def _closed_to(self, pods: Sequence[PodFacts]) -> str:

@@ -66,9 +66,9 @@ def advise(
     `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
     runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
     gets the first of the free boards, and nothing else is proposed for it. `services` are how
-    inference services stand: advice on their autoscalers' bounds and smaller GPUs follows. `slow` is
-    why jobs are slow: advice on their programs follows. `resting` maps jobs, and what of the fleet
-    advice is about, to the reason why nothing is proposed for it now.
+    inference services stand: advice on their autoscalers' bounds and smaller GPUs follows. `slow`
+    is why jobs are slow: advice on their programs follows. `resting` maps jobs, and what of the
+    fleet advice is about, to the reason why nothing is proposed for it now.
     `rejections` are what people said no to; what keeps a job from running out of memory comes up
     again all the same. `proposed_before` is what the plan before proposed: it
     stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
