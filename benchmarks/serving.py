@@ -3,7 +3,8 @@
 `python -m benchmarks.serving --data DIR [--full]`. Every request waits in one queue for a slot of a
 replica; a replica is there 2 to 8 minutes after its order. A minute is missed when more requests of
 it wait longer than promised than the objective lets. Settings are chosen on the early part of each
-trace, and judged on the later part.
+trace, and judged on the later part. Prompts and what is generated are told apart in
+[serving_tokens.md](serving_tokens.md).
 """
 
 import argparse

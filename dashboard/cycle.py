@@ -17,7 +17,8 @@ from dashboard.heat import foreseen_racks
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
-from dashboard.serving_outlook import foreseen_serving
+from dashboard.serving_fit import with_fits
+from dashboard.serving_outlook import foreseen_serving, objective_of
 from dashboard.slow_work_outlook import foreseen_slow_work
 from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from data.clock import require_utc
@@ -153,7 +154,11 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         progress=lambda done, total: world.progress("forecast groups", done, total),
     )
     memory = foreseen_memory(world.store.reader, view, forecasts)
+    catalogue = priced(world.catalogue, world.settings, view.as_of)
     serving = foreseen_serving(world.store.reader, world.settings.serving, now)
+    serving = with_fits(
+        serving, catalogue, objective_of(world.settings.serving), world.store.reader
+    )
     slow = foreseen_slow_work(world.store.reader, view.jobs, view.as_of)
     past_runs = past_run_seconds(view.known_jobs)
     grid = grid_as_paid(world.settings, now)
@@ -161,7 +166,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         view,
         forecasts,
         as_paid(world.settings),
-        catalogue=priced(world.catalogue, world.settings, view.as_of),
+        catalogue=catalogue,
         carbon=world.carbon,
         models=models,
         memory=memory,

@@ -9,11 +9,12 @@ import pandas as pd
 
 from data.errors import ImpossibleProblemError
 from data.records.jobs import Job
-from data.records.serving import BoundsUse, ServiceOutlook
+from data.records.serving import BoundsUse, ColdStart, ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
 from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles
 from planner.serving.bounds_use import NeedRules, bounds_use
+from planner.serving.cold_start import cold_start
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     READ_SECONDS,
@@ -22,20 +23,25 @@ from planner.serving.service_model import (
     ServiceReadings,
     Times,
     carried_rate,
+    carries_of,
     learnt,
     reactive_replicas,
     replicas_for_rates,
     to_order,
 )
+from planner.serving.token_work import demand, token_seconds
 
 HISTORY = timedelta(days=7)
 """Forecasts of a few hours gain nothing from more."""
+_STARTS_FROM = timedelta(days=30)
+"""What started longer ago had another image, model or disk, as likely as not."""
 _GONE = timedelta(hours=1)
 """Without a reading for so long before the newest of all, a service is no more."""
 _HISTORY = ("slot_start", "replicas", "requests_per_second", "is_late", "carried_per_second")
 _MIN_UNLESS_TOLD = 1
 """minReplicas of a HorizontalPodAutoscaler that states none."""
 _READ_MINUTES = READ_SECONDS // 60
+_SLOTS_OF_A_DAY = 86_400 // READ_SECONDS
 _SLOTS = 36
 """Of ten minutes: the next six hours."""
 
@@ -49,11 +55,24 @@ def foreseen_serving(
         return ()
     jobs = reader.jobs_of(sorted(set(history["job_id"]) - {""}))
     newest = history["slot_start"].max()
-    return tuple(
-        _outlook(rows, jobs.get(str(rows["job_id"].iloc[0])), settings)
-        for rows in _by_service(history)
-        if rows["slot_start"].iloc[-1] >= newest - _GONE
-    )
+    starts = _starts(reader, now)
+    found = []
+    for rows in _by_service(history):
+        if rows["slot_start"].iloc[-1] >= newest - _GONE:
+            job_id = str(rows["job_id"].iloc[0])
+            starting = cold_start(starts.get(job_id, {}), settings.cold_start_minutes * 60)
+            found.append(_outlook(rows, jobs.get(job_id), starting, settings))
+    return tuple(found)
+
+
+def _starts(reader: StoreReader, now: datetime) -> dict[str, dict[str, list[float]]]:
+    """Return the seconds that replicas took to start, by service and source."""
+    found: dict[str, dict[str, list[float]]] = {}
+    told = reader.replica_starts(start=now - _STARTS_FROM, end=now)
+    columns = (told["job_id"], told["source"], told["seconds"])
+    for job_id, source, seconds in zip(*columns, strict=True):
+        found.setdefault(str(job_id), {}).setdefault(str(source), []).append(float(seconds))
+    return found
 
 
 def _by_service(history: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -64,7 +83,9 @@ def _by_service(history: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield history.iloc[first:last]
 
 
-def _outlook(rows: pd.DataFrame, job: Job | None, settings: ServingSettings) -> ServiceOutlook:
+def _outlook(
+    rows: pd.DataFrame, job: Job | None, starting: ColdStart, settings: ServingSettings
+) -> ServiceOutlook:
     readings, newest = _readings(rows), rows.iloc[-1]
     carries, rates = learnt(readings), readings.arrivals() / READ_SECONDS
     waits = readings.mean_waits()
@@ -83,17 +104,24 @@ def _outlook(rows: pd.DataFrame, job: Job | None, settings: ServingSettings) -> 
         waiting_requests=_known(newest["waiting_requests"]),
         requests_per_second=_known(rates[-1]),
         kv_cache_ratio=_known(newest["kv_cache_ratio"]),
+        kv_cache_max_ratio=_fullest(rows["kv_cache_ratio"]),
         prompt_tokens_per_second=_known(newest["prompt_tokens"] / READ_SECONDS),
         generation_tokens_per_second=_known(newest["generation_tokens"] / READ_SECONDS),
         wait_seconds=_known(waits[-1]),
         late_minutes=late * _READ_MINUTES if len(judged) else None,
         judged_minutes=len(judged) * _READ_MINUTES,
+        cold_start=starting,
         reason="the engine tells too little: requests at work, and those that ended, are needed",
     )
     if carries is None:
         return plain
-    sized = _sized(plain, carries, readings, settings)
-    return replace(sized, bounds=_bounds(job, rows, readings, carries, settings))
+    sized = _sized(plain, carries, readings, starting, settings)
+    rules = NeedRules(
+        objective=objective_of(settings),
+        reactive_ratio=settings.reactive_ratio,
+        cold_start_seconds=starting.seconds,
+    )
+    return replace(sized, bounds=_bounds(job, rows, readings, carries, rules))
 
 
 def _bounds(
@@ -101,7 +129,7 @@ def _bounds(
     rows: pd.DataFrame,
     readings: ServiceReadings,
     carries: ReplicaCarries,
-    settings: ServingSettings,
+    rules: NeedRules,
 ) -> BoundsUse | None:
     """Return how the autoscaler's bounds served, None where the scheduler tells of none."""
     told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
@@ -113,11 +141,7 @@ def _bounds(
             readings,
             rows["replicas"].to_numpy(dtype="float64"),
             carries,
-            NeedRules(
-                objective=_objective(settings),
-                reactive_ratio=settings.reactive_ratio,
-                cold_start_seconds=settings.cold_start_minutes * 60,
-            ),
+            rules,
             min_replicas=int(low) if low.isdecimal() else _MIN_UNLESS_TOLD,
             max_replicas=int(high) if high.isdecimal() else None,
         )
@@ -125,7 +149,8 @@ def _bounds(
         return None
 
 
-def _objective(settings: ServingSettings) -> WaitObjective:
+def objective_of(settings: ServingSettings) -> WaitObjective:
+    """Return what services promise by the settings."""
     return WaitObjective(wait_seconds=settings.wait_seconds, share=settings.wait_ratio)
 
 
@@ -144,16 +169,10 @@ def service_history(
     if rows.empty:
         return pd.DataFrame(columns=list(_HISTORY))
     readings = _readings(rows)
-    objective = _objective(settings)
-    seconds, slots = outlook.service_seconds, outlook.slots_per_replica
+    objective = objective_of(settings)
+    carries = carries_of(outlook)
     carried: dict[int, float | None] = {}
-    if seconds is not None and slots is not None and outlook.arrival_scv is not None:
-        carries = ReplicaCarries(
-            slots=slots,
-            seen_full=outlook.seen_full,
-            service_seconds=seconds,
-            arrival_scv=outlook.arrival_scv,
-        )
+    if carries is not None:
         load = carries.load(0.0)
         carried = {
             count: carried_rate(load, count, objective) for count in map(int, set(rows["replicas"]))
@@ -187,6 +206,8 @@ def _readings(rows: pd.DataFrame) -> ServiceReadings:
         timed=column("request_count"),
         waited_seconds=column("queue_wait_seconds"),
         waited=column("queue_wait_count"),
+        prompt=column("prompt_tokens"),
+        generated=column("generation_tokens"),
     )
 
 
@@ -194,21 +215,23 @@ def _sized(
     plain: ServiceOutlook,
     carries: ReplicaCarries,
     readings: ServiceReadings,
+    starting: ColdStart,
     settings: ServingSettings,
 ) -> ServiceOutlook:
-    """Return the outlook with the replicas for the forecast, and never below the reactive rule."""
-    first, rates = _by_ten_minutes(readings.starts, readings.arrivals() / READ_SECONDS)
-    quantiles = rate_quantiles(rates, _SLOTS, first_slot=first)
-    begins = first + len(rates) * RATE_SLOT_SECONDS
+    """Return the outlook with the replicas for the forecast, and never below the reactive rule.
+
+    Rates are of requests; where tokens tell the work that comes, replicas follow that.
+    """
+    begins, quantiles = _foreseen(readings.starts, readings.arrivals())
+    each = token_seconds(readings)
+    work = quantiles
+    if each is not None:
+        _begins, work = _foreseen(readings.starts, demand(readings, carries, each))
     reactive = reactive_replicas(carries, readings, settings.reactive_ratio)
     # As long as these readings count, and no longer: the next ones ask for what they need.
     fresh = 1 + int(settings.stale_minutes * 60 // RATE_SLOT_SECONDS)
-    middle, high = (
-        ((), ())
-        if quantiles is None
-        else (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
-    )
-    objective = _objective(settings)
+    middle, high = quantiles
+    objective = objective_of(settings)
     known = replace(
         plain,
         carried_per_second=carried_rate(carries.load(0.0), plain.replicas, objective),
@@ -216,18 +239,19 @@ def _sized(
         seen_full=carries.seen_full,
         service_seconds=carries.service_seconds,
         arrival_scv=carries.arrival_scv,
+        token_seconds=each,
         reactive_replicas=reactive,
         rates_q50=middle,
         rates_q95=high,
         reason="" if high else "too little history for a forecast: what the reactive rule asks",
     )
     try:
-        needed = replicas_for_rates(carries.load(0.0), high or (0.0,) * fresh, objective)
+        needed = replicas_for_rates(carries.load(0.0), work[1] or (0.0,) * fresh, objective)
     except ImpossibleProblemError as error:
         return replace(known, reason=str(error))
     required = to_order(
         needed,
-        ahead=-int(-settings.cold_start_minutes * 60 // RATE_SLOT_SECONDS),
+        ahead=-int(-starting.seconds // RATE_SLOT_SECONDS),
         at_least=reactive,
         first=fresh,
     )
@@ -241,6 +265,18 @@ def _sized(
     )
 
 
+def _foreseen(
+    starts: Times, arrivals: Floats
+) -> tuple[int, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Return when the first slot of the forecast begins, and the rates' q50 and q95 from it on."""
+    first, rates = _by_ten_minutes(starts, arrivals / READ_SECONDS)
+    quantiles = rate_quantiles(rates, _SLOTS, first_slot=first)
+    begins = first + len(rates) * RATE_SLOT_SECONDS
+    if quantiles is None:
+        return begins, ((), ())
+    return begins, (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
+
+
 def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:
     """Return the first slot of ten minutes, and the mean rate of each whole one, NaN if unknown."""
     first = int(starts[0]) // RATE_SLOT_SECONDS * RATE_SLOT_SECONDS
@@ -250,6 +286,12 @@ def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:
     counts = np.bincount(slots[usable], minlength=length)
     sums = np.bincount(slots[usable], weights=rates[usable], minlength=length)
     return first, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _fullest(ratios: "pd.Series[float]") -> float | None:
+    """Return the highest of them, None where less than a day of slots is known."""
+    known = ratios.dropna()
+    return float(known.max()) if len(known) >= _SLOTS_OF_A_DAY else None
 
 
 def _known(value: float) -> float | None:

@@ -74,6 +74,7 @@ ALLOCATIONS = FrameColumns(
             "ended_at": (TIME, "until when, missing while it holds them"),
             "seen_at": (TIME, "last time the source confirmed it, UTC"),
             "source": (TEXT, "who says so"),
+            "start_seconds": (NUMBER, "s from being put on a node to being ready to serve"),
         }
     ),
     required=frozenset({"job_id", "started_at", "seen_at", "source"}),

@@ -10,7 +10,10 @@ class ServingSettings(Section, name="serving"):
     """The replicas that inference services need. Used where Prometheus scrapes their engines."""
 
     cold_start_minutes: float = documented(
-        8.0, "from the order of a replica to its first request, min", minimum=0, maximum=120
+        8.0,
+        "from the order of a replica to its first request, until nine starts of it were seen, min",
+        minimum=0,
+        maximum=120,
     )
     wait_seconds: float = documented(
         2.0, "how long a request may wait for its admission, s", minimum=0, maximum=3600

@@ -356,6 +356,7 @@ class _View:
             "gpu_uuid": "",
             "started_at": started_at,
             "ended_at": pod.ended_at,
+            "start_seconds": pod.start_seconds,
             "seen_at": self.window.end,
             "source": self.source,
         }

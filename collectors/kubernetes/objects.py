@@ -19,6 +19,7 @@ from data.gpu_resources import (
     WHOLE_GPU,
     resource_of,
 )
+from data.records.serving import MAX_START_SECONDS
 
 _MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")
 _SHARED_PRODUCT = re.compile(r"-SHARED$")
@@ -47,7 +48,10 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """A pod that asks for GPUs. `rules`: what binds it to some nodes (`placement_rules`)."""
+    """A pod that asks for GPUs. `rules`: what binds it to some nodes (`placement_rules`).
+
+    `start_seconds` from being put on a node to being ready, None where that is not told.
+    """
 
     namespace: str
     name: str
@@ -63,6 +67,7 @@ class PodFacts:
     reason: str
     template_hash: str = ""
     rules: str = ""
+    start_seconds: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -239,7 +244,39 @@ def read_pod(pod: Document) -> PodFacts | None:
         created_at=time_in(pod, "metadata", "creationTimestamp"),
         reason=_waiting(status),
         template_hash=text_in(pod, "metadata", "labels", "pod-template-hash"),
+        start_seconds=_start_seconds(spec, status),
     )
+
+
+def _start_seconds(spec: object, status: object) -> float | None:
+    """Return the seconds from PodScheduled to Ready; None where Ready does not tell of serving.
+
+    Without a probe of its GPU containers a pod is ready as soon as they run, before a model is
+    loaded. After a restart, and longer than MAX_START_SECONDS after it was scheduled, Ready tells
+    of a later time.
+    """
+    containers = list_in(spec, "containers")
+    serving = [entry for entry in containers if _has_device(entry)] or containers
+    probed = all(part(entry, "readinessProbe") or part(entry, "startupProbe") for entry in serving)
+    statuses = list_in(status, "containerStatuses")
+    restarted = any(part(entry, "restartCount") != 0 for entry in statuses)
+    scheduled, ready = (_since(status, name) for name in ("PodScheduled", "Ready"))
+    if not probed or restarted or scheduled is None or ready is None:
+        return None
+    seconds = (ready - scheduled).total_seconds()
+    return seconds if 0 <= seconds <= MAX_START_SECONDS else None
+
+
+def _has_device(container: object) -> bool:
+    return any(_asked(container)) or bool(list_in(container, "resources", "claims"))
+
+
+def _since(status: object, condition: str) -> datetime | None:
+    """Return since when a condition of a pod is true, None while it is not."""
+    for entry in list_in(status, "conditions"):
+        if text_in(entry, "type") == condition and text_in(entry, "status") == "True":
+            return time_in(entry, "lastTransitionTime")
+    return None
 
 
 def on_node(pod: PodFacts, node: Document) -> PodFacts:

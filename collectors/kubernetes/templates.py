@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from collectors.kubernetes.client import Document
+from collectors.kubernetes.engine_command import engine_command
 from collectors.kubernetes.objects import (
     GpuRequest,
     count_of,
@@ -148,6 +149,8 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
         containers = list_in(specs[0][1], "containers")
         holding = [own for own in containers if _gpus({"containers": [own]})]
         yield "gpu_containers", str(len(holding))
+        if len(holding) == 1 and (command := engine_command(holding[0])):
+            yield "engine_command", command
         named = [
             count
             for own in holding

@@ -182,9 +182,11 @@ class ServiceSlot:
 class ServiceRow:
     """An inference service; `required_replicas` is what to order now, None while unknown.
 
-    `state`: stale (readings too old), late (requests wait longer than promised), unknown (no
-    number), short (too few replicas), rising (soon too few), spare (too many in all slots) or
-    enough. `max_required_replicas` is the highest from now on.
+    One replica that only reads or only writes carries so many tokens a second (`…_carried`).
+    Forecasts lead by `cold_start_seconds`, from `cold_start_source`: pods, boards (both learnt from
+    the `starts_seen`) or setting. `state`: stale (readings too old), late (requests wait longer
+    than promised), unknown (no number), short (too few replicas), rising (soon too few), spare (too
+    many in all slots) or enough. `max_required_replicas` is the highest from now on.
     """
 
     job_id: str
@@ -205,6 +207,8 @@ class ServiceRow:
     kv_cache_ratio: float | None
     prompt_tokens_per_second: float | None
     generation_tokens_per_second: float | None
+    prompt_tokens_carried: float | None
+    generation_tokens_carried: float | None
     wait_seconds: float | None
     late_minutes: int | None
     judged_minutes: int
@@ -214,6 +218,10 @@ class ServiceRow:
     service_seconds_low: float | None
     service_seconds_high: float | None
     arrival_scv: float | None
+    cold_start_seconds: float | None
+    cold_start_typical_seconds: float | None
+    cold_start_source: str
+    starts_seen: int | None
     reason: str
     slots: tuple[ServiceSlot, ...]
 
@@ -223,7 +231,8 @@ _TAKEN = (
     "reactive_replicas", "running_requests", "waiting_requests", "requests_per_second",
     "carried_per_second", "kv_cache_ratio", "prompt_tokens_per_second",
     "generation_tokens_per_second", "wait_seconds", "late_minutes", "judged_minutes",
-    "slots_per_replica", "seen_full", "arrival_scv",
+    "slots_per_replica", "seen_full", "arrival_scv", "prompt_tokens_carried",
+    "generation_tokens_carried",
 )  # fmt: skip
 
 
@@ -235,6 +244,7 @@ def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetim
     stale = required is None and bool(outlook.required_replicas)
     is_old = stale or now - outlook.read_until > limit
     ahead = [] if required is None else [required, *outlook.required_after(now)]
+    cold = outlook.cold_start
     return ServiceRow(
         **{name: getattr(outlook, name) for name in _TAKEN},
         state=_service_state(outlook, settings, ahead, is_old=is_old),
@@ -243,6 +253,10 @@ def service_row(outlook: ServiceOutlook, settings: ServingSettings, now: datetim
         service_seconds=None if seconds is None else seconds.central,
         service_seconds_low=None if seconds is None else seconds.low,
         service_seconds_high=None if seconds is None else seconds.high,
+        cold_start_seconds=None if cold is None else cold.seconds,
+        cold_start_typical_seconds=None if cold is None else cold.typical_seconds,
+        cold_start_source="" if cold is None else cold.source,
+        starts_seen=None if cold is None else cold.starts,
         reason="its readings are stale" if stale else outlook.reason,
         slots=tuple(
             ServiceSlot(

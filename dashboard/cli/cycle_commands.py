@@ -127,7 +127,7 @@ def portfolio_line(found: Portfolio) -> str:
         "jobs": found.recommended,
         "nodes powered down": found.nodes,
         "keeping jobs from running out of memory": found.for_memory,
-        "bounds of autoscalers": found.bounds,
+        "advice on services": found.services,
         "work that is slow": found.programs,
     }
     rest = {
@@ -136,7 +136,7 @@ def portfolio_line(found: Portfolio) -> str:
         "work that is expected to be missed, priced": found.service,
         "nodes and limits that jobs share": found.shared,
     }
-    others = (found.nodes, found.for_memory, found.bounds, found.programs)
+    others = (found.nodes, found.for_memory, found.services, found.programs)
     beside = sum(abs(saved) for saved in others)
     made_of = _named(parts) if beside >= _CENT else ""
     named = _named(rest)

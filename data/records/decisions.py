@@ -32,6 +32,7 @@ class Action(StrEnum):
     LOWER_MINIMUM = "lower-minimum"
     RAISE_MAXIMUM = "raise-maximum"
     SPEED_UP = "speed-up"
+    MODEL_FITS = "model-fits"
 
     @property
     def spec(self) -> "ActionSpec":
@@ -75,8 +76,8 @@ class ActionSpec:
     """Whether the job keeps no GPU, for good."""
     pauses: bool = False
     """Whether it ends by design, with nothing to put back."""
-    of_bounds: bool = False
-    """Whether it moves the bounds of an autoscaler, which no plan does."""
+    of_service: bool = False
+    """Whether it is advice on how a service is run, which no plan gives."""
     of_program: bool = False
     """Whether it changes how a job's program works, which no plan does."""
 
@@ -165,7 +166,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
                 "let the autoscaler of {target} go lower: {change}",
                 "let the autoscaler of {target} go no lower than before",
             ),
-            of_bounds=True,
+            of_service=True,
         ),
         Action.RAISE_MAXIMUM: ActionSpec(
             title="More replicas at most",
@@ -175,7 +176,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             ),
             risk=Risk.LOW,
             serves=True,
-            of_bounds=True,
+            of_service=True,
         ),
         Action.SPEED_UP: ActionSpec(
             title="Faster work on the same GPUs",
@@ -183,6 +184,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             risk=Risk.LOW,
             of_program=True,
         ),
+        Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
     }
 )
 """All that pages, reports, planner and appliers read of an action."""

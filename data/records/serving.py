@@ -5,6 +5,24 @@ from datetime import datetime, timedelta
 
 from data.records.decisions import Range
 
+MAX_START_SECONDS = 7200.0
+"""What takes longer is no start of a replica, as far as can be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColdStart:
+    """How long a replica takes from its order to its first request, s, and where that is from.
+
+    `seconds` is what forecasts lead by; `typical_seconds` the median of the `starts` seen, None
+    where there was none. `source` is pods (learnt from when its pods were put on a node and ready),
+    boards (from the first reading of a replica's boards to its first served tokens) or setting.
+    """
+
+    seconds: float
+    typical_seconds: float | None
+    starts: int
+    source: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsUse:
@@ -30,6 +48,37 @@ class BoundsUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSeconds:
+    """Seconds of one of a replica's places for a token that is read and for one that is written.
+
+    The range is that of the quarters of the last day, each learnt alone.
+    """
+
+    prompt: Range
+    generated: Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFit:
+    """That a service's `model` fits on another GPU model, as many GPUs a replica as now.
+
+    The cache at its fullest was that of `sequences` of `context_tokens` each: they fit with
+    `fit_probability`. `replicas` are what the
+    replicas of now become for the highest rate foreseen: low as fast as now, central by the
+    catalogue's relative speed, high at half of that.
+    """
+
+    gpu_model: str
+    model: str
+    gpus: int
+    sequences: int
+    context_tokens: int
+    fit_probability: float
+    p95_gib: float
+    replicas: Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOutlook:
     """One service as read up to `read_until`; None is unknown.
 
@@ -39,7 +88,10 @@ class ServiceOutlook:
     `carried_per_second` is the highest that the replicas there carry as promised. The mean wait is
     that of the newest reading; requests waited too long in `late_minutes` of the `judged_minutes`
     of the last day in which waits are known. `bounds` of its autoscaler are those of the week read;
-    None where no scheduler tells any, or what was needed is unknown.
+    None where no scheduler tells any, or what was needed is unknown. Forecasts lead by the
+    `cold_start`, and required replicas follow the tokens by `token_seconds` where these are known.
+    `kv_cache_max_ratio` is the fullest of the week, None where less than a day of it is known.
+    `fits` are the cheaper GPU models on which its model fits.
     """
 
     job_id: str
@@ -53,6 +105,7 @@ class ServiceOutlook:
     waiting_requests: float | None
     requests_per_second: float | None
     kv_cache_ratio: float | None = None
+    kv_cache_max_ratio: float | None = None
     prompt_tokens_per_second: float | None = None
     generation_tokens_per_second: float | None = None
     wait_seconds: float | None = None
@@ -70,6 +123,23 @@ class ServiceOutlook:
     required_replicas: tuple[int, ...] = ()
     reason: str = ""
     bounds: BoundsUse | None = None
+    cold_start: ColdStart | None = None
+    token_seconds: TokenSeconds | None = None
+    fits: tuple[ModelFit, ...] = ()
+
+    @property
+    def prompt_tokens_carried(self) -> float | None:
+        """Prompt tokens/s of one replica that only reads, None while unknown."""
+        return self._carried("prompt")
+
+    @property
+    def generation_tokens_carried(self) -> float | None:
+        """Generated tokens/s of one replica that only writes, None while unknown."""
+        return self._carried("generated")
+
+    def _carried(self, which: str) -> float | None:
+        each = None if self.token_seconds is None else getattr(self.token_seconds, which).central
+        return self.slots_per_replica / each if self.slots_per_replica and each else None
 
     def required_at(self, now: datetime, max_age: timedelta) -> int | None:
         """Return the replicas to order at `now`; None when unknown or the readings are older."""

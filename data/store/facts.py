@@ -202,12 +202,18 @@ def _insert(connection: sa.Connection, source: str, *, may_exist: bool) -> int:
 
 
 def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> None:
-    """Merge allocations (columns ALLOCATIONS): the latest end and confirmation stay."""
+    """Merge allocations (columns ALLOCATIONS): the latest end and confirmation stay.
+
+    Of the seconds to be ready the fewest: a pod that was not ready for a while tells more later.
+    """
     frame = check_frame(allocations, ALLOCATIONS)
     if frame.empty:
         return
     key = ", ".join(_ALLOCATION_KEY)
-    values = "max(gpu_count) AS gpu_count, max(ended_at) AS ended_at, max(seen_at) AS seen_at"
+    values = (
+        "max(gpu_count) AS gpu_count, max(ended_at) AS ended_at, max(seen_at) AS seen_at, "
+        "min(start_seconds) AS start_seconds"
+    )
     columns = ", ".join(ALLOCATIONS.names)
     with incoming(connection, frame, _INCOMING):
         same_incoming = " AND ".join(f"a.{name} = i.{name}" for name in _ALLOCATION_KEY)

@@ -32,6 +32,14 @@ class ServiceReader(FactReader):
             serving_slots.SERVICE, job_id=job_id, nameless=nameless, start=start, end=end
         )
 
+    def replica_starts(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return the `seconds` that the newest replicas of services took to start, newest first.
+
+        By `job_id` and `source`: 'pods' as their scheduler told; 'boards' where none told, from
+        the first reading of a new pod's boards to the end of the slot of its first tokens.
+        """
+        return self._frame(serving_slots.STARTS, start=start, end=end)
+
     def served_tokens(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return `generation_tokens` by `job_id` and `hour_start` of [start, end), whole hours.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from data.columns import SERVING, check_frame
+from data.records.serving import MAX_START_SECONDS
 from data.store.bulk import put_rows
 from data.store.rollup import kept_since
 
@@ -59,6 +60,45 @@ SELECT job_id, to_timestamp(floor(epoch(slot_start) / 3600) * 3600) AS hour_star
     CASE WHEN count(generation_tokens) = count(*) AND count(DISTINCT slot_start) = 12
         THEN sum(generation_tokens) END AS generation_tokens
 FROM replicas WHERE job_id <> '' GROUP BY 1, 2 ORDER BY 1, 2
+"""  # noqa: S608
+
+MAX_STARTS = 50
+_IS_UID = "starts_with(label_id, 'pod-uid:')"
+_NEWEST = f"""
+SELECT job_id, source, seconds FROM (
+    SELECT *, row_number() OVER (PARTITION BY job_id, source ORDER BY began_at DESC) AS place
+    FROM starts
+) AS placed WHERE place <= {MAX_STARTS} ORDER BY job_id, source, place
+"""  # noqa: S608
+STARTS = f"""
+WITH served AS (
+    SELECT label_id, min(slot_start) AS read_at,
+        min(CASE WHEN generation_tokens > 0 THEN slot_start END) AS served_at
+    FROM serving_slots WHERE slot_start >= :start AND slot_start < :end AND label_id <> ''
+        AND label_id NOT IN (SELECT label_id FROM allocations)
+    GROUP BY label_id
+), boards AS (
+    SELECT job_id AS label_id, min(sampled_at) AS seen_at FROM samples
+    WHERE job_id IN (SELECT label_id FROM served) GROUP BY job_id
+), seen AS (
+    SELECT regexp_replace(label_id, '{_ENDING}', '') AS job_id, 'boards' AS source,
+        seen_at AS began_at, epoch(served_at) + 300 - epoch(seen_at) AS seconds
+    FROM boards JOIN served USING (label_id)
+    -- An engine that answered before may have had no request, and boards of which nothing was read
+    -- before may have been held all along.
+    WHERE served_at - read_at <= INTERVAL '5 minutes' AND EXISTS (
+        SELECT 1 FROM samples AS s WHERE s.sampled_at < boards.seen_at
+            AND s.sampled_at >= boards.seen_at - INTERVAL '5 minutes')
+), told AS (
+    SELECT job_id, 'pods' AS source, started_at AS began_at, min(start_seconds) AS seconds
+    FROM allocations WHERE start_seconds IS NOT NULL AND started_at >= :start
+        AND started_at < :end AND NOT {_IS_UID}
+    GROUP BY job_id, label_id, started_at
+), starts AS (
+    SELECT * FROM told UNION ALL SELECT * FROM seen
+    WHERE seconds > 0 AND seconds <= {MAX_START_SECONDS:.0f}
+)
+{_NEWEST}
 """  # noqa: S608
 
 

@@ -6,15 +6,14 @@ replicas that the minimum kept above what the service model says was needed.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 from data.feasible_changes import unit_of
-from data.records.decisions import Action, Evidence, Range, Recommendation, Savings
+from data.records.decisions import Action, Recommendation, Savings
 from data.records.plans import Plan
 from data.records.serving import BoundsUse, ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.evidence import evidence_of
 from planner.recommendations.proposals import Proposal
+from planner.recommendations.service_advice import per_day_text, savings_of, service_advice
 
 _MIN_KNOWN_HOURS = 24.0
 """A day has its quiet hours; less of it may have none of them."""
@@ -70,7 +69,7 @@ def _raised(
             f"{use.hours_at_max:.3g} h in all. By the requests that came, up to "
             f"{use.most_needed} replicas were needed then."
         ),
-        savings=_savings(problem),
+        savings=savings_of(problem),
     )
 
 
@@ -88,10 +87,7 @@ def _lowered(
     money = ""
     if cost is not None:
         per_day = cost.times(_HOURS_PER_DAY / problem.terms.horizon_hours)
-        money = (
-            f" Their boards cost {per_day.central:.2f} ({per_day.low:.2f}–{per_day.high:.2f}) "
-            f"{currency} a day."
-        )
+        money = f" Their boards cost {per_day_text(per_day, currency)}."
     return _advice(
         Action.LOWER_MINIMUM,
         use,
@@ -105,24 +101,11 @@ def _lowered(
             f"{_days(use.span_hours)} fewer were needed by the requests that came, down to "
             f"{use.least_needed}.{money} That it goes lower then is left to its own metric."
         ),
-        savings=_savings(
+        savings=savings_of(
             problem,
             gpu_hours=replace(devices, unit="GPU-h"),
             cost=None if cost is None else replace(cost, unit=currency),
         ),
-    )
-
-
-def _savings(
-    problem: PlanningProblem, *, gpu_hours: Range | None = None, cost: Range | None = None
-) -> Savings:
-    """Return savings over the plan's horizon; boards that are free stay powered."""
-    return Savings(
-        horizon_hours=problem.terms.horizon_hours,
-        gpu_hours=gpu_hours,
-        energy_kwh=None,
-        emissions_kgco2e=None,
-        cost=cost,
     )
 
 
@@ -141,24 +124,24 @@ def _advice(
     why: str,
     savings: Savings,
 ) -> Recommendation:
-    job = proposal.job.demand.job
-    return Recommendation(
-        plan_id=plan.plan_id,
-        created_at=plan.created_at,
-        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
-        action=action,
-        job_id=job.job_id,
-        job_name=job.name,
-        namespace=job.namespace,
-        platform=job.platform,
-        now=proposal.present.configuration,
-        proposed=proposal.present.configuration,
-        why=f"{why} Only who owns its bounds can move them: {_owner(proposal)}.",
-        evidence=_evidence(use, proposal, savings, plan, problem),
-        savings=savings,
-        risk=action.spec.risk,
-        confidence=_confidence(use),
+    spare = use.spare_replica_hours
+    span = f"{spare.central:.3g} ({spare.low:.3g}–{spare.high:.3g})"
+    most = "unknown" if use.max_replicas is None else str(use.max_replicas)
+    return service_advice(
+        action,
+        proposal,
+        plan,
+        problem,
         change=change,
+        why=f"{why} Only who owns its bounds can move them: {_owner(proposal)}.",
+        savings=savings,
+        confidence=_confidence(use),
+        factors=(
+            ("bounds of its autoscaler", f"{use.min_replicas} to {most} replicas"),
+            ("hours known", f"{use.known_hours:.3g} of {use.span_hours:.3g} h"),
+            ("replicas above need", f"{span} of {use.replica_hours:.3g} replica-h"),
+            ("late at the maximum", f"{use.times_at_max} times, {use.hours_at_max:.3g} h"),
+        ),
     )
 
 
@@ -173,25 +156,3 @@ def _confidence(use: BoundsUse) -> str:
     if share < _COMPLETE:
         return f"weak: {told}; {100 * share:.0f} % of the time is known"
     return f"medium: {told}"
-
-
-def _evidence(
-    use: BoundsUse,
-    proposal: Proposal,
-    savings: Savings,
-    plan: Plan,
-    problem: PlanningProblem,
-) -> Evidence:
-    """Return the evidence of the job with that of its requests in front."""
-    keeps = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
-    found = evidence_of(keeps, savings, plan, problem)
-    spare = use.spare_replica_hours
-    span = f"{spare.central:.3g} ({spare.low:.3g}–{spare.high:.3g})"
-    most = "unknown" if use.max_replicas is None else str(use.max_replicas)
-    factors = (
-        ("bounds of its autoscaler", f"{use.min_replicas} to {most} replicas"),
-        ("hours known", f"{use.known_hours:.3g} of {use.span_hours:.3g} h"),
-        ("replicas above need", f"{span} of {use.replica_hours:.3g} replica-h"),
-        ("late at the maximum", f"{use.times_at_max} times, {use.hours_at_max:.3g} h"),
-    )
-    return replace(found, signal="requests of its engines", factors=(*factors, *found.factors))

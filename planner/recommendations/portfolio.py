@@ -8,11 +8,11 @@ out of memory is no part of the plan and costs money: it stands beside the sum. 
 belongs to no single job: idle power and switching of nodes, limits, moves, rounding, and the trifle
 of rent that the planner charges for a change that costs nothing.
 
-    together    =  recommended  +  nodes  +  for memory  +  bounds  +  programs
+    together    =  recommended  +  nodes  +  for memory  +  services  +  programs
 
 is what the recommendations save, row by row: a node that is off saves the idle power of its boards
-too, which no plan counts and no job's row does. No plan moves the bounds of an autoscaler, or
-changes a job's program.
+too, which no plan counts and no job's row does. No plan advises on services, or changes a job's
+program.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -35,8 +35,8 @@ class Portfolio:
     of recommended jobs, which one approval does not make; `service` the change of the price of
     expected shortfall, which is no money. `for_memory` is beside the total: what the changes save
     that keep jobs from running out of memory, most often a loss. So are `nodes`, what powering
-    nodes down saves, `bounds`, what lower bounds of autoscalers save, and `programs`, the rent of
-    the time that slow work loses. `taken` is what those of
+    nodes down saves, `services`, what advice on services saves, and `programs`, the rent of the
+    time that slow work loses. `taken` is what those of
     all that cost money cost: `together` is so much below the savings of the others.
     """
 
@@ -50,14 +50,14 @@ class Portfolio:
     gpu_hours: float
     for_memory: float = 0.0
     nodes: float = 0.0
-    bounds: float = 0.0
+    services: float = 0.0
     programs: float = 0.0
     taken: float = 0.0
 
     @property
     def together(self) -> float:
         """What all recommendations save, the sum of their central figures."""
-        return self.recommended + self.nodes + self.for_memory + self.bounds + self.programs
+        return self.recommended + self.nodes + self.for_memory + self.services + self.programs
 
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
@@ -109,7 +109,7 @@ def portfolio_of(
         unit=plan.currency,
         gpu_hours=gpu_hours,
         nodes=worth_of(row for row in rows if row.action.spec.of_node)[0],
-        bounds=worth_of(row for row in rows if row.action.spec.of_bounds)[0],
+        services=worth_of(row for row in rows if row.action.spec.of_service)[0],
         programs=worth_of(row for row in rows if row.action.spec.of_program)[0],
         taken=worth_of(rows)[1],
         for_memory=sum(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
 from data.records.decisions import Range
+from data.records.serving import ServiceOutlook
 from planner.serving.queueing import ServiceLoad, WaitObjective, outlook, replicas_needed
 
 Floats = npt.NDArray[np.float64]
@@ -35,7 +36,8 @@ class ServiceReadings:
     """One service by slots of READ_SECONDS, ascending; NaN is unknown.
 
     `fullest` are the requests at work of the replica that had most, `full` of those that let
-    requests wait; `timed_seconds` of `timed` requests add up, and their waits likewise.
+    requests wait; `timed_seconds` of `timed` requests add up, and their waits likewise. `prompt`
+    and `generated` are tokens.
     """
 
     engine: str
@@ -49,6 +51,8 @@ class ServiceReadings:
     timed: Floats
     waited_seconds: Floats
     waited: Floats
+    prompt: Floats
+    generated: Floats
 
     def arrivals(self) -> Floats:
         """Return the requests that came by slot: those that ended, and what the queue grew by.
@@ -97,6 +101,16 @@ class ReplicaCarries:
         )
 
 
+def carries_of(outlook: ServiceOutlook) -> ReplicaCarries | None:
+    """Return what a replica carries as it was learnt, None where it was not."""
+    seconds, slots, scv = outlook.service_seconds, outlook.slots_per_replica, outlook.arrival_scv
+    if seconds is None or slots is None or scv is None:
+        return None
+    return ReplicaCarries(
+        slots=slots, seen_full=outlook.seen_full, service_seconds=seconds, arrival_scv=scv
+    )
+
+
 def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     """Return what a replica carried in the last day; None when too little of it is known."""
     lately = readings.lately()
@@ -115,8 +129,8 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     )
 
 
-def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> Range | None:
-    """Return the seconds from admission to the last token: mean, and 80 % of the slots' means.
+def service_sums(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return by slot the seconds from admission to the last token, and of how many requests.
 
     Engines that time no requests: by Little's law, requests at work per request that ended.
     """
@@ -128,6 +142,12 @@ def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -
         sums = sums - np.nan_to_num(waits) * counts
     if not np.nansum(counts):
         sums, counts = readings.running[lately] * READ_SECONDS, readings.finished[lately]
+    return sums, counts
+
+
+def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> Range | None:
+    """Return the mean seconds of service, and the span of 80 % of the slots' means."""
+    sums, counts = service_sums(readings, lately)
     usable = np.isfinite(sums) & (counts > 0) & (sums > 0)
     if not usable.any():
         return None

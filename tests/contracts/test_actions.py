@@ -21,6 +21,7 @@ NAMED_IN = {
     "planner/recommendations/emptied_nodes.py": "makes those of nodes",
     "planner/recommendations/autoscaler_bounds.py": "makes those of autoscalers' bounds",
     "planner/recommendations/slow_work_advice.py": "makes those of slow work",
+    "planner/recommendations/smaller_for_service.py": "makes that a model fits a smaller GPU",
     "planner/recommendations/memory_relief.py": "makes those against running out of memory",
     "planner/recommendations/wording.py": "why they are proposed",
     "planner/recommendations/memory_advice.py": "why those for memory are proposed",
@@ -62,14 +63,14 @@ def test_every_action_has_a_row() -> None:
 
 def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     """What no applier makes is advice; more memory and more GPUs before a peak need not save."""
-    by_hand = "add-gpus co-locate less-memory lower-minimum raise-maximum speed-up"
+    by_hand = "add-gpus co-locate less-memory lower-minimum model-fits raise-maximum speed-up"
     assert sorted(ADVICE) == by_hand.split()
     assert sorted(FOR_MEMORY) == ["larger-gpu", "less-memory", "spread"]
     assert FOR_MEMORY | {Action.SCALE_OUT, Action.RAISE_MAXIMUM} == NOT_FOR_SAVING
     assert {action for action in Action if action.spec.caps_power} == {Action.POWER_CAP}
     assert {action for action in Action if action.spec.of_node} == {Action.CONSOLIDATE}
-    bounds = {Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM}
-    assert {action for action in Action if action.spec.of_bounds} == bounds
+    services = {Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM, Action.MODEL_FITS}
+    assert {action for action in Action if action.spec.of_service} == services
     assert {action for action in Action if action.spec.of_program} == {Action.SPEED_UP}
     assert {action for action in Action if action.spec.pauses} == {Action.SHIFT_IN_TIME}
     assert {action for action in Action if action.spec.takes_all} == {Action.RECLAIM}

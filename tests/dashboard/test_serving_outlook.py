@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 import numpy as np
 import pandas as pd
 import pytest
-from factories import NOW, make_collected, make_job, make_plan
+from factories import NOW, make_collected, make_job, make_plan, make_samples
 
 from dashboard.serving_outlook import foreseen_serving, service_history
-from data.columns import SERVING, check_frame
-from data.records.serving import ServiceOutlook
+from data.columns import ALLOCATIONS, SERVING, check_frame
+from data.records.serving import ColdStart, ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import Store, open_store
 
@@ -83,6 +83,88 @@ def test_a_longer_cold_start_orders_earlier_and_for_the_high_forecast(store: Sto
     assert len(set(needed)) > 1
     pairs = zip(ahead.rates_q95, ahead.rates_q50, strict=True)
     assert all(high > middle for high, middle in pairs)
+
+
+def started(seconds: list[float], *, job_id: str = "search/ranker") -> pd.DataFrame:
+    """Pods that began an hour apart and took so long to be ready, under both of their names."""
+    frame = pd.DataFrame(
+        [{"job_id": job_id, "label_id": label, "started_at": NOW - timedelta(hours=hour),
+          "seen_at": NOW, "source": "k", "start_seconds": took}
+         for hour, took in enumerate(seconds, 1)
+         for label in (f"search/ranker-{hour}", f"pod-uid:{hour}")]
+    )  # fmt: skip
+    for name in ("started_at", "seen_at"):
+        frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
+    return check_frame(frame.assign(ended_at=frame["seen_at"]), ALLOCATIONS)
+
+
+def test_a_cold_start_that_was_seen_is_the_lead_and_not_the_setting(store: Store) -> None:
+    """Nine starts of 11 to 19 minutes: two slots ahead of what no cold start orders."""
+    store.keep(make_collected(serving=served(daily(3), label="search/ranker-1")))
+    no_start = ServingSettings(cold_start_minutes=0)
+    few = started([660.0, 700.0, 800.0])
+    store.keep(make_collected(batch_id="few", allocations=few))
+    (found,) = foreseen_serving(store.reader, no_start, NOW)
+    needed = found.required_replicas
+    assert found.cold_start == ColdStart(
+        seconds=0.0, typical_seconds=700.0, starts=3, source="setting"
+    )
+    many = started([660.0, 700.0, 800.0, *[900.0] * 5, 1140.0, float("nan")])
+    store.keep(make_collected(batch_id="many", allocations=many))
+    (learnt,) = foreseen_serving(store.reader, no_start, NOW)
+    assert learnt.cold_start == ColdStart(
+        seconds=1140.0, typical_seconds=900.0, starts=9, source="pods"
+    )
+    assert learnt.required_replicas[4:] == tuple(
+        max(needed[slot : slot + 3]) for slot in range(4, 36)
+    )
+    assert learnt.required_replicas != needed
+
+
+def test_without_a_scheduler_a_start_is_from_the_boards_to_the_first_tokens(store: Store) -> None:
+    """Of boards that were free before, and of an engine that had no time to be idle."""
+    since = NOW - timedelta(hours=2)
+    frames = []
+    for name, first, tokens in (
+        ("old", 0, [600.0] * 24),  # its boards were held before anything was read
+        ("new", 62, [np.nan] * 13 + [600.0] * 11),  # 11:02 to the end of the slot of 11:05
+        ("idle", 62, [0.0] * 13 + [600.0] * 11),  # its engine told that it had nothing to do
+    ):
+        frame = served(np.ones(24), label=f"search/{name}-0", generation_tokens=tokens)
+        frames.append(frame[frame["generation_tokens"].notna()])
+        held = make_samples(
+            job_id=f"search/{name}-0", minutes=120 - first,
+            gpu_uuid=f"GPU-{name}", end=NOW - timedelta(minutes=1),
+        )  # fmt: skip
+        store.keep(make_collected(held, batch_id=f"boards of {name}"))
+    store.keep(make_collected(serving=pd.concat(frames), batch_id="serving"))
+    found = store.reader.replica_starts(start=since - timedelta(days=1), end=NOW)
+    assert found.to_dict("records") == [
+        {"job_id": "search/new", "source": "boards", "seconds": 480.0}
+    ]
+
+
+def test_long_prompts_ask_for_more_replicas_than_as_many_requests_do(store: Store) -> None:
+    """2 requests a second all day, but from noon on they read ten times as much."""
+    slot = np.arange(4 * 288)
+    prompt = np.where(slot % 288 < 144, 3000.0, 300.0) * 600  # NOW is noon: the long ones begin
+    seconds = prompt * 4e-3 + 600 * 2.0
+    rates = np.full(len(slot), 2.0)
+    told = {"request_seconds": seconds, "request_count": 600.0, "running_requests": seconds / 300}
+    tokens = {"prompt_tokens": prompt, "generation_tokens": 600 * 200.0}
+    (by_requests,) = outlook(store, served(rates, **told))
+    store.keep(make_collected(serving=served(rates, **told, **tokens), batch_id="tokens"))
+    (by_tokens,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    assert by_requests.token_seconds is None
+    assert by_tokens.token_seconds is not None
+    assert by_tokens.token_seconds.prompt.central == pytest.approx(4e-3)
+    assert by_tokens.token_seconds.generated.central == pytest.approx(1e-2)
+    assert by_tokens.rates_q95 == pytest.approx(by_requests.rates_q95)
+    later = slice(4, None)  # the first slots are also held up by what is at work now
+    assert max(by_requests.required_replicas[later]) < max(by_tokens.required_replicas[later])
+    carried = by_tokens.prompt_tokens_carried
+    assert by_tokens.slots_per_replica is not None
+    assert carried == pytest.approx(by_tokens.slots_per_replica / 4e-3)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -13,7 +13,7 @@ from factories import NOW, make_collected, make_job, make_plan, make_samples
 from streamlit.testing.v1 import AppTest
 
 from dashboard.api.rows import service_row
-from data.records.serving import ServiceOutlook
+from data.records.serving import ColdStart, ServiceOutlook
 from data.settings import Settings
 from data.store import Store, open_store
 
@@ -96,6 +96,34 @@ def test_rows_are_those_of_the_api_and_unknown_is_unknown(
     assert "without 1 service of which it is unknown" in said
     assert "4.5 requests/s" in said
     assert "the engine tells no waits and no queue" in said
+
+
+@pytest.mark.parametrize(
+    ("cold", "expected"),
+    [
+        (
+            ColdStart(seconds=300.0, typical_seconds=180.0, starts=14, source="pods"),
+            ("5 min", "of the last 14, from being put on a node", "half took 3 min"),
+        ),
+        (
+            ColdStart(seconds=480.0, typical_seconds=None, starts=0, source="setting"),
+            ("8 min", "serving.cold_start_minutes, until 9 starts were seen; so far 0"),
+        ),
+        (None, ("—", "not told by the latest cycle")),
+    ],
+)
+def test_it_says_where_the_cold_start_is_from(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    cold: ColdStart | None,
+    expected: tuple[str, ...],
+) -> None:
+    """Learnt, a setting, or not told: never 0 minutes."""
+    app = draw(store, monkeypatch, replace(CHAT, cold_start=cold))
+    (shown,) = [entry for entry in app.metric if entry.label == "a replica starts within"]
+    assert shown.value == expected[0]
+    said = words(app)
+    assert all(text in said for text in expected[1:])
 
 
 def test_an_address_opens_a_service_and_a_hostile_name_is_text(

@@ -150,7 +150,7 @@ def test_it_is_part_of_the_sum_and_its_job_is_not_kept_beside() -> None:
     found = advised(problem_of(scaled()), outlook(use()))
     (row,) = found.recommendations
     assert row.savings.cost is not None
-    assert found.portfolio.bounds == found.portfolio.together == row.savings.cost.central
+    assert found.portfolio.services == found.portfolio.together == row.savings.cost.central
     assert found.kept == {}
 
 

@@ -27,6 +27,7 @@ from dashboard.web.page import (
 from dashboard.web.scope import scoped_jobs
 from dashboard.web.session import current_world
 from data.records.serving import ServiceOutlook
+from planner.serving.cold_start import MIN_STARTS
 
 # What needs a look comes first.
 _STATES = ("late", "short", "rising", "stale", "unknown", "spare", "enough")
@@ -150,6 +151,28 @@ def opened(services: Services) -> tuple[ServiceOutlook, ServiceRow]:
     return found or services[0]
 
 
+_STARTS = {
+    "pods": "nine of ten of the last {count}, from being put on a node to being ready, took no "
+    "longer; half took {typical}",
+    "boards": "nine of ten of the last {count}, from the first reading of their boards to the "
+    "first tokens served, took no longer; half took {typical}",
+    "setting": "serving.cold_start_minutes, until {enough} starts were seen; so far {count}",
+}
+
+
+def cold_start_text(row: ServiceRow) -> tuple[str, str]:
+    """Return how long a replica takes to start, and where that is from."""
+    seconds, typical = row.cold_start_seconds, row.cold_start_typical_seconds
+    if seconds is None:
+        return measured(None, "min", "not told by the latest cycle")
+    source = _STARTS[row.cold_start_source].format(
+        count=row.starts_seen,
+        enough=MIN_STARTS,
+        typical=number(None if typical is None else typical / 60, "min"),
+    )
+    return number(seconds / 60, "min"), source
+
+
 def figures_of_one(row: ServiceRow, value: TokenValue | None) -> None:
     """Show what one service carries, how long requests waited too long, what its tokens cost."""
     late = None if row.late_minutes is None else float(row.late_minutes)
@@ -162,6 +185,7 @@ def figures_of_one(row: ServiceRow, value: TokenValue | None) -> None:
                 "requests/s",
                 "needs requests at work, and those that ended",
             ),
+            "a replica starts within": cold_start_text(row),
             "requests waited too long": (
                 number(late, "min"),
                 f"of {row.judged_minutes / 60:.3g} h known: on average over "
@@ -193,6 +217,12 @@ def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None)
     said.append(f"read until {row.read_until:%Y-%m-%d %H:%M} UTC")
     if row.slots_per_replica is not None and not row.seen_full:
         said.append("no replica was ever seen full: it may carry more")
+    reads, writes = row.prompt_tokens_carried, row.generation_tokens_carried
+    if reads is not None and writes is not None:
+        said.append(
+            f"a replica that only reads carries {number(reads, 'prompt tokens/s')}, one that only "
+            f"writes {number(writes, 'generated tokens/s')}"
+        )
     st.caption(plain("; ".join(text for text in said if text)))
     figures_of_one(row, value)
     history = service_history(reader, outlook, settings.serving)

@@ -28,6 +28,7 @@ def readings(slots: int = DAY, **columns: float | np.ndarray) -> ServiceReadings
     steady: dict[str, float | np.ndarray] = {
         "running": 4.0, "waiting": 0.0, "finished": 300.0, "fullest": 2.5, "full": np.nan,
         "timed_seconds": 1500.0, "timed": 300.0, "waited_seconds": 300.0, "waited": 300.0,
+        "prompt": np.nan, "generated": np.nan,
     }  # fmt: skip
     found = {
         name: np.broadcast_to(value, slots) + 0.0 for name, value in (steady | columns).items()
