@@ -31,8 +31,8 @@ class Action(StrEnum):
     LESS_MEMORY = "less-memory"
     LOWER_MINIMUM = "lower-minimum"
     RAISE_MAXIMUM = "raise-maximum"
-    MODEL_FITS = "model-fits"
     SPEED_UP = "speed-up"
+    MODEL_FITS = "model-fits"
 
     @property
     def spec(self) -> "ActionSpec":
@@ -178,13 +178,13 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             serves=True,
             of_service=True,
         ),
-        Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
         Action.SPEED_UP: ActionSpec(
             title="Faster work on the same GPUs",
             deeds=("let {target} work faster: {change}", "let {target} work as before"),
             risk=Risk.LOW,
             of_program=True,
         ),
+        Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
     }
 )
 """All that pages, reports, planner and appliers read of an action."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from data.records.decisions import FOR_MEMORY, Action, Recommendation, Transition
 from data.records.forecasts import GroupForecast
@@ -66,9 +67,9 @@ def advise(
     `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
     runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
     gets the first of the free boards, and nothing else is proposed for it. `services` are how
-    inference services stand: advice on their autoscalers' bounds and smaller GPUs follows. `slow`
-    is why jobs are slow: advice on their programs follows. `resting` maps jobs, and what of the
-    fleet advice is about, to the reason why nothing is proposed for it now.
+    inference services stand: advice on their autoscalers' bounds and on smaller GPUs follows.
+    `slow` is why jobs are slow: advice on their programs follows. `resting` maps jobs, and
+    what of the fleet advice is about, to the reason why nothing is proposed for it now.
     `rejections` are what people said no to; what keeps a job from running out of memory comes up
     again all the same. `proposed_before` is what the plan before proposed: it
     stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
@@ -99,15 +100,15 @@ def advise(
     found += [_recommendation(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
     found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
     by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
-    by_hand = [*bounds_advice(services, by_job, kept.keys() - resting, plan, problem)]
-    alone = kept.keys() - resting - {row.job_id for row in by_hand}
-    by_hand += smaller_advice(services, by_job, alone, plan, problem)
-    alone -= {row.job_id for row in by_hand}
-    by_hand += slow_work_advice(slow, by_job, alone, plan, problem)
-    told = list(_not_rejected(by_hand, no))
-    advised = {row.job_id for row in told}
-    kept = {job: why for job, why in kept.items() if job not in advised}
-    found += told
+    for advice_on in (
+        partial(bounds_advice, services),
+        partial(smaller_advice, services),
+        partial(slow_work_advice, slow),
+    ):
+        rows = advice_on(by_job, kept.keys() - resting, plan, problem)
+        advised = {row.job_id: row for row in _not_rejected(rows, no)}
+        kept = {job: why for job, why in kept.items() if job not in advised}
+        found += advised.values()
     changes = [relief.proposal for relief in relieved if relief.outcome]
     changes += [proposals[number] for number in chosen]
     short = list(missing_boards(problem, groups, changes))
