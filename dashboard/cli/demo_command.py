@@ -43,6 +43,8 @@ VERIFY_SLOTS = 2
 _FEED_EVERY = timedelta(seconds=5)
 _PLAN_EVERY = timedelta(hours=6)
 """Simulated: long enough to read a recommendation before the next plan replaces it."""
+_STALE_MINUTES = 8 * 60.0
+"""What a cycle foresaw of services counts until the next one has run."""
 
 
 @dataclass(slots=True)
@@ -157,6 +159,8 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         planning=own.planning,
         energy=own.energy,
         retention=own.retention,
+        power=own.power,
+        serving=replace(own.serving, stale_minutes=max(own.serving.stale_minutes, _STALE_MINUTES)),
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
         simulated_fleet=fleet,
         apply=replace(own.apply, enabled=alone, verify_slots=VERIFY_SLOTS),

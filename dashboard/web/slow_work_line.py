@@ -14,7 +14,7 @@ _UNTOLD = (
 
 def slow_work_line(job_id: str) -> None:
     """Say why the job is slow, how sure that is, what it loses and what to try."""
-    st.subheader("Why it is slow")
+    st.subheader("What limits its speed")
     mine = [entry for entry in current_world().reader.slow_work() if entry.job_id == job_id]
     if not mine:
         st.write(_UNTOLD)
