@@ -55,6 +55,14 @@ def test_nothing_outside_is_taken_from_the_settings(tmp_path: Path) -> None:
     assert settings.simulated_fleet.state_file == f"{tmp_path}/demo-cluster.json"
 
 
+def test_what_a_cycle_foresees_of_services_lasts_until_the_next(tmp_path: Path) -> None:
+    """Cycles are hours apart there: the page Serving called every service stale in between."""
+    stale = timedelta(minutes=settings_with(tmp_path).serving.stale_minutes)
+    assert stale > timedelta(hours=6)
+    own = settings_with(tmp_path, TRIMTAB_SERVING_STALE_MINUTES="1440")
+    assert own.serving.stale_minutes == 1440
+
+
 def test_where_nobody_is_known_the_demo_is_read_only(tmp_path: Path) -> None:
     """On an address that others reach, nothing can be applied, not even to a simulation."""
     settings = settings_with(tmp_path, TRIMTAB_SERVE_HOST="0.0.0.0")
