@@ -117,11 +117,15 @@ if weeks:
     }
     with st.container(horizontal=True):
         chosen = st.selectbox("Group", list(names), key="group", bind="query-params")
-        quantities = {title: entry for entry, title in _TITLES.items()}
+        mine = [group for group in groups if (group.kind, group.name) == names[chosen]]
+        quantities = {
+            title: entry
+            for entry, title in _TITLES.items()
+            if any(group.path(entry) is not None for group in mine)
+        }
         quantity = quantities[pick("Quantity", list(quantities), "quantity")]
         ahead = pick("Ahead", list(_HISTORY), "ahead")
     kind, name = names[chosen]
-    mine = [group for group in groups if (group.kind, group.name) == (kind, name)]
     shown = next((entry for entry in mine if by_hour(entry) == (ahead == "7 d")), None)
     end = reader.latest_sample_at() or utc_now()
     start = end - _HISTORY[ahead]
