@@ -74,7 +74,7 @@ def _advice(
         savings=savings,
         risk=Action.SPEED_UP.spec.risk,
         confidence=f"{found.confidence}: {found.doubt}",
-        change=f"{found.cause}: {SHORT[found.cause]}",
+        change=f"{SHORT[found.cause]} ({found.cause})",
     )
 
 

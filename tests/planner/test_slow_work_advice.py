@@ -59,7 +59,7 @@ def test_it_costs_the_rent_of_the_time_that_is_lost() -> None:
     assert found.action is Action.SPEED_UP
     assert found.action in ADVICE
     assert found.now == found.proposed
-    assert found.change == "starved of input: more processes that load data"
+    assert found.change == "more processes that load data (starved of input)"
     for lost, each in ((found.savings.gpu_hours, 1.0), (found.savings.cost, model.price_per_hour)):
         assert lost is not None
         assert (lost.low, lost.central, lost.high) == pytest.approx(
