@@ -20,14 +20,14 @@ from collectors.dcgm_readings import (
     readable,
 )
 from collectors.device_labels import device_of
-from collectors.metric_dialects import BY_NAME
+from collectors.metric_dialects import BY_NAME, INFOS
 from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.columns import ACTIVITY, check_frame, empty_frame
 
 Floats = npt.NDArray[np.float64]
 _Readings = tuple[npt.NDArray[np.int64], Floats, Floats]
-"""Device number, slot in s since the epoch, value."""
+"""Device number, time or slot in s since the epoch, value."""
 SLOT_SECONDS = 300
 _SLOWED_BY_HEAT_OR_BRAKE = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clock event reasons: HW slowdown, SW thermal, HW thermal, HW power brake. Not the power cap
@@ -49,32 +49,47 @@ def activity_of(
 
     What is no reading is counted in `dropped`, but for what samples are made of, counted there.
     """
-    everything = list(readable(series, Dropped()))
+    asked = (entry for entry in series if entry.metric in INFOS or _quantity(entry.metric) in _READ)
+    everything = list(readable(asked, Dropped()))
     info = info_labels(everything)
-    start, end = (at.timestamp() for at in (window.start, window.end))
     numbers: dict[tuple[str, str], int] = {}
-    told: dict[str, list[_Readings]] = {}
+    by_metric: dict[str, list[_Readings]] = {}
     for entry in everything:
-        meaning = BY_NAME.get(entry.metric)
-        if meaning is None or meaning[0].quantity not in _READ:
+        quantity = _quantity(entry.metric)
+        device = device_of(entry.labels, catalogue, info) if quantity in _READ else None
+        if device is None or (device.mig_instance and quantity == "gpu_util"):
             continue
-        device = device_of(entry.labels, catalogue, info)
-        if device is None or (device.mig_instance and meaning[0].quantity == "gpu_util"):
-            continue
-        refused = Dropped().counts if meaning[0].used else dropped.counts
-        values, kept = plausible(*meaning, entry.values, refused)
-        kept &= (entry.times >= FIRST_SECOND) & (entry.times <= LAST_SECOND)
-        times, values = entry.times[kept], values[kept]
-        slots = np.floor(times / SLOT_SECONDS) * SLOT_SECONDS
-        whole = (slots >= start) & (slots + SLOT_SECONDS <= end)
-        if meaning[0].quantity == "clock_event_reasons":
-            values = _slowed(values)
         number = numbers.setdefault((device.gpu_uuid, device.mig_instance), len(numbers))
-        of_device = np.full(int(whole.sum()), number, dtype=np.int64)
-        parts = told.setdefault(meaning[0].quantity, [])
-        parts.append((of_device, slots[whole], values[whole]))
+        of_device = np.full(len(entry.times), number, dtype=np.int64)
+        by_metric.setdefault(entry.metric, []).append((of_device, entry.times, entry.values))
+    told: dict[str, list[_Readings]] = {}
+    for metric, parts in by_metric.items():
+        told.setdefault(_quantity(metric), []).append(_kept(metric, parts, window, dropped))
     means = pd.DataFrame({quantity: _means(parts) for quantity, parts in told.items()})
     return empty_frame(ACTIVITY) if means.empty else _frame(means, list(numbers))
+
+
+def _quantity(metric: str) -> str:
+    meaning = BY_NAME.get(metric)
+    return "" if meaning is None else meaning[0].quantity
+
+
+def _kept(metric: str, parts: Sequence[_Readings], window: Window, dropped: Dropped) -> _Readings:
+    """Return the plausible readings of a metric in whole slots of the window."""
+    device, times, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    meaning = BY_NAME[metric]
+    refused = Dropped().counts if meaning[0].used else dropped.counts
+    # Of a percentage or a ratio one whole series tells which it is.
+    whole = [part[2] for part in parts] if meaning[0].percent_or_ratio else [values]
+    read = [plausible(*meaning, raw, refused) for raw in whole]
+    values, kept = (np.concatenate(column) for column in zip(*read, strict=True))
+    slots = np.floor(times / SLOT_SECONDS) * SLOT_SECONDS
+    kept &= (times >= FIRST_SECOND) & (times <= LAST_SECOND)
+    kept &= slots >= window.start.timestamp()
+    kept &= slots + SLOT_SECONDS <= window.end.timestamp()
+    if meaning[0].quantity == "clock_event_reasons":
+        values = _slowed(np.where(kept, values, 0.0))
+    return device[kept], slots[kept], values[kept]
 
 
 def _means(parts: Sequence[_Readings]) -> pd.Series:
