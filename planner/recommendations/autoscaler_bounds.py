@@ -12,8 +12,8 @@ from data.records.decisions import Action, Recommendation, Savings
 from data.records.plans import Plan
 from data.records.serving import BoundsUse, ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem
+from planner.recommendations.job_advice import job_advice, per_day_text, savings_of
 from planner.recommendations.proposals import Proposal
-from planner.recommendations.service_advice import per_day_text, savings_of, service_advice
 
 _MIN_KNOWN_HOURS = 24.0
 """A day has its quiet hours; less of it may have none of them."""
@@ -127,7 +127,7 @@ def _advice(
     spare = use.spare_replica_hours
     span = f"{spare.central:.3g} ({spare.low:.3g}–{spare.high:.3g})"
     most = "unknown" if use.max_replicas is None else str(use.max_replicas)
-    return service_advice(
+    return job_advice(
         action,
         proposal,
         plan,

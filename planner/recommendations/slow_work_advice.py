@@ -6,13 +6,12 @@ What is saved is the rent of the time that the cause takes from its boards, whil
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
-from data.records.decisions import Action, Evidence, Range, Recommendation, Savings
+from data.records.decisions import Action, Range, Recommendation
 from data.records.plans import Plan
 from data.records.slow_work import SlowCause, SlowWork
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.evidence import evidence_of
+from planner.recommendations.job_advice import job_advice, savings_of
 from planner.recommendations.proposals import Proposal
 from planner.slow_work.remedies import SHORT
 
@@ -45,36 +44,22 @@ def slow_work_advice(
 def _advice(
     found: SlowWork, proposal: Proposal, plan: Plan, problem: PlanningProblem
 ) -> Recommendation:
-    job = proposal.job.demand.job
     hours = proposal.job.demand.remaining.hours(problem.terms.slot_hours)
     gpu_hours, cost = _lost(found, proposal, problem, hours)
-    savings = Savings(
-        horizon_hours=problem.terms.horizon_hours,
-        gpu_hours=gpu_hours,
-        energy_kwh=None,
-        emissions_kgco2e=None,
-        cost=cost,
-    )
-    return Recommendation(
-        plan_id=plan.plan_id,
-        created_at=plan.created_at,
-        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
-        action=Action.SPEED_UP,
-        job_id=job.job_id,
-        job_name=job.name,
-        namespace=job.namespace,
-        platform=job.platform,
-        now=proposal.present.configuration,
-        proposed=proposal.present.configuration,
+    return job_advice(
+        Action.SPEED_UP,
+        proposal,
+        plan,
+        problem,
+        change=f"{SHORT[found.cause]} ({found.cause})",
         why=(
             f"Its GPUs look {_LOOKS[found.cause]}. {_costs(found, proposal, problem)} "
             f"To try: {found.remedy}."
         ),
-        evidence=_evidence(found, proposal, savings, plan, problem),
-        savings=savings,
-        risk=Action.SPEED_UP.spec.risk,
+        savings=savings_of(problem, gpu_hours=gpu_hours, cost=cost),
         confidence=f"{found.confidence}: {found.doubt}",
-        change=f"{SHORT[found.cause]} ({found.cause})",
+        factors=_factors(found),
+        signal="activity of its boards",
     )
 
 
@@ -116,16 +101,8 @@ def _text(amount: Range) -> str:
     return f"{amount.central:.2f} ({amount.low:.2f}–{amount.high:.2f}) {amount.unit}"
 
 
-def _evidence(
-    found: SlowWork,
-    proposal: Proposal,
-    savings: Savings,
-    plan: Plan,
-    problem: PlanningProblem,
-) -> Evidence:
-    """Return the evidence of the job with what its boards tell in front."""
-    keeps = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
-    base = evidence_of(keeps, savings, plan, problem)
+def _factors(found: SlowWork) -> tuple[tuple[str, str], ...]:
+    """Return what its boards tell, for the front of the evidence."""
     told = ", ".join(f"{name} {value:.2f}" for name, value in found.signals)
     lost = found.lost_ratio
     share = (
@@ -133,9 +110,8 @@ def _evidence(
         if lost is None
         else f"{100 * lost.central:.0f} ({100 * lost.low:.0f}–{100 * lost.high:.0f}) % of its time"
     )
-    factors = (
+    return (
         ("why it is slow", found.describe()),
         ("signals, mean of these slots", told),
         ("time lost", share),
     )
-    return replace(base, signal="activity of its boards", factors=(*factors, *base.factors))

@@ -11,8 +11,8 @@ from data.records.decisions import Action, Range, Recommendation
 from data.records.plans import Plan
 from data.records.serving import ModelFit, ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem
+from planner.recommendations.job_advice import job_advice, per_day_text, savings_of
 from planner.recommendations.proposals import Proposal
-from planner.recommendations.service_advice import per_day_text, savings_of, service_advice
 
 _HOURS_PER_DAY = 24.0
 
@@ -79,7 +79,7 @@ def _advice(
     span = f"{fit.replicas.central:.3g} ({fit.replicas.low:.3g}–{fit.replicas.high:.3g})"
     fits = f"with {100 * fit.fit_probability:.1f} %"
     at_once = f"{fit.sequences} sequences of {fit.context_tokens:,} tokens"
-    return service_advice(
+    return job_advice(
         Action.MODEL_FITS,
         proposal,
         plan,

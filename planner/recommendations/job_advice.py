@@ -1,4 +1,4 @@
-"""One piece of advice on how a service is run: a recommendation that no plan makes."""
+"""One piece of advice on how a job is run: a recommendation that no plan makes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from planner.recommendations.evidence import evidence_of
 from planner.recommendations.proposals import Proposal
 
 
-def service_advice(
+def job_advice(
     action: Action,
     proposal: Proposal,
     plan: Plan,
@@ -22,6 +22,7 @@ def service_advice(
     savings: Savings,
     confidence: str,
     factors: Sequence[tuple[str, str]],
+    signal: str = "requests of its engines",
     proposed: Configuration | None = None,
 ) -> Recommendation:
     """Return the advice, its `factors` in front of the evidence of the job that is kept."""
@@ -40,9 +41,7 @@ def service_advice(
         now=proposal.present.configuration,
         proposed=proposed or proposal.present.configuration,
         why=why,
-        evidence=replace(
-            found, signal="requests of its engines", factors=(*factors, *found.factors)
-        ),
+        evidence=replace(found, signal=signal, factors=(*factors, *found.factors)),
         savings=savings,
         risk=action.spec.risk,
         confidence=confidence,
