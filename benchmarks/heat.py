@@ -66,7 +66,7 @@ def forecasts(days: list[Day]) -> dict[str, Values]:
     found = {"Trimtab": [(path.q05, path.q50, path.q95) for path in paths]}
     for name, model in (("persistence", NaiveModel()), ("seasonal naive", SeasonalNaiveModel())):
         made = [model.forecast(day.series, HOURS) for day in days]
-        found[name] = [(one.q05, one.q50, one.q95) for one in made]
+        found[name] = [(quantiles.q05, quantiles.q50, quantiles.q95) for quantiles in made]
     return {name: np.array(rows, dtype=float) for name, rows in found.items()}
 
 

@@ -70,7 +70,7 @@ def heat_rows(reader: StoreReader, settings: Settings) -> tuple[HeatRow, ...]:
     ahead = {
         group.name: group
         for group in reader.group_forecasts()
-        if group.kind is GroupKind.RACK and _by_hour(group)
+        if group.kind is GroupKind.RACK and group.by_hour
     }
     rows = []
     for domain in domains:
@@ -121,8 +121,3 @@ def _row(
         cooling_kwh=None if mean is None else mean * _HOURS_AHEAD * (settings.energy.pue - 1),
         counts="boards alone" if whole == 1 else f"boards and hosts ({whole:g} times the boards)",
     )
-
-
-def _by_hour(group: GroupForecast) -> bool:
-    step = group.slot_starts[1] - group.slot_starts[0]
-    return step.total_seconds() == SECONDS_PER_HOUR

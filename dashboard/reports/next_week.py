@@ -8,9 +8,7 @@ from dashboard.reports.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week import Week
 from data.records.decisions import Range
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
-from data.units import SECONDS_PER_HOUR
 
-_WHOLE_DAY = 24
 _GROUPS = {EditionKind.FLEET: GroupKind.FLEET, EditionKind.NAMESPACE: GroupKind.NAMESPACE}
 
 
@@ -39,7 +37,7 @@ def days_ahead(
     """
     wanted = _GROUPS.get(edition.kind), edition.name or "fleet"
     fleet = next(
-        (group for group in groups if (group.kind, group.name) == wanted and _by_hour(group)), None
+        (group for group in groups if (group.kind, group.name) == wanted and group.by_hour), None
     )
     if fleet is None:
         return ()
@@ -62,11 +60,6 @@ def days_ahead(
             )
         )
     return tuple(rows)
-
-
-def _by_hour(group: GroupForecast) -> bool:
-    starts = group.slot_starts
-    return len(starts) >= _WHOLE_DAY and (starts[1] - starts[0]).total_seconds() == SECONDS_PER_HOUR
 
 
 def _mean(path: QuantilePath | None, hours: Sequence[int]) -> Range | None:

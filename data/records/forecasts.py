@@ -1,7 +1,7 @@
 """Forecasts: quantile paths per job, or the reason why there is none."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 
@@ -175,6 +175,12 @@ class GroupForecast:
     slot_starts: tuple[datetime, ...]
     paths: tuple[QuantilePath, ...]
     known_slots: int
+
+    @property
+    def by_hour(self) -> bool:
+        """Whether this is the week by the hour, not the month by the day."""
+        starts = self.slot_starts
+        return len(starts) > 1 and starts[1] - starts[0] == timedelta(hours=1)
 
     def path(self, quantity: Quantity) -> QuantilePath | None:
         """Return the path of a quantity, or None when it could not be forecast."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
@@ -46,11 +47,12 @@ def keep_quotas(
     )
 
 
-class QuotaReader:
+class QuotaReader(ABC):
     """Reads what schedulers told of quotas, by the `_rows` of a reader of the store."""
 
+    @abstractmethod
     def _rows(self, statement: sa.Executable) -> list[Any]:
-        raise NotImplementedError
+        """Return the rows of a statement."""
 
     def quotas(self) -> tuple[Quota, ...]:
         """Return the limits that schedulers told last, and their use, by source and queue."""

@@ -36,12 +36,6 @@ world = current_world()
 reader = world.reader
 
 
-def by_hour(group: GroupForecast) -> bool:
-    """Say whether this is the week by the hour, not the month by the day."""
-    step = group.slot_starts[1] - group.slot_starts[0]
-    return step.total_seconds() == SECONDS_PER_HOUR
-
-
 def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
     """Return the mean of the next 24 h with its peak hour, as a figure and its small print."""
     path = group.path(quantity)
@@ -89,7 +83,7 @@ def skipped_rows() -> pd.DataFrame:
 
 
 groups = [] if empty_state() else list(reader.group_forecasts())
-weeks = {(group.kind, group.name): group for group in groups if by_hour(group)}
+weeks = {(group.kind, group.name): group for group in groups if group.by_hour}
 scope = current_scope()
 asked = {GroupKind.NAMESPACE: scope.namespace, GroupKind.GPU_MODEL: scope.model}
 wanted = [item for item in asked.items() if item[1]]
@@ -126,7 +120,7 @@ if weeks:
         quantity = quantities[pick("Quantity", list(quantities), "quantity")]
         ahead = pick("Ahead", list(_HISTORY), "ahead")
     kind, name = names[chosen]
-    shown = next((entry for entry in mine if by_hour(entry) == (ahead == "7 d")), None)
+    shown = next((entry for entry in mine if entry.by_hour == (ahead == "7 d")), None)
     end = reader.latest_sample_at() or utc_now()
     start = end - _HISTORY[ahead]
     history = (
