@@ -136,11 +136,11 @@ class Served:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of the process and of all that it started."""
-        return sum(map(_cpu_seconds, _family(self.process.pid)))
+        return sum(map(_cpu_seconds, family_of(self.process.pid)))
 
     def memory_mib(self) -> float:
         """Return the resident memory of the process and of all that it started."""
-        return sum(map(_resident_mib, _family(self.process.pid)))
+        return sum(map(_resident_mib, family_of(self.process.pid)))
 
     def when_listening(self) -> float:
         """Return the CPU seconds spent when the port answers."""
@@ -189,7 +189,7 @@ def _status_of(pid: int) -> list[str]:
         return []
 
 
-def _family(pid: int) -> set[int]:
+def family_of(pid: int) -> set[int]:
     """Return a process and its descendants."""
     parents = {
         int(path.name): int(fields[1])

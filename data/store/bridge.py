@@ -18,6 +18,7 @@ _ARG_MAX = re.compile(r"arg_max\((\w+), (\w+)\)")
 _LATEST = r"(array_agg(\1 ORDER BY \2 DESC) FILTER (WHERE \1 IS NOT NULL AND \2 IS NOT NULL))[1]"
 _TYPES = ((re.compile(r"\bDOUBLE\b"), "DOUBLE PRECISION"),
           (re.compile(r"\bVARCHAR\b"), 'TEXT COLLATE "C"'))  # fmt: skip
+_TEMPORARY = "trimtab_temporary_tables"
 _LOCK_SPACE = 0x7472  # 'tr': beside the advisory locks of whoever else uses the database
 
 Transaction = Callable[..., AbstractContextManager[sa.Connection]]
@@ -77,9 +78,9 @@ def count_changed(connection: sa.Connection, statement: str) -> int:
 
 
 def make_temporary(connection: sa.Connection, name: str, query: str) -> None:
-    """Make a table of the query's rows that ends with the transaction, or is replaced by the next.
+    """Make a table of the query's rows for the rest of the transaction; it may be made again.
 
-    Until then it may be made again.
+    On DuckDB `drop_temporary` ends it.
     """
     query = spoken(connection, query)
     if is_postgres(connection):
@@ -88,6 +89,13 @@ def make_temporary(connection: sa.Connection, name: str, query: str) -> None:
         connection.exec_driver_sql(f"ANALYZE {name}")
     else:
         connection.exec_driver_sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+        connection.info.setdefault(_TEMPORARY, set()).add(name)
+
+
+def drop_temporary(connection: sa.Connection) -> None:
+    """Drop the temporary tables of a transaction: DuckDB holds them as long as the connection."""
+    for name in connection.info.pop(_TEMPORARY, ()):
+        connection.exec_driver_sql(f"DROP TABLE IF EXISTS {name}")
 
 
 def set_patience(connection: sa.Connection, waiting: timedelta) -> None:

@@ -25,7 +25,7 @@ from data.records.slow_work import SlowWork
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
-from data.store.bridge import Lock, hold, is_postgres
+from data.store.bridge import Lock, drop_temporary, hold, is_postgres
 from data.store.bulk import insert_records
 from data.store.cached_reader import CachedReader
 from data.store.commands import Commands, require_may_follow, void_leases
@@ -185,6 +185,7 @@ class Store:
             with self._writing, self._begin() as connection:
                 hold(connection, *locks)
                 yield connection
+                drop_temporary(connection)
         except UnicodeEncodeError as error:
             raise NoTextError(
                 f"nothing was kept: the text {scrub(ascii(error.object), limit=80)} is no Unicode",

@@ -16,7 +16,6 @@ from dashboard.cli import main
 from data.errors import StoreBusyError, StoreError
 from data.store import Store, open_store
 from data.store.backup import back_up, restore
-from data.store.bridge import make_temporary
 from data.store.bulk import read_frame
 from data.store.place import store_path
 from data.store.rollup_hours import make_hours
@@ -120,8 +119,8 @@ def test_a_backup_under_writes_is_a_prefix_of_what_was_acknowledged(
 def test_a_restored_store_has_the_proof_of_the_backup(store: Store, tmp_path: Path) -> None:
     """Rows and hashes of every table; the backup itself is left as it is."""
     write(store, 0)
-    with store._transaction() as connection:  # as merging facts leaves behind
-        make_temporary(connection, "merged_allocations", "SELECT 1 AS one")
+    with store._transaction() as connection:  # which the connection holds on to
+        connection.exec_driver_sql("CREATE TEMP TABLE merged_allocations AS SELECT 1 AS one")
     made = back_up(store, tmp_path / "b", progress=silent)
     body = (tmp_path / "b").read_bytes()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith((".b", "b"))] == ["b"]
