@@ -22,7 +22,8 @@ from benchmarks._complete_report import complete_report
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.budgets import HISTORY_DAYS, forecast_sum
 from dashboard.statement.focus import COLUMNS, focus_rows
-from dashboard.statement.statement import GROUPS, make_cost_statement
+from dashboard.statement.groups import GROUPS
+from dashboard.statement.statement import make_cost_statement
 from data.collected import Collected
 from data.columns import SAMPLES, check_frame
 from data.records.jobs import Job, Platform, WorkloadKind

@@ -92,9 +92,9 @@ def test_prophet_and_streamlit_wait_until_they_are_needed() -> None:
     assert modules_after("import dashboard.cycle") & {"prophet", "streamlit"} == set()
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "benchmarks"])
 def test_every_module_can_be_imported(package: str) -> None:
-    """Every module of the package imports; Streamlit's page scripts run only in a session."""
+    """Also of a benchmark that nobody runs; Streamlit's page scripts run only in a session."""
     found = [
         info.name
         for info in pkgutil.walk_packages([str(ROOT / package)], prefix=f"{package}.")
