@@ -115,8 +115,8 @@ sbom: setup ## what requirements.lock brings, as CycloneDX JSON in dist/sbom.cdx
 reliability: setup servers ## run the tests of every fault and write docs/reliability.md
 	@TRIMTAB_RELIABILITY=1 $(PYTHON) -m pytest
 
-screenshots: setup servers ## take docs/images anew
-	@TRIMTAB_SCREENSHOTS=1 $(PYTHON) -m pytest -q tests/browser/test_pictures.py
+screenshots: setup servers ## take docs/images anew, and sheets of every page into dist/pages to look at
+	@TRIMTAB_SCREENSHOTS=1 DATA="$(DATA)" $(PYTHON) -m pytest -q tests/browser/test_pictures.py
 
 clean: ## remove .venv and every cache; the store in the state folder stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -12,7 +12,7 @@ from dashboard.api.dismissal_wishes import add_dismissals
 from dashboard.api.docs_page import add_docs_page
 from dashboard.api.documents import add_documents
 from dashboard.api.events import add_events
-from dashboard.api.finding_choice import FindingQuery, chosen_findings
+from dashboard.api.finding_query import FindingQuery
 from dashboard.api.kept_answers import Document, HeadAsGet, document, response
 from dashboard.api.lists import add_lists
 from dashboard.api.pages_of_rows import PageOfRows, keyed, page_of
@@ -28,6 +28,7 @@ from dashboard.api.token_wishes import add_tokens
 from dashboard.api.wishes import Wish, WishOutcome, carry_out
 from dashboard.api.world import ApiWorld, Caller
 from dashboard.decisions import preview
+from dashboard.finding_choice import chosen_findings
 from dashboard.findings import FindingStatus
 from data.errors import ChangeRefusedError
 from data.store import StoreReader
@@ -123,7 +124,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         request: Request, who: Anyone, query: Annotated[FindingQuery, Query()]
     ) -> Response:
         def make() -> PageOfRows[FindingRow]:
-            chosen = keyed(chosen_findings(world.findings(who), query), query.sort.key)
+            chosen = keyed(chosen_findings(world.findings(who), query.choice()), query.sort.key)
             return page_of(chosen, finding_row, query)
 
         keep = who.role != "owner" and query.is_first()

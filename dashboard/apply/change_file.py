@@ -24,7 +24,7 @@ def change_for(
     """Return the text of the change; ChangeRefusedError when no file can say it."""
     if recommendation.action in ADVICE:
         raise ChangeRefusedError(
-            f"no change file says {recommendation.action} of {recommendation.target!r}",
+            f"{recommendation.action} of {recommendation.target!r} is advice, and no change",
             f"By hand: {recommendation.summary}.",
         )
     if recommendation.action.spec.caps_power:

@@ -3,7 +3,7 @@
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, USED, dress
+from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, USED, dress, hatched
 
 COLOURS = {
     "used": (USED, ""),
@@ -36,7 +36,7 @@ def cost_days(charges: pd.DataFrame, *, unit: str, zone: str) -> go.Figure:
             x=names,
             y=sums[state].reindex(names),
             name=state,
-            marker={"color": colour, "pattern": {"shape": pattern, "fgcolor": "#FFFFFF"}},
+            marker=hatched(colour, pattern),
             hovertemplate=f"{state}: %{{y:,.3g}} {unit}<extra></extra>",
         )
     title = f"cost ({unit})" if is_money else "GPU-hours"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FREE, NAMELESS, dress, safe
+from dashboard.charts.palette import FREE, NAMELESS, dress, hatched, safe
 from dashboard.figure_text import count_text
 
 _GROUP_COLOURS = ("#7B6FD0", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#CC6677", "#999933")
@@ -50,7 +50,7 @@ def energy_stack(
                 x=names,
                 y=[by_period.get(name) for name, _ratio in measured],
                 name=safe(title),
-                marker={"color": colour, "pattern": {"shape": pattern, "fgcolor": "#FFFFFF"}},
+                marker=hatched(colour, pattern),
                 hovertemplate=f"{safe(title)}: %{{y:.3g}} {unit}<extra></extra>",
             )
         )

@@ -10,6 +10,10 @@ from dashboard.charts.palette import FREE, IDLE, USED, safe
 
 UNSEEN = "#00000000"
 _ROW, _FRAME = 17, 70
+_WIDE = 16
+"""Boards of a node in one row; what holds more, as a rack that counts as one node, has several."""
+_SCALE_PIXELS = 90
+"""The least height in which the colour scale can be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +38,15 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
 
     Work is coloured from idle to used; a board that nobody holds is grey, an unknown one crossed.
     """
-    nodes = list(dict.fromkeys(boards["node"]))
-    width = int(boards["cell"].max()) + 1
-    values = np.full((len(nodes), width), np.nan)
-    free = np.full((len(nodes), width), np.nan)
-    texts = np.full((len(nodes), width), "", dtype=object)
-    row_of = {name: row for row, name in enumerate(nodes)}
+    lines = boards.groupby("node", sort=False)["cell"].max() // _WIDE + 1
+    row_of = dict(zip(lines.index, lines.cumsum() - lines, strict=True))
+    size = int(lines.sum()), min(_WIDE, int(boards["cell"].max()) + 1)
+    values, free = np.full(size, np.nan), np.full(size, np.nan)
+    texts = np.full(size, "", dtype=object)
     unknown: list[tuple[int, int]] = []
     for board in boards.to_dict("records"):
-        place = row_of[board["node"]], int(board["cell"])
+        line, column = divmod(int(board["cell"]), _WIDE)
+        place = int(row_of[board["node"]]) + line, column
         texts[place] = board["text"]
         value = float(board[measure.column])
         if board["allocated_ratio"] == 0 and measure.column == "work":
@@ -51,11 +55,12 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
             values[place] = value
         else:
             unknown.append(place)
-    axis_x, axis_y = list(range(width)), [safe(name) for name in nodes]
+    title = "GPU of the node" + (f", {_WIDE} a row" if lines.max() > 1 else "")
+    axis_x, axis_y = list(range(size[1])), list(range(size[0]))
     figure = go.Figure()
     figure.add_heatmap(
         x=axis_x,
-        y=list(range(len(nodes))),
+        y=axis_y,
         z=free,
         text=texts,
         hovertemplate="%{text}<extra></extra>",
@@ -66,7 +71,7 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
     )
     figure.add_heatmap(
         x=axis_x,
-        y=list(range(len(nodes))),
+        y=axis_y,
         z=values,
         text=texts,
         hovertemplate="%{text}<extra></extra>",
@@ -94,13 +99,13 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
             showlegend=False,
         )
     figure.update_layout(
-        height=_FRAME + _ROW * len(nodes),
+        height=_FRAME + max(_SCALE_PIXELS, _ROW * size[0]),
         margin={"l": 8, "r": 8, "t": 8, "b": 44},
         font={"family": "system-ui, 'DejaVu Sans', sans-serif"},
-        xaxis={"title": "GPU of the node", "dtick": 1, "showgrid": False, "zeroline": False},
+        xaxis={"title": title, "dtick": 1, "showgrid": False, "zeroline": False},
         yaxis={
-            "tickvals": list(range(len(nodes))),
-            "ticktext": axis_y,
+            "tickvals": list(row_of.values()),
+            "ticktext": [safe(name) for name in row_of],
             "autorange": "reversed",
             "showgrid": False,
             "zeroline": False,

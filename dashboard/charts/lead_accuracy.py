@@ -14,7 +14,7 @@ NOMINAL_PERCENT = 80
 def lead_accuracy(leads: Sequence[LeadMeans]) -> go.Figure:
     """Return the mean over series, by lead time: loss as a share of naive's, and coverage in %."""
     # Titles stand above: beside the axis, that of the right one lies on the left one on a phone.
-    titles = ("pinball loss relative to naive", "inside q10–q90 (%)")
+    titles = ("loss vs. naive", "in q10–q90 (%)")
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12, subplot_titles=titles)
     names = [f"{lead.until_hours:g} h" for lead in leads]
     for name, colour, ratios in (

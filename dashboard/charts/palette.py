@@ -28,6 +28,13 @@ def faded(colour: str, opacity: float) -> str:
     return f"rgba({red},{green},{blue},{opacity})"
 
 
+def hatched(colour: str, shape: str) -> dict[str, Any]:
+    """Return the marker of bars of a colour, with white hatching of that shape, '' for none."""
+    # Without `overlay` a hatched bar has no colour, and white lines alone are not seen on white.
+    pattern = {"shape": shape, "fgcolor": "#FFFFFF", "fillmode": "overlay"}
+    return {"color": colour, "pattern": pattern}
+
+
 def dress(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) -> go.Figure:
     """Return the figure with the common layout: units on the axis, legend on top, UTC below."""
     figure.update_layout(

@@ -8,17 +8,15 @@ from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from pydantic import ValidationError
-
-from dashboard.api.finding_choice import FindingChoice, FindingOrder, chosen_findings
 from dashboard.api.rows import FindingRow, RecordRow, finding_row, record_of
 from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import ask, asks_a_server, decided, open_for_reading, settings_of
+from dashboard.finding_choice import STATES, FindingChoice, FindingOrder, chosen_findings
 from dashboard.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
 from dashboard.recording import present
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, SettingsError
-from data.records.decisions import Recommendation
+from data.records.decisions import Action, Recommendation, Risk
 from data.store.record_json import build
 
 _COLUMNS = (
@@ -82,14 +80,21 @@ def shown_of(row: FindingRow) -> Shown:
 
 def _choice(given: Mapping[str, Any]) -> FindingChoice:
     """Return what is to be listed. Errors: SettingsError for a word that no finding has."""
-    named = {name: given.get(name) for name in ("state", "kind", "team", "risk")}
-    try:
-        return FindingChoice.model_validate(named | {"all": given.get("all", False)})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise SettingsError(
-            f"--{first['loc'][0]} {named[str(first['loc'][0])]!a} is no such word", first["msg"]
-        ) from error
+    known = {"state": STATES, "kind": frozenset(Action), "risk": frozenset(Risk)}
+    for name, words in known.items():
+        if (word := given.get(name)) is not None and word not in words:
+            raise SettingsError(
+                f"--{name} {word[:50]!a} is no {name} of findings",
+                f"Give one of {', '.join(sorted(words))}.",
+            )
+    kind, risk = given.get("kind"), given.get("risk")
+    return FindingChoice(
+        state=given.get("state"),
+        kind=kind and Action(kind),
+        team=given.get("team"),
+        risk=risk and Risk(risk),
+        all=given.get("all", False),
+    )
 
 
 def _row(row: FindingRow, said: Recommendation | None) -> dict[str, object]:

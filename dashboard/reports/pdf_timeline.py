@@ -63,8 +63,8 @@ def svg_timeline(fleet: pd.DataFrame, week: Week) -> str:
     means = fleet[["used_gpus", "idle_allocated_gpus", "boards"]].mean()
     words = (
         "GPUs of the fleet by the hour, stacked: used, idle, unknown, free. On average "
-        f"{means['used_gpus']:.1f} of {means['boards']:.1f} were used and "
-        f"{means['idle_allocated_gpus']:.1f} were allocated but idle."
+        f"{means['used_gpus']:,.1f} of {means['boards']:,.1f} were used and "
+        f"{means['idle_allocated_gpus']:,.1f} were allocated but idle."
     )
     drawn = renderSVG.drawToString(pdf_timeline(fleet, week))
     drawn = _SVG_HEAD.sub(f'<svg role="img" aria-label="{words}" width="100%"', drawn, count=1)

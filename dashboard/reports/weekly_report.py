@@ -67,9 +67,11 @@ class WeeklyReport:
             return self._own_finding()
         if self.boards is None or self.allocated_gpus is None or self.used_gpus is None:
             return "No samples were kept for this week."
+        boards = self.boards  # a mean over the week, in which boards may come and go
+        of_them = count_text(boards, "GPU") if boards == round(boards) else f"{boards:,.1f} GPUs"
         return (
-            f"On average {self.allocated_gpus:.1f} of {count_text(self.boards, 'GPU')} were "
-            f"allocated and {self.used_gpus:.1f} in use; {self._idle()}; {self._waiting()}."
+            f"On average {self.allocated_gpus:,.1f} of {of_them} were "
+            f"allocated and {self.used_gpus:,.1f} in use; {self._idle()}; {self._waiting()}."
         )
 
     def _own_finding(self) -> str:

@@ -48,4 +48,6 @@ def memory_section() -> None:
             ]
         ),
         "memory",
+        links={"job": "job?id="},
+        prose={"why": 520},
     )

@@ -24,6 +24,8 @@ UNKNOWN = "—"
 _FIGURE_PIXELS = 230
 _ASKED = "page-asked"
 _PROSE_PIXELS = 66
+_ROW_PIXELS = 35
+_ROWS_HIGH = 16
 """Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
 
 
@@ -166,6 +168,9 @@ def table(
         placeholder=UNKNOWN,
         column_config=settings,
         row_height=_PROSE_PIXELS if prose else None,
+        height="auto"
+        if prose or shown.empty
+        else _ROW_PIXELS * (min(len(shown), _ROWS_HIGH) + 1) + 3,
         key=key if opens else None,
         on_select=hear if opens else "ignore",
         selection_mode="single-cell",

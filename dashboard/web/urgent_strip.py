@@ -90,4 +90,4 @@ def urgent_section() -> None:
     ]
     if rows:
         st.subheader("Urgent")
-        table(pd.DataFrame(rows), "urgent", prose={"why": 300, "next_step": 380})
+        table(pd.DataFrame(rows), "urgent", prose={"why": 300, "next_step": 520})

@@ -1,19 +1,31 @@
-"""Takes docs/images anew; collected by `make screenshots` only."""
+"""Takes docs/images anew, and sheets of every page to look at; for `make screenshots` only."""
 
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
 from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
 
 import pypdfium2
 import pytest
-from browser.bed import Server, Visitor
+from beds.stores import Stores
+from browser.bed import Server, Visitor, running_server
 from browser.inbox import answer, open_first
 from browser.test_demo import Demo, running_demo
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
+
+from benchmarks.pages import stored
+from dashboard.cli import main
+from dashboard.cycle import run_cycle
+from dashboard.wiring import build_world
+from data.settings import Settings, StoreSettings
+from data.store import open_store
 
 pytestmark = pytest.mark.browser
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -33,6 +45,9 @@ VIEWS = (
     "health",
     "settings",
 )
+SHEETS = Path(__file__).parents[2] / "dist" / "pages"
+"""A sheet of each page of each fleet: by width from left to right, light above dark; not kept."""
+WIDTHS = (1440, 800, 390)
 WIDTH = 1280
 TALLEST = 1700
 MAX_BYTES = 250_000
@@ -133,3 +148,83 @@ def test_the_weekly_report(pictured_store: str, browser: Browser, tmp_path: Path
     document = pypdfium2.PdfDocument(tmp_path / "week.pdf")
     for number in range(min(REPORT_PAGES, len(document))):
         keep(document[number].render(scale=1.4).to_pil(), f"report-pdf-{number + 1}")
+
+
+@contextmanager
+def real_pods(folder: Path) -> Iterator[str]:
+    """A recording of pods of others, planned at its end; `make screenshots DATA=…` says where."""
+    url = f"duckdb:///{folder}/pods.duckdb"
+    found = Path(os.environ["DATA"]) / "alibaba_genai_pods" / "pod_gpu_timeseries.parquet"
+    given = ("import", str(found), "--map", str(IMAGES.parent / "examples/alibaba-genai.toml"))
+    assert main(["--store", url, *given]) == 0
+    with build_world(Settings(store=StoreSettings(url=url))).store as store:
+        recording = store.reader.recording()
+        assert recording is not None
+        run_cycle(build_world(Settings(), store=store), now=recording.end)
+    yield url
+
+
+@pytest.fixture(params=["demo", "pods", "10000-gpus"])
+def fleet(
+    request: pytest.FixtureRequest,
+    stores: Stores,
+    pictured_store: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[tuple[str, str]]:
+    """The name of a fleet and the address of its store."""
+    monkeypatch.delenv("TRIMTAB_SCREENSHOTS")  # no setting
+    with ExitStack() as stack:
+        if request.param == "demo":
+            url = stack.enter_context(stores.copy_of(pictured_store, tmp_path))
+        elif request.param == "pods":
+            url = stack.enter_context(real_pods(tmp_path))
+        else:
+            kept = Path(os.environ.get("STORES") or tmp_path)
+            url = f"duckdb:///{stored(kept, 1250)}"
+        yield request.param, url
+
+
+def test_sheets_to_look_at(
+    fleet: tuple[str, str], browser: Browser, own_port: int, tmp_path: Path
+) -> None:
+    """Every page at three widths, light and dark."""
+    name, url = fleet
+    folder = SHEETS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_store(url) as store:
+        plan = store.reader.latest_plan()
+    assert plan is not None
+    job = quote(plan.jobs[len(plan.jobs) // 2].job_id)
+    with running_server(url, tmp_path, port=own_port) as server:
+        for view in (*VIEWS, "savings", "audit"):
+            path = {"overview": "", "job": f"job?id={job}"}.get(view, view)
+            rows = [shots(browser, f"{server.base}/{path}", mode) for mode in ("light", "dark")]
+            tiled(rows).save(folder / f"{view}.png")
+
+
+def shots(browser: Browser, address: str, mode: Literal["light", "dark"]) -> list[Image.Image]:
+    """Return a page in a colour scheme at each width, at half its size."""
+    with browser.new_context(color_scheme=mode) as context:
+        visitor = Visitor(context.new_page())
+        visitor.page.set_viewport_size({"width": WIDTHS[0], "height": 1700})
+        visitor.open(address)
+        made = []
+        for width in WIDTHS:
+            visitor.resize(width)
+            raw = Image.open(BytesIO(visitor.page.screenshot())).convert("RGB")
+            made.append(raw.resize((raw.width // 2, raw.height // 2), Image.Resampling.LANCZOS))
+        return made
+
+
+def tiled(rows: Sequence[Sequence[Image.Image]]) -> Image.Image:
+    """Return the pictures side by side, row below row."""
+    size = max(sum(shot.width for shot in row) for row in rows), sum(row[0].height for row in rows)
+    sheet, top = Image.new("RGB", size, "grey"), 0
+    for row in rows:
+        left = 0
+        for shot in row:
+            sheet.paste(shot, (left, top))
+            left += shot.width
+        top += row[0].height
+    return sheet

@@ -10,6 +10,8 @@ from factories import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dashboard.charts.cost_days import COLOURS, cost_days
+from dashboard.charts.fleet_map import MEASURES, fleet_map
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
@@ -225,3 +227,38 @@ def backtest_of(loss: float, naive: float, coverage: float, last: float = 24.0) 
         for hours in (1.0, last)
     )
     return Backtest(losses=(), held_out_slots=9, coverage_ratio=coverage, by_lead=leads)
+
+
+@given(sizes=st.lists(st.integers(1, 90), min_size=1, max_size=6))
+def test_a_node_of_any_size_is_on_the_map_whole(sizes: list[int]) -> None:
+    """Real pods may all count as one node, whose boards in one row were too thin to see."""
+    boards = pd.DataFrame(
+        [
+            {"node": f"n{node}", "cell": cell, "text": f"n{node}/{cell}",
+             "work": 50.0, "allocated_ratio": 1.0}
+            for node, size in enumerate(sizes)
+            for cell in range(size)
+        ]
+    )  # fmt: skip
+    figure = fleet_map(boards, MEASURES[0])
+    drawn = [[text for text in row if text] for row in figure.data[1].text]
+    assert [text for row in drawn for text in row] == list(boards["text"])
+    starts = figure.layout.yaxis.tickvals
+    assert [drawn[row][0] for row in starts] == [f"n{node}/0" for node in range(len(sizes))]
+    assert max(map(len, drawn)) <= 16
+    assert figure.layout.height >= 160
+
+
+def test_a_hatched_bar_is_seen_on_white() -> None:
+    """White hatching without a ground drew what nobody is known for as nothing."""
+    charges = pd.DataFrame(
+        {
+            "start": pd.to_datetime([NOW] * len(COLOURS)),
+            "state": list(COLOURS),
+            "gpu_cost": 1.0,
+            "electricity_cost": 0.0,
+        }
+    )
+    for bar in cost_days(charges, unit="EUR", zone="UTC").data:
+        assert bar.marker.color != "#FFFFFF"
+        assert bar.marker.pattern.fillmode == "overlay"

@@ -47,7 +47,7 @@ HELD = (
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Four boards since February 10th."""
+    """Four boards since February 10th, that of `ads` since March 9th."""
     times = pd.date_range(BEGIN, NOW, freq="5min").as_unit("us")
     frames = [
         make_samples(
@@ -57,6 +57,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         ).assign(sampled_at=times)
         for number, (job, _workload, used) in enumerate(HELD)
     ]  # fmt: skip
+    frames[2] = frames[2][frames[2]["sampled_at"] >= MARCH + timedelta(days=8)]
     jobs = tuple(
         make_job(job, namespace=job.partition("/")[0], scheduler=SchedulerFacts(workload=workload))
         for job, workload, _used in HELD
@@ -128,6 +129,9 @@ def test_the_month_is_the_statement_in_parts(draw: Draw) -> None:
     assert said.endswith("over budget: search (1 of 2 budgets).")
     assert shown.loc["search", "of budget (%)"] > 100
     assert shown.loc["ads", "of budget (%)"] < 1
+    weeks = {"search": 0, "ads": 100 * (7 / 4 - 1)}  # of the week before it, ads ran four days
+    for tenant, change in weeks.items():
+        assert shown.loc[tenant, "week over week (%)"] == pytest.approx(change, abs=0.5)
 
 
 def test_last_month_is_in_the_address(draw: Draw) -> None:
@@ -183,7 +187,7 @@ def test_without_a_price_the_cost_is_unknown(draw: Draw) -> None:
     ]  # fmt: skip
     assert list(shown["GPU-hours without a price"]) == list(shown["GPU-hours"])
     assert shown["GPU-hours"].sum() == pytest.approx(
-        4 * (NOW - MARCH) / timedelta(hours=1), rel=0.01
+        (4 * (NOW - MARCH) - timedelta(days=8)) / timedelta(hours=1), rel=0.01
     )
 
 

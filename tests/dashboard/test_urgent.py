@@ -28,8 +28,8 @@ from streamlit.testing.v1 import AppTest
 from benchmarks._page_client import open_page
 from benchmarks.load import owners_sign_in
 from benchmarks.pages import served
-from dashboard.api.finding_choice import FindingOrder
 from dashboard.decision_service import DecisionService
+from dashboard.finding_choice import FindingOrder
 from dashboard.findings import findings_now
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.messages import NO_LINK, messages_for

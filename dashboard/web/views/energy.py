@@ -106,16 +106,16 @@ if not empty_state():
         if choice.shown == SHOWN[0]
         else (f"emissions, {choice.shown.split()[1]}", "kgCO2e")
     )
-    chart(
-        energy_stack(
-            stack_parts(whole, choice.shown),
+    parts = stack_parts(whole, choice.shown)
+    if any(part.value is not None for part in parts):
+        stack = energy_stack(
+            parts,
             quantity=quantity,
             unit=unit,
             period=f"{choice.every.value} ({settings.report.timezone})",
             measured=list(measured_of(whole)),
-        ),
-        "energy",
-    )
+        )
+        chart(stack, "energy")
     table(rows_shown(whole), f"energy-by-{choice.by.value}", headings={"idle": "idle GPU-hours"})
     st.caption(
         "Exactly, with all bounds and hours: by hour as CSV, the whole statement with method and "

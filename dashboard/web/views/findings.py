@@ -49,7 +49,7 @@ def _taken(cost: float, currency: str) -> str:
     """Say why the sum may be less than one row: some changes serve jobs, and cost."""
     if cost < _WORTH_A_WORD:
         return ""
-    return f", {cost:.0f} {currency} already taken off for changes that serve jobs and cost"
+    return f", {cost:,.0f} {currency} already taken off for changes that serve jobs and cost"
 
 
 def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
@@ -60,7 +60,7 @@ def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
     urgent = sum(said.action in FOR_MEMORY for said in waiting)
     finding(
         f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
-        f"{worth:.0f} {currency} over the {tense('next ', '')}{hours:g} h"
+        f"{worth:,.0f} {currency} over the {tense('next ', '')}{hours:g} h"
         f"{tense('', ' after')}{_taken(taken, currency)}.{_memory(urgent)}"
         if waiting
         else tense("No finding waits for a decision.", "Nothing would have been recommended.")

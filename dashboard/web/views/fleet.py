@@ -99,8 +99,12 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     )
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
+    shown = page.drop(columns=hidden)
+    at_first = ["node", "gpu_index", "gpu_model", "jobs"]  # what the width of a window is for
+    at_last = ["gpu_uuid"]
+    between = [name for name in shown.columns if name not in at_first + at_last]
     table(
-        page.drop(columns=hidden),
+        shown[at_first + between + at_last],
         "boards",
         every=lambda: rows.drop(columns=left_out),
         links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "job?id="},
@@ -169,6 +173,7 @@ if not empty_state():
     end = reader.latest_sample_at() or utc_now()
     boards = boards_now(end)
     held = boards[boards["allocated_ratio"] > 0]
+    silent = int(boards["power_watts"].isna().sum())
     idle = held[held["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
     finding(
         f"{count_text(len(boards), 'board')} on {count_text(boards['node'].nunique(), 'node')}: "
@@ -180,7 +185,7 @@ if not empty_state():
             "held boards' memory, mean": number(held["memory"].mean(), "%"),
             "power of all boards": (
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
-                f"{count_text(boards['power_watts'].isna().sum(), 'board')} did not report it",
+                f"{count_text(silent, 'board')} did not report it" if silent else "",
             ),
             "boards with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
         }

@@ -98,7 +98,7 @@ if weeks:
     allocated = fleet.path(Quantity.ALLOCATED_GPUS)
     if allocated is not None:
         ahead_text = tense(
-            f"In the next 24 h {whose} will hold", f"In the 24 h after {whose} would hold"
+            f"In the next 24 h {whose} will hold", f"In the 24 h after it, {whose} would have held"
         )
         finding(
             f"{ahead_text} {count_text(float(np.mean(allocated.q50[:24])), 'GPU')} on average, "

@@ -12,6 +12,7 @@ from dashboard.web.session import current_world
 from dashboard.web.urgent_strip import urgent_section
 from dashboard.web.xid_section import xid_section
 from data.records.cluster import SourceState
+from data.records.decisions import Action
 
 _ALWAYS = ("kind", "found", "open")
 
@@ -73,7 +74,8 @@ if outcomes and current_role() != "owner":
     if dismissed:
         st.write(f"{count_text(dismissed, 'finding')} dismissed, {wrong} as false positive.")
     happened = [name for name in OUTCOME_COLUMNS if name in _ALWAYS or rows[name].astype(int).any()]
-    table(rows[happened], "outcomes", every=lambda: rows)
+    titled = rows.assign(kind=[Action(kind).spec.title for kind in rows["kind"]])
+    table(titled[happened], "outcomes", every=lambda: rows)
 memory_section()
 xid_section(reader, world.clock())
 st.subheader("Store")

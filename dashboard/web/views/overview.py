@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import count_text
 from dashboard.reports.esg.build import make_statement
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from dashboard.saved_by_day import summed
@@ -59,9 +59,9 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
         and not said.action.spec.of_node  # an emptied node frees no job's GPU
     )
     are, unseen = tense("are", "were"), now["unknown_gpus"]
-    unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0.05 else ""
+    unknown = f", of {unseen:,.1f} nobody reported utilization" if unseen > 0.05 else ""
     if now["unattributed_gpus"] > 0.05:
-        unknown += f"; {now['unattributed_gpus']:.1f} more {are} busy for nobody known"
+        unknown += f"; {now['unattributed_gpus']:,.1f} more {are} busy for nobody known"
     all_of_them = count_text(
         now["boards"], tense("GPU is", "GPU was"), tense("GPUs are", "GPUs were")
     )
@@ -69,56 +69,54 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     held = (
         f"{now['allocated_gpus']:,.0f} of {all_of_them} allocated"
         if jobs is None
-        else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:.1f} GPUs in the "
+        else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:,.1f} GPUs in the "
         "last hour"
     )
     finding(
-        f"{held}, {now['used_gpus']:.1f} {are} in use{unknown}; "
-        f"{count_text(len(stored), 'finding')} {would} {freed:.1f}."
+        f"{held}, {now['used_gpus']:,.1f} {are} in use{unknown}; "
+        f"{count_text(len(stored), 'finding')} {would} {freed:,.1f}."
     )
 
 
 def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:
     """Return the energy of the site with its range, and the boards' power of the moment."""
-    now_text = f"boards {tense('now', 'at its end')} {number(power_kilowatts, 'kW')}"
     if used is None:
-        return UNKNOWN, f"power was never reported; {now_text}"
+        return UNKNOWN, "power was never reported"
+    now_text = f"boards {tense('now', 'at its end')} {number(power_kilowatts, 'kW')}"
     bounds = f"{number(used.low, '').strip()}–{number(used.high, used.unit)}"
     return number(used.central, used.unit), f"{bounds}; {now_text}"
 
 
 def show_findings() -> None:
     """Show the findings to decide on first, and what was saved to date."""
-    left, right = st.columns([3, 1])
-    with left:
-        st.subheader(tense("Findings to decide on", "What would have been found"))
-        rows = chosen_rows(rows_in_scope(every_row()), InboxChoice())
-        if rows:
-            findings_table(rows[:_TOP], "top-findings")
-        else:
-            st.write(
-                tense(
-                    "None waits. The plan keeps every job as it is, or no cycle ran yet.",
-                    "None. The plan kept every job as it was, or is being made.",
-                )
+    st.subheader(tense("Findings to decide on", "What would have been found"))
+    rows = chosen_rows(rows_in_scope(every_row()), InboxChoice())
+    if rows:
+        findings_table(rows[:_TOP], "top-findings")
+    else:
+        st.write(
+            tense(
+                "None waits. The plan keeps every job as it is, or no cycle ran yet.",
+                "None. The plan kept every job as it was, or is being made.",
             )
-        if len(rows) > _TOP:
-            way("findings", f"All {len(rows)} findings")
-    with right:
-        st.subheader("Saved to date")
-        jobs = scoped_jobs()
-        days = [day for day in saved_days() if jobs is None or day.recommendation.job_id in jobs]
-        (saved,) = summed(days, "all") or (None,)
-        if saved is None:
-            st.write(tense("Nothing is applied yet.", "Nothing was applied."))
-            return
-        for label, value in (
-            ("money", saved.money),
-            ("site energy", saved.energy_kwh),
-            ("emissions", saved.emissions_kgco2e),
-        ):
-            st.metric(label, range_text(value))
-        way("savings", "Savings, by finding and day")
+        )
+    if len(rows) > _TOP:
+        way("findings", f"All {len(rows)} findings")
+    st.subheader("Saved to date")
+    jobs = scoped_jobs()
+    days = [day for day in saved_days() if jobs is None or day.recommendation.job_id in jobs]
+    (saved,) = summed(days, "all") or (None,)
+    if saved is None:
+        st.write(tense("Nothing is applied yet.", "Nothing was applied."))
+        return
+    figures(
+        {
+            "money": saved.money or (UNKNOWN, "a part of it is unknown"),
+            "site energy": saved.energy_kwh or (UNKNOWN, "power was not reported"),
+            "emissions": saved.emissions_kgco2e or (UNKNOWN, "power was not reported"),
+        }
+    )
+    way("savings", "Savings, by finding and day")
 
 
 if not empty_state():
@@ -141,9 +139,9 @@ if not empty_state():
     figures(
         {
             "GPUs in use": (
-                f"{now['used_gpus']:.1f} of {now['boards']:.0f}",
-                f"{now['idle_allocated_gpus']:.1f} allocated but idle"
-                + (f", {now['free_gpus']:.1f} free" if jobs is None else ""),
+                f"{now['used_gpus']:,.1f} of {now['boards']:,.0f}",
+                f"{now['idle_allocated_gpus']:,.1f} allocated but idle"
+                + (f", {now['free_gpus']:,.1f} free" if jobs is None else ""),
             ),
             "idle while allocated, last 24 h": (
                 number(statement.idle_gpu_hours, "GPU-h"),
@@ -162,7 +160,7 @@ if not empty_state():
     st.caption(
         f"Per hour, last {days} d: GPUs that these jobs held. Their forecast is on Forecasts."
         if jobs is not None
-        else f"Per hour, last {days} d. The forecast adds up {known} of "
+        else f"Per hour, last {days} d. The forecast adds up {known:,} of "
         f"{count_text(known + skipped, 'job')}, the q10 and q90 as if all peaked together; jobs "
         "yet to come are not foreseen."
     )

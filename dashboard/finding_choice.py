@@ -1,12 +1,9 @@
 """Which findings are listed, and in which order: for the command line and the API."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-
-from dashboard.api.pages_of_rows import PageQuery
 from dashboard.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
 from data.records.decisions import Action, Risk
 from data.records.lifecycle import State
@@ -14,26 +11,18 @@ from data.records.lifecycle import State
 STATES = frozenset({OPEN, DISMISSED, REOPENED, RESOLVED, *map(str, State)})
 
 
-def _state(text: str | None) -> str | None:
-    """Return a state of findings. Errors: ValueError for any other word."""
-    if text is not None and text not in STATES:
-        raise ValueError(f"no finding is {text[:50]!r}: give one of {', '.join(sorted(STATES))}")
-    return text
-
-
-class FindingChoice(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingChoice:
     """Filters, all of which a listed finding passes. Without `state` what is resolved is left out.
 
     `team` is a namespace.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    state: Annotated[str | None, AfterValidator(_state)] = None
+    state: str | None = None
     kind: Action | None = None
-    team: Annotated[str | None, Field(max_length=200)] = None
+    team: str | None = None
     risk: Risk | None = None
-    all: Annotated[bool, Field(description="resolved ones too")] = False
+    all: bool = False
 
 
 class FindingOrder(StrEnum):
@@ -63,12 +52,6 @@ class FindingOrder(StrEnum):
         if said is None or status.state != OPEN:
             return (True, 0.0, *saving)
         return (*said.urgency, *saving)
-
-
-class FindingQuery(FindingChoice, PageQuery):
-    """Which findings are asked for, and which page of them."""
-
-    sort: FindingOrder = FindingOrder.URGENT
 
 
 def chosen_findings(found: Iterable[FindingStatus], choice: FindingChoice) -> list[FindingStatus]:
