@@ -25,6 +25,8 @@ _FIGURE_PIXELS = 230
 _ASKED = "page-asked"
 _PROSE_PIXELS = 66
 _ROW_PIXELS = 35
+_LINK_PIXELS = {"jobs": 200}
+"""Columns that are empty in many rows: a column is else as wide as its first rows need."""
 _ROWS_HIGH = 16
 """Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
 
@@ -153,7 +155,9 @@ def table(
             linked.add(column)
             shown[column] = [link_to(page, entry) for entry in rows[column]]
             settings[column] = st.column_config.LinkColumn(
-                settings[column]["label"], display_text=r"[?&][a-z]+=([^&]*)$"
+                settings[column]["label"],
+                display_text=r"[?&][a-z]+=([^&]*)$",
+                width=_LINK_PIXELS.get(column),
             )
     key = f"{name}-rows"
 

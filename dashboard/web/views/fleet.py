@@ -100,11 +100,9 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
     shown = page.drop(columns=hidden)
-    at_first = ["node", "gpu_index", "gpu_model", "jobs"]  # what the width of a window is for
-    at_last = ["gpu_uuid"]
-    between = [name for name in shown.columns if name not in at_first + at_last]
+    at_first = ["node", "gpu_index", "gpu_model", "jobs", "gpu_uuid"]  # in sight in any window
     table(
-        shown[at_first + between + at_last],
+        shown[at_first + [name for name in shown.columns if name not in at_first]],
         "boards",
         every=lambda: rows.drop(columns=left_out),
         links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "job?id="},
