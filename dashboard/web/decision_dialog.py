@@ -162,8 +162,9 @@ def _summary(
         )
         st.markdown(
             plain(
-                f"{len(found)} will be {verb.done}. The change saves {money} and {energy} a day. "
-                f"Risk: {risks}."
+                f"{count_text(len(found), 'change')} will be {verb.done}. "
+                f"{'It saves' if len(found) == 1 else 'Together they save'} {money} and {energy} "
+                f"a day. Risk: {risks}."
             )
         )
     for stored in allowed[:_NAMED]:

@@ -113,7 +113,7 @@ def _main_and_note(value: Range | tuple[str, str] | str | None) -> tuple[str, st
         return UNKNOWN, "power was never reported"
     if isinstance(value, Range):
         low, central, high = range_texts(value)
-        return f"{central} {value.unit}", f"{low}–{high} {value.unit}"
+        return f"{central} {value.unit}", "" if low == high else f"{low}–{high} {value.unit}"
     return (value, "") if isinstance(value, str) else value
 
 

@@ -112,7 +112,9 @@ def test_several_are_decided_at_once(own_server: Server, visitor: Visitor) -> No
     tick(visitor, "steady/notebook-0", "steady/notebook-1")
     bulk(visitor, "Approve")
     asked = dialog(visitor)
-    expect(asked.get_by_text(re.compile("1 will be approved.* a day. Risk: 1 "))).to_be_visible()
+    expect(
+        asked.get_by_text(re.compile("1 change will be approved.* a day. Risk: 1 "))
+    ).to_be_visible()
     expect(asked.get_by_text(f"{first} is refused: it is approved.")).to_be_visible()
     answer(visitor, comment="both looked at")
     expect(dialog(visitor)).to_have_count(0)

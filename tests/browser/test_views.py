@@ -29,7 +29,7 @@ VIEWS = [
     ("Findings", r"\d+ findings? waits? for .* save [\d,.]+ EUR", 2),
     ("Costs", r"20\d\d so far costs [\d,.]+ EUR, [\d,.]+ EUR of it idle GPUs", 1),
     ("Energy & ESG", rf"The GPUs used {RANGE} kWh .*{RANGE} kgCO2e", 1),
-    ("Reports", r"On average [\d.]+ of \d+ GPUs were allocated and [\d.]+ in use", 1),
+    ("Reports", r"On average [\d.,]+ of [\d.,]+ GPUs were allocated and [\d.]+ in use", 1),
     ("Settings", r"\d+ of \d+ settings changed from the default", 0),
     ("Health", r"sources? (answered|failed)", 0),
 ]

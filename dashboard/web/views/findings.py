@@ -63,6 +63,8 @@ def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
         f"{worth:,.0f} {currency} over the {tense('next ', '')}{hours:g} h"
         f"{tense('', ' after')}{_taken(taken, currency)}.{_memory(urgent)}"
         if waiting
+        else "No plan has been made yet, so there is no finding."
+        if current_world().reader.last_cycle() is None
         else tense("No finding waits for a decision.", "Nothing would have been recommended.")
     )
 

@@ -66,16 +66,18 @@ def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
         now["boards"], tense("GPU is", "GPU was"), tense("GPUs are", "GPUs were")
     )
     would = tense("would free", "would have freed")
+    found = (
+        "no plan has been made yet"
+        if reader.last_cycle() is None
+        else f"{count_text(len(stored), 'finding')} {would} {freed:,.1f}"
+    )
     held = (
         f"{now['allocated_gpus']:,.0f} of {all_of_them} allocated"
         if jobs is None
         else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:,.1f} GPUs in the "
         "last hour"
     )
-    finding(
-        f"{held}, {now['used_gpus']:,.1f} {are} in use{unknown}; "
-        f"{count_text(len(stored), 'finding')} {would} {freed:,.1f}."
-    )
+    finding(f"{held}, {now['used_gpus']:,.1f} {are} in use{unknown}; {found}.")
 
 
 def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:

@@ -105,7 +105,8 @@ if rows:
         {
             "GPU-hours saved": gpu_hours.realised or ("—", "not measured yet"),
             "promised for the same hours": gpu_hours.predicted or ("—", "not measured yet"),
-            "site energy saved": energy.realised or ("—", "power was not reported"),
+            "site energy saved": energy.realised
+            or ("—", "power was not reported" if gpu_hours.realised else "not measured yet"),
             "changes without figures": (
                 str(gpu_hours.unknown),
                 "unknown is not counted as zero" if gpu_hours.unknown else "",
