@@ -1,7 +1,9 @@
 """The page Savings says what is saved a day now, and what of it is unknown."""
 
+import pkgutil
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +12,16 @@ import pytest
 from factories import NOW, make_range, make_recommendation
 from streamlit.testing.v1 import AppTest
 
+import dashboard.web
 from dashboard.saved_by_day import DaySaved
 from data.records.commands import Measurement
 
 PAGE = Path(__file__).parents[2] / "dashboard/web/views/savings.py"
 DAY = timedelta(days=1)
+# What is first imported while a name is replaced would keep the replacement for all later tests.
+for found in pkgutil.iter_modules(dashboard.web.__path__, "dashboard.web."):
+    if found.name not in ("dashboard.web.app", "dashboard.web.views"):
+        import_module(found.name)
 SAVED = DaySaved(
     reference="TT-1",
     recommendation=make_recommendation(),
