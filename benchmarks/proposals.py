@@ -83,8 +83,9 @@ class Replay:
     asked: Counter[int] = field(default_factory=Counter)
     taken: Counter[int] = field(default_factory=Counter)
     refused: list[tuple[int, Recommendation]] = field(default_factory=list)
-    rejected: set[tuple[str, str]] = field(default_factory=set)
-    again: int = 0
+    rejected: dict[tuple[str, str], Recommendation] = field(default_factory=dict)
+    again: Counter[bool] = field(default_factory=Counter)
+    """How often a rejected finding came up, by whether another change was proposed of it."""
     cycle_seconds: float = 0.0
 
     def play(self, world: World) -> None:
@@ -100,12 +101,14 @@ class Replay:
             for entry in self.made[cycle - age]:
                 if kind_of(entry) not in self.rejected:
                     self._ask(entry, age, store, now)
-        self.again += sum(kind_of(entry) in self.rejected for entry in found)
+        for entry in found:
+            if (before := self.rejected.get(kind_of(entry))) is not None:
+                self.again[not entry.is_like(before)] += 1
         if now - START == REJECTED_AFTER:
             saving = [entry for entry in found if entry.action not in COMES_UP_AGAIN]
             for entry in saving[::REJECTED_EACH]:
                 decisions.reject(store, entry.digest, by="benchmark", now=now)
-                self.rejected.add(kind_of(entry))
+                self.rejected[kind_of(entry)] = entry
 
     def _ask(self, entry: Recommendation, age: int, store: Store, now: datetime) -> None:
         """Count whether a proposal of that age could be approved, and why not."""
@@ -166,7 +169,8 @@ class Replay:
             f"Refused as outdated: {_share(why.total(), asked)} ({_told(why)}).",
             f"Refused because the finding was resolved: {_share(resolved, asked)}.",
             f"Rejected: {len(self.rejected)}.",
-            f"Proposed again in the {left} cycles after: {self.again} times.",
+            f"Proposed again in the {left} cycles after: {self.again[False]} times.",
+            f"Another change of these, which must save more: {self.again[True]} times.",
             "",
             f"{self.cycle_seconds / cycles:.1f} CPU s a cycle.",
         ]
