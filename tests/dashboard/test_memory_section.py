@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from urllib.parse import quote
 
 import pytest
 from factories import NOW, make_memory_finding, make_plan
@@ -69,10 +70,10 @@ def test_unknown_is_not_none(
 
 
 def test_every_finding_is_a_row(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the chance in percent and the reason as it was kept."""
+    """With the way to its job, the chance in percent and the reason as it was kept."""
     found = (make_memory_finding(), make_memory_finding(job_id="b", probability=None))
     (table,) = drawn(store, found, monkeypatch).dataframe
     rows = table.value
-    assert rows["job"].tolist() == [found[0].job_id, "b"]
+    assert rows["job"].tolist() == [f"job?id={quote(found[0].job_id, safe='')}", "job?id=b"]
     assert rows["chance (%)"].fillna(-1).tolist() == [80.0, -1.0]
     assert rows["why"].tolist() == [found[0].why] * 2
