@@ -267,8 +267,8 @@ def main() -> None:
         "",
         (
             "`python -m benchmarks.pages --full`. Time of an answer: a new session over HTTP and "
-            "websocket until the page's script has run; without drawing. CPU is the server's, "
-            "which other load on the machine does not change. Remembered answers are not asked."
+            "websocket until the page's script has run; without drawing. CPU is the server's. "
+            "Remembered answers are not asked."
         ),
         "",
     ]

@@ -80,7 +80,7 @@ def shown_of(row: FindingRow) -> Shown:
 
 def _choice(given: Mapping[str, Any]) -> FindingChoice:
     """Return what is to be listed. Errors: SettingsError for a word that no finding has."""
-    known = {"state": STATES, "kind": frozenset(Action), "risk": frozenset(Risk)}
+    known = {"state": STATES, "kind": frozenset(Action)}
     for name, words in known.items():
         if (word := given.get(name)) is not None and word not in words:
             raise SettingsError(

@@ -256,9 +256,7 @@ def _with_budgets(shown: pd.DataFrame, view: CostView) -> pd.DataFrame:
     found = [rows[name] for name in shown["tenant"]]
     ends = [row.month_end for row in found]
     columns = {
-        "week over week (%)": [
-            None if row.week_over_week is None else round(row.week_over_week, 5) for row in found
-        ],
+        "week over week (%)": [row.week_over_week for row in found],
         f"month end ({currency})": [end.central if end else None for end in ends],
         f"month end, q10 ({currency})": [end.low if end else None for end in ends],
         f"month end, q90 ({currency})": [end.high if end else None for end in ends],

@@ -22,7 +22,7 @@ from dashboard.web.inbox_rows import (
     steady,
     titles,
 )
-from dashboard.web.page import goes_to, table, three_digits
+from dashboard.web.page import goes_to, grid_height, table, three_digits
 from dashboard.web.saved_days import saved_by_finding
 from dashboard.web.scope import Scope, current_scope
 from dashboard.web.session import current_world
@@ -33,7 +33,7 @@ from data.clock import floor_to_slot
 _ORDER, _GRID, _MINUTE = "inbox-order", "inbox", 60
 _SHOWN = 1000
 _DECIDE = ("owner", "approver", "admin")
-_ROW_PIXELS, _ROWS_HIGH = 35, 9
+_ROWS_HIGH = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ def findings_grid(rows: Sequence[InboxRow], currency: str) -> Selected:
         frame,
         hide_index=True,
         key=_GRID,
-        height=_ROW_PIXELS * (min(len(rows), _ROWS_HIGH) + 1) + 3,
+        height=grid_height(min(len(rows), _ROWS_HIGH)),
         column_config=config,
         placeholder="—",
         on_select="rerun",

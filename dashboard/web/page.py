@@ -24,11 +24,11 @@ UNKNOWN = "—"
 _FIGURE_PIXELS = 230
 _ASKED = "page-asked"
 _PROSE_PIXELS = 66
-_ROW_PIXELS = 35
+"""Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
 _LINK_PIXELS = {"jobs": 200}
 """Columns that are empty in many rows: a column is else as wide as its first rows need."""
 _ROWS_HIGH = 16
-"""Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
+_ROW_PIXELS = 35
 
 
 @contextmanager
@@ -172,9 +172,7 @@ def table(
         placeholder=UNKNOWN,
         column_config=settings,
         row_height=_PROSE_PIXELS if prose else None,
-        height="auto"
-        if prose or shown.empty
-        else _ROW_PIXELS * (min(len(shown), _ROWS_HIGH) + 1) + 3,
+        height="auto" if prose or shown.empty else grid_height(min(len(shown), _ROWS_HIGH)),
         key=key if opens else None,
         on_select=hear if opens else "ignore",
         selection_mode="single-cell",
@@ -184,6 +182,11 @@ def table(
     if opens and (asked := st.session_state.pop(_ASKED, None)) is not None:
         view, words = asked
         st.switch_page(f"views/{view}.py", query_params=current_scope().chosen | words)
+
+
+def grid_height(rows: int) -> int:
+    """Return the height in pixels of a table of so many rows of one line, with its head."""
+    return _ROW_PIXELS * (rows + 1) + 3
 
 
 def goes_to(view: str, asked: Sequence[Mapping[str, str]]) -> Callable[[int], None]:

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
@@ -150,9 +150,8 @@ def test_the_weekly_report(pictured_store: str, browser: Browser, tmp_path: Path
         keep(document[number].render(scale=1.4).to_pil(), f"report-pdf-{number + 1}")
 
 
-@contextmanager
-def real_pods(folder: Path) -> Iterator[str]:
-    """A recording of pods of others, planned at its end; `make screenshots DATA=…` says where."""
+def real_pods(folder: Path) -> str:
+    """The address of a recording of real pods, planned at its end; DATA says where they are."""
     url = f"duckdb:///{folder}/pods.duckdb"
     found = Path(os.environ["DATA"]) / "alibaba_genai_pods" / "pod_gpu_timeseries.parquet"
     given = ("import", str(found), "--map", str(IMAGES.parent / "examples/alibaba-genai.toml"))
@@ -161,7 +160,7 @@ def real_pods(folder: Path) -> Iterator[str]:
         recording = store.reader.recording()
         assert recording is not None
         run_cycle(build_world(Settings(), store=store), now=recording.end)
-    yield url
+    return url
 
 
 @pytest.fixture(params=["demo", "pods", "10000-gpus"])
@@ -178,7 +177,7 @@ def fleet(
         if request.param == "demo":
             url = stack.enter_context(stores.copy_of(pictured_store, tmp_path))
         elif request.param == "pods":
-            url = stack.enter_context(real_pods(tmp_path))
+            url = real_pods(tmp_path)
         else:
             kept = Path(os.environ.get("STORES") or tmp_path)
             url = f"duckdb:///{stored(kept, 1250)}"

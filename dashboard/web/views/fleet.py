@@ -100,7 +100,7 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
     shown = page.drop(columns=hidden)
-    at_first = ["node", "gpu_index", "gpu_model", "jobs", "gpu_uuid"]  # in sight in any window
+    at_first = ["node", "gpu_index", "gpu_model", "jobs", "gpu_uuid"]  # in sight on a laptop
     table(
         shown[at_first + [name for name in shown.columns if name not in at_first]],
         "boards",
