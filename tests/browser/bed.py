@@ -29,6 +29,15 @@ STEADY_JOBS = "steady/"
 TRIMTAB = Path(sys.executable).with_name("trimtab")
 PATIENCE = 120_000
 """ms that a page may take on a machine that does much else; what is there ends the wait at once."""
+_LAYOUT_SECONDS = 10.0
+_TOO_WIDE = """main => {
+    if (main.scrollWidth <= main.clientWidth) return [];
+    const edge = main.getBoundingClientRect().right + 1;
+    const right = element => element.getBoundingClientRect().right;
+    const beyond = [...main.querySelectorAll("*")].filter(element => right(element) > edge);
+    const widths = `${main.scrollWidth} of ${main.clientWidth} px`;
+    return [widths, ...beyond.map(element => element.outerHTML.slice(0, 200)).slice(0, 5)];
+}"""
 _END_SECONDS = 120
 _UNHEARD_TENTHS = 300
 
@@ -154,10 +163,18 @@ class Visitor:
         self.page.wait_for_function("width => window.innerWidth === width", arg=width)
         self.settle()
 
-    def fits(self) -> bool:
-        """Whether nothing has to be scrolled sideways."""
+    def overflow(self) -> list[str]:
+        """Return what still has to be scrolled sideways once the page had time to lay itself out.
+
+        Tables and charts take in a new width only after the window has it, later on a busy machine.
+        """
+        deadline = time.monotonic() + _LAYOUT_SECONDS
         main = self.page.get_by_test_id("stMain")
-        return bool(main.evaluate("main => main.scrollWidth <= main.clientWidth"))
+        while too_wide := list(main.evaluate(_TOO_WIDE)):
+            if time.monotonic() > deadline:
+                break
+            self.page.wait_for_timeout(100)
+        return too_wide
 
     def text(self) -> str:
         """All that a person can read on the page."""

@@ -90,4 +90,4 @@ def test_a_page_has_no_barrier_and_nothing_cut(server: Server, visitor: Visitor,
         visitor.resize(width)
         assert barriers(visitor) == [], width
         assert visitor.page.evaluate(CUT) == [], width
-        assert visitor.fits(), width
+        assert not (beyond := visitor.overflow()), (width, beyond)

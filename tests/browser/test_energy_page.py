@@ -120,6 +120,6 @@ def test_light_and_dark_show_the_same_without_complaint(
             seen.resize(width)
             expect(seen.page.locator(".js-plotly-plot").first).to_contain_text("GPU energy (kWh)")
             expect(seen.page.get_by_text("market-based emissions: set").first).to_be_visible()
-            assert seen.fits(), width
+            assert not (beyond := seen.overflow()), (width, beyond)
         assert seen.hosts <= {"127.0.0.1"}
         assert seen.errors == []

@@ -103,7 +103,7 @@ def test_a_view_of_a_large_fleet(
             expect(page.locator(".js-plotly-plot:visible").nth(plots - 1)).to_be_visible()
         assert page.locator('[data-testid="stException"]').count() == 0
         assert "Traceback" not in visitor.text()
-        assert visitor.fits(), width
+        assert not (beyond := visitor.overflow()), (width, beyond)
 
 
 def test_jobs_are_paged_in_the_address(large_server: Server, visitor: Visitor) -> None:
