@@ -29,17 +29,17 @@ Floats = npt.NDArray[np.float64]
 _Readings = tuple[npt.NDArray[np.int64], Floats, Floats]
 """Device number, time or slot in s since the epoch, value."""
 SLOT_SECONDS = 300
-_SLOWED_BY_HEAT_OR_BRAKE = 0x8 | 0x20 | 0x40 | 0x80
+SLOWED_BY_HEAT_OR_BRAKE = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clock event reasons: HW slowdown, SW thermal, HW thermal, HW power brake. Not the power cap
 (0x4): a board at work reaches its limit, and a cap is a decision.
 """
-_PLAIN = ("sm_active", "tensor_active", "dram_active")
+PLAIN = ("sm_active", "tensor_active", "dram_active")
 _OF_BOARD = ("clock_event_reasons", "power_watts", "power_instant_watts", "power_limit_watts")
 _LINKS = {
     "pcie_bytes_per_second": ("pcie_sent_bytes", "pcie_received_bytes"),
     "nvlink_bytes_per_second": ("nvlink_sent_bytes", "nvlink_received_bytes"),
 }
-_READ = frozenset((*_PLAIN, *_OF_BOARD, "gr_engine_active", "gpu_util", *sum(_LINKS.values(), ())))
+_READ = frozenset((*PLAIN, *_OF_BOARD, "gr_engine_active", "gpu_util", *sum(_LINKS.values(), ())))
 
 
 def activity_of(
@@ -101,7 +101,7 @@ def _means(parts: Sequence[_Readings]) -> pd.Series:
 
 def _slowed(reasons: Floats) -> Floats:
     """Return 1 where heat or a power brake slows the clocks, 0 elsewhere."""
-    named = reasons.astype(np.int64) & _SLOWED_BY_HEAT_OR_BRAKE
+    named = reasons.astype(np.int64) & SLOWED_BY_HEAT_OR_BRAKE
     return np.asarray(named != 0, dtype=np.float64)
 
 
@@ -119,7 +119,7 @@ def _frame(means: pd.DataFrame, devices: Sequence[tuple[str, str]]) -> pd.DataFr
     made = pd.DataFrame(
         {
             "engine_active": of("gr_engine_active", "gpu_util"),
-            **{name: of(name) for name in _PLAIN},
+            **{name: of(name) for name in PLAIN},
             **{name: of(sent) + of(received) for name, (sent, received) in _LINKS.items()},
             "throttled_ratio": of("clock_event_reasons"),
             "power_ratio": (power / limit.where(limit > 0)).clip(upper=1.0),

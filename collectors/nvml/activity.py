@@ -1,9 +1,10 @@
-"""How busy the SMs were between two moments: GPM, which Hopper and newer boards have.
+"""What kept a device at work between two moments: GPM, which Hopper and newer boards have.
 
 A GPM metric is the difference of two samples, so the first sample of a device is held until the
 next reading: a reader that stays gets the mean over the whole time between its readings.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +13,29 @@ import pynvml
 
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 
-_MAX_PERCENT = 100.5
-"""Rounding of the counters may show a little more than all."""
+_MIB = float(2**20)
+_PERCENT, _MIB_PER_SECOND = (0.01, 100.5), (_MIB, 4e6)
+"""What makes our unit of a metric, and the largest that is believed: rounding of the counters may
+show a little more than all, and no link carries 4 TiB/s.
+"""
+_METRICS = {
+    "sm_active": (pynvml.NVML_GPM_METRIC_SM_UTIL, "SM_UTIL", _PERCENT),
+    "engine_active": (pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, "GRAPHICS_UTIL", _PERCENT),
+    "tensor_active": (pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, "ANY_TENSOR_UTIL", _PERCENT),
+    "dram_active": (pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL, "DRAM_BW_UTIL", _PERCENT),
+    "pcie_sent": (pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, "PCIE_TX", _MIB_PER_SECOND),
+    "pcie_received": (pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, "PCIE_RX", _MIB_PER_SECOND),
+    "nvlink_sent": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, "NVLINK_TX", _MIB_PER_SECOND),
+    "nvlink_received": (
+        pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+        "NVLINK_RX",
+        _MIB_PER_SECOND,
+    ),
+}
 
 
 @dataclass(slots=True)
-class SmActivity:
+class GpmActivity:
     """The last GPM sample of every device, by (board UUID, GPU instance id or '').
 
     Lives as long as one NVML session; `close` frees what it holds.
@@ -42,20 +60,20 @@ class SmActivity:
         self.held[uuid, instance] = sample
         return True
 
-    def ratio(self, calls: NvmlCalls, board: Any, uuid: str, instance: str) -> float | None:
-        """Return the mean SM activity (0..1) since the last sample, None when not known.
+    def means(self, calls: NvmlCalls, board: Any, uuid: str, instance: str) -> Mapping[str, float]:
+        """Return the known means since the last sample: shares 0..1, links in bytes/s.
 
         Errors: DeviceLostError.
         """
         before = self.held.pop((uuid, instance), None)
         if before is None:
-            return None
+            return {}
         try:
             after = self._sample(calls, board, instance)
             if after is None:
-                return None
+                return {}
             self.held[uuid, instance] = after
-            return self._between(calls, before, after)
+            return _between(calls, before, after)
         finally:
             _free(before)
 
@@ -86,24 +104,30 @@ class SmActivity:
             _free(sample)
         return taken
 
-    def _between(self, calls: NvmlCalls, before: Any, after: Any) -> float | None:
-        asked = pynvml.c_nvmlGpmMetricsGet_t()
-        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        asked.numMetrics = 1
-        asked.sample1, asked.sample2 = before, after
-        asked.metrics[0].metricId = pynvml.NVML_GPM_METRIC_SM_UTIL
-        if calls.read(pynvml.nvmlGpmMetricsGet, asked) is None:
-            return None
-        metric = asked.metrics[0]
-        if metric.nvmlReturn != pynvml.NVML_SUCCESS:
-            calls.missing[f"GPM SM_UTIL: code {metric.nvmlReturn}"] += 1
-            return None
-        percent = float(metric.value)
+
+def _between(calls: NvmlCalls, before: Any, after: Any) -> Mapping[str, float]:
+    asked = pynvml.c_nvmlGpmMetricsGet_t()
+    asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    asked.numMetrics = len(_METRICS)
+    asked.sample1, asked.sample2 = before, after
+    for place, (metric, _, _) in enumerate(_METRICS.values()):
+        asked.metrics[place].metricId = metric
+    if calls.read(pynvml.nvmlGpmMetricsGet, asked) is None:
+        return {}
+    known = {}
+    for place, (name, (_, called, (scale, max_raw))) in enumerate(_METRICS.items()):
+        status, raw = asked.metrics[place].nvmlReturn, float(asked.metrics[place].value)
+        if status == pynvml.NVML_ERROR_NOT_SUPPORTED and name != "sm_active":
+            # a board without NVLink, an instance without PCIe counters of its own
+            continue
+        if status != pynvml.NVML_SUCCESS:
+            calls.missing[f"GPM {called}: code {status}"] += 1
         # false for NaN too, which two samples of one moment give
-        if not 0 <= percent <= _MAX_PERCENT:
-            calls.missing["GPM SM_UTIL: no ratio"] += 1
-            return None
-        return min(1.0, percent / 100)
+        elif not 0 <= raw <= max_raw:
+            calls.missing[f"GPM {called}: no ratio"] += 1
+        else:
+            known[name] = min(1.0, raw * scale) if scale < 1 else raw * scale
+    return known
 
 
 def _free(sample: Any) -> None:

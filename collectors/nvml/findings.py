@@ -5,7 +5,7 @@ from pathlib import Path
 import pynvml
 
 from collectors.base import Finding
-from collectors.nvml.activity import SmActivity
+from collectors.nvml.activity import GpmActivity
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board, find_boards
 from collectors.nvml.library import nvml_session
@@ -121,7 +121,7 @@ def _mig(board: Board) -> Finding:
 
 def _utilization(calls: NvmlCalls, board: Board) -> Finding:
     what = f"GPU {board.index} utilisation"
-    activity = SmActivity()
+    activity = GpmActivity()
     try:
         if activity.begin(calls, board.handle, board.uuid, ""):
             return (what, "ok", "SM activity (GPM)")

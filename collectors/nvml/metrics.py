@@ -16,18 +16,19 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
+from collectors.board_activity import SLOT_SECONDS
 from collectors.board_xids import merged_xids
 from collectors.dcgm_readings import jobs_of
-from collectors.nvml.activity import SmActivity
+from collectors.nvml.activity import GpmActivity
 from collectors.nvml.job_mapping_files import MappingFiles, booted_at
 from collectors.nvml.library import nvml_session
 from collectors.nvml.process_jobs import POD_LABEL, ProcessJobs
 from collectors.nvml.readings import NvmlReader, Reading
 from collectors.nvml.xid_events import XidEvents
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.clock import utc_now
+from data.clock import floor_to_slot, utc_now
 from data.collected import Collected
-from data.columns import SAMPLES, check_frame, empty_frame
+from data.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
 from data.errors import SourceUnreachableError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -71,7 +72,7 @@ class NvmlCollector:
     @contextmanager
     def reading(self) -> Any:
         """Hold NVML open and give the function that takes a reading. Errors: CollectorError."""
-        activity, events = SmActivity(), XidEvents()
+        activity, events = GpmActivity(), XidEvents()
         reader = NvmlReader(
             node=self.node,
             catalogue=self.catalogue,
@@ -109,13 +110,15 @@ class NvmlCollector:
             )
         missing["sampler: not collected in time"] += overflowed
         samples = _samples([row for reading in readings for row in _stamped(reading)])
-        texts = [frame.to_csv(index=False) for frame in (samples, xids)]
+        activity = _activity(readings, window)
+        texts = [frame.to_csv(index=False) for frame in (samples, xids, activity)]
         held = samples[~samples["job_id"].str.startswith(POD_LABEL)]
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, *texts]),
             samples=samples,
             jobs=jobs_of(held, self.name),
             xids=xids,
+            activity=activity,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
@@ -149,6 +152,22 @@ def _samples(rows: list[dict[str, object]]) -> pd.DataFrame:
         return empty_frame(SAMPLES)
     frame = pd.DataFrame(rows)
     return check_frame(frame, SAMPLES)
+
+
+def _activity(readings: Sequence[Reading], window: Window) -> pd.DataFrame:
+    """Return the mean of the readings of each device in each whole slot of the window."""
+    width = timedelta(seconds=SLOT_SECONDS)
+    rows = [
+        {"slot_start": start, **row}
+        for reading in readings
+        if (start := floor_to_slot(reading.at, SLOT_SECONDS)) >= window.start
+        and start + width <= window.end
+        for row in reading.activity
+    ]
+    if not rows:
+        return empty_frame(ACTIVITY)
+    by_slot = pd.DataFrame(rows).groupby(["slot_start", "gpu_uuid", "mig_instance"])
+    return check_frame(by_slot.mean().reset_index(), ACTIVITY)
 
 
 def _reasons(missing: Counter[str]) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pynvml
 
-from collectors.nvml.activity import SmActivity
+from collectors.board_activity import PLAIN, SLOWED_BY_HEAT_OR_BRAKE
+from collectors.nvml.activity import GpmActivity
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board, Instance, find_boards
 from collectors.nvml.job_mapping_files import MappingFiles
@@ -33,7 +34,8 @@ _MAX_NAME = 100
 class Reading:
     """The rows of one moment, boards seen and read, and what was missing, by reason.
 
-    `xids` are the codes that boards showed since the session began, with their first and last time.
+    `xids` are the codes that boards showed since the session began, with their first and last time;
+    `activity` has a row a device, with columns of ACTIVITY but the slot.
     `at` is exact, so that a reading falls in one window; its rows are stamped in whole seconds.
     """
 
@@ -43,6 +45,7 @@ class Reading:
     boards_read: int
     missing: Counter[str]
     xids: tuple[Row, ...] = ()
+    activity: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class NvmlReader:
     catalogue: GpuCatalogue
     processes: ProcessJobs
     mapping: Callable[[], MappingFiles | None]
-    activity: SmActivity = field(default_factory=SmActivity)
+    activity: GpmActivity = field(default_factory=GpmActivity)
     events: XidEvents = field(default_factory=XidEvents)
     gpm_gap_seconds: float = 0.2
 
@@ -70,16 +73,18 @@ class NvmlReader:
         mapping = self.mapping()
         sees_the_host = self.processes.sees_the_host()
         rows: list[Row] = []
+        activity: list[Row] = []
         boards_read = 0
         for board in boards:
             reading = _BoardReading(self, calls, board, mapping, sees_the_host)
             try:
-                found = reading.rows()
+                found, active = reading.rows()
             except DeviceLostError as lost:
                 calls.missing[lost.reason] += 1
                 self.activity.forget(board.uuid)
                 continue
             rows += found
+            activity += active
             boards_read += 1
         calls.missing.update(mapping.reasons if mapping else ())
         xids = self.events.rows(calls, boards, node=self.node, at=at.timestamp())
@@ -90,6 +95,7 @@ class NvmlReader:
             boards_read=boards_read,
             missing=calls.missing,
             xids=xids,
+            activity=tuple(activity),
         )
 
     def _begin(self, calls: NvmlCalls, boards: tuple[Board, ...]) -> None:
@@ -116,15 +122,44 @@ class _BoardReading:
     mapping: MappingFiles | None
     sees_the_host: bool
 
-    def rows(self) -> list[Row]:
-        """Return the board's rows: one per GPU instance (or the board) and holder."""
+    def rows(self) -> tuple[list[Row], list[Row]]:
+        """Return a row per GPU instance (or the board) and holder, and the activity of each."""
         shared = self._board_level()
+        of_board = self._activity_of_board(shared)
         rows: list[Row] = []
+        activity: list[Row] = []
         for instance in self.board.instances or (None,):
-            device = self._device_level(instance)
+            means = self.reader.activity.means(
+                self.calls,
+                self.board.handle,
+                self.board.uuid,
+                instance.instance if instance else "",
+            )
+            device = self._device_level(instance, means)
             holders = self._holders(instance) or ("",)
             rows += [{**shared, **device, "job_id": holder} for holder in holders]
-        return rows
+            activity.append({**of_board, **_activity_of_device(device, means)})
+        return rows, activity
+
+    def _activity_of_board(self, board: Row) -> dict[str, object]:
+        """Return what is told of the board as a whole: power of its limit, and slowed clocks."""
+        power, limit = (float(str(board[name])) for name in ("power_watts", "power_limit_watts"))
+        reasons, why_not = self.calls.attempt(
+            pynvml.nvmlDeviceGetCurrentClocksEventReasons, self.board.handle
+        )
+        if why_not.endswith(": FunctionNotFound"):
+            # drivers before 535 call it so
+            reasons, _ = self.calls.attempt(
+                pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, self.board.handle
+            )
+        return {
+            "gpu_uuid": board["gpu_uuid"],
+            "throttled_ratio": math.nan
+            if reasons is None
+            else float(reasons & SLOWED_BY_HEAT_OR_BRAKE != 0),
+            # NaN stays: it is not below 1
+            "power_ratio": min(power / limit, 1.0),
+        }
 
     def _board_level(self) -> dict[str, object]:
         calls, handle = self.calls, self.board.handle
@@ -152,9 +187,11 @@ class _BoardReading:
             return _field_value(fields[0])
         return self.calls.read(pynvml.nvmlDeviceGetPowerUsage, self.board.handle)
 
-    def _device_level(self, instance: Instance | None) -> dict[str, object]:
+    def _device_level(
+        self, instance: Instance | None, means: Mapping[str, float]
+    ) -> dict[str, object]:
         used, total = self._memory(instance.handles[0] if instance else self.board.handle)
-        ratio, signal = self._utilization(instance)
+        ratio, signal = self._utilization(means)
         return {
             "mig_instance": instance.instance if instance else "",
             "mig_profile": instance.profile if instance else "",
@@ -182,13 +219,10 @@ class _BoardReading:
             used = math.nan
         return bytes_to_mib(used), bytes_to_mib(total)
 
-    def _utilization(self, instance: Instance | None) -> tuple[float, str]:
+    def _utilization(self, means: Mapping[str, float]) -> tuple[float, str]:
         calls, board = self.calls, self.board
-        ratio = self.reader.activity.ratio(
-            calls, board.handle, board.uuid, instance.instance if instance else ""
-        )
-        if ratio is not None:
-            return ratio, "sm_active"
+        if "sm_active" in means:
+            return means["sm_active"], "sm_active"
         if board.in_mig_mode:
             # the driver's rates are of the whole board, and not given in MIG mode
             calls.missing["utilization: none on MIG"] += 1
@@ -236,6 +270,23 @@ class _BoardReading:
 
     def _processes(self, handle: Any) -> list[Any]:
         return self.calls.read(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle) or []
+
+
+def _activity_of_device(device: Row, means: Mapping[str, float]) -> dict[str, object]:
+    """Return the activity that only the device has: GPM's, else the driver's own utilization."""
+    busy = device["utilization_ratio"] if device["utilization_signal"] == "gpu_util" else math.nan
+
+    def both(link: str) -> float:
+        sent, received = (means.get(f"{link}_{way}", math.nan) for way in ("sent", "received"))
+        return sent + received
+
+    return {
+        "mig_instance": device["mig_instance"],
+        "engine_active": means.get("engine_active", busy),
+        **{name: means.get(name, math.nan) for name in PLAIN},
+        "pcie_bytes_per_second": both("pcie"),
+        "nvlink_bytes_per_second": both("nvlink"),
+    }
 
 
 def _is_plain(name: str) -> bool:

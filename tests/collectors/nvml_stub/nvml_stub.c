@@ -6,6 +6,7 @@
  *   gpu0 name NVIDIA H100 80GB HBM3  gpu0 uuid GPU-...        gpu0 power_mw 350000
  *   gpu0 average_mw 349000           gpu0 energy_mj 1         gpu0 energy_step_mj 1000
  *   gpu0 limit_mw 700000             gpu0 utilization 87      gpu0 sm_util 63.5
+ *   gpu0 gpm METRIC VALUE            gpu0 clock_reasons 64
  *   gpu0 default_mw 700000           gpu0 least_mw 200000     gpu0 most_mw 700000
  *   gpu0 limit_file PATH
  *   gpu0 memory_total B              gpu0 memory_reserved B   gpu0 memory_used B
@@ -33,6 +34,7 @@ enum {
 #define ERRORS 24
 #define PROCESSES 64
 #define XIDS 16
+#define METRICS 64
 #define TEXT 128
 
 typedef struct { char call[TEXT]; int code; } Refusal;
@@ -48,6 +50,8 @@ typedef struct Device {
     char xid_file[TEXT];
     long xid_offset;
     double power_mw, average_mw, limit_mw, utilization, sm_util, default_mw, least_mw, most_mw;
+    double gpm[METRICS];
+    long long clock_reasons;
     unsigned long long energy_mj, energy_step_mj, total, reserved, used, slice_mb;
     int has_energy, has_memory;
 } Device;
@@ -64,6 +68,8 @@ static void blank(Device *one, Device *board, int index) {
     one->power_mw = one->average_mw = one->limit_mw = one->utilization = one->sm_util = -1;
     one->default_mw = one->least_mw = one->most_mw = -1;
     one->instance = -1;
+    one->clock_reasons = -1;
+    for (int i = 0; i < METRICS; i++) one->gpm[i] = -1;
 }
 
 static void text(char *to, const char *from) { snprintf(to, TEXT, "%s", from); }
@@ -85,6 +91,9 @@ static void learn(Device *one, const char *key, const char *value) {
     else if (!strcmp(key, "limit_file")) text(one->limit_file, value);
     else if (!strcmp(key, "utilization")) one->utilization = atof(value);
     else if (!strcmp(key, "sm_util")) one->sm_util = strtod(value, NULL);
+    else if (!strcmp(key, "gpm") && sscanf(value, "%d", &code) == 1 && code > 0 && code < METRICS)
+        one->gpm[code] = strtod(strchr(value, ' '), NULL);
+    else if (!strcmp(key, "clock_reasons")) one->clock_reasons = atoll(value);
     else if (!strcmp(key, "energy_mj")) {
         one->energy_mj = strtoull(value, NULL, 10);
         one->has_energy = 1;
@@ -395,9 +404,12 @@ int nvmlGpmMetricsGet(Metrics *asked) {
     ASK(NULL);
     if (asked->before == asked->after || asked->before->device != asked->after->device)
         return INVALID_ARGUMENT;
-    if (asked->metrics[0].id != 2) return NOT_SUPPORTED;
-    asked->metrics[0].status = SUCCESS;
-    asked->metrics[0].value = asked->after->device->sm_util;
+    for (unsigned i = 0; i < asked->count; i++) {
+        Metric *one = &asked->metrics[i];
+        const Device *device = asked->after->device;
+        one->value = one->id == 2 ? device->sm_util : one->id < METRICS ? device->gpm[one->id] : -1;
+        one->status = one->value == -1 ? NOT_SUPPORTED : SUCCESS;
+    }
     return SUCCESS;
 }
 #endif
@@ -435,7 +447,16 @@ int nvmlDeviceRegisterEvents(Device *one, unsigned long long types, EventSet *se
     set->device[set->devices++] = one;
     return SUCCESS;
 }
+int nvmlDeviceGetCurrentClocksThrottleReasons(Device *one, unsigned long long *reasons) {
+    ASK(one);
+    if (one->clock_reasons < 0) return NOT_SUPPORTED;
+    *reasons = (unsigned long long)one->clock_reasons;
+    return SUCCESS;
+}
 #ifndef OLD_DRIVER
+int nvmlDeviceGetCurrentClocksEventReasons(Device *one, unsigned long long *reasons) {
+    return nvmlDeviceGetCurrentClocksThrottleReasons(one, reasons);
+}
 static int next_xid(Device *one, unsigned long long *xid) {
     if (one->xids_told < one->xids) {
         *xid = one->xid[one->xids_told++];
