@@ -8,6 +8,7 @@ shaped, that is, without the frameworks it measured, those like them, and chosen
 adapters. Told, a framework left out still counts with what its code says. In-sample figures use
 all of framework_traits.toml. "Calibrated" adds a Gaussian process over finished runs of the family.
 Peers: MARP as published, DeepSpeed's estimators, Megatron's report.
+Last come peaks that we measured ourselves; `--own` prints them alone and needs no data.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks._memory_own_runs import own_lines
 from benchmarks._memory_scores import (
     Known,
     Scored,
@@ -253,9 +255,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="not used: all rows take seconds")
     parser.add_argument("--data", default="../shared/data", help="folder of the recorded data")
+    parser.add_argument("--own", action="store_true", help="print our own measurements alone")
     options = parser.parse_args()
+    own = "\n".join(own_lines())
+    if options.own:
+        print(own)
+        return
     table = pd.read_csv(Path(options.data) / "llm_memory_measured" / "memory.csv")
-    text = report(read_rows(table)) + "\n".join(["", *foundry_lines(Path(options.data))])
+    text = report(read_rows(table)) + "\n".join(["", *foundry_lines(Path(options.data)), own])
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(text, encoding="utf-8")
     print(text)
