@@ -124,7 +124,7 @@ PROGRAMS = (
 )
 
 
-def _autocast(torch: Any, program: Program) -> Any:
+def autocast(torch: Any, program: Program) -> Any:
     return torch.autocast("cuda", dtype=torch.bfloat16, enabled=program.precision == "bf16")
 
 
@@ -157,7 +157,7 @@ def _encoder(torch: Any, program: Program) -> Any:
 
 def _train_once(torch: Any, program: Program, model: Any, optimizer: Any, inputs: Any) -> None:
     optimizer.zero_grad(set_to_none=True)
-    with _autocast(torch, program):
+    with autocast(torch, program):
         out = model(inputs)
     out.float().square().mean().backward()
     optimizer.step()
@@ -212,7 +212,7 @@ def _resnet(torch: Any, program: Program) -> Step:
     def step() -> int:
         inputs = images()
         optimizer.zero_grad(set_to_none=True)
-        with _autocast(torch, program):
+        with autocast(torch, program):
             out = model(inputs)
         torch.nn.functional.cross_entropy(out.float(), labels).backward()
         optimizer.step()
@@ -228,7 +228,7 @@ def _lstm(torch: Any, program: Program) -> Step:
 
     def step() -> int:
         optimizer.zero_grad(set_to_none=True)
-        with _autocast(torch, program):
+        with autocast(torch, program):
             out, _ = model(inputs)
         out.float().square().mean().backward()
         optimizer.step()

@@ -1,10 +1,11 @@
 """What a GPU shows while programs run on it of which the cause of slowness is known.
 
-`python -m benchmarks.measure_causes --out DIR [--seconds S]`, on a machine with a GPU, PyTorch and
-torchvision. Each program runs for S seconds while another process reads the GPU every second as the
-NVML source does. Written are `causes.json` (a row a reading, and how fast each program was) and
-`nvml.scenario` (what the driver answered, for the stand-in of the tests). Where `fixed_by` names
-another program, it does the same work without the cause: its speed says what the cause costs.
+`python -m benchmarks.measure_causes --out DIR [--set NAME] [--seconds S]`, on a machine with a GPU,
+PyTorch, torchvision and transformers. Each program runs for S seconds while another process reads
+the GPU every second as the NVML source does. Written are `causes.json` (a row a reading, and how
+fast each program was) and `nvml.scenario` (what the driver answered, for the stand-in of the
+tests). Where `fixed_by` names another program, it does the same work without the cause: its speed
+says what the cause costs.
 """
 
 import argparse
@@ -14,27 +15,38 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
-from benchmarks._gpu_programs import PROGRAMS, WORK, Program
+from benchmarks import _gpu_programs, _gpu_programs_judging
+from benchmarks._gpu_programs import Program
 from collectors.nvml.metrics import NvmlCollector
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import utc_now
 from data.source_settings import NvmlSettings
 
+Key = TypeVar("Key")
 WARM_SECONDS = 4.0
+_METRICS = range(1, 64)
 NODE = "measured"
+SETS = {"seen": _gpu_programs, "judging": _gpu_programs_judging}
+WORK = {**_gpu_programs.WORK, **_gpu_programs_judging.WORK}
+PIPES = {
+    "occupancy": pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
+    "fp32_active": pynvml.NVML_GPM_METRIC_FP32_UTIL,
+    "fp16_active": pynvml.NVML_GPM_METRIC_FP16_UTIL,
+}
+"""What the source does not read, to see whether it should."""
 _SCENARIO_AT = 12
 """Readings before the driver is asked once for all it has: the first program runs by then."""
 
 
-def measure(folder: Path, seconds: float) -> Iterator[str]:
-    """Run the programs beside a reader, write what was seen; yield a line a program."""
+def measure(folder: Path, programs: Sequence[Program], seconds: float) -> Iterator[str]:
+    """Run programs beside a reader, write what was seen; yield a line a program."""
     torch = importlib.import_module("torch")
     readings = folder / "readings.jsonl"
     reader = subprocess.Popen(  # noqa: S603 - our own program
@@ -42,7 +54,7 @@ def measure(folder: Path, seconds: float) -> Iterator[str]:
     )
     ran: list[dict[str, object]] = []
     try:
-        for program in PROGRAMS:
+        for program in programs:
             row = _row(program) | _run(torch, program, seconds)
             ran.append(row)
             yield f"{row['name']}: {row.get('items_per_second')} {row.get('error', '')}"
@@ -101,13 +113,18 @@ def read_on(path: Path) -> None:
     """
     collector = NvmlCollector(NvmlSettings(enabled=True), GpuCatalogue(()), NODE)
     with collector.reading() as read, path.open("w") as sink:
+        board = pynvml.nvmlDeviceGetHandleByIndex(0)
+        before = _sample(board)
         for count in itertools.count():
             found = read(utc_now)
             if count == _SCENARIO_AT:
                 path.with_name("nvml.scenario").write_text("\n".join(scenario()) + "\n")
-            at = found.at.timestamp()
+            at, after = found.at.timestamp(), _sample(board)
+            pipes = dict(_between(before, after, PIPES))
+            pynvml.nvmlGpmSampleFree(before)
+            before = after
             for row, active in zip(found.rows, found.activity, strict=False):
-                told = {"at": at, **row, **active, "missing": dict(found.missing)}
+                told = {"at": at, **row, **active, **pipes, "missing": dict(found.missing)}
                 sink.write(json.dumps(told) + "\n")
             sink.flush()
             time.sleep(1.0)
@@ -152,30 +169,40 @@ def _memory(board: Any) -> Any:
 
 
 def _gpm(board: Any) -> Iterator[str]:
-    """Yield each metric of GPM below 64 over a second, and which the board does not have."""
-    before, after = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
-    pynvml.nvmlGpmSampleGet(board, before)
+    """Yield each metric of GPM below 64 over a second that the board has."""
+    before = _sample(board)
     time.sleep(1.0)
-    pynvml.nvmlGpmSampleGet(board, after)
-    metrics = range(1, 64)
+    for metric, value in _between(before, _sample(board), {number: number for number in _METRICS}):
+        if value is not None:
+            yield f"gpu0 gpm {metric} {value}"
+
+
+def _sample(board: Any) -> Any:
+    sample = pynvml.nvmlGpmSampleAlloc()
+    pynvml.nvmlGpmSampleGet(board, sample)
+    return sample
+
+
+def _between(
+    before: Any, after: Any, metrics: Mapping[Key, int]
+) -> Iterator[tuple[Key, float | None]]:
+    """Yield each metric by its name, None where the board does not have it."""
     asked = pynvml.c_nvmlGpmMetricsGet_t()
     asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
     asked.sample1, asked.sample2, asked.numMetrics = before, after, len(metrics)
-    for place, metric in enumerate(metrics):
+    for place, metric in enumerate(metrics.values()):
         asked.metrics[place].metricId = metric
     pynvml.nvmlGpmMetricsGet(asked)
-    for place, metric in enumerate(metrics):
+    for place, name in enumerate(metrics):
         told = asked.metrics[place]
-        if told.nvmlReturn == pynvml.NVML_SUCCESS:
-            yield f"gpu0 gpm {metric} {told.value}"
-        else:
-            yield f"# gpm {metric}: code {told.nvmlReturn}"
+        yield name, told.value if told.nvmlReturn == pynvml.NVML_SUCCESS else None
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def measure_and_write(arguments: Sequence[str] | None = None) -> int:
     """Measure; print a line a program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--set", choices=SETS, default="seen")
     parser.add_argument("--seconds", type=float, default=14.0)
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
@@ -184,10 +211,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if asked.out is None:
         parser.error("--out DIR is needed")
-    for line in measure(asked.out, asked.seconds):
+    for line in measure(asked.out, SETS[asked.set].PROGRAMS, asked.seconds):
         print(line, flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure_and_write())

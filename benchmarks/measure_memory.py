@@ -374,7 +374,7 @@ def rows(cases: Iterable[Case], gpu: Gpu, until: float) -> Iterator[dict[str, An
         yield row
 
 
-def main() -> None:
+def measure_and_write() -> None:
     """Measure the cases and write them to a file after each of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
@@ -397,4 +397,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    measure_and_write()

@@ -33,7 +33,7 @@ SLOWED_BY_HEAT_OR_BRAKE = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clock event reasons: HW slowdown, SW thermal, HW thermal, HW power brake. Not the power cap
 (0x4): a board at work reaches its limit, and a cap is a decision.
 """
-PLAIN = ("sm_active", "tensor_active", "dram_active")
+PLAIN = ("sm_active", "tensor_active", "dram_active", "fp32_active")
 _OF_BOARD = ("clock_event_reasons", "power_watts", "power_instant_watts", "power_limit_watts")
 _LINKS = {
     "pcie_bytes_per_second": ("pcie_sent_bytes", "pcie_received_bytes"),

@@ -238,6 +238,13 @@ FIELDS: tuple[Field, ...] = (
         ),
     ),
     Field(
+        field_id=1007,
+        quantity="fp32_active",
+        largest=1.0,
+        used=False,
+        names=_same("DCGM_FI_PROF_PIPE_FP32_ACTIVE", "DCGM_FI_PROF_FP32_UTIL_RATIO"),
+    ),
+    Field(
         field_id=1009,
         quantity="pcie_sent_bytes",
         largest=1e12,
@@ -322,7 +329,7 @@ XIDS: tuple[str, ...] = tuple(
 """The gauge that holds the code of a board's last error, under every name."""
 
 _ACTIVITY = (
-    *("tensor_active", "dram_active", "clock_event_reasons"),
+    *("tensor_active", "dram_active", "fp32_active", "clock_event_reasons"),
     *("pcie_sent_bytes", "pcie_received_bytes", "nvlink_sent_bytes", "nvlink_received_bytes"),
 )
 ACTIVITY: tuple[str, ...] = tuple(

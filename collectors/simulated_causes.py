@@ -30,7 +30,8 @@ class Shape:
     """What one cause makes of a job that would keep its SMs busy.
 
     `level` scales its SM activity, and `others` that of all its boards but the first. While it
-    works a kernel runs for `engine` of the time; `tensor` and `dram` are shares of SM activity.
+    works a kernel runs for `engine` of the time; `tensor`, `dram` and `fp32` are shares of SM
+    activity.
     `nvlink` and `pcie` are the largest traffic in GB/s; `throttled` is the share of readings.
     """
 
@@ -39,6 +40,7 @@ class Shape:
     engine: float = 0.97
     tensor: float = 0.45
     dram: float = 0.55
+    fp32: float = 0.05
     nvlink: float = 60.0
     pcie: float = 1.2
     throttled: float = 0.0
@@ -51,7 +53,7 @@ SHAPES: Mapping[SlowCause, Shape] = MappingProxyType(
         SlowCause.SMALL_BATCH: Shape(level=0.38, engine=0.93, tensor=0.3, dram=0.3, nvlink=10.0),
         SlowCause.WAITING: Shape(others=0.5),
         SlowCause.COMMUNICATION: Shape(level=0.75, tensor=0.15, dram=0.4, nvlink=280.0, pcie=24.0),
-        SlowCause.NO_TENSOR: Shape(tensor=0.005, dram=0.7, nvlink=30.0),
+        SlowCause.NO_TENSOR: Shape(tensor=0.02, dram=0.2, fp32=0.6, nvlink=30.0),
         SlowCause.THROTTLED: Shape(throttled=0.6, tensor=0.4),
     }
 )
@@ -94,6 +96,7 @@ def readings(
         "sm_active": activity,
         "tensor_active": activity * _spread(tenant, 4, shape.tensor) * noise(2),
         "dram_active": activity * _spread(tenant, 5, shape.dram) * noise(3),
+        "fp32_active": activity * _spread(tenant, 8, shape.fp32) * noise(7),
         "pcie_bytes_per_second": works * _spread(tenant, 6, shape.pcie) * noise(4) * 1e9,
         "nvlink_bytes_per_second": works * _spread(tenant, 7, shape.nvlink) * noise(5) * 1e9,
         "throttled_ratio": 1.0 * (hashed_uniform(tenant.number * 64 + 6, times) < shape.throttled),

@@ -140,6 +140,7 @@ ACTIVITY = FrameColumns(
             "sm_active": (NUMBER, "0..1, SMs with work, mean over SMs and time"),
             "tensor_active": (NUMBER, "0..1, tensor cores at work"),
             "dram_active": (NUMBER, "0..1, device memory at work"),
+            "fp32_active": (NUMBER, "0..1, single-precision units at work"),
             "pcie_bytes_per_second": (NUMBER, "both directions"),
             "nvlink_bytes_per_second": (NUMBER, "both directions, all links"),
             "throttled_ratio": (NUMBER, "0..1, readings that name heat or a power brake"),

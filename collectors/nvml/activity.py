@@ -23,6 +23,7 @@ _METRICS = {
     "engine_active": (pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, "GRAPHICS_UTIL", _PERCENT),
     "tensor_active": (pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, "ANY_TENSOR_UTIL", _PERCENT),
     "dram_active": (pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL, "DRAM_BW_UTIL", _PERCENT),
+    "fp32_active": (pynvml.NVML_GPM_METRIC_FP32_UTIL, "FP32_UTIL", _PERCENT),
     "pcie_sent": (pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, "PCIE_TX", _MIB_PER_SECOND),
     "pcie_received": (pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, "PCIE_RX", _MIB_PER_SECOND),
     "nvlink_sent": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, "NVLINK_TX", _MIB_PER_SECOND),

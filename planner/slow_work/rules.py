@@ -28,11 +28,13 @@ _CLEAR_SHARE = 0.75
 _STRICTER = 0.1
 _NVLINK_BYTES, _PCIE_BYTES = 600e9, 64e9
 """Per second in both directions: NVLink of an A100, PCIe 4.0 with 16 lanes."""
-_EFFECTIVE_SM = 0.8
 _WORKS = ("engine", 0.05, 1.0)
 _EVEN = ("spread", 0.0, 0.3)
 _SEVERAL = ("boards", 2.0, np.inf)
-_DERIVED = ("one", "alone", "idle", "unfilled", "behind", "boards")
+_FULL = (_EVEN, ("engine", 0.8, 1.0), ("sm", 0.6, 1.0))
+_NO_MATRICES = ("tensor", 0.0, 0.05)
+_NO_TENSOR = (_WORKS, _EVEN, ("sm", 0.5, 1.0), _NO_MATRICES, ("dram", 0.0, 0.6))
+_DERIVED = ("one", "fp32_untold", "alone", "idle", "behind", "boards")
 _LEVELS = ("weak", "medium", "strong")
 
 
@@ -53,9 +55,16 @@ class Rule:
 
 _PART = (0.5, 0.75, 1.0)
 """Assumed: of the time that a cause takes, half at least and all at most can be won back."""
-MIXED_PRECISION = (0.0, 0.24, 0.36)
-"""Quartiles of the time that mixed precision saved, of measured jobs that kept their GPU busy in
-single precision (`python -m benchmarks.slow_work`)."""
+INPUT_IN_TIME = (0.5, 0.95, 1.0)
+"""Of the time without a kernel: programs got back .96 to 1 of it where input came in time, and not
+all input can. As all measured here, by `python -m benchmarks.slow_work`.
+"""
+LARGER_BATCH = (0.19, 0.47, 1.0)
+"""Of all time: quartile and median of what twice the batch saved; a full GPU saved nearly all."""
+MIXED_PRECISION = (0.0, 0.32, 0.83)
+"""Of all time: least, median and most that tensor cores saved of jobs that use none, some of which
+have no matrix products.
+"""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -84,31 +93,51 @@ RULES: tuple[Rule, ...] = (
         doubt="small kernels look the same",
     ),
     Rule(
+        cause=SlowCause.SMALL_BATCH,
+        when=(("engine", 0.05, 0.8), _EVEN, ("fill", 0.0, 0.5), ("alone", 1.0, 1.0)),
+        strength="medium",
+        doubt="a program that launches small kernels late looks the same",
+        lost=("one", *LARGER_BATCH),
+    ),
+    Rule(
         cause=SlowCause.STARVED,
         when=(("engine", 0.05, 0.65), _EVEN),
         strength="medium",
         doubt="a program that computes on the CPU or launches kernels late looks the same",
-        lost=("idle", *_PART),
+        lost=("idle", *INPUT_IN_TIME),
     ),
     Rule(
         cause=SlowCause.SMALL_BATCH,
         when=(("engine", 0.8, 1.0), _EVEN, ("fill", 0.0, 0.5), ("alone", 1.0, 1.0)),
         strength="medium",
         doubt="work that is small by nature looks the same",
-        lost=("unfilled", *_PART),
+        lost=("one", *LARGER_BATCH),
     ),
     Rule(
         cause=SlowCause.NO_TENSOR,
-        when=(_WORKS, _EVEN, ("sm", 0.5, 1.0), ("tensor", 0.0, 0.02)),
+        when=(*_NO_TENSOR, ("fp32", 0.2, 1.0)),
         strength="medium",
         doubt="work without matrix products gains nothing",
         lost=("one", *MIXED_PRECISION),
     ),
     Rule(
+        cause=SlowCause.NO_TENSOR,
+        when=(*_NO_TENSOR, ("fp32_untold", 1.0, 1.0)),
+        strength="weak",
+        doubt="single-precision work is not told, and work without matrix products gains nothing",
+        lost=("one", *MIXED_PRECISION),
+    ),
+    Rule(
         cause=SlowCause.BUSY,
-        when=(_EVEN, ("engine", 0.8, 1.0), ("sm", 0.6, 1.0), ("tensor", 0.02, 1.0)),
+        when=(*_FULL, ("tensor", 0.05, 1.0)),
         strength="strong",
         doubt="how well its kernels are written is not told",
+    ),
+    Rule(
+        cause=SlowCause.BUSY,
+        when=(*_FULL, _NO_MATRICES, ("dram", 0.6, 1.0)),
+        strength="strong",
+        doubt="its memory is what is busy: fewer bytes would help it",
     ),
 )
 _NEEDED: Mapping[str, str] = MappingProxyType(
@@ -139,6 +168,8 @@ def signals_of(activity: pd.DataFrame) -> Signals:
         "sm": sm,
         "fill": fill,
         "tensor": column("tensor_active"),
+        "fp32": column("fp32_active"),
+        "fp32_untold": np.isnan(column("fp32_active")).astype(np.float64),
         "dram": column("dram_active"),
         "link": link,
         "alone": np.where((boards < 2) | (link < 0.03), 1.0, 0.0),
@@ -148,7 +179,6 @@ def signals_of(activity: pd.DataFrame) -> Signals:
         "power": column("power_ratio"),
         "boards": boards,
         "idle": 1.0 - engine,
-        "unfilled": np.clip(1.0 - fill / _EFFECTIVE_SM, 0.0, 1.0),
         "one": np.ones(len(activity)),
     }
 
@@ -166,7 +196,7 @@ def _met(rule: Rule, signals: Signals, stricter: float) -> npt.NDArray[np.bool_]
     for name, low, high in rule.when:
         # The ends of a scale are no thresholds.
         top = high if high in (1.0, np.inf) else high * (1 - stricter)
-        bottom = low if name in ("boards", "alone") else low * (1 + stricter)
+        bottom = low if name in ("boards", "alone", "fp32_untold") else low * (1 + stricter)
         met &= (signals[name] >= bottom) & (signals[name] <= top)
     return met
 

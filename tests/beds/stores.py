@@ -63,13 +63,14 @@ _UNDONE_BY = {
     13: ("DROP TABLE board_activity", "DROP TABLE slow_work"),
     14: ("ALTER TABLE allocations DROP COLUMN start_seconds",),
     15: ("DROP TABLE quotas",),
+    16: ("ALTER TABLE board_activity DROP COLUMN fp32_active",),
 }
 
 
 def back_to_schema(store: Store, version: int) -> None:
     """Make the store what a Trimtab of that schema (6 or later) would have left."""
     with store._engine.begin() as connection:
-        for number, statements in _UNDONE_BY.items():
+        for number, statements in reversed(_UNDONE_BY.items()):
             for statement in statements if number > version else ():
                 connection.exec_driver_sql(statement)
         connection.exec_driver_sql(f"DELETE FROM schema_version WHERE version > {version}")  # noqa: S608

@@ -15,10 +15,10 @@ from data.store import open_store
 _MIB = 2**20
 FIRST = NOW - timedelta(minutes=5)
 ALL = (
-    "gpu0 gpm 1 90\ngpu0 gpm 5 31.5\ngpu0 gpm 10 44\ngpu0 gpm 20 100\ngpu0 gpm 21 300\n"
-    "gpu0 gpm 60 1000\ngpu0 gpm 61 2000\ngpu0 clock_reasons 0\n"
+    "gpu0 gpm 1 90\ngpu0 gpm 5 31.5\ngpu0 gpm 10 44\ngpu0 gpm 12 2\n"
+    "gpu0 gpm 20 100\ngpu0 gpm 21 300\ngpu0 gpm 60 1000\ngpu0 gpm 61 2000\ngpu0 clock_reasons 0\n"
 )
-"""GPM's graphics, any tensor, DRAM, PCIe sent and received, NVLink received and sent."""
+"""GPM's graphics, any tensor, DRAM, FP32, PCIe sent and received, NVLink received and sent."""
 
 
 def activity_of(
@@ -50,6 +50,7 @@ def test_gpm_tells_what_a_board_did(library: Path, play: Play, proc: Path) -> No
         "sm_active": pytest.approx(0.50),
         "tensor_active": pytest.approx(0.315),
         "dram_active": pytest.approx(0.44),
+        "fp32_active": pytest.approx(0.02),
         "pcie_bytes_per_second": 400 * _MIB,
         "nvlink_bytes_per_second": 3000 * _MIB,
         "throttled_ratio": 0.0,
@@ -151,3 +152,19 @@ def test_the_store_tells_it_by_job(library: Path, play: Play, proc: Path, tmp_pa
         (row,) = store.reader.job_activity(start=FIRST, end=NOW).to_dict("records")
     assert (row["job_id"], row["boards"]) == ("slurm:4711", 1)
     assert row["tensor_active"] == pytest.approx(0.315)
+
+
+def test_what_a_real_board_answered_is_read(library: Path, play: Play, proc: Path) -> None:
+    """As recorded on an H200: a board at its power cap, whose clocks heat does not slow."""
+    play("h200_at_work")
+    one = collector(library, proc)
+    with one.reading() as read:
+        collected = one.collected([read(lambda: FIRST)], WINDOW)
+    (row,) = collected.activity.to_dict("records")
+    (sample,) = collected.samples.to_dict("records")
+    assert collected.report.dropped == ()
+    assert sample["gpu_model"] == "H200-SXM-141GB"
+    assert row["engine_active"] > row["sm_active"] > row["tensor_active"] > row["fp32_active"] > 0
+    assert (row["throttled_ratio"], row["nvlink_bytes_per_second"]) == (0.0, 0.0)
+    assert 0 < row["pcie_bytes_per_second"] < 64e9
+    assert 0.5 < row["power_ratio"] <= 1

@@ -1,0 +1,1 @@
+ALTER TABLE board_activity ADD COLUMN fp32_active DOUBLE;
