@@ -1,7 +1,8 @@
 """Every name under which exporters publish a GPU field, and what a reading means in our units.
 
 One row per DCGM field, keyed by its id (DCGM field reference). Names are those of dcgm-exporter
-2-4 (`DCGM_FI_*`), of its 4.6 renames (`*_RATIO`, `*_WATTS`), of dcgm-exporter 1.x (`dcgm_*`), of
+2-4 (`DCGM_FI_*`), of the renames of DCGM 4.6 (`*_RATIO`, `*_WATTS`) and of 4.7, which dcgm-exporter
+4.9 publishes (`*_BYTES`, `*_JOULES_TOTAL`), of dcgm-exporter 1.x (`dcgm_*`), of
 nvidia_gpu_exporter (`nvidia_smi_*`) and of the jobstats exporter (`nvidia_gpu_*`). The number
 beside a name turns its readings into our unit.
 
@@ -93,6 +94,7 @@ FIELDS: tuple[Field, ...] = (
         largest=1e7,
         names=(
             ("DCGM_FI_DEV_FB_USED", 1.0),
+            ("DCGM_FI_DEV_FB_USED_BYTES", _MIB),
             ("dcgm_fb_used", 1.0),
             ("nvidia_smi_memory_used_bytes", _MIB),
             ("nvidia_smi_mig_memory_used_bytes", _MIB),
@@ -105,6 +107,7 @@ FIELDS: tuple[Field, ...] = (
         largest=1e7,
         names=(
             ("DCGM_FI_DEV_FB_FREE", 1.0),
+            ("DCGM_FI_DEV_FB_FREE_BYTES", _MIB),
             ("dcgm_fb_free", 1.0),
             ("nvidia_smi_memory_free_bytes", _MIB),
             ("nvidia_smi_mig_memory_free_bytes", _MIB),
@@ -116,6 +119,7 @@ FIELDS: tuple[Field, ...] = (
         largest=1e7,
         names=(
             ("DCGM_FI_DEV_FB_RESERVED", 1.0),
+            ("DCGM_FI_DEV_FB_RESERVED_BYTES", _MIB),
             ("nvidia_smi_memory_reserved_bytes", _MIB),
             ("nvidia_smi_mig_memory_reserved_bytes", _MIB),
         ),
@@ -126,6 +130,7 @@ FIELDS: tuple[Field, ...] = (
         largest=1e7,
         names=(
             ("DCGM_FI_DEV_FB_TOTAL", 1.0),
+            ("DCGM_FI_DEV_FB_CAPACITY_BYTES", _MIB),
             ("nvidia_smi_memory_total_bytes", _MIB),
             ("nvidia_smi_mig_memory_total_bytes", _MIB),
             ("nvidia_gpu_memory_total_bytes", _MIB),
@@ -163,6 +168,7 @@ FIELDS: tuple[Field, ...] = (
         kind=ReadingKind.COUNTER,
         names=(
             ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),
+            ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1.0),
             ("dcgm_total_energy_consumption", _MILLI),
             ("nvidia_smi_energy_joules_total", 1.0),
         ),

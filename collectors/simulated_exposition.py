@@ -64,6 +64,12 @@ def _dcgm(host: str = "Hostname") -> Callable[[Any, int, str], dict[str, str]]:
     return labels
 
 
+def _newest(row: Any, index: int, model: str) -> dict[str, str]:
+    found = _dcgm("hostname")(row, index, model)
+    found |= {"gpu_uuid": found.pop("UUID"), "model_name": found.pop("modelName")}
+    return found | {"DCGM_FI_SYSTEM_DRIVER_VERSION": "580.159.04"}
+
+
 def _renamed(row: Any, index: int, model: str) -> dict[str, str]:
     """What Prometheus stores with honor_labels off: the target's labels win, ours are exported."""
     found = _dcgm()(row, index, model)
@@ -139,6 +145,20 @@ DIALECTS: Mapping[str, Dialect] = {
             "DCGM_FI_DEV_XID_ERROR",
         ),
         labels=_dcgm("hostname"),
+    ),
+    "dcgm-4.9": Dialect(
+        metrics=(
+            "DCGM_FI_PROF_SM_UTIL_RATIO",
+            "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
+            "DCGM_FI_DEV_FB_USED_BYTES",
+            "DCGM_FI_DEV_FB_FREE_BYTES",
+            "DCGM_FI_DEV_FB_CAPACITY_BYTES",
+            "DCGM_FI_DEV_BOARD_POWER_WATTS",
+            "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
+            "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL",
+            "DCGM_FI_DEV_XID_ERROR",
+        ),
+        labels=_newest,
     ),
     "dcgm-1.x": Dialect(
         metrics=(

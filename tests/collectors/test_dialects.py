@@ -32,6 +32,7 @@ WITHOUT = {
     "dcgm": {"power_limit_watts"},
     "dcgm-renamed-labels": {"power_limit_watts"},
     "dcgm-4.6": set(),
+    "dcgm-4.9": set(),
     "dcgm-1.x": {"power_limit_watts"},
     "nvidia-smi": {"energy_joules"},
     "jobstats": {"energy_joules", "power_limit_watts"},
@@ -62,7 +63,7 @@ def test_every_dialect_reads_back_as_the_fleet(dialect: str) -> None:
     assert collected.report.dropped == ()
 
 
-@pytest.mark.parametrize("dialect", ["dcgm", "dcgm-renamed-labels", "dcgm-4.6", "dcgm-1.x"])
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if name.startswith("dcgm")])
 def test_holders_survive_every_renaming(dialect: str) -> None:
     """Pods are found as pod, exported_pod and pod_name."""
     truth = SimulatedFleet(seed=7, nodes=1).at_times(np.array([int(AT.timestamp())]))
