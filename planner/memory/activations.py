@@ -85,7 +85,22 @@ def _mlp(recipe: Recipe, ffn: float, *, keeps_input: bool) -> float:
     """Bytes per token inside one MLP: gate, up, their product, and the last matrix's input."""
     width, gated = recipe.policy.compute, recipe.job.shape.gated_mlp
     inner = (2.0 if recipe.compiled else 3.0) if gated else 1.0
-    return width * ffn * (inner + (1.0 if keeps_input else 0.0))
+    return ffn * (width * (inner + (1.0 if keeps_input else 0.0)) + _composed_gelu(recipe))
+
+
+def _composed_gelu(recipe: Recipe) -> float:
+    """Return the bytes per element that GELU in single operations keeps beyond its input.
+
+    0.5 x (1 + tanh(c (x + 0.044715 x^3))) keeps 0.5 x, the tanh and 1 + tanh. Autocast takes the
+    power in fp32, so x is cast and all but 0.5 x are in fp32: 4 + 4 + 4 + 2 in the place of the
+    2 of its input. Operations of transformers' NewGELUActivation, and
+    benchmarks/measured/training_memory_h200.json.
+    """
+    width = recipe.policy.compute
+    if not (recipe.job.shape.composed_gelu and recipe.traits.composed_gelu) or recipe.compiled:
+        return 0.0
+    autocast = width < 4 and recipe.job.precision != "bf16-true"
+    return 12.0 if autocast else 3 * width
 
 
 def _feed_forward(recipe: Recipe, *, keeps_input: bool) -> float:

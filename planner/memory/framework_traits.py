@@ -91,6 +91,7 @@ class FrameworkTraits:
     repeats_kv: str
     fuses_qkv: bool
     dropout: bool
+    composed_gelu: bool
     softmax_bytes: float
     loss_bytes: float
     compiled_loss_bytes: float

@@ -134,3 +134,23 @@ def test_recomputation_beside_large_logits_reserves_more(name: str) -> None:
         ratios.append(found.reserved_bytes / found.allocated_bytes)
     assert 1.03 <= ratios[0] <= 1.08
     assert ratios[1] > ratios[0]
+
+
+@pytest.mark.parametrize(("precision", "more"), [(None, 12), ("bf16-true", 6)])
+@pytest.mark.parametrize("name", ["phi-2", "phi-1.5"])
+def test_gelu_in_single_operations_keeps_them(name: str, precision: str | None, more: int) -> None:
+    """Bytes per element of the MLP by what autograd keeps of each operation.
+
+    Autocast takes the power in fp32. A compiled model, and a framework with a kernel of its own,
+    keep the input alone.
+    """
+    shape = known_models()[name]
+    composed = replace(LORA, shape=shape, precision=precision, adapter=Adapter(rank=16))
+    plain = replace(composed, shape=replace(shape, composed_gelu=False))
+    tokens = 4 * 1024
+    stated = {"micro_batch": 4, "sequence_length": 1024, "recompute": Recompute.NONE}
+    differs = [predict_peak(replace(job, **stated)).allocated_bytes for job in (composed, plain)]
+    assert differs[0] - differs[1] == pytest.approx(more * shape.layers * shape.ffn * tokens)
+    for other in ({"compiled": True}, {"framework": "litgpt"}):
+        same = [predict_peak(replace(job, **stated, **other)) for job in (composed, plain)]
+        assert same[0].allocated_bytes == same[1].allocated_bytes
