@@ -62,10 +62,16 @@ def _attention_core(recipe: Recipe, *, keep_scores: bool = True) -> float:
 
 
 def _projected(recipe: Recipe) -> float:
-    """Bytes of queries, keys and values as attention keeps them."""
+    """Bytes of queries, keys and values as attention keeps them.
+
+    Where keys and values are repeated for a padding mask alone ("masked"), batches of one length
+    have none, and a fused kernel reads the heads that there are: measured,
+    benchmarks/measured/training_memory_h200.json.
+    """
     shape, traits, width = recipe.job.shape, recipe.traits, recipe.policy.compute
     keys, values = shape.key_width, shape.value_width
-    if traits.repeats_kv:
+    masked = recipe.length_varies or not recipe.flash_attention
+    if traits.repeats_kv == "always" or (traits.repeats_kv == "masked" and masked):
         keys, values = shape.query_width, shape.attention_width
     kept = shape.query_width + keys + values
     fused = shape.fused_qkv or traits.fuses_qkv
@@ -79,7 +85,22 @@ def _mlp(recipe: Recipe, ffn: float, *, keeps_input: bool) -> float:
     """Bytes per token inside one MLP: gate, up, their product, and the last matrix's input."""
     width, gated = recipe.policy.compute, recipe.job.shape.gated_mlp
     inner = (2.0 if recipe.compiled else 3.0) if gated else 1.0
-    return width * ffn * (inner + (1.0 if keeps_input else 0.0))
+    return ffn * (width * (inner + (1.0 if keeps_input else 0.0)) + _composed_gelu(recipe))
+
+
+def _composed_gelu(recipe: Recipe) -> float:
+    """Return the bytes per element that GELU in single operations keeps beyond its input.
+
+    0.5 x (1 + tanh(c (x + 0.044715 x^3))) keeps 0.5 x, the tanh and 1 + tanh. Autocast takes the
+    power in fp32, so x is cast and all but 0.5 x are in fp32: 4 + 4 + 4 + 2 in the place of the
+    2 of its input. Operations of transformers' NewGELUActivation, and
+    benchmarks/measured/training_memory_h200.json.
+    """
+    width = recipe.policy.compute
+    if not (recipe.job.shape.composed_gelu and recipe.traits.composed_gelu) or recipe.compiled:
+        return 0.0
+    autocast = width < 4 and recipe.job.precision != "bf16-true"
+    return 12.0 if autocast else 3 * width
 
 
 def _feed_forward(recipe: Recipe, *, keeps_input: bool) -> float:
@@ -110,6 +131,20 @@ def _keeps_inputs(recipe: Recipe) -> bool:
     return recipe.trains_weights or (quantized is not None and quantized.keeps_input)
 
 
+def _inputs_kept(recipe: Recipe) -> int:
+    """Return how many inputs of the hidden width the matrices of a layer keep.
+
+    Matrices share an input. Where autocast casts an fp32 stream, each matrix keeps its own copy:
+    measured, benchmarks/measured/training_memory_h200.json.
+    """
+    shape = recipe.job.shape
+    if recipe.stream_bytes == recipe.policy.compute or recipe.compiled:
+        return 1 if shape.parallel_block else 2
+    fused = shape.fused_qkv or recipe.traits.fuses_qkv
+    up = 2 if shape.gated_mlp and not shape.fused_gate_up else 1
+    return (1 if fused else 3) + up
+
+
 def layer_activations(recipe: Recipe) -> LayerActivations:
     """Return the bytes per token of one layer on one tensor-parallel rank."""
     shape, width = recipe.job.shape, recipe.policy.compute
@@ -118,7 +153,7 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
         return LayerActivations(everything=0.0, kept=0.0, boundary=0.0, built=0.0, built_kept=0.0)
     keeps = _keeps_inputs(recipe)
     norms, head_norms = _norms(recipe)
-    inputs = width * shape.hidden * (1 if shape.parallel_block else 2) if keeps else 0.0
+    inputs = width * shape.hidden * _inputs_kept(recipe) if keeps else 0.0
     core = _attention_core(recipe)
     sharded = head_norms + _projected(recipe) + core
     sharded += _feed_forward(recipe, keeps_input=keeps) + adapter_kept_bytes(recipe)
@@ -127,7 +162,7 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
     whole = norms + inputs + _dropout(recipe.traits, shape)
     tensor, sequence = spread.tensor, spread.tensor if spread.sequence else 1
     everything = whole / sequence + sharded / tensor
-    boundary = width * shape.hidden / sequence
+    boundary = recipe.stream_bytes * shape.hidden / sequence
     kept = everything
     if recipe.recompute is Recompute.FULL:
         kept = boundary

@@ -57,7 +57,10 @@ def adapter_kept_bytes(recipe: Recipe) -> float:
 
     Inputs by the framework's habit. `cast`: every target casts its input to the adapter's dtype,
     and the copies are not shared. `dropout`: every target drops out its input: a copy and a mask.
-    `dropout-fused`: the same, once for a fused projection. `shared`: kept once, uncast.
+    `dropout-fused`: the same, once for a fused projection. `shared`: kept once, uncast. `autocast`:
+    every target keeps a 16-bit copy, for autocast casts back what was cast to the adapter's dtype,
+    and of its dropout a mask; a job that says bf16-true runs without autocast, as `cast`
+    (measured, benchmarks/measured/training_memory_h200.json).
     """
     adapter = recipe.adapter
     if adapter is None:
@@ -80,7 +83,11 @@ def adapter_kept_bytes(recipe: Recipe) -> float:
 
 def _input_bytes(recipe: Recipe, targets: list[str], widths: dict[str, tuple[int, int]]) -> float:
     manner, width = recipe.traits.adapter_input, recipe.policy.compute
-    each = {"cast": recipe.policy.weight, "shared": width}.get(manner, width + 1)
+    if manner == "autocast" and recipe.job.precision == "bf16-true":
+        manner = "cast"
+    dropped = 1 if recipe.adapter and recipe.adapter.dropout else 0
+    kept = {"cast": recipe.policy.weight, "shared": width, "autocast": width + dropped}
+    each = kept.get(manner, width + 1)
     inputs = {target: (target, widths[target][0]) for target in targets}
     if manner in {"dropout-fused", "shared"}:
         groups = {"q": "qkv", "k": "qkv", "v": "qkv"}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from planner.memory.assumptions import Recipe
 from planner.memory.step_events import CACHE, LOGITS, StepEvent
+from planner.memory.training_job import Recompute
 
 CAPACITY_MARGIN_BYTES = 0.9 * 2**30
 """The allocator frees its cache before it gives up, so reserved ends this far below a full card."""
@@ -23,7 +24,9 @@ class PeakBytes:
 def reserved_bytes(recipe: Recipe, event: StepEvent) -> float:
     """Return what the allocator reserves for an event.
 
-    With batches of one length blocks are used again. With varying lengths the large blocks of
+    With batches of one length blocks are used again, but where layers are recomputed their small
+    blocks are cut from large ones of logits, which do not serve the next logits (measured,
+    benchmarks/measured/training_memory_h200.json). With varying lengths the large blocks of
     logits cached for typical batches do not serve the longest one, and both stay reserved unless
     the cache is emptied in between. A key-value cache is one block of its own size.
     """
@@ -32,10 +35,11 @@ def reserved_bytes(recipe: Recipe, event: StepEvent) -> float:
     static = traits.reserved_static * (event.static_bytes - cache) + cache
     if recipe.job.expandable_segments:
         return static + EXPANDABLE_FACTOR * event.dynamic_bytes
-    if not recipe.length_varies:
-        return static + traits.reserved_fixed * event.dynamic_bytes
-    typical = min(recipe.job.typical_length or recipe.sequence_length, recipe.sequence_length)
     logits = sum(size for name, size in event.dynamic if name == LOGITS)
+    if not recipe.length_varies:
+        beside = traits.reserved_logits if recipe.recompute is Recompute.FULL else 0.0
+        return static + traits.reserved_fixed * event.dynamic_bytes + beside * logits
+    typical = min(recipe.job.typical_length or recipe.sequence_length, recipe.sequence_length)
     kept = 0.0 if recipe.job.cache_emptied else traits.reserved_typical
     cached = kept * logits * typical / recipe.sequence_length
     return static + traits.reserved_longest * event.dynamic_bytes + cached

@@ -70,6 +70,15 @@ class Recipe:
         return state_policy("amp").cast if self.job.precision == "amp" else 0.0
 
     @property
+    def stream_bytes(self) -> float:
+        """Bytes of an element between layers: fp32 where autocast casts fp32 weights.
+
+        The embedding gives fp32, and what layers add to it stays so: measured,
+        benchmarks/measured/training_memory_h200.json.
+        """
+        return 4.0 if self.cast_bytes else self.policy.compute
+
+    @property
     def tokens(self) -> float:
         """Tokens of one micro-batch on one GPU."""
         return self.micro_batch * self.sequence_length / self.job.parallelism.context

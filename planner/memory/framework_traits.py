@@ -42,6 +42,8 @@ class Optimizer:
     host: bool = False
     by_layer: bool = False
     low_rank: bool = False
+    fused: bool = False
+    largest: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +88,10 @@ class FrameworkTraits:
     keeps_gradients: bool
     norm_frozen: float
     norm_trained: float
-    repeats_kv: bool
+    repeats_kv: str
     fuses_qkv: bool
     dropout: bool
+    composed_gelu: bool
     softmax_bytes: float
     loss_bytes: float
     compiled_loss_bytes: float
@@ -104,6 +107,7 @@ class FrameworkTraits:
     unties_head: bool
     reserved_static: float
     reserved_fixed: float
+    reserved_logits: float
     reserved_longest: float
     reserved_typical: float
     context_bytes: float

@@ -20,7 +20,7 @@ _VOCAB = ("vocab_size", "padded_vocab_size")
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _SHAPE_FLAGS = (
     "gated_mlp", "norms_per_layer", "norm_vectors", "qk_norm", "parallel_block", "qkv_bias",
-    "output_bias", "mlp_bias", "fused_qkv", "fused_gate_up", "rotary",
+    "output_bias", "mlp_bias", "fused_qkv", "fused_gate_up", "composed_gelu", "rotary",
 )  # fmt: skip
 
 

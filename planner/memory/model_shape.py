@@ -43,7 +43,8 @@ class ModelShape:
     `kv_heads` < `heads` is grouped-query attention; `norm_vectors` 1 for RMSNorm, 2 for LayerNorm;
     `fused_qkv` when one projection gives queries, keys and values, `fused_gate_up` when one gives
     both inputs of the gate; `rotary` when queries and keys are turned by their position, which
-    makes new tensors of them.
+    makes new tensors of them; `composed_gelu` when GELU is the tanh form that Hugging Face writes
+    in single operations (`gelu_new`).
 
     Errors: ImpossibleProblemError naming the field, for sizes that no model has.
     """
@@ -69,6 +70,7 @@ class ModelShape:
     rotary: bool = True
     fused_qkv: bool = False
     fused_gate_up: bool = False
+    composed_gelu: bool = False
     experts: ExpertLayers | None = None
     latent: LatentAttention | None = None
     other_parameters: int = 0

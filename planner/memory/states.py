@@ -185,6 +185,8 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
     kept += (policy.master + policy.reduced) * updated
     copies = recipe.traits.optimizer_copies if _steps_by_torch(recipe) else 0.0
     step = 0.0 if optimizer.by_layer else (copies * moment + policy.step) * updated
+    widest = max(parameters.vocabulary, parameters.largest_matrix)
+    step += optimizer.largest * min(widest * optimizer_shares[0], updated)
     if job.parallelism.sharding is Sharding.ZERO3 and policy.master:
         step = 4 * min(_SUB_GROUP, updated)
     if optimizer.low_rank:
@@ -228,9 +230,15 @@ def _frozen_states(recipe: Recipe, stage: Stage, parameters: StageParameters) ->
 
 
 def _steps_by_torch(recipe: Recipe) -> bool:
-    """DeepSpeed steps in a fused kernel; torch's default makes copies for all tensors at once."""
+    """Whether the step copies a moment of all tensors at once, as torch's default does.
+
+    DeepSpeed steps in a fused kernel. So does torch's fused AdamW, which copies none: measured,
+    benchmarks/measured/training_memory_h200.json.
+    """
     zero = (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
-    return recipe.job.parallelism.sharding not in zero and recipe.optimizer.moments >= 1
+    stepped = recipe.optimizer
+    in_place = stepped.fused or recipe.job.parallelism.sharding in zero
+    return stepped.moments >= 1 and not in_place
 
 
 def _buffers(recipe: Recipe, stage: Stage) -> float:

@@ -20,6 +20,7 @@ from planner.memory.training_job import Method, Recompute, Sharding
 
 LOGITS = "logits and loss"
 CACHE = "key-value cache"
+_CAST = "weights cast by autocast"
 
 _LIVE_PARAMETERS = 1e9
 """DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance, unless a file says else."""
@@ -79,6 +80,16 @@ class _StageView:
     def embedded(self) -> float:
         """Bytes of the stream between layers: the one running and its successor."""
         return 2 * self.layer.boundary * self.tokens
+
+    def cast_at_work(self) -> float:
+        """Bytes of the weights that autocast has cast where a layer or the head is at work.
+
+        The backward pass drops the casts of a layer as it makes its gradients, and what is
+        recomputed is cast anew: measured, benchmarks/measured/training_memory_h200.json.
+        """
+        head = self.parameters.vocabulary if self.stage.last else 0.0
+        at_work = max(head, self.parameters.largest_layer)
+        return min(self.states.cast, self.recipe.cast_bytes * at_work)
 
     def recomputed(self) -> float:
         """Bytes of the one layer whose inside is alive while its gradient is computed."""
@@ -189,17 +200,20 @@ def _events(view: _StageView) -> list[StepEvent]:
     moving = (
         ("stream between layers", view.embedded()),
         ("gathered and buckets", gathered(view)),
-        ("weights cast by autocast", states.cast),
         ("ring attention", _ring_buffers(view)),
     )
+    few = view.cast_at_work()
+    kept = few if recipe.recompute is Recompute.FULL else states.cast
+    cast, cast_at_work = ((_CAST, kept),), ((_CAST, few),)
     activations = ("activations", view.activations())
     inside = recipe.recompute in (Recompute.FULL, Recompute.ALTERNATE)
     layer = ("one recomputed layer", view.recomputed() if inside else 0.0)
     gradient = 2 * view.parameters.vocabulary if recipe.trains_weights else 0.0
+    head = ("gradient of the head", gradient)
     dynamics = {
-        "forward": (held, (activations, (LOGITS, _logits(view)), *moving)),
-        "recompute": (held, (activations, layer, *moving, ("gradient of the head", gradient))),
-        "backward": (every, (layer, *moving)),
+        "forward": (held, (activations, (LOGITS, _logits(view)), *moving, *cast)),
+        "recompute": (held, (activations, layer, *moving, *cast_at_work, head)),
+        "backward": (every, (layer, *moving, *cast_at_work)),
         "optimizer": (every, (("optimizer step", states.step),)),
     }
     if beside.engine_bytes:

@@ -93,7 +93,8 @@ class Adapter:
     """A small trained part beside frozen weights; `kind` is lora, dora, ia3 or the like.
 
     `targets` name projections: q, k, v, o, gate, up, down; empty when not stated.
-    `trainable` parameters are computed from rank and targets when None. `copies_embeddings` says
+    `trainable` parameters are computed from rank and targets when None. `dropout` says that its
+    inputs are dropped out. `copies_embeddings` says
     that embedding and head are trained in a copy of their own (modules_to_save).
     """
 
@@ -101,6 +102,7 @@ class Adapter:
     rank: int | None = None
     targets: tuple[str, ...] = ()
     trainable: int | None = None
+    dropout: bool = False
     copies_embeddings: bool = False
 
 

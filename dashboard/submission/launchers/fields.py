@@ -50,7 +50,7 @@ FIELDS: dict[str, FieldKind] = {
     ),
     **_all(FieldKind(name="whole", low=-1), "shards"),
     **_all(FieldKind(name="whole", low=0, high=3), "zero_stage"),
-    **_all(FieldKind(name="number", low=0, high=1), "engine_share"),
+    **_all(FieldKind(name="number", low=0, high=1), "engine_share adapter_dropout"),
     **_all(FieldKind(name="number", low=0, high=1e3), "penalty"),
     **_all(
         _FLAG,

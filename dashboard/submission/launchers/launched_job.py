@@ -255,6 +255,7 @@ def _adapter(told: Told) -> Adapter:
     return Adapter(
         rank=told.value("adapter_rank"),
         targets=tuple(target for target in known if target in found),
+        dropout=bool(told.stated("adapter_dropout")),
         copies_embeddings=any("embed" in word or "head" in word for word in saved),
     )
 

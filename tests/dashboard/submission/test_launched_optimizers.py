@@ -23,6 +23,7 @@ def read(line: str) -> LaunchedJob:
         ("--optim apollo_adamw --optim_args 'proj=random, rank = 1'", "apollo", 1),
         ("--optim adamw_torch --optim_args rank=64", "adamw", None),
         ("--optim schedule_free_adamw", "adamw", None),
+        ("--optim adamw_torch_fused", "adamw_fused", None),
         ("--optim lion_8bit", "lion8bit", None),
         ("--optim adamw_torch_4bit", "adamw4bit", None),
     ],
@@ -43,6 +44,15 @@ def test_llamafactory_has_keys_of_its_own_for_galore(tmp_path: Path) -> None:
     path.write_text(f"{text}galore_layerwise: true\ngalore_rank: 256\n", encoding="utf-8")
     found = read(str(path)).job
     assert (found.optimizer, found.optimizer_rank) == ("galore_in_backward", 256)
+
+
+def test_dropout_of_an_adapter_is_told() -> None:
+    """A rate above 0 says that inputs are dropped out; none stated, or 0, that they are not."""
+    adapted = f"{HF} --use_peft --lora_r 8"
+    for words, dropped in (("--lora_dropout 0.05", True), ("--lora_dropout 0", False), ("", False)):
+        adapter = read(f"{adapted} {words}").job.adapter
+        assert adapter is not None
+        assert adapter.dropout is dropped
 
 
 def test_an_emptied_cache_is_told() -> None:

@@ -19,8 +19,8 @@ export TRIMTAB_DATA_PATH=/srv/data
 export TRIMTAB_GLOBAL_BATCH=64
 export TRIMTAB_GPUS=2
 export TRIMTAB_GPUS_PER_NODE=2
-export TRIMTAB_GRADIENT_ACCUMULATION=16
-export TRIMTAB_MICRO_BATCH=4
+export TRIMTAB_GRADIENT_ACCUMULATION=32
+export TRIMTAB_MICRO_BATCH=2
 export TRIMTAB_NODES=1
 export TRIMTAB_PIPELINE_PARALLEL=2
 export TRIMTAB_RECOMPUTE=none
@@ -32,4 +32,4 @@ MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"
 WORLD_SIZE=2
 export MASTER_ADDR MASTER_PORT WORLD_SIZE
-srun --export=ALL --kill-on-bad-exit=1 torchrun --nnodes=1 --nproc-per-node=2 --standalone train.py --batch 4 --tp=1 'it'"'"'s $HOME; `id`'
+srun --export=ALL --kill-on-bad-exit=1 torchrun --nnodes=1 --nproc-per-node=2 --standalone train.py --batch 2 --tp=1 'it'"'"'s $HOME; `id`'
