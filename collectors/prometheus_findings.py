@@ -26,6 +26,13 @@ _LINES = {
     "memory used": "DCGM_FI_DEV_FB_USED, gauge, Framebuffer used (in MiB).",
     "memory size": "DCGM_FI_DEV_FB_FREE, gauge, Framebuffer free (in MiB).",
 }
+_CAUSES = {
+    "tensor_active": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "dram_active": "DCGM_FI_PROF_DRAM_ACTIVE",
+    "fp32_active": "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
+    "clock_event_reasons": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+}
+"""What the causes of slow work need of every board beside SM activity."""
 _SM_ACTIVITY = "Ampere and older need datacenter-gpu-manager-4-proprietary and SYS_ADMIN. "
 NAMES_SLURM = "name a Slurm job"
 """Part of the finding that samples name Slurm jobs."""
@@ -76,6 +83,13 @@ def _metrics(names: frozenset[str]) -> Iterator[Finding]:
         found = [told[part] for part in quantities.split() if part in told]
         fix = f"Add the line `{_LINES[what]}` to the counters of dcgm-exporter (-f FILE). "
         yield what, "ok" if found else "missing", found[0] if found else fix + _until(what, told)
+    lacking = [name for quantity, name in _CAUSES.items() if quantity not in told]
+    more = f"Add {', '.join(lacking)} (gauge) to the counters of dcgm-exporter. Until then some "
+    yield (
+        "causes of slow work",
+        "missing" if lacking else "ok",
+        more + "causes are not told, or weakly." if lacking else "all counters are there",
+    )
 
 
 def _until(what: str, told: Mapping[str, str]) -> str:

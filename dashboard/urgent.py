@@ -118,7 +118,7 @@ def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
 
 def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None) -> UrgentFact:
     when = "" if finding.at is None else f" from {finding.at:%Y-%m-%d %H:%M} UTC"
-    what = f"it is likely to run out of GPU memory{when}"
+    what = f"it may run out of GPU memory{when}"
     if finding.probability is not None:
         what = f"{what}, with a chance of at least {100 * finding.probability:.0f} %"
     remedies = "; ".join(advice.text for advice in finding.advice)

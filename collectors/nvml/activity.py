@@ -107,17 +107,27 @@ class GpmActivity:
 
 
 def _between(calls: NvmlCalls, before: Any, after: Any) -> Mapping[str, float]:
-    asked = pynvml.c_nvmlGpmMetricsGet_t()
-    asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-    asked.numMetrics = len(_METRICS)
-    asked.sample1, asked.sample2 = before, after
-    for place, (metric, _, _) in enumerate(_METRICS.values()):
-        asked.metrics[place].metricId = metric
-    if calls.read(pynvml.nvmlGpmMetricsGet, asked) is None:
-        return {}
+    """Return the known means between two samples; a driver that refuses all is asked for one."""
+    reason = ""
+    for names in (tuple(_METRICS), ("sm_active",)):
+        asked = pynvml.c_nvmlGpmMetricsGet_t()
+        asked.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        asked.numMetrics = len(names)
+        asked.sample1, asked.sample2 = before, after
+        for place, name in enumerate(names):
+            asked.metrics[place].metricId = _METRICS[name][0]
+        _, reason = calls.attempt(pynvml.nvmlGpmMetricsGet, asked)
+        if not reason:
+            return _known(calls, dict(zip(names, asked.metrics, strict=False)))
+    calls.missing[reason] += 1
+    return {}
+
+
+def _known(calls: NvmlCalls, told: Mapping[str, Any]) -> Mapping[str, float]:
     known = {}
-    for place, (name, (_, called, (scale, max_raw))) in enumerate(_METRICS.items()):
-        status, raw = asked.metrics[place].nvmlReturn, float(asked.metrics[place].value)
+    for name, metric in told.items():
+        _, called, (scale, max_raw) = _METRICS[name]
+        status, raw = metric.nvmlReturn, float(metric.value)
         if status == pynvml.NVML_ERROR_NOT_SUPPORTED and name != "sm_active":
             # a board without NVLink, an instance without PCIe counters of its own
             continue

@@ -16,6 +16,7 @@ from planner.memory.model_config import ReadModel
 _OPTIMIZERS = ("", "adamw", "adamw8bit", "paged_adamw8bit", "sgd_momentum", "lion", "muon")
 _PRECISIONS = ("", "amp", "bf16-true", "fp32", "megatron", "zero")
 _OPEN = "not stated"
+_USUAL_MODEL = "llama3-8b"
 
 
 def asked_job() -> JobFile | None:
@@ -25,7 +26,9 @@ def asked_job() -> JobFile | None:
     """
     with st.form("new-job"):
         left, middle, right = st.columns(3)
-        known = left.selectbox("Known model", sorted(known_models()), key="job-model")
+        names = sorted(known_models())
+        usual = names.index(_USUAL_MODEL)
+        known = left.selectbox("Known model", names, index=usual, key="job-model")
         config = left.text_area("or the text of its config.json", key="job-config", height=68)
         name = left.text_input("Name of the job", "my-job", key="job-name")
         batch = middle.number_input("Global batch (sequences)", 1, 10**7, 64, key="job-batch")

@@ -82,6 +82,16 @@ def test_what_a_board_does_not_tell_is_unknown(library: Path, play: Play, proc: 
     assert collected.report.dropped == ()
 
 
+def test_a_driver_that_refuses_all_metrics_is_asked_for_one(
+    library: Path, play: Play, proc: Path
+) -> None:
+    """SM activity is what samples rest on: it is not lost with the others."""
+    play(lines=H100.format(0) + ALL + "gpu0 gpm_one 1\n")
+    collected = collector(library, proc).collect(WINDOW)
+    assert collected.samples["utilization_ratio"].tolist() == [0.5]
+    assert collected.report.dropped == ()
+
+
 @pytest.mark.parametrize("broken", ["nan", "150", "-3"])
 def test_an_impossible_metric_is_counted(
     library: Path, play: Play, proc: Path, broken: str

@@ -159,6 +159,33 @@ def test_a_prometheus_without_gpu_exporter_is_one_finding(names: list[str], tmp_
     assert "port 9400" in detail
 
 
+@pytest.mark.parametrize(
+    ("extra", "state", "lacking"),
+    [
+        ((), "missing", {"TENSOR", "DRAM", "FP32", "CLOCKS"}),
+        (("DCGM_FI_PROF_TENSOR_UTIL_RATIO",), "missing", {"DRAM", "FP32", "CLOCKS"}),
+        (
+            (
+                "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_DRAM_UTIL_RATIO",
+                "DCGM_FI_PROF_FP32_UTIL_RATIO", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+            ),
+            "ok",
+            set(),
+        ),
+    ],
+)  # fmt: skip
+def test_counters_that_tell_why_a_job_is_slow_are_named(
+    extra: tuple[str, ...], state: str, lacking: set[str]
+) -> None:
+    """Those that are not there, under whatever name, in one finding."""
+    with faulty_server(answers_series(), names=["DCGM_FI_DEV_GPU_UTIL", *extra]) as server:
+        settings = replace(Settings(), prometheus=PrometheusSettings(url=server.url))
+        found = {entry[0]: entry[1:] for _source, entry in source_findings(settings, NOW)}
+    said, detail = found["causes of slow work"]
+    assert said == state
+    assert {word for word in ("TENSOR", "DRAM", "FP32", "CLOCKS") if word in detail} == lacking
+
+
 def test_a_kubeconfig_that_does_not_exist_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,8 +102,8 @@ if weeks:
         )
         finding(
             f"{ahead_text} {count_text(float(np.mean(allocated.q50[:24])), 'GPU')} on average, "
-            f"80 % interval of an hour {np.mean(allocated.q10[:24]):.0f}–"
-            f"{np.mean(allocated.q90[:24]):.0f}, jobs yet to come included."
+            f"80 % interval of an hour {np.mean(allocated.q10[:24]):,.0f}–"
+            f"{np.mean(allocated.q90[:24]):,.0f}, jobs yet to come included."
         )
     figures({_TITLES[title]: day_ahead(fleet, title) for title in _TITLES})
     names = {

@@ -72,7 +72,8 @@ if not rows:
             "Nothing was applied, and nothing from a recording can be.",
         )
     )
-    way("findings", "Approve and apply a finding")
+    if words := tense("Approve and apply a finding", ""):
+        way("findings", words)
 elif gpu_hours.realised is None:
     finding(
         f"{count_text(len(rows), 'change is', 'changes are')} applied; none can be measured yet."

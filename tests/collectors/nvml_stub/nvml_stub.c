@@ -6,7 +6,7 @@
  *   gpu0 name NVIDIA H100 80GB HBM3  gpu0 uuid GPU-...        gpu0 power_mw 350000
  *   gpu0 average_mw 349000           gpu0 energy_mj 1         gpu0 energy_step_mj 1000
  *   gpu0 limit_mw 700000             gpu0 utilization 87      gpu0 sm_util 63.5
- *   gpu0 gpm METRIC VALUE            gpu0 clock_reasons 64
+ *   gpu0 gpm METRIC VALUE            gpu0 clock_reasons 64    gpu0 gpm_one 1
  *   gpu0 default_mw 700000           gpu0 least_mw 200000     gpu0 most_mw 700000
  *   gpu0 limit_file PATH
  *   gpu0 memory_total B              gpu0 memory_reserved B   gpu0 memory_used B
@@ -52,6 +52,7 @@ typedef struct Device {
     double power_mw, average_mw, limit_mw, utilization, sm_util, default_mw, least_mw, most_mw;
     double gpm[METRICS];
     long long clock_reasons;
+    int gpm_one;
     unsigned long long energy_mj, energy_step_mj, total, reserved, used, slice_mb;
     int has_energy, has_memory;
 } Device;
@@ -93,6 +94,7 @@ static void learn(Device *one, const char *key, const char *value) {
     else if (!strcmp(key, "sm_util")) one->sm_util = strtod(value, NULL);
     else if (!strcmp(key, "gpm") && sscanf(value, "%d", &code) == 1 && code > 0 && code < METRICS)
         one->gpm[code] = strtod(strchr(value, ' '), NULL);
+    else if (!strcmp(key, "gpm_one")) one->gpm_one = atoi(value);
     else if (!strcmp(key, "clock_reasons")) one->clock_reasons = atoll(value);
     else if (!strcmp(key, "energy_mj")) {
         one->energy_mj = strtoull(value, NULL, 10);
@@ -404,6 +406,7 @@ int nvmlGpmMetricsGet(Metrics *asked) {
     ASK(NULL);
     if (asked->before == asked->after || asked->before->device != asked->after->device)
         return INVALID_ARGUMENT;
+    if (asked->after->device->gpm_one && asked->count > 1) return INVALID_ARGUMENT;
     for (unsigned i = 0; i < asked->count; i++) {
         Metric *one = &asked->metrics[i];
         const Device *device = asked->after->device;
