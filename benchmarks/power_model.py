@@ -11,9 +11,12 @@ a part:
 3. Nothing fitted: single readings of real boards, and the power quantiles of Acme's A100 boards
    from their SM activity quantiles (same ranks are assumed to belong together).
 4. Power caps of Zeus: each GPU model predicted from the laws fitted on the other two.
+5. Programs on one H200 (`benchmarks.measure_causes`), SM activity as the NVML source reads it; five
+   folds by what they run.
 """
 
 import argparse
+import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -41,6 +44,7 @@ from forecasting.power.records import PowerSamples
 from forecasting.power.training import fit_power_models
 
 RESULTS = Path(__file__).parent / "results" / "power_model.md"
+PROGRAMS = Path(__file__).parent / "measured" / "slow_programs_h200.json"
 FOLDS = 5
 MODEL_OF = {"H100": "H100-SXM5-80GB", "B200": "B200-SXM-180GB"}
 PEAK_FLOPS = {"H100": 989e12, "B200": 2250e12}
@@ -124,6 +128,18 @@ def fleet_samples() -> dict[str, PowerSamples]:
     samples = fleet.history(end - timedelta(hours=6), end, 300)
     by_model = readings_by_model(samples)
     return {model: pair for (model, signal), pair in by_model.items() if signal == "sm_active"}
+
+
+def program_samples() -> dict[str, PowerSamples]:
+    """Return the programs measured on an H200; those of one model or kind belong together."""
+    rows = pd.DataFrame(json.loads(PROGRAMS.read_text("utf-8"))["rows"])
+    kinds = [str(name).removeprefix("small ").split()[0].strip(",") for name in rows["name"]]
+    measured = PowerSamples(
+        power_watts=rows["power_watts"].to_numpy(dtype=np.float64),
+        utilization=rows["sm_active"].to_numpy(dtype=np.float64),
+        group=np.unique(kinds, return_inverse=True)[1].astype(np.int64),
+    )
+    return {"H200-SXM-141GB": measured}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,6 +365,10 @@ def report(folder: Path) -> str:
         *table_of(
             fleet, {"**Trimtab, SM activity**": alone, "**Trimtab, and held**": held, **PEERS}
         ),
+        "",
+        "37 programs on one H200, SM activity by NVML:",
+        "",
+        *table_of(program_samples(), {"**Trimtab, SM activity**": alone, **PEERS}),
         "",
         *capture_rows(folder),
         "",
