@@ -15,7 +15,7 @@ import pypdfium2
 import pytest
 from beds.stores import Stores
 from browser.bed import Server, Visitor, running_server
-from browser.inbox import answer, open_first
+from browser.inbox import answer, open_row
 from browser.test_demo import Demo, running_demo
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
@@ -116,7 +116,7 @@ def test_the_demo_and_its_ledger(visitor: Visitor, tmp_path: Path) -> None:
 def _apply_the_first(demo: Demo, visitor: Visitor, previewed: Callable[[], None]) -> None:
     visitor.page.set_default_timeout(60_000)
     visitor.open(f"{demo.base}/findings")
-    panel, _chosen = open_first(visitor)
+    panel, _chosen = open_row(visitor, "Reclaim idle GPU")
     panel.get_by_role("button", name="Look at the target").click()
     expect(panel.get_by_text(re.compile("simulated cluster: ")).first).to_be_visible(timeout=60_000)
     previewed()

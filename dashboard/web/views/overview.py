@@ -13,7 +13,7 @@ from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from dashboard.saved_by_day import summed
 from dashboard.statement.prices import priced
 from dashboard.web.inbox import every_row, findings_table, rows_in_scope
-from dashboard.web.inbox_rows import InboxChoice, chosen_rows
+from dashboard.web.inbox_rows import InboxChoice, InboxRow, chosen_rows
 from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number, tense, way
 from dashboard.web.saved_days import saved_days
 from dashboard.web.scope import current_scope, scoped_jobs
@@ -43,14 +43,14 @@ def idle_cost(by_model: EsgStatement) -> float | None:
     return sum(rents) if rents else None
 
 
+def waiting_rows() -> list[InboxRow]:
+    """Return the findings that wait for a decision, of the jobs that are looked at."""
+    return chosen_rows(rows_in_scope(every_row()), InboxChoice())
+
+
 def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
     """Open with what is held and in use, and what the findings would free of it."""
-    stored = [
-        recommendation.recommendation
-        for recommendation in reader.recommendations(now=world.clock())
-        if recommendation.state == "proposed"
-        and (jobs is None or recommendation.recommendation.job_id in jobs)
-    ]
+    stored = [row.said for row in waiting_rows()]
     freed = sum(
         said.savings.gpu_hours.central / said.savings.horizon_hours
         for said in stored
@@ -92,7 +92,7 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
 def show_findings() -> None:
     """Show the findings to decide on first, and what was saved to date."""
     st.subheader(tense("Findings to decide on", "What would have been found"))
-    rows = chosen_rows(rows_in_scope(every_row()), InboxChoice())
+    rows = waiting_rows()
     if rows:
         findings_table(rows[:_TOP], "top-findings")
     else:
