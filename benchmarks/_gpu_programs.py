@@ -29,99 +29,61 @@ class Program:
     loader: str = ""
 
 
+def program(name: str, work: str, cause: SlowCause, fixed_by: str = "", **more: Any) -> Program:
+    """Return a program; `more` are its sizes and how it gets its input."""
+    return Program(name=name, work=work, cause=cause, fixed_by=fixed_by, **more)
+
+
 PROGRAMS = (
-    Program(name="transformer bf16", work="transformer", cause=SlowCause.BUSY),
-    Program(
-        name="transformer bf16, loader waits",
-        work="transformer",
-        cause=SlowCause.STARVED,
-        fixed_by="transformer bf16",
+    program("transformer bf16", "transformer", SlowCause.BUSY),
+    program(
+        "transformer bf16, loader waits", "transformer", SlowCause.STARVED, "transformer bf16",
         wait_seconds=0.3,
     ),
-    Program(name="resnet50 bf16", work="resnet", cause=SlowCause.BUSY, batch=256),
-    Program(
-        name="resnet50 bf16, images made on the CPU",
-        work="resnet",
-        cause=SlowCause.STARVED,
-        fixed_by="resnet50 bf16",
-        batch=256,
-        loader="cpu",
+    program("resnet50 bf16", "resnet", SlowCause.BUSY, batch=256),
+    program(
+        "resnet50 bf16, images made on the CPU", "resnet", SlowCause.STARVED, "resnet50 bf16",
+        batch=256, loader="cpu",
     ),
-    Program(
-        name="resnet50 bf16, pageable copies",
-        work="resnet",
-        cause=SlowCause.STARVED,
-        fixed_by="resnet50 bf16",
-        batch=256,
-        loader="copy",
+    program(
+        "resnet50 bf16, pageable copies", "resnet", SlowCause.STARVED, "resnet50 bf16",
+        batch=256, loader="copy",
     ),
-    Program(
-        name="transformer fp32",
-        work="transformer",
-        cause=SlowCause.NO_TENSOR,
-        fixed_by="transformer tf32",
-        precision="fp32",
-        width=1024,
-        batch=8,
-        length=512,
+    program(
+        "transformer fp32", "transformer", SlowCause.NO_TENSOR, "transformer tf32",
+        precision="fp32", width=1024, batch=8, length=512,
     ),
-    Program(
-        name="transformer tf32",
-        work="transformer",
-        cause=SlowCause.BUSY,
-        precision="tf32",
-        width=1024,
-        batch=8,
-        length=512,
+    program(
+        "transformer tf32", "transformer", SlowCause.BUSY,
+        precision="tf32", width=1024, batch=8, length=512,
     ),
-    Program(
-        name="resnet50 fp32",
-        work="resnet",
-        cause=SlowCause.NO_TENSOR,
-        fixed_by="resnet50 bf16",
-        precision="fp32",
-        batch=256,
+    program(
+        "resnet50 fp32", "resnet", SlowCause.NO_TENSOR, "resnet50 bf16",
+        precision="fp32", batch=256,
     ),
-    Program(
-        name="small transformer, batch 1",
-        work="transformer",
-        cause=SlowCause.SMALL_BATCH,
-        fixed_by="small transformer, batch 256",
-        batch=1,
-        width=512,
-        length=64,
+    program(
+        "small transformer, batch 1", "transformer", SlowCause.SMALL_BATCH,
+        "small transformer, batch 256",
+        width=512, batch=1, length=64,
     ),
-    Program(
-        name="small transformer, batch 1, one graph",
-        work="graph",
-        cause=SlowCause.SMALL_BATCH,
-        fixed_by="small transformer, batch 256",
-        batch=1,
-        width=512,
-        length=64,
+    program(
+        "small transformer, batch 1, one graph", "graph", SlowCause.SMALL_BATCH,
+        "small transformer, batch 256",
+        width=512, batch=1, length=64,
     ),
-    Program(
-        name="small transformer, batch 256",
-        work="transformer",
-        cause=SlowCause.BUSY,
-        batch=256,
-        width=512,
-        length=64,
+    program(
+        "small transformer, batch 256", "transformer", SlowCause.BUSY,
+        width=512, batch=256, length=64,
     ),
-    Program(
-        name="lstm, batch 8",
-        work="lstm",
-        cause=SlowCause.SMALL_BATCH,
-        fixed_by="lstm, batch 512",
-        batch=8,
-        width=1024,
-        length=256,
+    program(
+        "lstm, batch 8", "lstm", SlowCause.SMALL_BATCH, "lstm, batch 512",
+        width=1024, batch=8, length=256,
     ),
-    Program(name="lstm, batch 512", work="lstm", batch=512, width=1024, length=256),
-    Program(name="sums of long vectors", work="elementwise"),
-    Program(name="embeddings", work="embeddings", batch=65536, width=128),
-    Program(name="allocated and idle", work="idle"),
-)
+    program("lstm, batch 512", "lstm", SlowCause.UNKNOWN, width=1024, batch=512, length=256),
+    program("sums of long vectors", "elementwise", SlowCause.UNKNOWN),
+    program("embeddings", "embeddings", SlowCause.UNKNOWN, width=128, batch=65536),
+    program("allocated and idle", "idle", SlowCause.UNKNOWN),
+)  # fmt: skip
 
 
 def autocast(torch: Any, program: Program) -> Any:

@@ -6,56 +6,52 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._gpu_programs import Program, Step, autocast
+from benchmarks._gpu_programs import Program, Step, autocast, program
 from data.records.slow_work import SlowCause
 
 _BUSY, _STARVED = SlowCause.BUSY, SlowCause.STARVED
 _SMALL, _NO_TENSOR = SlowCause.SMALL_BATCH, SlowCause.NO_TENSOR
 
 
-def _program(name: str, work: str, cause: SlowCause, fixed_by: str = "", **more: Any) -> Program:
-    return Program(name=name, work=work, cause=cause, fixed_by=fixed_by, **more)
-
-
 PROGRAMS = (
-    _program("vit-b/16 bf16", "vit_b_16", _BUSY, batch=128),
-    _program("vit-b/16 fp32", "vit_b_16", _NO_TENSOR, "vit-b/16 bf16", batch=128, precision="fp32"),
-    _program("vit-b/16 bf16, batch 2", "vit_b_16", _SMALL, "vit-b/16 bf16", batch=2),
-    _program(
+    program("vit-b/16 bf16", "vit_b_16", _BUSY, batch=128),
+    program("vit-b/16 fp32", "vit_b_16", _NO_TENSOR, "vit-b/16 bf16", batch=128, precision="fp32"),
+    program("vit-b/16 bf16, batch 2", "vit_b_16", _SMALL, "vit-b/16 bf16", batch=2),
+    program(
         "vit-b/16 bf16, two loading processes", "vit_b_16", _STARVED, "vit-b/16 bf16",
         batch=128, loader="workers",
     ),
-    _program("convnext-base bf16", "convnext_base", _BUSY, batch=64),
-    _program(
+    program("convnext-base bf16", "convnext_base", _BUSY, batch=64),
+    program(
         "convnext-base fp32", "convnext_base", _NO_TENSOR, "convnext-base bf16",
         batch=64, precision="fp32",
     ),
-    _program("bert-base bf16", "bert", _BUSY, batch=32, length=512),
-    _program(
+    program("bert-base bf16", "bert", _BUSY, batch=32, length=512),
+    program(
         "bert-base fp32", "bert", _NO_TENSOR, "bert-base bf16",
         batch=32, length=512, precision="fp32",
     ),
-    _program(
+    program(
         "bert-base bf16, statistics on the CPU", "bert", _STARVED, "bert-base bf16",
         batch=32, length=512, loader="statistics",
     ),
-    _program("gpt2 bf16", "gpt2", _BUSY, batch=16, length=1024),
-    _program("gpt2 tf32", "gpt2", _BUSY, batch=16, length=1024, precision="tf32"),
-    _program(
+    program("gpt2 bf16", "gpt2", _BUSY, batch=16, length=1024),
+    program("gpt2 tf32", "gpt2", _BUSY, batch=16, length=1024, precision="tf32"),
+    program(
         "gpt2 fp32", "gpt2", _NO_TENSOR, "gpt2 bf16", batch=16, length=1024, precision="fp32"
     ),
-    _program("gpt2 bf16, 1 x 128 tokens", "gpt2", _SMALL, "gpt2 bf16", batch=1, length=128),
-    _program(
+    program("gpt2 bf16, 1 x 128 tokens", "gpt2", _SMALL, "gpt2 bf16", batch=1, length=128),
+    program(
         "gpt2 bf16, waits for storage", "gpt2", _STARVED, "gpt2 bf16",
         batch=16, length=1024, wait_seconds=0.1,
     ),
-    _program("mlp, 64 rows", "mlp", _SMALL, "mlp, 131,072 rows", width=1024, batch=64),
-    _program("mlp, 131,072 rows", "mlp", _BUSY, width=1024, batch=131_072),
-    _program("gru, batch 4", "gru", _SMALL, "gru, batch 512", width=512, batch=4, length=200),
-    _program("gru, batch 512", "gru", SlowCause.UNKNOWN, width=512, batch=512, length=200),
-    _program("softmax of rows", "softmax", SlowCause.UNKNOWN),
-    _program("sums over a graph's edges", "graph_sums", SlowCause.UNKNOWN),
-    _program("sort", "sort", SlowCause.UNKNOWN),
+    program("mlp, 64 rows", "mlp", _SMALL, "mlp, 131,072 rows", width=1024, batch=64),
+    program("mlp, 131,072 rows", "mlp", _BUSY, width=1024, batch=131_072),
+    program("gru, batch 4", "gru", _SMALL, "gru, batch 512", width=512, batch=4, length=200),
+    program("gru, batch 512", "gru", SlowCause.UNKNOWN, width=512, batch=512, length=200),
+    program("softmax of rows", "softmax", SlowCause.UNKNOWN),
+    program("sums over a graph's edges", "graph_sums", SlowCause.UNKNOWN),
+    program("sort", "sort", SlowCause.UNKNOWN),
 )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ PyTorch, torchvision and transformers. Each program runs for S seconds while ano
 the GPU every second as the NVML source does. Written are `causes.json` (a row a reading, and how
 fast each program was) and `nvml.scenario` (what the driver answered, for the stand-in of the
 tests). Where `fixed_by` names another program, it does the same work without the cause: its speed
-says what the cause costs.
+says what the cause costs. It has no `main`, so that `make bench`, which needs no
+GPU, leaves it out.
 """
 
 import argparse

@@ -47,7 +47,7 @@ class Held:
 
 
 def soak(hours: int, minutes: float, nodes: int) -> Iterator[Held]:
-    """Give what the server holds after each hour. Errors: RuntimeError when it ends, or is late."""
+    """Yield what the server holds after each hour. Errors: RuntimeError when it ends or is late."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         port, reached = free_port(), folder / "reached"
