@@ -19,12 +19,12 @@ KNOTS = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
 """The first piece is waking up: a board that computes 5 % of the time runs at full clocks. An L40S
 at 9 % GPU_UTIL was measured at 110 W of 350 W, idle 35 W."""
 
-PRIOR_CURVE = (0.0, 0.143, 0.248, 0.408, 0.598, 0.82)
-PRIOR_CURVE_WITH_MEMORY = (0.0, 0.138, 0.22, 0.345, 0.495, 0.67)
+PRIOR_CURVE = (0.0, 0.1, 0.26, 0.46, 0.7, 0.93)
+PRIOR_CURVE_WITH_MEMORY = (0.0, 0.09, 0.22, 0.39, 0.6, 0.8)
 PRIOR_MEMORY = 0.25
-"""Shares of TDP - idle at the knots before anything was measured: 0.12 for being awake plus
-0.45 u + 0.25 u^2, or 0.35 u + 0.20 u^2 + 0.25 m. An estimate of ours, which a fleet's own readings
-soon outweigh."""
+"""Shares of TDP - idle at the knots before anything was measured. The curve was chosen on programs
+of known kind on one board (`benchmarks/measured/slow_programs_h200.json`); every other source of
+`benchmarks.power_model` only judges it. A fleet's own readings soon outweigh it."""
 PRIOR_HELD = 0.06
 """A board with a context but no work: an H100 was measured at 114 W, its neighbours at 67 W."""
 
