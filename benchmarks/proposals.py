@@ -1,15 +1,19 @@
 """How long proposals stay approvable, and whether a no holds, over cycles of the simulated fleet.
 
-`python -m benchmarks.proposals [--full] [--days N] [--nodes N]`. Every cycle is the product's own,
-15 minutes apart. A proposal can be approved later if its id still names the same change in the
-newest plan; *by id alone* is how it was before: only what the newest plan made could be approved.
-The store is asked at an age of one hour, at the others the product's rule alone. After six hours
-every fifth proposal that saves is rejected. What nobody proposes any more was resolved, unless it
-is found again within a day: then noise withdrew it, and its approval was outdated. The results are
-written after every six hours, so that a run that is cut off counts as far as it got.
+`python -m benchmarks.proposals [--full] [--days N] [--nodes N] [--kept DIR]`. Every cycle is the
+product's own, 15 minutes apart. A proposal can be approved later if its id still names the same
+change in the newest plan; *by id alone* is how it was before: only what the newest plan made could
+be approved. The store is asked at an age of one hour, at the others the product's rule alone. After
+six hours every fifth proposal that saves is rejected. What nobody proposes any more was resolved,
+unless it is found again within a day: then noise withdrew it, and its approval was outdated. The
+results are written after every six hours, so that a run that is cut off counts as far as it got.
+With `--kept` the store is closed after every day, as by a restart of the server, and a later run
+goes on there.
 """
 
 import argparse
+import pickle
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -41,6 +45,7 @@ WRITTEN_EACH = REJECTED_AFTER = 6 * HOUR
 AWAY = timedelta(days=1)
 AGES = (1, 2, 3, 4, 8, 16)
 """Of proposals, in cycles."""
+_REPLAY = "replay.pickle"
 COMES_UP_AGAIN = FOR_MEMORY
 """What keeps a job from running out of memory comes up again whatever was said."""
 
@@ -194,16 +199,30 @@ def _told(counted: Counter[str]) -> str:
     return ", ".join(f"{count} {why}" for why, count in counted.most_common()) or "none"
 
 
-def results_of(days: float, nodes: int) -> Iterable[str]:
+def results_of(days: float, nodes: int, folder: Path, *, resumes: bool) -> Iterable[str]:
     """Yield the text of the results from time to time, and at the end."""
     cycles = round(timedelta(days=days) / EVERY)
+    in_one = AWAY // EVERY if resumes else cycles
+    at_work, kept, newer = folder / "at-work", folder / "kept", folder / "newer"
     replay = Replay()
-    with TemporaryDirectory() as folder, open_store(f"duckdb:///{folder}/b.duckdb") as store:
-        world = world_of(store, nodes)
-        for cycle in range(1, cycles + 1):
-            replay.play(world)
-            if cycle % (WRITTEN_EACH // EVERY) == 0 or cycle == cycles:
-                yield "\n".join(replay.lines(nodes)) + "\n"
+    for left in (at_work, newer):
+        shutil.rmtree(left, ignore_errors=True)
+    if kept.exists():
+        replay = pickle.loads((kept / _REPLAY).read_bytes())  # noqa: S301 - our own
+        shutil.copytree(kept, at_work)
+    at_work.mkdir(exist_ok=True)
+    while len(replay.made) < cycles:
+        with open_store(f"duckdb:///{at_work}/b.duckdb") as store:
+            world = world_of(store, nodes)
+            for cycle in range(len(replay.made) + 1, min(len(replay.made) + in_one, cycles) + 1):
+                replay.play(world)
+                if cycle % (WRITTEN_EACH // EVERY) == 0 or cycle == cycles:
+                    yield "\n".join(replay.lines(nodes)) + "\n"
+        if resumes:
+            (at_work / _REPLAY).write_bytes(pickle.dumps(replay))
+            shutil.copytree(at_work, newer)
+            shutil.rmtree(kept, ignore_errors=True)
+            newer.rename(kept)
 
 
 def main() -> None:
@@ -213,11 +232,16 @@ def main() -> None:
     parser.add_argument("--days", type=float, default=0.0, help="so many days")
     parser.add_argument("--nodes", type=int, default=8, help="nodes of 8 boards")
     parser.add_argument("--written", type=Path, default=RESULTS, help="where the results go")
+    parser.add_argument("--kept", type=Path, help="a folder to go on in")
     parser.add_argument("--data", default="", help="not used: the fleet is simulated")
     options = parser.parse_args()
-    for text in results_of(options.days or (14.0 if options.full else 0.25), options.nodes):
-        options.written.write_text(text, encoding="utf-8")
-        print(text, flush=True)
+    days = options.days or (14.0 if options.full else 0.25)
+    with TemporaryDirectory() as scratch:
+        folder: Path = options.kept or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for text in results_of(days, options.nodes, folder, resumes=options.kept is not None):
+            options.written.write_text(text, encoding="utf-8")
+            print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -131,6 +131,8 @@ class DecisionService:
         """Approve what is still only proposed, and ask for it: the second of two clicks too."""
         stored = as_proposed_now(self.store, digest, self.clock())
         if stored.state == State.PROPOSED:
+            if refusal := self.why_not(person, stored.recommendation, approving=True):
+                raise NotAllowedError(refusal, "Ask an approver, or have the settings changed.")
             if not self.can_apply(stored.recommendation):
                 raise ChangeRefusedError(
                     "no applier that is switched on makes this change",

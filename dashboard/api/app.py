@@ -24,6 +24,7 @@ from dashboard.api.problems import (
 from dashboard.api.questions import ChangePreview, add_questions, preview_of
 from dashboard.api.rows import FindingRow, RecordRow, finding_row, record_of
 from dashboard.api.submissions import IdempotencyKey, add_submissions
+from dashboard.api.switch import add_switch
 from dashboard.api.token_wishes import add_tokens
 from dashboard.api.wishes import Wish, WishOutcome, carry_out
 from dashboard.api.world import ApiWorld, Caller
@@ -40,7 +41,7 @@ _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "queue",
     "quotas", "capacity", "heat", "sources", "urgent", "plan", "idle", "forecasts", "memory",
-    "energy", "statement", "reports/weekly", "savings", "serving", "audit", "dismissals",
+    "energy", "statement", "reports/weekly", "savings", "serving", "audit", "dismissals", "stop",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(
@@ -166,6 +167,7 @@ def build_api(world: ApiWorld) -> FastAPI:
     add_events(api, world, Anyone)
     add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
+    add_switch(api, world, Anyone)
     add_docs_page(api)
     add_chats(api, world.service)
     add_lists(api, world, anyone=Anyone, viewer=Viewer)

@@ -1,10 +1,12 @@
 """Who stands behind a request of the HTTP API, by each way in that the settings allow."""
 
 import json
+import time
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from dashboard.api.press_tickets import TICKET_HEADER, holder_of
 from dashboard.decision_service import DecisionService
 from data.errors import NotSignedInError
 from data.records.commands import Person
@@ -37,7 +39,8 @@ def named(request: Request, via: str) -> Person:
 def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
     """Return who asks over the network: by a token, through the proxy, or alone on loopback.
 
-    `mode` is the sign-in that the server began with, as its other guards have it.
+    With a sign-in by OpenID Connect a button of the pages asks by its ticket. `mode` is the sign-in
+    that the server began with, as its other guards have it.
 
     Errors: NotSignedInError.
     """
@@ -51,6 +54,8 @@ def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
     stated = request.headers.get(PERSON_HEADER)
     if mode == "proxy" and stated is not None:
         return proxied(stated)
+    if mode == "oidc" and (ticket := request.headers.get(TICKET_HEADER)):
+        return holder_of(ticket, request.method, request.url.path, now=time.time())
     raise NotSignedInError("the API needs a token here (Authorization: Bearer …)", _HINT)
 
 

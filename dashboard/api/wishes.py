@@ -26,6 +26,7 @@ class WishKind(StrEnum):
     """What is asked about a finding; a change that no applier makes can be written as a file."""
 
     APPROVE = "approve"
+    APPROVE_AND_APPLY = "approve-and-apply"
     REJECT = "reject"
     KEEP = "keep"
     SNOOZE = "snooze"
@@ -99,7 +100,7 @@ def carry_out(service: DecisionService, named: str, wish: Wish, person: Person) 
         case WishKind.APPLY_OR_WRITE if not service.will_apply(named):
             digest, file = _written(service, named, person)
         case _:
-            asked = _asked(service, named, wish.decision, person)
+            asked = _asked(service, named, wish, person)
             command = asked.command
             digest, fresh = command.digest, asked.fresh
             by, at = command.person.name, command.asked_at
@@ -125,7 +126,10 @@ def _written(service: DecisionService, named: str, person: Person) -> tuple[str,
     return service.stored(named).recommendation.digest, str(file.absolute())
 
 
-def _asked(service: DecisionService, named: str, kind: WishKind, person: Person) -> Asked:
+def _asked(service: DecisionService, named: str, wish: Wish, person: Person) -> Asked:
+    kind = wish.decision
+    if kind is WishKind.APPROVE_AND_APPLY:
+        return service.approve_and_apply(named, person, wish.comment, wish.change_digest)
     if kind in (WishKind.APPLY, WishKind.APPLY_OR_WRITE):
         return service.apply(named, person)
     return service.roll_back(named, person, again=kind is WishKind.MAKE_AGAIN)
@@ -137,12 +141,12 @@ def _require_fields(wish: Wish) -> None:
     if kind is WishKind.SNOOZE and wish.until is None:
         raise ChangeRefusedError("a snooze needs its end", "Give `until`, a time with its zone.")
     for name, belongs in (
-        ("until", WishKind.SNOOZE),
-        ("reason", WishKind.REJECT),
-        ("change_digest", WishKind.APPROVE),
+        ("until", (WishKind.SNOOZE,)),
+        ("reason", (WishKind.REJECT,)),
+        ("change_digest", (WishKind.APPROVE, WishKind.APPROVE_AND_APPLY)),
     ):
-        if getattr(wish, name) and kind is not belongs:
+        if getattr(wish, name) and kind not in belongs:
             raise ChangeRefusedError(
                 f"{name!r} does not belong to the decision '{kind}'",
-                f"Leave it out: it belongs to '{belongs}'.",
+                f"Leave it out: it belongs to '{belongs[0]}'.",
             )

@@ -30,6 +30,7 @@ _METHODS = ("GET", "HEAD", "OPTIONS")
 _SENDING = ("POST", "DELETE")
 _MAX_BODY = 65_536
 _MAX_DIGITS = 9
+_MAX_DESCRIPTORS = 65_536
 _KEPT_DESCRIPTORS = 64
 """A quarter of the limit where that is less."""
 Headers = Sequence[tuple[bytes, bytes]]
@@ -146,6 +147,14 @@ def _is_same_address(name: str, local: str) -> bool:
     except ValueError:
         return False
     return stated in (own, getattr(own, "ipv4_mapped", None))
+
+
+def allow_descriptors() -> None:
+    """Let this process open as many descriptors as it may: Streamlit keeps three for each tab."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _require_descriptors() -> None:

@@ -1,13 +1,16 @@
 """Whether changes can be applied, on every page: the kill switch and who is signed in."""
 
-from collections.abc import Callable
+from typing import Literal
 
 import streamlit as st
 
+from dashboard.web.action_button import Post, PressOutcome, action_button
+from dashboard.web.identity import press_ticket
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
-from data.errors import TrimtabError
 from data.records.commands import Person
+
+_PATH = "api/v1/stop"
 
 
 def apply_banner() -> None:
@@ -29,9 +32,9 @@ def apply_sidebar(person: Person) -> None:
         if person.via == "oidc":
             st.button("Sign out", on_click=st.logout)
         if world.decision_service.stopped() is not None:
-            st.button("Resume applying", on_click=_resume, args=(person,), width="stretch")
+            _switch("Resume applying", person, "DELETE", None)
         elif world.decision_service.settings().apply.enabled:
-            st.button("Stop applying", on_click=_stop, args=(person,), width="stretch")
+            _switch("Stop applying", person, "POST", {"reason": "stopped on the page"})
         else:
             st.caption("Read-only: apply.enabled is off.")
         refused = st.session_state.pop("switch-refused", "")
@@ -39,16 +42,20 @@ def apply_sidebar(person: Person) -> None:
             st.error(plain(refused))
 
 
-def _stop(person: Person) -> None:
-    _try(lambda: current_world().decision_service.stop(person, "stopped on the page"))
+def _switch(
+    label: str, person: Person, method: Literal["POST", "DELETE"], body: dict[str, object] | None
+) -> None:
+    post = Post(
+        name="Refused",
+        path=_PATH,
+        body=body,
+        method=method,
+        ticket=press_ticket(method, _PATH),
+    )
+    action_button(
+        label, key=f"switch-{method}", then=_hear, posts=[post], by=person.name, wide=True
+    )
 
 
-def _resume(person: Person) -> None:
-    _try(lambda: current_world().decision_service.resume(person))
-
-
-def _try(action: Callable[[], object]) -> None:
-    try:
-        action()
-    except TrimtabError as error:
-        st.session_state["switch-refused"] = str(error)
+def _hear(answers: PressOutcome) -> None:
+    st.session_state["switch-refused"] = " ".join(answers.refused)

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from dashboard.decision_service import Preview
+from dashboard.web.action_button import action_button
 from dashboard.web.decision_dialog import preview_key
 from dashboard.web.identity import signed_in
 from dashboard.web.page import plain
@@ -66,12 +67,11 @@ def change_panel(stored: StoredRecommendation) -> None:
     verb = VERBS["approve" if stored.state == State.PROPOSED else "apply"]
     if why_refused(service, verb, stored, person):
         return
-    st.button(
+    action_button(
         "Look at the target",
         key=f"look-{said.digest[:12]}",
-        on_click=_look,
-        args=(said.digest,),
-        help="Asks the cluster and works out the steps. An approval is then bound to them.",
+        then=lambda _answers: _look(said.digest),
+        hint="Asks the cluster and works out the steps. An approval is then bound to them.",
     )
     refused = st.session_state.pop(f"refused-{said.digest}", "")
     if refused:

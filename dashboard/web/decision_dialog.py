@@ -1,26 +1,27 @@
 """The one dialog in which people decide, about one finding or many.
 
 What is asked is kept in the session until it is answered, with the digests of what was shown: a
-redraw of the page neither closes the dialog nor changes what it is about. A press is a command
-written to the store within its callback, before the page is drawn; that the callback runs whatever
-else is pressed is seen to by `kept_clicks`.
+redraw of the page neither closes the dialog nor changes what it is about. The button posts to the
+HTTP API, which asks for every right again.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 
 import streamlit as st
 
 from dashboard.decision_service import Preview
 from dashboard.figure_text import count_text, range_text
 from dashboard.savings import sum_of
-from dashboard.web.identity import acting, known_name, remember_name, signed_in
+from dashboard.web.action_button import BY, FormField, Post, PressOutcome, action_button
+from dashboard.web.identity import known_name, press_ticket, remember_name, signed_in
 from dashboard.web.inbox_rows import HOURS_A_DAY, interrupts
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
 from dashboard.web.verbs import (
     SNOOZES,
     VERBS,
-    Given,
     Verb,
     needs_confirmation,
     needs_tick,
@@ -28,22 +29,26 @@ from dashboard.web.verbs import (
 )
 from data.errors import TrimtabError
 from data.records.commands import Person
-from data.records.decisions import Range
+from data.records.decisions import Range, Recommendation
 from data.records.findings import DismissalReason
 from data.store import StoredRecommendation
 
 _ASKED, _TOLD = "decision-asked", "decision-told"
-_NAME, _COMMENT, _REASON = "decision-name", "decision-comment", "decision-reason"
-_SNOOZE, _TICK = "decision-snooze", "decision-tick"
 _NAMED = 8
+_TICK = (
+    FormField(
+        name="read", label="I have read it: the work of the job may be interrupted.", kind="tick"
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionAsked:
-    """What a person is asked: a verb, and the digests of what was shown."""
+    """What a person is asked: a verb, the digests of what was shown, and when it was."""
 
     verb: str
     digests: tuple[str, ...]
+    at: datetime
 
 
 def preview_key(digest: str) -> str:
@@ -51,26 +56,65 @@ def preview_key(digest: str) -> str:
     return f"preview-{digest}"
 
 
-def press(verb: str, digests: tuple[str, ...]) -> None:
-    """Hear the press of a button: act at once where nothing has to be asked, else ask."""
-    world = current_world()
+def verb_button(
+    name: str,
+    found: tuple[tuple[str, Recommendation], ...],
+    *,
+    key: str,
+    label: str = "",
+    primary: bool = False,
+    disabled: bool = False,
+    wide: bool = False,
+) -> None:
+    """Draw the button of a verb: it posts at once where nothing has to be asked, else it asks.
+
+    `found` are the references and the findings that it is about.
+    """
+    digests = tuple(said.digest for _reference, said in found)
+    draw = partial(
+        action_button,
+        label or VERBS[name].label,
+        key=key,
+        primary=primary,
+        disabled=disabled,
+        wide=wide,
+    )
+    nameless = _is_local() and not known_name()
+    if nameless or len(found) != 1 or needs_confirmation(name, found[0][1]):
+        draw(then=lambda _answers: _open(name, digests))
+    else:
+        draw(then=_hear, posts=[_post(name, *found[0])], by=known_name())
+
+
+def _is_local() -> bool:
+    return current_world().decision_service.settings().access.mode == "local"
+
+
+def _open(verb: str, digests: tuple[str, ...]) -> None:
+    now = current_world().decision_service.clock()
     st.session_state.pop(_TOLD, None)
-    asked = DecisionAsked(verb=verb, digests=digests)
-    local = world.decision_service.settings().access.mode == "local"
-    nameless = local and not known_name()
-    if nameless or len(digests) > 1 or _confirms(asked):
-        st.session_state[_ASKED] = asked
-        return
-    _act(asked)
+    st.session_state[_ASKED] = DecisionAsked(verb=verb, digests=digests, at=now)
 
 
-def _confirms(asked: DecisionAsked) -> bool:
-    service = current_world().decision_service
-    try:
-        said = [service.stored(digest).recommendation for digest in asked.digests]
-    except TrimtabError:
-        return True
-    return any(needs_confirmation(asked.verb, proposal) for proposal in said)
+def _post(name: str, reference: str, said: Recommendation) -> Post:
+    """Return what the API is asked: for the change that was shown, where one was."""
+    verb, path = VERBS[name], f"api/v1/findings/{said.digest}/decisions"
+    preview: Preview | None = st.session_state.get(preview_key(said.digest))
+    shown = {"change_digest": preview.change.digest} if preview and verb.approves else {}
+    return Post(
+        name=reference,
+        path=path,
+        body={"decision": str(verb.wish)} | shown,
+        ticket=press_ticket("POST", path),
+    )
+
+
+def _hear(answers: PressOutcome) -> None:
+    """Take in what came of a press: the dialog closes unless all of it was refused."""
+    if answers.done:
+        remember_name(answers.by)
+        st.session_state.pop(_ASKED, None)
+    st.session_state[_TOLD] = answers.refused
 
 
 def decision_dialog() -> None:
@@ -101,30 +145,28 @@ def _ask(asked: DecisionAsked) -> None:
         return
     allowed, refused = _parted(asked, person)
     _summary(verb, allowed, refused)
-    if access.mode == "local" and not known_name():
-        st.text_input("Your name", key=_NAME, placeholder="kept until this tab is closed")
-    _fields(verb)
-    ticked = True
-    if needs_tick(asked.verb, [stored.recommendation for stored in allowed]):
-        ticked = st.checkbox("I have read it: the work of the job may be interrupted.", key=_TICK)
     for refusal in st.session_state.get(_TOLD, ()):
         st.error(plain(refusal))
-    about = "-".join(digest[:12] for digest in asked.digests[:_NAMED])
+    found = [stored.recommendation for stored in allowed]
+    ticks = _TICK if needs_tick(asked.verb, found) else ()
     label = verb.label if len(asked.digests) == 1 else f"{verb.label} {len(allowed)}"
-    with st.container(horizontal=True):
-        st.button(
+    about = "-".join(digest[:12] for digest in asked.digests[:_NAMED])
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        action_button(
             f"Confirm: {label[0].lower()}{label[1:]}",
-            type="primary",
+            # Another one for other findings: no tick and no reason is left over from the last.
             key=f"confirm-{asked.verb}-{about}",
-            on_click=_act,
-            args=(DecisionAsked(verb=asked.verb, digests=tuple(map(_digest, allowed))),),
-            disabled=not allowed or not ticked,
+            then=_hear,
+            posts=[
+                _post(asked.verb, stored.reference, stored.recommendation) for stored in allowed
+            ],
+            fields=(*_fields(verb, asked.at), *ticks),
+            by=known_name(),
+            primary=True,
+            disabled=not allowed,
+            wide=True,
         )
-        st.button("Cancel", key="decision-cancel", on_click=_forget)
-
-
-def _digest(stored: StoredRecommendation) -> str:
-    return stored.recommendation.digest
+        action_button("Cancel", key="decision-cancel", then=lambda _answers: _forget())
 
 
 def _parted(
@@ -192,50 +234,27 @@ def _sum(parts: list[Range | None], horizon_hours: float) -> str:
     return f"{range_text(whole)}{lacking}"
 
 
-def _fields(verb: Verb) -> None:
+def _fields(verb: Verb, at: datetime) -> list[FormField]:
+    """Return what is asked for: the name where nobody knows it, and what the verb needs."""
+    fields = []
+    if _is_local() and not known_name():
+        fields.append(
+            FormField(name=BY, label="Your name", placeholder="kept until this tab is closed")
+        )
     if "snooze" in verb.asks:
-        lengths = list(SNOOZES)
-        st.radio("For", lengths, lengths.index("a week"), key=_SNOOZE, horizontal=True)
+        ends = {said: (at + length).isoformat() for said, length in SNOOZES.items()}
+        options = tuple((end, said) for said, end in ends.items())
+        fields.append(
+            FormField(
+                name="until", label="For", kind="radio", options=options, chosen=ends["a week"]
+            )
+        )
     if "reason" in verb.asks:
-        st.selectbox(
-            "Reason",
-            list(DismissalReason),
-            index=None,
-            key=_REASON,
-            format_func=lambda chosen: chosen.replace("-", " "),
-            placeholder="none given",
+        reasons = tuple((str(reason), reason.replace("-", " ")) for reason in DismissalReason)
+        none = ("", "none given")
+        fields.append(
+            FormField(name="reason", label="Reason", kind="select", options=(none, *reasons))
         )
     if "comment" in verb.asks:
-        st.text_input("Comment", key=_COMMENT)
-
-
-def _act(asked: DecisionAsked) -> None:
-    """Run in the callback of the press: write first, draw later. Nothing refused ends the rest."""
-    held, service = st.session_state, current_world().decision_service
-    person = acting(service.settings().access, _NAME)
-    if person is None:
-        return
-    refusals, done = [], 0
-    for digest in asked.digests:
-        preview: Preview | None = held.get(preview_key(digest))
-        reason = held.get(_REASON)
-        given = Given(
-            person=person,
-            remark=str(held.get(_COMMENT, "")),
-            shown=preview.change.digest if preview else "",
-            reason=None if reason is None else DismissalReason(reason),
-            snooze=SNOOZES[str(held.get(_SNOOZE) or "a week")],
-        )
-        name = digest[:12]
-        try:
-            stored = service.stored(digest)
-            name = stored.reference
-            VERBS[asked.verb].act(service, stored, given)
-        except TrimtabError as error:
-            refusals.append(f"{name}: {error}")
-            continue
-        done += 1
-    held[_TOLD] = tuple(refusals)
-    if done:
-        remember_name(person.name)
-        held.pop(_ASKED, None)
+        fields.append(FormField(name="comment", label="Comment"))
+    return fields

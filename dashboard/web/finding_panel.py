@@ -10,7 +10,7 @@ from dashboard.apply.guards import taken_gpus
 from dashboard.figure_text import count_text, range_text
 from dashboard.recording import NOT_APPLIED
 from dashboard.web.change_panel import change_panel
-from dashboard.web.decision_dialog import press
+from dashboard.web.decision_dialog import verb_button
 from dashboard.web.evidence import evidence_rows, show_demand
 from dashboard.web.identity import signed_in
 from dashboard.web.inbox_rows import InboxRow, interrupts
@@ -80,12 +80,11 @@ def _decisions(stored: StoredRecommendation) -> None:
     digest = stored.recommendation.digest
     with st.container(horizontal=True):
         for place, name in enumerate(allowed):
-            st.button(
-                VERBS[name].label,
+            verb_button(
+                name,
+                ((stored.reference, stored.recommendation),),
                 key=f"{name}-{digest[:12]}",
-                type="primary" if place == 0 and name in _FORWARD else "secondary",
-                on_click=press,
-                args=(name, (digest,)),
+                primary=place == 0 and name in _FORWARD,
             )
     for why in dict.fromkeys(filter(None, refusals.values())):
         st.caption(plain(why))

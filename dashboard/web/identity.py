@@ -5,12 +5,14 @@ from collections.abc import Mapping
 import streamlit as st
 
 from dashboard.api.callers import PERSON_HEADER, proxied
+from dashboard.api.press_tickets import ticket_of
 from dashboard.rights import role_of
 from dashboard.web.page import plain
 from dashboard.web.session import whole_world
 from dashboard.web.session_cookies import is_fresh
 from data.access_settings import AccessSettings
 from data.records.commands import Person
+from data.units import SECONDS_PER_HOUR
 
 _NAME = "person"
 
@@ -50,6 +52,16 @@ def signed_in(access: AccessSettings) -> Person | None:
             claimed(claims, access) if st.user.is_logged_in and is_fresh(claims, access) else None
         )
     return Person(name=known_name(), via="local")
+
+
+def press_ticket(method: str, path: str) -> str:
+    """Return what a button asks the API with, '' where the API knows who asks without it."""
+    access = whole_world().decision_service.settings().access
+    person = signed_in(access)
+    if access.mode != "oidc" or person is None:
+        return ""
+    ends = float(str(dict(st.user)["iat"])) + access.oidc_session_hours * SECONDS_PER_HOUR
+    return ticket_of(person, method, f"/{path}", until=ends)
 
 
 def acting(access: AccessSettings, key: str) -> Person | None:

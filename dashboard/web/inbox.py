@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.findings import findings_now
 from dashboard.web.choices import ALL, choose
-from dashboard.web.decision_dialog import press
+from dashboard.web.decision_dialog import verb_button
 from dashboard.web.identity import current_role, signed_in
 from dashboard.web.inbox_rows import (
     STATES,
@@ -210,18 +210,13 @@ def bulk_buttons(ticked: Sequence[InboxRow]) -> None:
     if current_role() not in _DECIDE or world.reader.recording() is not None:
         return
     applies = service.settings().apply.enabled
-    digests = tuple(row.said.digest for row in ticked)
+    found = tuple((row.reference, row.said) for row in ticked)
     label = f"Decide on {len(ticked)} selected" if ticked else "Tick rows to decide on several"
-    with st.popover(label, disabled=not digests):
+    with st.popover(label, disabled=not found):
         for name in BULK:
             if applies or not VERBS[name].changes:
-                st.button(
-                    f"{VERBS[name].label} selected",
-                    key=f"bulk-{name}",
-                    on_click=press,
-                    args=(name, digests),
-                    width="stretch",
-                )
+                label = f"{VERBS[name].label} selected"
+                verb_button(name, found, key=f"bulk-{name}", label=label, wide=True)
 
 
 def open_row(

@@ -14,6 +14,7 @@ from dashboard.csv_export import csv_text
 from dashboard.figure_text import figure_text, range_texts, short_name
 from dashboard.foreign_text import markdown
 from dashboard.recording import as_of_text
+from dashboard.web.action_button import File, file_buttons
 from dashboard.web.headings import column_settings
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
@@ -222,24 +223,22 @@ def way(view: str, label: str, **asked: str) -> None:
 
 def export(name: str, whole: Callable[[], pd.DataFrame]) -> None:
     """Offer rows as CSV and JSON."""
-    with st.container(horizontal=True):
-        # Functions: the files are made when somebody asks for them, not at every rerun.
-        st.download_button(
-            "CSV",
-            lambda: csv_text((rows := whole()).to_dict("records"), list(rows.columns)),
-            f"{name}.csv",
-            "text/csv",
+    file_buttons(
+        File(
+            label="CSV",
+            make=lambda: csv_text((rows := whole()).to_dict("records"), list(rows.columns)),
+            name=f"{name}.csv",
+            kind="text/csv",
             key=f"{name}-c",
-            on_click="ignore",
-        )
-        st.download_button(
-            "JSON",
-            lambda: json_text(whole()),
-            f"{name}.json",
-            "application/json",
+        ),
+        File(
+            label="JSON",
+            make=lambda: json_text(whole()),
+            name=f"{name}.json",
+            kind="application/json",
             key=f"{name}-j",
-            on_click="ignore",
-        )
+        ),
+    )
 
 
 def json_text(rows: pd.DataFrame) -> str:

@@ -23,11 +23,9 @@ from dashboard.api.app import build_api
 from dashboard.api.assistant_door import MCP_PATH, AssistantDoor
 from dashboard.api.callers import web_caller
 from dashboard.api.world import ApiWorld
-from dashboard.web.admission import API_PATH, Admission
+from dashboard.web.admission import API_PATH, Admission, allow_descriptors
 from dashboard.web.browser_rules import BrowserRules
 from dashboard.web.inbox_rows import state_of
-from dashboard.web.kept_clicks import keep_clicks
-from dashboard.web.kept_downloads import keep_downloads
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
@@ -102,8 +100,6 @@ def build_app(world: WebWorld) -> App:
     address = {"browser.serverAddress": host_of(public[0].partition("://")[2])}
     for option, value in (_OPTIONS | address).items():
         config.set_option(option, value)
-    keep_clicks()
-    keep_downloads()
     shorten_sessions(settings.access)
     register(world)
 
@@ -183,6 +179,7 @@ def build_app(world: WebWorld) -> App:
 def serve(world: WebWorld, *, host: str, port: int) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     require_free_port(host, port)
+    allow_descriptors()
     # uvicorn raises the signal again after its own shutdown: without a handler the process would
     # die there, with the store still open.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))

@@ -7,8 +7,10 @@ import streamlit as st
 
 from dashboard.charts.run_lines import run_lines
 from dashboard.web.page import chart, table
+from data.clock import floor_to_slot
 from data.records.jobs import Job
 from data.store.cached_reader import CachedReader
+from data.units import SECONDS_PER_HOUR
 from forecasting.job_keys import job_key
 
 _LOOKED_AT = 400
@@ -28,8 +30,9 @@ def similar_runs(reader: CachedReader, job: Job) -> None:
         st.write("None is known: no other job has this name, owner, kind and GPU model.")
         return
     runs = [job, *others]
+    start = max(job.last_seen_at - timedelta(days=_DAYS), min(run.first_seen_at for run in runs))
     hours = reader.job_hours(
-        tuple(run.job_id for run in runs), start=job.last_seen_at - timedelta(days=_DAYS)
+        tuple(run.job_id for run in runs), start=floor_to_slot(start, SECONDS_PER_HOUR)
     )
     drawn = {run.job_id: run.name for run in runs[: 1 + _DRAWN]}
     chart(run_lines(hours, drawn, job.job_id), "runs")

@@ -1,19 +1,18 @@
 """What people may do with a finding, as a table: one row a verb, for one finding or many at once.
 
-A verb is asked for by its name alone. Who, which revision and which words are read when the press
-is heard, and every right is asked again by the decision service.
+A verb is a wish of the HTTP API, to which its button posts: every right is asked again there.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from dashboard.api.wishes import WishKind
 from dashboard.decision_service import DecisionService
 from dashboard.findings import HELD_BACK
 from data.errors import TrimtabError
 from data.records.commands import Person
-from data.records.decisions import Decision, Recommendation, Risk
-from data.records.findings import DismissalReason
+from data.records.decisions import Recommendation, Risk
 from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
 from data.store import StoredRecommendation
 
@@ -22,23 +21,6 @@ SNOOZES = {
     "a week": timedelta(days=7),
     "four weeks": timedelta(days=28),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a press was made with: who, their remark, the digest of the change they were shown.
-
-    `reason` is why it is dismissed, None when none was chosen; `snooze` how long it may rest.
-    """
-
-    person: Person
-    remark: str = ""
-    shown: str = ""
-    reason: DismissalReason | None = None
-    snooze: timedelta = SNOOZES["a week"]
-
-
-Act = Callable[[DecisionService, StoredRecommendation, Given], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +34,7 @@ class Verb:
 
     label: str
     done: str
-    act: Act
+    wish: WishKind
     states: frozenset[State]
     asks: tuple[str, ...] = ()
     by_risk: bool = False
@@ -60,27 +42,12 @@ class Verb:
     changes: bool = False
 
 
-def _digest(stored: StoredRecommendation) -> str:
-    return stored.recommendation.digest
-
-
-def _decide(decision: Decision) -> Act:
-    def act(service: DecisionService, stored: StoredRecommendation, given: Given) -> object:
-        return service.decide(
-            _digest(stored), decision, given.person, given.remark, given.shown, given.reason
-        )
-
-    return act
-
-
 _PROPOSED = frozenset({State.PROPOSED})
 VERBS: Mapping[str, Verb] = {
     "approve-and-apply": Verb(
         label="Approve and apply",
         done="approved, and applied as soon as the limits allow",
-        act=lambda service, stored, given: service.approve_and_apply(
-            _digest(stored), given.person, given.remark, given.shown
-        ),
+        wish=WishKind.APPROVE_AND_APPLY,
         states=_PROPOSED,
         asks=("comment",),
         by_risk=True,
@@ -90,7 +57,7 @@ VERBS: Mapping[str, Verb] = {
     "approve": Verb(
         label="Approve",
         done="approved, and not changed yet",
-        act=_decide(Decision.APPROVED),
+        wish=WishKind.APPROVE,
         states=_PROPOSED,
         asks=("comment",),
         by_risk=True,
@@ -99,23 +66,21 @@ VERBS: Mapping[str, Verb] = {
     "snooze": Verb(
         label="Snooze",
         done="not proposed again before the time is over",
-        act=lambda service, stored, given: service.snooze(
-            _digest(stored), service.clock() + given.snooze, given.person, given.remark
-        ),
+        wish=WishKind.SNOOZE,
         states=_PROPOSED,
         asks=("snooze", "comment"),
     ),
     "dismiss": Verb(
         label="Dismiss",
         done="dismissed; the reason keeps it from coming back at once",
-        act=_decide(Decision.REJECTED),
+        wish=WishKind.REJECT,
         states=REJECTABLE,
         asks=("reason", "comment"),
     ),
     "apply": Verb(
         label="Apply",
         done="applied as soon as the limits allow",
-        act=lambda service, stored, given: service.apply(_digest(stored), given.person),
+        wish=WishKind.APPLY,
         states=frozenset({State.APPROVED, State.WRITTEN}),
         by_risk=True,
         changes=True,
@@ -123,37 +88,33 @@ VERBS: Mapping[str, Verb] = {
     "write": Verb(
         label="Write the change file",
         done="written into apply.directory",
-        act=lambda service, stored, given: service.write_change(_digest(stored), given.person),
+        wish=WishKind.WRITE,
         states=frozenset({State.APPROVED}),
     ),
     "reopen": Verb(
         label="Reopen",
         done="open for the next cycle",
-        act=lambda service, stored, given: service.reopen(
-            _digest(stored), given.person, given.remark
-        ),
+        wish=WishKind.REOPEN,
         states=HELD_BACK,
     ),
     "roll-back": Verb(
         label="Roll back",
         done="undone in the cluster",
-        act=lambda service, stored, given: service.roll_back(_digest(stored), given.person),
+        wish=WishKind.ROLL_BACK,
         states=frozenset(REVERSIBLE - {State.ROLLED_BACK} | {State.APPLYING}),
         changes=True,
     ),
     "roll-forward": Verb(
         label="Undo the rollback",
         done="applied again",
-        act=lambda service, stored, given: service.roll_back(
-            _digest(stored), given.person, again=True
-        ),
+        wish=WishKind.MAKE_AGAIN,
         states=frozenset({State.ROLLED_BACK}),
         changes=True,
     ),
     "keep": Verb(
         label="Keep",
         done="kept, whatever is measured",
-        act=_decide(Decision.KEPT),
+        wish=WishKind.KEEP,
         states=frozenset(STANDING - {State.KEPT}),
     ),
 }
@@ -197,7 +158,7 @@ def _fits(
 
 def _has_text(service: DecisionService, stored: StoredRecommendation) -> bool:
     try:
-        service.change_text(_digest(stored))
+        service.change_text(stored.recommendation.digest)
     except TrimtabError:
         return False
     return True

@@ -188,9 +188,9 @@ class OwnedReader(CachedReader):
         ids = self.owned_jobs()
         return tuple(entry for entry in self._whole.slow_work() if entry.job_id in ids)
 
-    def plan(self, plan_id: str) -> Plan | None:
+    def plan(self, plan_id: str, *, job_id: str = "") -> Plan | None:
         """Return what a plan says of the owner's jobs; its cost and bounds stay the fleet's."""
-        found, ids = self._whole.plan(plan_id), self.owned_jobs()
+        found, ids = self._whole.plan(plan_id, job_id=job_id), self.owned_jobs()
         if found is None:
             return None
         shown = _Unlisted(job_ids=ids)

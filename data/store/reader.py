@@ -96,15 +96,15 @@ class StoreReader(
         )
         return rows[0].plan_id if rows else None
 
-    def latest_plan(self) -> Plan | None:
-        """Return the plan of the latest cycle."""
+    def latest_plan(self, *, job_id: str = "") -> Plan | None:
+        """Return the plan of the latest cycle, of one job alone where that is named."""
         plan_id = self._latest_plan_id()
-        return None if plan_id is None else self.plan(plan_id)
+        return None if plan_id is None else self.plan(plan_id, job_id=job_id)
 
-    def plan(self, plan_id: str) -> Plan | None:
-        """Return one plan, None when it is not kept."""
+    def plan(self, plan_id: str, *, job_id: str = "") -> Plan | None:
+        """Return one plan, of one job alone where that is named; None when it is not kept."""
         rows = self._rows(sa.select(tables.plans.c.record).where(tables.plans.c.plan_id == plan_id))
-        return plan_from_json(rows[0].record) if rows else None
+        return plan_from_json(rows[0].record, job_id=job_id) if rows else None
 
     def forecasts(self, plan_id: str | None = None) -> tuple[DemandForecast | ForecastSkipped, ...]:
         """Return the forecasts behind a plan, by default the latest."""

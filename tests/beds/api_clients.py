@@ -110,7 +110,11 @@ def clients(
     **more: Any,
 ) -> Iterator[Callable[..., TestClient]]:
     """Make clients of the API: of a peer, as somebody whom the proxy names, by a token."""
-    app = guarded_api(store, access, clock, **more)
+    # Of its own, so that nobody is stopped who tests something else.
+    folder = TemporaryDirectory()
+    given = more.pop("settings", None) or Settings()
+    own = replace(given, apply=replace(given.apply, stop_file=f"{folder.name}/stop"))
+    app = guarded_api(store, access, clock, settings=own, **more)
 
     def client(name: str = "", *, token: str = "", peer: str = "10.0.0.5") -> TestClient:
         headers = {"X-Forwarded-User": name} if name else {}
@@ -120,7 +124,8 @@ def clients(
             raise_server_exceptions=False,
         )  # fmt: skip
 
-    yield client
+    with folder:
+        yield client
 
 
 def problem(answer: Response, status: int) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """A browser tab without the browser, on the small page of `serve_small_page`."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 from beds.ports import free_port
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -35,16 +36,19 @@ class Tab:
 
     connection: ClientConnection
     folder: Path
-    base: str
     ids: dict[str, str] = field(default_factory=dict)
-    session: str = ""
+    held: dict[str, str] = field(default_factory=dict)
     card: str = ""
-    file: str = ""
 
     def ask(self, *pressed: str, name: str = "Robin", fragment: str = "") -> None:
-        """Send a request with the values of the page, as a browser does."""
+        """Send a request with the values of the page, as a browser does; a press is a value too."""
+        for label in pressed:
+            answers = {"nonce": str(uuid4()), "done": 0, "refused": [], "by": ""}
+            self.held[label] = json.dumps({"answers": answers})
         widgets = [WidgetState(id=self.ids["name"], string_value=name)] if self.ids else []
-        widgets += [WidgetState(id=self.ids[text], trigger_value=True) for text in pressed]
+        widgets += [
+            WidgetState(id=self.ids[label], json_value=held) for label, held in self.held.items()
+        ]
         state = ClientState(widget_states=WidgetStates(widgets=widgets), fragment_id=fragment)
         self.connection.send(BackMsg(rerun_script=state).SerializeToString())
 
@@ -54,39 +58,14 @@ class Tab:
             message = ForwardMsg()
             message.ParseFromString(self.connection.recv(timeout=60))
             element = message.delta.new_element
-            if message.HasField("new_session"):
-                self.session = message.new_session.initialize.session_id
             if element.HasField("text_input"):
                 self.ids["name"] = element.text_input.id
                 self.card = message.delta.fragment_id
-            elif element.HasField("button"):
-                self.ids[element.button.label] = element.button.id
-            elif element.HasField("download_button"):
-                self.file = element.download_button.deferred_file_id
+            elif element.HasField("bidi_component"):
+                label = json.loads(element.bidi_component.json)["label"]
+                self.ids[label] = element.bidi_component.id
             elif message.HasField("script_finished"):
                 return
-
-    def arrive(self) -> None:
-        """Wait until the session has taken in what was sent."""
-        self.connection.send(BackMsg(app_heartbeat=True).SerializeToString())
-        message = ForwardMsg()
-        while not message.HasField("heartbeat_ack"):
-            message.ParseFromString(self.connection.recv(timeout=60))
-
-    def fetch(self, file: str) -> bytes:
-        """Ask for the file that a number stands for, and fetch it."""
-        asked = BackMsg()
-        asked.backend_operation_request.request_id = "1"
-        asked.backend_operation_request.session_id = self.session
-        asked.backend_operation_request.deferred_file.file_id = file
-        self.connection.send(asked.SerializeToString())
-        message = ForwardMsg()
-        while not message.HasField("backend_operation_response"):
-            message.ParseFromString(self.connection.recv(timeout=60))
-        answer = message.backend_operation_response
-        assert not answer.error_msg, answer.error_msg
-        with urllib.request.urlopen(f"{self.base}{answer.deferred_file.url}", timeout=60) as found:
-            return bytes(found.read())
 
     def hold(self, *, whole: bool = False) -> None:
         """Have the name's own run, or one of the whole page, stay in the card until `let_go`."""
@@ -131,7 +110,7 @@ def open_tab(folder: Path, port: int) -> Iterator[Tab]:
     with connect(
         f"ws://{address}/_stcore/stream", subprotocols=["streamlit"], max_queue=None
     ) as connection:
-        found = Tab(connection, folder, f"http://{address}")
+        found = Tab(connection, folder)
         found.ask()
         found.read_page()
         try:

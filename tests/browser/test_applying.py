@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from beds.file_cluster import FileCluster
 from beds.sign_in_proxy import running_sign_in_proxy
+from beds.small_page import wait_for
 from beds.stores import Stores, on_both_engines
 from browser.bed import PATIENCE, Server, Visitor, running_server
 from browser.inbox import answer, decide, dialog, open_first, open_row, panel_of
@@ -156,10 +157,7 @@ def test_a_decision_survives_another_control_right_after_it(
 def test_a_decision_survives_going_to_another_page_right_after_it(
     loaded: ApplyingServer, visitor: Visitor
 ) -> None:
-    """Name typed, confirmed, and gone while the page is still drawing: it is kept.
-
-    A tab that is closed is in test_kept_clicks.py, which knows when the press has arrived.
-    """
+    """Name typed, confirmed, and gone while the page is still drawing: it is kept."""
     visitor.open(f"{loaded.server.base}/findings")
     panel, chosen = open_first(visitor)
     panel.get_by_role("button", name="Approve", exact=True).click()
@@ -169,6 +167,19 @@ def test_a_decision_survives_going_to_another_page_right_after_it(
     expect(dialog(visitor)).to_have_count(0)
     visitor.go("Audit")
     assert stored(loaded.server)[chosen].state == "approved"
+
+
+def test_a_decision_survives_a_tab_that_is_closed_right_after_it(
+    loaded: ApplyingServer, visitor: Visitor
+) -> None:
+    """Pressed, and the page is gone before any answer: the post was made."""
+    visitor.open(f"{loaded.server.base}/findings?state=all")
+    panel, chosen = open_first(visitor)
+    panel.get_by_role("button", name="Approve", exact=True).click()
+    dialog(visitor).get_by_label("Your name").fill("Robin")
+    confirm = dialog(visitor).get_by_role("button", name=re.compile("^Confirm"))
+    confirm.evaluate("button => { button.click(); location.href = 'about:blank' }")
+    wait_for(lambda: stored(loaded.server)[chosen].state == "approved")
 
 
 def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(

@@ -71,8 +71,7 @@ def test_a_name_that_no_cluster_allows_gets_no_change_and_another_is_dismissed(
     expect(panel.get_by_role("button", name="Write the change file")).to_have_count(0)
     panel, dismissed = open_first(visitor)
     panel.get_by_role("button", name="Dismiss", exact=True).click()
-    dialog(visitor).get_by_label("Reason").click()
-    visitor.page.get_by_role("option", name="false positive").click()
+    dialog(visitor).get_by_label("Reason").select_option("false positive")
     answer(visitor, comment="launch on Monday")
     expect(panel.get_by_text("dismissed by Robin: false positive")).to_be_visible()
     found = stored(own_server)
@@ -85,12 +84,14 @@ def test_a_name_that_no_cluster_allows_gets_no_change_and_another_is_dismissed(
 
 
 def test_a_decision_needs_a_name(own_server: Server, visitor: Visitor) -> None:
-    """Without a name nothing is decided, and the dialog says so; it is asked once a session."""
+    """Without a name nothing is asked of the server; it is asked for once a session."""
     visitor.open(f"{own_server.base}/findings")
     panel, chosen = open_first(visitor)
     panel.get_by_role("button", name="Approve", exact=True).click()
     answer(visitor)
-    expect(dialog(visitor).get_by_text("needs the name of who makes it")).to_be_visible()
+    expect(dialog(visitor).locator("input:invalid")).to_be_focused()
+    answer(visitor, name="  ")
+    expect(dialog(visitor).locator("input:invalid")).to_be_focused()
     dialog(visitor).get_by_role("button", name="Cancel").click()
     expect(dialog(visitor)).to_have_count(0)
     other, dismissed = open_first(visitor, hostile=True)

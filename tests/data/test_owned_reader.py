@@ -143,6 +143,9 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         asked.setdefault("job", []).append(lambda r, n=named: r.job(n))  # type: ignore[misc]
         asked.setdefault("jobs_of", []).append(lambda r, n=named: r.jobs_of([n]))  # type: ignore[misc]
         asked.setdefault("forecast", []).append(lambda r, n=named: r.forecast(n))  # type: ignore[misc]
+        asked.setdefault("latest_plan", []).append(
+            lambda r, n=named: r.latest_plan(job_id=n)  # type: ignore[misc]
+        )
         asked.setdefault("job_hours", []).append(
             lambda r, n=named: r.job_hours((n,), start=end - DAY)  # type: ignore[misc]
         )

@@ -58,6 +58,8 @@ def test_a_kept_plan_is_read_back_whole() -> None:
     """The next cycle starts from what the store gives back, prices and places included."""
     plan = plan_of(fleet_case(2, nodes=3))
     assert plan_from_json(plan_to_json(plan)) == plan
+    one = plan.jobs[0]
+    assert plan_from_json(plan_to_json(plan), job_id=one.job_id) == replace(plan, jobs=(one,))
     assert len(plan_to_json(plan)) < 60_000
 
 

@@ -6,6 +6,7 @@ from dashboard.charts.cost_days import cost_days
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.focus import focus_csv, focus_rows
 from dashboard.statement.statement import make_cost_statement
+from dashboard.web.action_button import File, file_buttons
 from dashboard.web.capacity_table import show_capacity
 from dashboard.web.choices import pick
 from dashboard.web.cost_parts import (
@@ -88,13 +89,14 @@ def show(view: CostView) -> None:
         links={"job": "job?id="} if view.by == "job" else None,
         opens=goes_to("costs", places_of(view, rows)) if leads else None,
     )
-    st.download_button(
-        "FOCUS CSV",
-        lambda: focus_file(view, reader),
-        f"focus-{view.month.start:%Y-%m}.csv",
-        "text/csv",
-        key="focus",
-        on_click="ignore",
+    file_buttons(
+        File(
+            label="FOCUS CSV",
+            make=lambda: focus_file(view, reader),
+            name=f"focus-{view.month.start:%Y-%m}.csv",
+            kind="text/csv",
+            key="focus",
+        )
     )
 
 

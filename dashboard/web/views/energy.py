@@ -11,6 +11,7 @@ from dashboard.reports.esg.build import calendar_of, make_statement
 from dashboard.reports.esg.export import factor_rows, statement_csv, statement_document
 from dashboard.reports.esg.periods import Every
 from dashboard.reports.esg.statement import WORK_UNIT, EsgStatement
+from dashboard.web.action_button import File, file_buttons
 from dashboard.web.energy_choice import SHOWN, ask_energy_choice
 from dashboard.web.energy_parts import (
     comparable,
@@ -122,23 +123,22 @@ if not empty_state():
         "factors as JSON. The same by command: "
         f"`trimtab energy --by {choice.by.value} --every hour --format csv`."
     )
-    with st.container(horizontal=True):
-        st.download_button(
-            "Hourly CSV",
-            lambda: statement_csv(statement_every(Every.HOUR)),
-            f"energy-by-{choice.by.value}-hourly.csv",
-            "text/csv",
+    file_buttons(
+        File(
+            label="Hourly CSV",
+            make=lambda: statement_csv(statement_every(Every.HOUR)),
+            name=f"energy-by-{choice.by.value}-hourly.csv",
+            kind="text/csv",
             key="hourly-csv",
-            on_click="ignore",
-        )
-        st.download_button(
-            "Statement JSON",
-            lambda: json.dumps(statement_document(whole), ensure_ascii=False),
-            f"energy-statement-{choice.end:%Y-%m-%d}.json",
-            "application/json",
+        ),
+        File(
+            label="Statement JSON",
+            make=lambda: json.dumps(statement_document(whole), ensure_ascii=False),
+            name=f"energy-statement-{choice.end:%Y-%m-%d}.json",
+            kind="application/json",
             key="statement-json",
-            on_click="ignore",
-        )
+        ),
+    )
     for line in whole.unknown:
         st.markdown(f"* Unknown: {plain(line)}")
     if whole.unit_scores:

@@ -101,7 +101,7 @@ def planned(plan: Plan | None, job: Job) -> JobPlan | None:
 
 def show_demand(job: Job, history: pd.DataFrame, known: DemandForecast | None) -> None:
     """Show history, forecast band and planned steps, and where the plan puts the job."""
-    plan = reader.latest_plan()
+    plan = reader.latest_plan(job_id=job.job_id)
     mine = planned(plan, job)
     steps = None
     if plan and mine and known and plan.slot_starts == known.slot_starts:
@@ -166,7 +166,7 @@ def show_findings(job: Job) -> None:
     st.subheader("Findings")
     mine = [row for row in every_row() if row.said.job_id == job.job_id]
     if not mine:
-        mine_planned = planned(reader.latest_plan(), job)
+        mine_planned = planned(reader.latest_plan(job_id=job.job_id), job)
         why = why_kept(mine_planned.idle if mine_planned else None)
         if not mine_planned:
             st.write(f"None: no plan {tense('has looked', 'looked')} at this job.")

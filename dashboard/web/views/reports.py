@@ -12,6 +12,7 @@ from dashboard.reports.render_report import render_html, render_json, render_mar
 from dashboard.reports.week import Week, last_whole_week, week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.rights import role_of
+from dashboard.web.action_button import File, file_buttons
 from dashboard.web.identity import signed_in
 from dashboard.web.page import chart, empty_state, finding, table
 from dashboard.web.session import current_world
@@ -87,16 +88,18 @@ if not empty_state():
     with answer:
         finding(report.finding)
     st.caption(f"{week.text(week.start)} to {week.text(week.end)}, {week.length}.")
-    with st.container(horizontal=True):
-        for title, form, kind, render in _FORMS:
-            st.download_button(
-                title,
-                partial(render, report),
-                f"trimtab-{week.name}.{form}",
-                kind,
+    file_buttons(
+        *(
+            File(
+                label=title,
+                make=partial(render, report),
+                name=f"trimtab-{week.name}.{form}",
+                kind=kind,
                 key=form,
-                on_click="ignore",
             )
+            for title, form, kind, render in _FORMS
+        )
+    )
     st.caption(
         "The same by command: `trimtab report weekly --last-week --format pdf --out week.pdf`."
     )

@@ -59,7 +59,9 @@ def api_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def _settings(folder: Path) -> Settings:
     from data.apply_settings import ApplySettings
 
-    return Settings(apply=ApplySettings(directory=str(folder / "changes")))
+    return Settings(
+        apply=ApplySettings(directory=str(folder / "changes"), stop_file=str(folder / "stop"))
+    )
 
 
 @pytest.mark.hypothesis

@@ -1,0 +1,182 @@
+"""A button that posts to the HTTP API, tells the page of a press, or gives a file.
+
+A press of Streamlit's own button is a trigger: it is in one request, and Streamlit drops it where
+that request is given up for a newer one. So what people decide is posted by the browser to the API
+at once, and what came of it is a value that the browser sends with every request until it changes:
+the page hears of it once, in whichever run comes first. The same value opens a dialog and asks for
+a file, with nothing to post.
+"""
+
+import base64
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+_HERE = Path(__file__)
+_BUTTON = component(
+    "trimtab-action",
+    html='<form><div class="fields"></div><button type="submit"></button></form>',
+    css=_HERE.with_suffix(".css").read_text(encoding="utf-8"),
+    js=_HERE.with_suffix(".js").read_text(encoding="utf-8"),
+)
+_HEARD = "heard-presses"
+_OFFERED_SECONDS = 10.0
+BY = "by"
+"""The field whose value names who asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormField:
+    """Something to fill in. `options` are pairs of value and label; a tick has to be set."""
+
+    name: str
+    label: str
+    kind: Literal["text", "select", "radio", "tick"] = "text"
+    options: tuple[tuple[str, str], ...] = ()
+    chosen: str = ""
+    placeholder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """What a press asks of the API: `path` from the root, `name` where it is told of.
+
+    What the fields hold is added to `body`; None is no body. `ticket` says who asks where neither a
+    proxy nor the settings do.
+    """
+
+    name: str
+    path: str
+    body: Mapping[str, object] | None = None
+    method: Literal["POST", "DELETE"] = "POST"
+    ticket: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PressOutcome:
+    """What came of a press: how many posts were done, why others were not, and in whose name."""
+
+    done: int = 0
+    refused: tuple[str, ...] = ()
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """The latest press that was heard, by button; one run at a time hears one."""
+
+    turn: AbstractContextManager[Any] = field(default_factory=threading.RLock)
+    nonces: dict[str, str] = field(default_factory=dict)
+
+
+def action_button(
+    label: str,
+    *,
+    key: str,
+    then: Callable[[PressOutcome], None],
+    posts: Sequence[Post] = (),
+    fields: Sequence[FormField] = (),
+    by: str = "",
+    primary: bool = False,
+    disabled: bool = False,
+    hint: str = "",
+    wide: bool = False,
+) -> None:
+    """Draw the button; `then` is called once for each press, before the page is drawn if it can."""
+    heard: _Heard = st.session_state.setdefault(_HEARD, _Heard())
+
+    def hear() -> None:
+        nonce, answers = _pressed(key)
+        # A run that is stopped may still be in its callback when the next one begins.
+        with heard.turn:
+            if nonce and heard.nonces.get(key) != nonce:
+                then(answers)
+                heard.nonces[key] = nonce
+
+    _draw(
+        key,
+        hear,
+        wide=wide,
+        label=label,
+        posts=[asdict(post) for post in posts],
+        fields=[asdict(field) for field in fields],
+        by=by,
+        primary=primary,
+        disabled=disabled,
+        help=hint,
+    )
+    before = heard.nonces.get(key)
+    hear()
+    if heard.nonces.get(key) != before:
+        st.rerun()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file that somebody may ask for: `make` makes it, `kind` is its media type."""
+
+    label: str
+    make: Callable[[], str | bytes]
+    name: str
+    kind: str
+    key: str
+
+
+def file_buttons(*files: File) -> None:
+    """Draw a row of buttons that each give a file, which is made once somebody asks for it.
+
+    They are a part of their own: a press draws nothing else.
+    """
+    st.fragment(_file_buttons)(files)
+
+
+def _file_buttons(files: Sequence[File]) -> None:
+    with st.container(horizontal=True):
+        for file in files:
+            _draw(file.key, lambda: None, label=file.label, file=_asked(file))
+
+
+def _asked(file: File) -> dict[str, str] | None:
+    """Return the file where it was just asked for, as the browser takes it."""
+    asked: dict[str, tuple[str, float]] = st.session_state.setdefault(f"{_HEARD}-files", {})
+    nonce, _answers = _pressed(file.key)
+    now = time.monotonic()
+    if nonce != asked.get(file.key, ("",))[0]:
+        asked[file.key] = (nonce, now)
+    # A drawing may be given up before the browser has it: the next one brings the file as well.
+    if not nonce or now - asked[file.key][1] > _OFFERED_SECONDS:
+        return None
+    content = file.make()
+    whole = content.encode() if isinstance(content, str) else content
+    packed = base64.b64encode(whole).decode("ascii")
+    return {"nonce": nonce, "name": file.name, "type": file.kind, "base64": packed}
+
+
+def _draw(key: str, hear: Callable[[], None], *, wide: bool = False, **data: Any) -> None:
+    nothing = {"posts": [], "fields": [], "by": "", "primary": False, "disabled": False, "help": ""}
+    _BUTTON(
+        key=key,
+        data=nothing | data,
+        width="stretch" if wide else "content",
+        on_answers_change=hear,
+    )
+
+
+def _pressed(key: str) -> tuple[str, PressOutcome]:
+    """Return what names the latest press, '' before the first, and what came of it."""
+    held = st.session_state.get(key)
+    told = held.get("answers") if held else None
+    if not isinstance(told, Mapping):
+        return "", PressOutcome()
+    return str(told.get("nonce", "")), PressOutcome(
+        done=int(told.get("done", 0)),
+        refused=tuple(map(str, told.get("refused", ()))),
+        by=str(told.get("by", "")),
+    )
