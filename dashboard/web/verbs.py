@@ -65,7 +65,7 @@ VERBS: Mapping[str, Verb] = {
     ),
     "snooze": Verb(
         label="Snooze",
-        done="not proposed again before the time is over",
+        done="kept from being proposed until the time is over",
         wish=WishKind.SNOOZE,
         states=_PROPOSED,
         asks=("snooze", "comment"),

@@ -112,7 +112,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             deeds=("let {target} share its boards", "give {target} its own boards back"),
         ),
         Action.SHIFT_IN_TIME: ActionSpec(
-            title="Wait for cheaper or cleaner hours",
+            title="Cheaper or cleaner hours",
             deeds=("pause {target}", "let {target} run without the pause"),
             risk=Risk.LOW,
             appliers=("slurm",),
@@ -143,25 +143,25 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             risk=Risk.LOW,
         ),
         Action.LARGER_GPU: ActionSpec(
-            title="Larger GPU before memory runs out",
+            title="Larger GPU, for memory",
             appliers=_OBJECTS,
             for_memory=True,
             resizes=True,
         ),
         Action.SPREAD: ActionSpec(
-            title="More GPUs before memory runs out",
+            title="More GPUs, for memory",
             appliers=_OBJECTS,
             for_memory=True,
             resizes=True,
         ),
         Action.LESS_MEMORY: ActionSpec(
-            title="Less memory before it runs out",
+            title="Reduce memory use",
             deeds=("let {target} take less memory", "let {target} take its old memory"),
             risk=Risk.LOW,
             for_memory=True,
         ),
         Action.LOWER_MINIMUM: ActionSpec(
-            title="Fewer replicas at least",
+            title="Lower minReplicas",
             deeds=(
                 "let the autoscaler of {target} go lower: {change}",
                 "let the autoscaler of {target} go no lower than before",
@@ -169,7 +169,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             of_service=True,
         ),
         Action.RAISE_MAXIMUM: ActionSpec(
-            title="More replicas at most",
+            title="Raise maxReplicas",
             deeds=(
                 "let the autoscaler of {target} go higher: {change}",
                 "let the autoscaler of {target} go no higher than before",
@@ -179,7 +179,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             of_service=True,
         ),
         Action.SPEED_UP: ActionSpec(
-            title="Faster work on the same GPUs",
+            title="Speed up the job",
             deeds=("let {target} work faster: {change}", "let {target} work as before"),
             risk=Risk.LOW,
             of_program=True,

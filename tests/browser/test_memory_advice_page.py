@@ -80,7 +80,7 @@ def test_memory_that_runs_out_is_shown_with_what_can_be_done(
     page = visitor.page
     expect(page.get_by_text("2 of them keep jobs from running out")).to_be_visible()
     panel, _reference = open_row(visitor, running_out.found[Action.LARGER_GPU].target)
-    expect(panel.get_by_text("Larger GPU before memory runs out")).to_be_visible()
+    expect(panel.get_by_text("Larger GPU, for memory")).to_be_visible()
     panel, _reference = open_row(visitor, advice.target)
     expect(panel.get_by_text("in its own program").first).to_be_visible()
     decide(visitor, panel, "Approve")
