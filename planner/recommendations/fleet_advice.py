@@ -10,7 +10,6 @@ import numpy.typing as npt
 from data.records.decisions import Action, Savings
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.jobs import Platform
-from data.units import SECONDS_PER_HOUR
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.proposals import Proposal
 
@@ -57,16 +56,19 @@ def missing_boards(
     """Yield the GPU models whose forecast allocation exceeds what the fleet has.
 
     The forecast of a model contains jobs yet to come. Only what starts within the horizon counts,
-    and only what is still short once the recommended `changes` are made.
+    and only what is still short once the recommended `changes` are made. Of several forecasts of a
+    model the one by the shortest slots counts.
     """
     slot = timedelta(minutes=problem.planning.slot_minutes)
     capacity = dict(zip(problem.gpu_models, problem.capacity.tolist(), strict=True))
     end = problem.slot_starts[-1]
-    for group in groups:
+    judged = set[str]()
+    for group in sorted(groups, key=_slot_length):
         path = group.path(Quantity.ALLOCATED_GPUS) if group.kind is GroupKind.GPU_MODEL else None
         have = capacity.get(group.name, 0.0)
-        if path is None or not have:
+        if path is None or not have or group.name in judged:
             continue
+        judged.add(group.name)
         freed = given_back(group.name, changes, len(problem.slot_starts))
         short = [
             _Short(at=at, forecast=high, freed=float(freed[number]))
@@ -76,6 +78,11 @@ def missing_boards(
         ]
         if short:
             yield _missing(group, have, short, path.q50[0], problem)
+
+
+def _slot_length(group: GroupForecast) -> timedelta:
+    starts = group.slot_starts
+    return starts[1] - starts[0] if len(starts) > 1 else timedelta.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +108,8 @@ def _missing(
     model, starts = group.name, short[0].at
     worst = max(short, key=lambda entry: entry.needed)
     wanted = int(-(-worst.needed // 1))
-    step = group.slot_starts[1] - group.slot_starts[0] if len(group.slot_starts) > 1 else None
-    hours = len(short) * (1.0 if step is None else step.total_seconds() / SECONDS_PER_HOUR)
+    step = _slot_length(group) if len(group.slot_starts) > 1 else timedelta(hours=1)
+    hours = len(short) * (step / timedelta(hours=1))
     changed = ""
     if abs(worst.freed) >= _NOTICEABLE_BOARDS:
         verb = "give back" if worst.freed > 0 else "take"

@@ -1,7 +1,7 @@
 """What is advised about one GPU model fits together: boards given back are not bought again."""
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from fleet_cases import mixed_fleet
@@ -20,7 +20,10 @@ peaks = st.floats(0.5, 1.6)
 
 
 def growth(problem: PlanningProblem, peak: float) -> list[GroupForecast]:
-    """Return forecasts of every GPU model: as held now, after an hour `peak` of its boards."""
+    """Return forecasts of every GPU model: as held now, after an hour `peak` of its boards.
+
+    As in a cycle there is one more by the day, here of `peak` from now on.
+    """
     found = []
     for model, capacity in zip(problem.gpu_models, problem.capacity.tolist(), strict=True):
         held = sum(
@@ -31,19 +34,22 @@ def growth(problem: PlanningProblem, peak: float) -> list[GroupForecast]:
             held if at < problem.slot_starts[0] + hour else peak * capacity
             for at in problem.slot_starts
         )
-        path = QuantilePath(
-            quantity=Quantity.ALLOCATED_GPUS, model="mix", q10=row, q50=row, q90=row, backtest=None
-        )
-        found.append(
-            GroupForecast(
-                kind=GroupKind.GPU_MODEL,
-                name=model,
-                slot_starts=problem.slot_starts,
-                paths=(path,),
-                known_slots=1000,
-            )
-        )
+        days = tuple(problem.slot_starts[0] + timedelta(days=day) for day in range(3))
+        found += [
+            forecast_of(model, days, (peak * capacity,) * len(days)),
+            forecast_of(model, problem.slot_starts, row),
+        ]
     return found
+
+
+def forecast_of(model: str, starts: tuple[datetime, ...], row: tuple[float, ...]) -> GroupForecast:
+    """Return the forecast of the boards held of a model, without spread."""
+    path = QuantilePath(
+        quantity=Quantity.ALLOCATED_GPUS, model="mix", q10=row, q50=row, q90=row, backtest=None
+    )
+    return GroupForecast(
+        kind=GroupKind.GPU_MODEL, name=model, slot_starts=starts, paths=(path,), known_slots=1000
+    )
 
 
 def advised(problem: PlanningProblem, peak: float) -> Advice:
@@ -97,6 +103,8 @@ def test_boards_are_added_only_beyond_those_given_back(
     planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=240 // slot_minutes)
     problem = mixed_fleet(seed, planning=planning)
     found = advised(problem, peak)
+    findings = [(entry.target, entry.action) for entry in found.recommendations]
+    assert len(set(findings)) == len(findings)
     if any(
         is_for_a_while(recommendation)
         for recommendation in found.recommendations

@@ -48,6 +48,24 @@ def test_boards_that_will_be_short_are_announced_with_their_hour() -> None:
     assert one.savings.cost is None
 
 
+def test_boards_that_will_be_short_are_announced_once_for_each_model() -> None:
+    """By the hour and by the day: the finer forecast of a model says whether, and from when."""
+    problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=boards(H100, 8))
+    hourly = group(H100, [7.0] * 6 + [10.5] * 4 + [7.0] * 40)
+    starts = tuple(AS_OF + timedelta(days=day) for day in range(30))
+    level = tuple([9.5] * 30)
+    daily = replace(
+        hourly,
+        slot_starts=starts,
+        paths=(replace(hourly.paths[0], q10=level, q50=level, q90=level),),
+    )
+    calm = group(H100, [7.0] * 50)
+    for groups, at in (((daily, hourly), "19:00"), ((hourly, daily), "19:00"), ((daily, calm), "")):
+        found = advised(problem, groups=groups).recommendations
+        told = [entry.summary for entry in found if entry.action is Action.ADD_GPUS]
+        assert told == ([f"4 more {H100} from 2026-01-05 {at} UTC"] if at else [])
+
+
 def node(name: str, on: Sequence[bool]) -> NodePlan:
     """Eight L40S."""
     return NodePlan(node=name, gpu_model=L40S, gpus=8, on=tuple(on))
