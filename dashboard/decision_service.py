@@ -15,6 +15,7 @@ from dashboard.apply.base import Applier
 from dashboard.apply.kill_switch import Stopped, resume, stop
 from dashboard.apply.prepare import change_of
 from dashboard.apply.shared_switch import RESUME, STOP, ask, stopped_anywhere
+from dashboard.deciding import allowed
 from dashboard.proposed_again import as_proposed_now
 from dashboard.rights import may_look, require_admin, role_of, why_not
 from data.clock import utc_now
@@ -131,8 +132,8 @@ class DecisionService:
         """Approve what is still only proposed, and ask for it: the second of two clicks too."""
         stored = as_proposed_now(self.store, digest, self.clock())
         if stored.state == State.PROPOSED:
-            if refusal := self.why_not(person, stored.recommendation, approving=True):
-                raise NotAllowedError(refusal, "Ask an approver, or have the settings changed.")
+            access = self.settings().access
+            allowed(self.store, digest, person, self.clock(), access, approving=True)
             if not self.can_apply(stored.recommendation):
                 raise ChangeRefusedError(
                     "no applier that is switched on makes this change",

@@ -1,12 +1,15 @@
 """Every role on every page of a real server: what it shows, and which buttons it has."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import requests
 from beds.stores import Stores
 from browser.test_applying import ApplyingServer, applying_server
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -14,6 +17,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
+from dashboard.api.wishes import WishKind
 from data.clock import utc_now
 from data.store import open_store
 
@@ -51,9 +55,13 @@ class Drawn:
         self.raw += told.SerializeToString()
         self.pages |= {page.url_pathname for page in told.navigation.app_pages}
         self.lost |= told.WhichOneof("type") == "page_not_found"
-        button = told.delta.new_element.button
-        if button.id and not button.disabled:
-            self.buttons[button.id] = button.label
+        element = told.delta.new_element
+        if element.HasField("button") and not element.button.disabled:
+            self.buttons[element.button.id] = element.button.label
+        if element.HasField("bidi_component"):
+            said = json.loads(element.bidi_component.json)
+            if not said["disabled"]:
+                self.buttons[element.bidi_component.id] = said["label"]
 
 
 @dataclass
@@ -68,7 +76,9 @@ class Session:
         asked.rerun_script.page_name = page
         asked.rerun_script.query_string = query
         for button in press:
-            asked.rerun_script.widget_states.widgets.add(id=button, trigger_value=True)
+            answers = {"nonce": button, "done": 1, "refused": [], "by": "admin"}
+            said = json.dumps({"answers": answers})
+            asked.rerun_script.widget_states.widgets.add(id=button, json_value=said)
         self.connection.send(asked.SerializeToString())
         # A page that sends its reader on ends early, and the other one follows.
         while (
@@ -91,14 +101,23 @@ class Place:
     strangers: set[str]
     own: set[str]
 
+    def headers(self, role: str) -> dict[str, str]:
+        """Return what the proxy says of somebody of a role."""
+        person = "olga" if role == "owner" else role
+        return {"X-Forwarded-User": person, "X-Forwarded-Groups": self.group}
+
+    def post(self, role: str, path: str, wish: dict[str, str]) -> int:
+        """Post as a button does; give the status."""
+        address = f"{self.applying.server.base}/api/v1/{path}"
+        return requests.post(address, json=wish, headers=self.headers(role), timeout=60).status_code
+
     @contextmanager
     def session(self, role: str) -> Iterator[Session]:
         """Open a tab as the proxy forwards it."""
-        person = "olga" if role == "owner" else role
         with connect(
             f"ws://{urlsplit(self.applying.server.base).netloc}/_stcore/stream",
             subprotocols=[Subprotocol("streamlit")],
-            additional_headers={"X-Forwarded-User": person, "X-Forwarded-Groups": self.group},
+            additional_headers=self.headers(role),
             max_queue=None,
             open_timeout=120,
         ) as connection:
@@ -203,8 +222,9 @@ def test_an_owner_reads_no_cost_of_another_tenant(place: Place) -> None:
 
 @pytest.mark.parametrize("role", ["none", "viewer", "owner"])
 def test_a_button_of_somebody_else_does_nothing(place: Place, role: str) -> None:
-    """The ids of an admin's buttons, pressed in a session of another role: nothing is written."""
-    query = f"finding={min(place.others)}"
+    """An admin's buttons, pressed and posted in the name of another role: nothing is written."""
+    other = min(place.others)
+    query = f"finding={other}"
     with place.session("admin") as session:
         buttons = session.draw("findings", query=query).buttons
     forged = tuple(key for key, label in buttons.items() if label in DECIDING)
@@ -213,7 +233,12 @@ def test_a_button_of_somebody_else_does_nothing(place: Place, role: str) -> None
         session.draw("findings", query=query)
         session.draw("findings", forged, query)
         after = session.draw("findings", query=query)
-    jobs = [place.applying.jobs[other] for other in place.others]
+    later = (utc_now() + timedelta(days=1)).isoformat()
+    for kind in WishKind:
+        wish = {"decision": str(kind)} | ({"until": later} if kind is WishKind.SNOOZE else {})
+        expected = 404 if role == "owner" else 403
+        assert place.post(role, f"findings/{other}/decisions", wish) == expected, kind
+    jobs = [place.applying.jobs[job] for job in place.others]
     assert not [job for job in jobs if job.encode() in after.raw and role != "viewer"]
     with place.session("admin") as session:
         assert set(session.draw("findings", query=query).buttons) == set(buttons)
