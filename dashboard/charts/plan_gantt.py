@@ -20,20 +20,30 @@ _MAX_ROWS = 200
 
 @dataclass(slots=True)
 class _Blocks:
-    """Bars of one kind: begin, length in ms, lowest row, rows, and what the hover says."""
+    """Bars of one kind: begin, length in ms, lowest row, rows, what the hover says, and the job."""
 
     begin: list[datetime] = field(default_factory=list)
     length: list[float] = field(default_factory=list)
     base: list[float] = field(default_factory=list)
     height: list[float] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
+    job: list[list[str] | None] = field(default_factory=list)
 
-    def add(self, begin: datetime, end: datetime, base: float, height: float, text: str) -> None:
+    def add(
+        self,
+        begin: datetime,
+        end: datetime,
+        base: float,
+        height: float,
+        text: str,
+        job: str = "",
+    ) -> None:
         self.begin.append(begin)
         self.length.append((end - begin).total_seconds() * 1000)
         self.base.append(base)
         self.height.append(height)
         self.text.append(text)
+        self.job.append([job] if job else None)
 
 
 def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) -> go.Figure:
@@ -59,7 +69,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
             blocks = changed if is_new else kept
             text = _hover(plan, job, at, why)
             for base, height in _lanes(lanes, boards, ends, job, at):
-                blocks.add(begin, end, row + base, height, text)
+                blocks.add(begin, end, row + base, height, text, job.job_id)
                 if is_new:
                     marks.add(begin, begin, row + base + height / 2, 0.0, text)
         _idle(node, lanes, times, row, idle, off)
@@ -211,6 +221,7 @@ def _bars(figure: go.Figure, blocks: _Blocks, name: str, colour: str, hatch: str
         name=name,
         hovertext=blocks.text,
         hoverinfo="text",
+        customdata=blocks.job,
         marker={
             "color": faded(colour, 0.25 if hatch else 0.85) if drawn else colour,
             "line": {"width": 1, "color": "white" if drawn else FREE},

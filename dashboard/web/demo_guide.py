@@ -1,6 +1,7 @@
 """What tells the demo from the real thing on every page, and the guide through its first minutes.
 
-The guide reads from the store how far the visitor has come; nothing is remembered of the visit but
+The guide reads from the store how far the visitor has come. It ends by itself: once its last step
+is done and read, the next page is without it. Nothing is remembered of the visit but that, and
 whether it was hidden.
 """
 
@@ -17,7 +18,7 @@ from data.records.lifecycle import STANDING, State
 from data.settings import Settings
 from data.units import SECONDS_PER_HOUR
 
-_HIDDEN = "guide-hidden"
+_HIDDEN, _ENDED = "guide-hidden", "guide-ended-on"
 _GUIDED = ("Overview", "Findings", "Savings")
 _LOOK_SECONDS = 2.0
 
@@ -62,11 +63,13 @@ def demo_guide(title: str) -> None:
     """Show the guide above the pages that it leads to, until it is hidden; only in the demo."""
     if current_world().demo_pace is None or title not in _GUIDED:
         return
+    if st.session_state.get(_ENDED, title) != title:
+        st.session_state[_HIDDEN] = True
     if st.session_state.get(_HIDDEN, False):
         with st.sidebar:
             st.button("Show the guide", on_click=_hide, args=(False,), width="stretch")
         return
-    st.fragment(_panel, run_every=_LOOK_SECONDS if _waiting() else None)(_progress())
+    st.fragment(_panel, run_every=_LOOK_SECONDS if _waiting() else None)(_progress(), title)
 
 
 def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Step, ...]:
@@ -101,7 +104,7 @@ def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Ste
     )
 
 
-def _panel(before: tuple[object, ...]) -> None:
+def _panel(before: tuple[object, ...], title: str) -> None:
     """Draw the guide; once something has happened since the page was drawn, draw that anew."""
     if _progress() != before or st.session_state.get(_HIDDEN, False):
         st.rerun()
@@ -116,6 +119,7 @@ def _panel(before: tuple[object, ...]) -> None:
             st.button("Hide the guide", on_click=_hide, args=(True,))
         st.caption(plain(current.text))
         if measured:
+            st.session_state[_ENDED] = title
             st.caption(
                 "Next, your own fleet: `trimtab doctor --prometheus URL` says what is missing, "
                 "`trimtab serve --prometheus URL` opens this dashboard on it, read-only."
@@ -132,6 +136,7 @@ def _marks(steps: tuple[Step, ...]) -> str:
 
 def _hide(hidden: bool) -> None:
     st.session_state[_HIDDEN] = hidden
+    st.session_state.pop(_ENDED, None)
 
 
 def _progress() -> tuple[object, ...]:

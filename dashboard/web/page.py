@@ -118,9 +118,25 @@ def _main_and_note(value: Range | tuple[str, str] | str | None) -> tuple[str, st
     return (value, "") if isinstance(value, str) else value
 
 
-def chart(figure: go.Figure, key: str) -> None:
-    """Show a figure in the page's width."""
-    st.plotly_chart(figure, key=key, config={"displaylogo": False})
+def chart(figure: go.Figure, key: str, *, opens: tuple[str, str] | None = None) -> None:
+    """Show a figure in the page's width.
+
+    `opens` names a page and a word of its address, such as job and id: a click on a mark whose
+    `customdata` is a list opens it, with what the list holds.
+    """
+    settings = {"displaylogo": False}
+    if opens is None:
+        st.plotly_chart(figure, key=key, config=settings)
+        return
+    view, word = opens
+
+    def hear() -> None:
+        for point in st.session_state[key].selection.points:
+            if isinstance(named := point.get("customdata"), list):
+                st.session_state[_ASKED] = (view, {word: str(named[0])})
+
+    st.plotly_chart(figure, key=key, config=settings, on_select=hear, selection_mode="points")
+    _go_where_asked()
 
 
 def table(
@@ -180,7 +196,13 @@ def table(
     )
     if exported:
         export(name, every or (lambda: rows))
-    if opens and (asked := st.session_state.pop(_ASKED, None)) is not None:
+    if opens:
+        _go_where_asked()
+
+
+def _go_where_asked() -> None:
+    """Leave for the page that a click asked for: a callback cannot."""
+    if (asked := st.session_state.pop(_ASKED, None)) is not None:
         view, words = asked
         st.switch_page(f"views/{view}.py", query_params=current_scope().chosen | words)
 
@@ -194,7 +216,6 @@ def goes_to(view: str, asked: Sequence[Mapping[str, str]]) -> Callable[[int], No
     """Return what opens a page when a row is clicked; `asked` is what its address asks, by row."""
 
     def go(place: int) -> None:
-        # A callback cannot leave the page: the table does once it is drawn.
         st.session_state[_ASKED] = (view, dict(asked[place]))
 
     return go

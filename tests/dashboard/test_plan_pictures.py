@@ -7,6 +7,7 @@ import pytest
 from factories import make_plan
 from fleet_cases import fleet_case, load_of
 
+from dashboard.charts.palette import safe
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
 from dashboard.plan_documents import plan_document
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
@@ -59,6 +60,16 @@ def test_hover_says_what_and_why(plan: Plan) -> None:
     texts = [text for entry in figure.data for text in (entry.hovertext or ())]
     mine = [text for text in texts if changed.job_id in text]
     assert any("&lt;b&gt;half of it idles" in text and "now " in text for text in mine)
+
+
+def test_a_block_of_a_job_names_it_and_an_idle_one_nobody(plan: Plan) -> None:
+    """A click opens what the block's data hold: the job's id as it is, whatever the hover shows."""
+    ids = {job.job_id for job in plan.jobs}
+    for layer in plan_gantt(plan, plan.nodes, {}).data:
+        for text, named in zip(layer.hovertext, layer.customdata or (), strict=False):
+            of_jobs = layer.name in ("job as it is now", "changed by the plan")
+            assert (named is not None) is of_jobs
+            assert named is None or (named[0] in ids and text.startswith(safe(named[0])))
 
 
 def test_the_heat_map_has_a_row_per_node_up_to_two_hundred(plan: Plan) -> None:

@@ -119,10 +119,12 @@ def show_places(plan: Plan) -> None:
                 lambda: plan_gantt(plan, nodes, why),
             ),
             "gantt",
+            opens=("job", "id"),
         )
         st.caption(
             "Every row is a GPU. A diamond marks where the plan changes something; hover tells "
-            "what and why. Jobs without a known place are not drawn."
+            "what and why, a click on a block opens its job. Jobs without a known place are not "
+            "drawn."
         )
 
 
