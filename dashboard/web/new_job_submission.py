@@ -1,6 +1,7 @@
 """Submitting from the New job page, behind the same gate as the command line.
 
-What was shown is what is sent: the proposal stays in the session until it is sent or replaced.
+What was shown is what is sent: the proposal stays in the session until it is sent or replaced. Both
+buttons act in the callback of their click, before the page is drawn.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,6 @@ from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import submit, why_not
 from dashboard.submission.targets import target_name, target_of
-from dashboard.web.action_button import action_button
 from dashboard.web.identity import acting, ask_name, remember_name, signed_in
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
@@ -45,25 +45,25 @@ def submission_part(job: JobFile) -> None:
     name, preview, send = st.columns([3, 1, 1], vertical_alignment="bottom")
     with name:
         by = ask_name(_BY) if settings.access.mode == "local" else person.name
-    with preview:
-        action_button(
-            "Preview",
-            key="new-job-preview",
-            then=lambda _answers: _preview(job),
-            disabled=bool(why_not_submit(person, settings.access)),
-            wide=True,
-        )
+    preview.button(
+        "Preview",
+        width="stretch",
+        key="new-job-preview",
+        disabled=bool(why_not_submit(person, settings.access)),
+        on_click=_preview,
+        args=(job,),
+    )
     proposal: SubmissionProposal | None = st.session_state.get(_PROPOSAL)
-    with send:
-        action_button(
-            "Submit",
-            key="new-job-submit",
-            then=lambda _answers: _submit(proposal),
-            primary=True,
-            disabled=bool(reason) or proposal is None or not by.strip(),
-            hint=plain(reason) or "Preview first; what is shown is what is sent.",
-            wide=True,
-        )
+    send.button(
+        "Submit",
+        width="stretch",
+        type="primary",
+        key="new-job-submit",
+        disabled=bool(reason) or proposal is None or not by.strip(),
+        help=plain(reason) or "Preview first; what is shown is what is sent.",
+        on_click=_submit,
+        args=(proposal,),
+    )
     if said := st.session_state.get(_SAID):
         (st.success if said[0] else st.error)(plain(said[1]))
     if proposal is not None:
