@@ -36,8 +36,7 @@ def energy_stack(
     """Return bar per period, the largest groups apart, the others together, what is nobody's last.
 
     `measured` are all periods in order with the share of their board-time that was measured: a bar
-    is too short by what is not known, and says so. `period` says what the bars are: day (UTC). The
-    `customdata` of a bar of one group is a list of its name.
+    is too short by what is not known, and says so. `period` says what the bars are: day (UTC).
     """
     names = [safe(name) for name, _ratio in measured]
     figure = go.Figure()
@@ -53,9 +52,6 @@ def energy_stack(
                 name=safe(title),
                 marker=hatched(colour, pattern),
                 hovertemplate=f"{safe(title)}: %{{y:.3g}} {unit}<extra></extra>",
-                customdata=[[group] for _kind, group in members] * len(names)
-                if len(members) == 1 and pattern == "" and colour != FREE
-                else None,
             )
         )
     totals: dict[str, float] = {}

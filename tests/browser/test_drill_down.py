@@ -103,28 +103,25 @@ def test_a_row_of_jobs_opens_its_job_and_back_stays_there(server: Server, visito
     assert rows(visitor, JOBS)
 
 
-def test_a_block_of_the_plan_and_a_bar_of_energy_open_what_they_are_of(
-    server: Server, visitor: Visitor
-) -> None:
-    """The job of the block, the tenant of the bar; who goes back is not sent on again."""
+def test_a_block_of_the_plan_opens_its_job(server: Server, visitor: Visitor) -> None:
+    """Who goes back sees the plan, and is not sent on again."""
     page = visitor.page
-    for view, leads, word in (("plan", "job", "id"), ("energy", "costs", "tenant")):
-        visitor.open(f"{server.base}/{view}")
-        bar = page.locator(".js-plotly-plot .barlayer .trace").first.locator("path").last
-        bar.scroll_into_view_if_needed()
-        visitor.settle()
-        bar.hover(force=True)
-        box = bar.bounding_box()
-        assert box
-        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.wait_for_url(re.compile(f"/{leads}[?]"))
-        visitor.settle()
-        assert asked(visitor, word)
-        page.go_back()
-        page.wait_for_url(re.compile(f"/{view}"))
-        visitor.settle()
-        expect(page.locator(".js-plotly-plot .barlayer path").first).to_be_attached()
-        assert f"/{view}" in page.url
+    visitor.open(f"{server.base}/plan")
+    blocks = page.locator(".js-plotly-plot .barlayer .trace").first.locator("path")
+    expect(blocks.first).to_be_attached()
+    blocks.last.scroll_into_view_if_needed()
+    visitor.settle()
+    box = blocks.last.bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_url(re.compile("/job[?]"))
+    visitor.settle()
+    assert asked(visitor, "id")
+    page.go_back()
+    page.wait_for_url(re.compile("/plan"))
+    visitor.settle()
+    expect(blocks.first).to_be_attached()
+    assert "/plan" in page.url
 
 
 def test_why_nothing_is_recommended_is_two_clicks_away(server: Server, visitor: Visitor) -> None:

@@ -51,8 +51,6 @@ def test_many_groups_become_others() -> None:
     layers = bars(figure)
     assert len(layers) == 8
     assert layers["5 others"].y[0] == 1 + 2 + 3 + 4 + 5
-    assert layers["5 others"].customdata is None
-    assert [list(named) for named in layers["g12"].customdata] == [["g12"]] * 2
 
 
 def test_a_bar_that_is_too_short_says_so() -> None:

@@ -10,7 +10,7 @@ from dashboard.figure_text import count_text, range_text
 from dashboard.reports.esg.build import calendar_of, make_statement
 from dashboard.reports.esg.export import factor_rows, statement_csv, statement_document
 from dashboard.reports.esg.periods import Every
-from dashboard.reports.esg.statement import WORK_UNIT, EsgStatement, GroupBy
+from dashboard.reports.esg.statement import WORK_UNIT, EsgStatement
 from dashboard.web.action_button import File, file_buttons
 from dashboard.web.energy_choice import SHOWN, ask_energy_choice
 from dashboard.web.energy_parts import (
@@ -25,12 +25,6 @@ from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 
 _TOLD = ("kind", "name", "value", "year", "source")
-_OPENED = {
-    GroupBy.TENANT: ("costs", "tenant"),
-    GroupBy.JOB: ("job", "id"),
-    GroupBy.NODE: ("fleet", "q"),
-}
-"""The page, and the word of its address, that a bar opens."""
 
 world = current_world()
 reader = world.reader
@@ -122,7 +116,7 @@ if not empty_state():
             period=f"{choice.every.value} ({settings.report.timezone})",
             measured=list(measured_of(whole)),
         )
-        chart(stack, "energy", opens=_OPENED.get(choice.by))
+        chart(stack, "energy")
     table(rows_shown(whole), f"energy-by-{choice.by.value}", headings={"idle": "idle GPU-hours"})
     st.caption(
         "Exactly, with all bounds and hours: by hour as CSV, the whole statement with method and "
