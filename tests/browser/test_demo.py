@@ -155,7 +155,7 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
     guide = visitor.page.locator(".st-key-guide")
     expect(guide.get_by_text(re.compile("^Saved .* promised"))).to_be_visible(timeout=_SOON)
     expect(guide.get_by_text("trimtab doctor")).to_be_visible(timeout=_SOON)
-    visitor.go("Overview")
+    guide.get_by_role("link", name="Overview").click()
     expect(visitor.page.get_by_role("button", name="Show the guide")).to_be_visible(timeout=_SOON)
     expect(guide).to_have_count(0)
 
