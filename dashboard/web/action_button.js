@@ -2,7 +2,7 @@
 // after the other, and tells the page what came of it; without posts it tells of the press alone.
 // `data.file` answers a press by a file. All texts are data: they are set as text, never as HTML.
 const forms = new WeakMap();
-const SAVED = 60_000;
+const ADDRESS_MS = 60_000; // a browser may take that long to begin saving
 
 function element(name, attributes = {}, ...children) {
   const made = Object.assign(document.createElement(name), attributes);
@@ -78,7 +78,7 @@ function save(file) {
   const content = Uint8Array.from(atob(file.base64), (letter) => letter.charCodeAt(0));
   const address = URL.createObjectURL(new Blob([content], { type: file.type }));
   element("a", { href: address, download: file.name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), SAVED);
+  setTimeout(() => URL.revokeObjectURL(address), ADDRESS_MS);
 }
 
 function build(parent, held) {

@@ -9,10 +9,9 @@ from dashboard.api.press_tickets import ticket_of
 from dashboard.rights import role_of
 from dashboard.web.page import plain
 from dashboard.web.session import whole_world
-from dashboard.web.session_cookies import is_fresh
+from dashboard.web.session_cookies import is_fresh, sign_in_ends
 from data.access_settings import AccessSettings
 from data.records.commands import Person
-from data.units import SECONDS_PER_HOUR
 
 _NAME = "person"
 
@@ -60,8 +59,7 @@ def press_ticket(method: str, path: str) -> str:
     person = signed_in(access)
     if access.mode != "oidc" or person is None:
         return ""
-    ends = float(str(dict(st.user)["iat"])) + access.oidc_session_hours * SECONDS_PER_HOUR
-    return ticket_of(person, method, f"/{path}", until=ends)
+    return ticket_of(person, method, f"/{path}", until=sign_in_ends(dict(st.user), access))
 
 
 def acting(access: AccessSettings, key: str) -> Person | None:

@@ -28,12 +28,15 @@ def shorten_sessions(access: AccessSettings) -> None:
     setattr(starlette_auth_routes, "AUTH_COOKIE_MAX_AGE_SECONDS", int(life.total_seconds()))  # noqa: B010
 
 
+def sign_in_ends(claims: Mapping[str, object], access: AccessSettings) -> float:
+    """Return when a sign-in ends, in s of the Unix epoch; 0 where nobody said when it began."""
+    issued = claims.get("iat")
+    return issued + access.oidc_session_hours * _HOUR if isinstance(issued, int | float) else 0.0
+
+
 def is_fresh(claims: Mapping[str, object], access: AccessSettings) -> bool:
     """Tell whether the provider said so recently enough: a tab may stay open for weeks."""
-    issued = claims.get("iat")
-    if not isinstance(issued, int | float):
-        return False
-    return time.time() - issued < access.oidc_session_hours * _HOUR
+    return time.time() < sign_in_ends(claims, access)
 
 
 class SecureCookies:

@@ -23,7 +23,7 @@ def plan_to_json(plan: Plan) -> str:
 
 
 def plan_from_json(text: str, *, job_id: str = "") -> Plan:
-    """Return the plan back, of one job alone where that is named: ten times as fast.
+    """Return the plan back, of one job alone where that is named: the others are not built.
 
     Errors: ValueError, TypeError when the text does not fit.
     """

@@ -81,8 +81,9 @@ def missing_boards(
 
 
 def _slot_length(group: GroupForecast) -> timedelta:
+    """Return the length of a slot, an hour where there is but one."""
     starts = group.slot_starts
-    return starts[1] - starts[0] if len(starts) > 1 else timedelta.max
+    return starts[1] - starts[0] if len(starts) > 1 else timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +109,7 @@ def _missing(
     model, starts = group.name, short[0].at
     worst = max(short, key=lambda entry: entry.needed)
     wanted = int(-(-worst.needed // 1))
-    step = _slot_length(group) if len(group.slot_starts) > 1 else timedelta(hours=1)
-    hours = len(short) * (step / timedelta(hours=1))
+    hours = len(short) * (_slot_length(group) / timedelta(hours=1))
     changed = ""
     if abs(worst.freed) >= _NOTICEABLE_BOARDS:
         verb = "give back" if worst.freed > 0 else "take"

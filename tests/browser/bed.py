@@ -38,6 +38,7 @@ _TOO_WIDE = """main => {
     const widths = `${main.scrollWidth} of ${main.clientWidth} px`;
     return [widths, ...beyond.map(element => element.outerHTML.slice(0, 200)).slice(0, 5)];
 }"""
+_REFUSED = re.compile("status of (403|409|422)")
 _END_SECONDS = 120
 _UNHEARD_TENTHS = 300
 
@@ -218,7 +219,7 @@ class Visitor:
     def _note_message(self, message: ConsoleMessage) -> None:
         address = urlsplit(message.location["url"])
         # What was refused of a press is told on the page.
-        refused = address.path.startswith("/api/v1/") and "status of 4" in message.text
+        refused = address.path.startswith("/api/v1/") and _REFUSED.search(message.text)
         if message.type == "error" and not refused:
             self.errors.append(f"{message.text} {address.geturl()}")
 

@@ -19,7 +19,7 @@ from beds.stores import Stores, on_both_engines
 from browser.bed import PATIENCE, Server, Visitor, running_server
 from browser.inbox import answer, decide, dialog, open_first, open_row, panel_of
 from browser.test_decisions import stored
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from data.clock import utc_now
 from data.store import open_store
@@ -139,15 +139,20 @@ def test_a_double_click_and_two_tabs_give_one_change(
     assert stored(applying.server)[chosen].state == "applied"
 
 
-def test_a_decision_survives_another_control_right_after_it(
-    loaded: ApplyingServer, visitor: Visitor
-) -> None:
-    """Name typed, confirmed, another finding opened while it draws: it is kept."""
+def about_to_approve(loaded: ApplyingServer, visitor: Visitor) -> tuple[Locator, str]:
+    """The button that confirms, with a name typed, and the number of the first finding."""
     visitor.open(f"{loaded.server.base}/findings?state=all")
     panel, chosen = open_first(visitor)
     panel.get_by_role("button", name="Approve", exact=True).click()
     dialog(visitor).get_by_label("Your name").fill("Robin")
-    confirm = dialog(visitor).get_by_role("button", name=re.compile("^Confirm"))
+    return dialog(visitor).get_by_role("button", name=re.compile("^Confirm")), chosen
+
+
+def test_a_decision_survives_another_control_right_after_it(
+    loaded: ApplyingServer, visitor: Visitor
+) -> None:
+    """Name typed, confirmed, another finding opened while it draws: it is kept."""
+    confirm, chosen = about_to_approve(loaded, visitor)
     confirm.click(no_wait_after=True)
     expect(dialog(visitor)).to_have_count(0)
     open_row(visitor, "evil/")
@@ -158,11 +163,7 @@ def test_a_decision_survives_going_to_another_page_right_after_it(
     loaded: ApplyingServer, visitor: Visitor
 ) -> None:
     """Name typed, confirmed, and gone while the page is still drawing: it is kept."""
-    visitor.open(f"{loaded.server.base}/findings")
-    panel, chosen = open_first(visitor)
-    panel.get_by_role("button", name="Approve", exact=True).click()
-    dialog(visitor).get_by_label("Your name").fill("Robin")
-    confirm = dialog(visitor).get_by_role("button", name=re.compile("^Confirm"))
+    confirm, chosen = about_to_approve(loaded, visitor)
     confirm.click(no_wait_after=True)
     expect(dialog(visitor)).to_have_count(0)
     visitor.go("Audit")
@@ -173,11 +174,7 @@ def test_a_decision_survives_a_tab_that_is_closed_right_after_it(
     loaded: ApplyingServer, visitor: Visitor
 ) -> None:
     """Pressed, and the page is gone before any answer: the post was made."""
-    visitor.open(f"{loaded.server.base}/findings?state=all")
-    panel, chosen = open_first(visitor)
-    panel.get_by_role("button", name="Approve", exact=True).click()
-    dialog(visitor).get_by_label("Your name").fill("Robin")
-    confirm = dialog(visitor).get_by_role("button", name=re.compile("^Confirm"))
+    confirm, chosen = about_to_approve(loaded, visitor)
     confirm.evaluate("button => { button.click(); location.href = 'about:blank' }")
     wait_for(lambda: stored(loaded.server)[chosen].state == "approved")
 

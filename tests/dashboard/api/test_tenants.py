@@ -37,6 +37,7 @@ OWN = {
 }  # fmt: skip
 """What an owner is told of."""
 NO_ROWS = {"get /", "get /stop", "post /stop"}
+"""Of that, what names no job of anybody."""
 
 
 @pytest.fixture(scope="module")
