@@ -331,7 +331,7 @@ def judged(features: FleetFeatures) -> Judged:
     except ImpossibleProblemError as error:
         broken = f"{error}, and yet {exact.cost} is possible" if exact.status == "optimal" else ""
         return Judged(kind=IMPOSSIBLE, broken=broken)
-    if any("no node of" in text or "lacks" in text for text in plan.violations):
+    if any("no node of" in text or "GPUs missing" in text for text in plan.violations):
         return Judged(kind=NO_PLACE)
     if exact.status != "optimal":
         return Judged(kind=COMPARED, broken=f"the oracle ended {exact.status}")

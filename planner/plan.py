@@ -322,7 +322,7 @@ def _plan(
         ),
         violations=(
             *mapping.given_up,
-            *rows.violations(use_of(mapping.slots, rows, found.paths)),
+            *rows.violations(use_of(mapping.slots, rows, found.paths), problem.when),
             *(
                 f"job {problem.jobs[stretch.job].demand.job.job_id}: "
                 f"{found.placed.unplaced[stretch.job]}"

@@ -17,12 +17,16 @@ _NEARLY_WHOLE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPart:
-    """One group in one period; `kind` is job, free or unattributed. Value None: unknown."""
+    """One group in one period; `kind` is job, free or unattributed. Value None: unknown.
+
+    `opens` is what a click on it names, '' where it leads nowhere.
+    """
 
     period: str
     group: str
     kind: str
     value: float | None
+    opens: str = ""
 
 
 def energy_stack(
@@ -39,19 +43,26 @@ def energy_stack(
     is too short by what is not known, and says so. `period` says what the bars are: day (UTC).
     """
     names = [safe(name) for name, _ratio in measured]
+    shares = ["unknown" if not ratio else f"{100 * ratio:.1f} %" for _name, ratio in measured]
     figure = go.Figure()
     for title, colour, pattern, members in _layers(parts):
         by_period: dict[str, float] = {}
-        for part in parts:
-            if (part.kind, part.group) in members and part.value is not None:
+        in_layer = [part for part in parts if (part.kind, part.group) in members]
+        for part in in_layer:
+            if part.value is not None:
                 by_period[part.period] = by_period.get(part.period, 0.0) + part.value
+        opened = in_layer[0].opens if len(members) == 1 else ""
         figure.add_trace(
             go.Bar(
                 x=names,
                 y=[by_period.get(name) for name, _ratio in measured],
                 name=safe(title),
                 marker=hatched(colour, pattern),
-                hovertemplate=f"{safe(title)}: %{{y:.3g}} {unit}<extra></extra>",
+                customdata=[[opened, share] for share in shares],
+                hovertemplate=(
+                    f"{safe(title)}: %{{y:.3g}} {unit}<br>%{{x}}, "
+                    "measured: %{customdata[1]}<extra></extra>"
+                ),
             )
         )
     totals: dict[str, float] = {}
@@ -59,7 +70,9 @@ def energy_stack(
         totals[part.period] = totals.get(part.period, 0.0) + (part.value or 0.0)
     _mark_unknown(figure, names, [totals.get(name, 0.0) for name, _ratio in measured], measured)
     figure = dress(figure, y_title=f"{quantity} ({unit})", barmode="stack", height=400)
-    figure.update_layout(xaxis={"title": period, "type": "category", "nticks": _FEW})
+    figure.update_layout(
+        xaxis={"title": period, "type": "category", "nticks": _FEW}, hovermode="closest"
+    )
     return figure
 
 
@@ -69,19 +82,7 @@ def _mark_unknown(
     totals: Sequence[float],
     measured: Sequence[tuple[str, float | None]],
 ) -> None:
-    """Tell every bar's measured share on hover, and above a bar that is plainly too short."""
-    shares = ["unknown" if not ratio else f"{100 * ratio:.1f} %" for _name, ratio in measured]
-    figure.add_trace(
-        go.Scatter(
-            x=names,
-            y=totals,
-            mode="markers",
-            marker={"opacity": 0},
-            customdata=shares,
-            hovertemplate="measured: %{customdata}<extra></extra>",
-            showlegend=False,
-        )
-    )
+    """Tell the measured share above every bar that is plainly too short."""
     for name, total, (_name, ratio) in zip(names, totals, measured, strict=True):
         if ratio is not None and ratio < _NEARLY_WHOLE:
             figure.add_annotation(

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.fleet_map import MapMeasure
+from dashboard.charts.fleet_map import MapMeasure, add_clickable
 from dashboard.charts.palette import FREE, IDLE, USED, safe
+from dashboard.figure_text import count_text, figure_text
 
 _CELL, _FRAME = 7, 90
 _WIDE = 2.4
@@ -20,7 +21,8 @@ def fleet_image(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
     """Return boards (node, cell, gpu_index and the measure's column) as pixels of one heat map.
 
     Nodes stand side by side in the frame's order, in as many bands as make the picture wide. Of
-    work, boards that nobody holds are grey; what nobody reported is left blank.
+    work, boards that nobody holds are grey; what nobody reported is left blank. A click on a
+    column names its node.
     """
     names = list(dict.fromkeys(boards["node"]))
     tall = int(boards["cell"].max()) + 1
@@ -36,21 +38,12 @@ def fleet_image(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
     shape = bands * (tall + 1) - 1, min(wide, len(names))
     cells = np.full(shape, np.nan)
     cells[rows, columns] = values
-    texts = np.full(shape, "", dtype=object)
-    safe_names = {name: safe(name) for name in names}
-    texts[rows, columns] = [
-        f"{safe_names[node]} · GPU {safe(index) or '?'}"
-        for node, index in zip(boards["node"], boards["gpu_index"], strict=True)
-    ]
     work = measure.column == "work"
     known = values[~np.isnan(values)]
     figure = go.Figure(
         go.Heatmap(
             z=cells,
-            text=texts,
-            hovertemplate=f"%{{text}}<br>%{{z:.3g}} {measure.unit}<extra></extra>"
-            if not work
-            else "%{text}<br>%{z:.3g} % (below 0: free)<extra></extra>",
+            hoverinfo="skip",
             colorscale=_WORK_SCALE if work else "Cividis",
             zmin=_FREE if work else 0,
             zmax=measure.top or float(max([1.0, *known])),
@@ -58,8 +51,20 @@ def fleet_image(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
                 "title": {"text": f"{measure.title}, {measure.unit}", "side": "right"},
                 "thickness": 12,
             },
-            hoverongaps=False,
         )
+    )
+    sizes = boards.groupby("node", sort=False).size()
+    means = boards.groupby("node", sort=False)[measure.column].mean()
+    add_clickable(
+        figure,
+        [place % wide for place in range(len(names))],
+        [place // wide * (tall + 1) + (tall - 1) / 2 for place in range(len(names))],
+        texts=[
+            f"{safe(name)}, {count_text(int(sizes[name]), 'GPU')}<br>"
+            f"{measure.title}: {_mean_text(means[name], measure.unit)}"
+            for name in names
+        ],
+        names=names,
     )
     figure.update_layout(
         height=int(min(700, _FRAME + _CELL * shape[0])),
@@ -72,3 +77,7 @@ def fleet_image(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
         plot_bgcolor="#00000000",
     )  # fmt: skip
     return figure
+
+
+def _mean_text(value: float, unit: str) -> str:
+    return f"{figure_text(value)} {unit} on average" if value == value else "not reported"

@@ -1,5 +1,6 @@
 """Nodes × GPUs as a heat map: one row a node, one cell a board."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,20 +35,21 @@ MEASURES = (
 
 
 def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
-    """Return the map of boards (node, cell, text and the measure's column; unknown is NaN).
+    """Return the map of boards (gpu_uuid, node, cell, text, the measure's column; unknown is NaN).
 
     Work is coloured from idle to used; a board that nobody holds is grey, an unknown one crossed.
+    A click on a cell names its board.
     """
     lines = boards.groupby("node", sort=False)["cell"].max() // _WIDE + 1
     row_of = dict(zip(lines.index, lines.cumsum() - lines, strict=True))
     size = int(lines.sum()), min(_WIDE, int(boards["cell"].max()) + 1)
     values, free = np.full(size, np.nan), np.full(size, np.nan)
-    texts = np.full(size, "", dtype=object)
+    places: list[tuple[int, int]] = []
     unknown: list[tuple[int, int]] = []
     for board in boards.to_dict("records"):
         line, column = divmod(int(board["cell"]), _WIDE)
         place = int(row_of[board["node"]]) + line, column
-        texts[place] = board["text"]
+        places.append(place)
         value = float(board[measure.column])
         if board["allocated_ratio"] == 0 and measure.column == "work":
             free[place] = 1
@@ -62,8 +64,7 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
         x=axis_x,
         y=axis_y,
         z=free,
-        text=texts,
-        hovertemplate="%{text}<extra></extra>",
+        hoverinfo="skip",
         colorscale=[[0, FREE], [1, FREE]],
         showscale=False,
         xgap=2,
@@ -73,8 +74,7 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
         x=axis_x,
         y=axis_y,
         z=values,
-        text=texts,
-        hovertemplate="%{text}<extra></extra>",
+        hoverinfo="skip",
         colorscale=[[0, IDLE], [0.5, "#F0F0F0"], [1, USED]]
         if measure.column == "work"
         else "Cividis",
@@ -93,11 +93,17 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
             y=[row for row, _column in unknown],
             mode="markers",
             marker={"symbol": "x-thin", "size": 9, "line": {"width": 1.5, "color": "#999999"}},
-            text=[texts[place] for place in unknown],
-            hovertemplate="%{text}<extra></extra>",
+            hoverinfo="skip",
             name="unknown",
             showlegend=False,
         )
+    add_clickable(
+        figure,
+        [column for _row, column in places],
+        [row for row, _column in places],
+        texts=boards["text"].tolist(),
+        names=boards["gpu_uuid"].tolist(),
+    )
     figure.update_layout(
         height=_FRAME + max(_SCALE_PIXELS, _ROW * size[0]),
         margin={"l": 8, "r": 8, "t": 8, "b": 44},
@@ -114,3 +120,30 @@ def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
         plot_bgcolor=UNSEEN,
     )
     return figure
+
+
+def add_clickable(
+    figure: go.Figure,
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    texts: Sequence[str],
+    names: Sequence[str],
+) -> None:
+    """Lay unseen marks over cells: a heat map itself tells nobody of a click.
+
+    The nearest mark to the pointer answers, so each answers for its whole cell.
+    """
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="markers",
+        marker={"opacity": 0, "size": 6},
+        selected={"marker": {"opacity": 0}},
+        unselected={"marker": {"opacity": 0}},
+        text=texts,
+        customdata=[[name] for name in names],
+        hovertemplate="%{text}<extra></extra>",
+        showlegend=False,
+    )
+    figure.update_layout(hovermode="closest", hoverdistance=-1)

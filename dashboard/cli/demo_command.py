@@ -30,6 +30,7 @@ from data.apply_settings import SimulatedApplySettings
 from data.clock import PacedClock, floor_to_slot, utc_now
 from data.compiled import compiling
 from data.errors import SettingsError
+from data.fleet_settings import TenantShare
 from data.load_settings import LoadedSettings
 from data.settings import Settings
 from data.source_settings import PrometheusSettings
@@ -45,6 +46,8 @@ _PLAN_EVERY = timedelta(hours=6)
 """Simulated: long enough to read a recommendation before the next plan replaces it."""
 _STALE_MINUTES = 8 * 60.0
 """What a cycle foresaw of services counts until the next one has run."""
+_SHARES = (TenantShare(name="vision", quota=12, borrowable=6),)
+"""One team of the simulated fleet holds more than its quota, and borrows."""
 
 
 @dataclass(slots=True)
@@ -159,6 +162,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         planning=own.planning,
         energy=own.energy,
         retention=own.retention,
+        tenants=replace(own.tenants, shares=_SHARES),
         power=own.power,
         serving=replace(own.serving, stale_minutes=max(own.serving.stale_minutes, _STALE_MINUTES)),
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),

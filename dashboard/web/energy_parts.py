@@ -1,6 +1,6 @@
 """What the page of energy shows of a statement: figures with their comparison, bars, rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
@@ -8,12 +8,28 @@ import pandas as pd
 
 from dashboard.charts.energy_stack import StackPart
 from dashboard.figure_text import range_text
-from dashboard.reports.esg.statement import EsgStatement, Holder, StatementRow, covered
+from dashboard.reports.esg.statement import (
+    EsgStatement,
+    GroupBy,
+    Holder,
+    StatementRow,
+    covered,
+)
 from dashboard.web.energy_choice import SHOWN
+from dashboard.web.page import goes_by_name
 from data.records.decisions import Range
+from data.store.energy_parts import NO_NAME
 
 _COMPARABLE = 0.05
 """Ranges whose measured shares differ by more say nothing about more or less energy."""
+_WAYS = {
+    GroupBy.NAMESPACE: ("jobs", "namespace"),
+    GroupBy.ACCOUNT: ("jobs", "team"),
+    GroupBy.OWNER: ("jobs", "q"),
+    GroupBy.JOB: ("job", "id"),
+    GroupBy.MODEL: ("jobs", "model"),
+    GroupBy.NODE: ("fleet", "q"),
+}
 
 
 def figure_of(
@@ -44,6 +60,26 @@ def comparable(now: EsgStatement, before: EsgStatement) -> bool:
     return None not in shares and abs((shares[0] or 0) - (shares[1] or 0)) <= _COMPARABLE
 
 
+def way_of(by: GroupBy, tenant_is: str) -> tuple[str, str]:
+    """Return the page that a group leads to, and how its address names the group."""
+    return _WAYS[GroupBy(tenant_is) if by is GroupBy.TENANT else by]
+
+
+def _key(row: StatementRow) -> str:
+    """Return what an address calls a group, '' for one that has no page."""
+    named = row.holder in (Holder.JOB, Holder.ANY) and row.key != NO_NAME
+    return row.key if named else ""
+
+
+def row_opens(statement: EsgStatement, tenant_is: str) -> Callable[[int], None]:
+    """Return what opens the page of a row of the table, if it has one."""
+    keys, go = (
+        [_key(row) for row in statement.groups],
+        goes_by_name(*way_of(statement.by, tenant_is)),
+    )
+    return lambda place: go(keys[place]) if keys[place] else None
+
+
 def stack_parts(statement: EsgStatement, shown: str) -> list[StackPart]:
     """Return the bars' parts: energy of the boards, or emissions of the site."""
     return [
@@ -52,6 +88,7 @@ def stack_parts(statement: EsgStatement, shown: str) -> list[StackPart]:
             group=row.name,
             kind=row.holder.value,
             value=None if (value := _shown(row, shown)) is None else value.central,
+            opens=_key(row),
         )
         for row in statement.rows
         if row.holder is not Holder.MISSING

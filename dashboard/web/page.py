@@ -16,7 +16,7 @@ from dashboard.foreign_text import markdown
 from dashboard.recording import as_of_text
 from dashboard.web.action_button import File, file_buttons
 from dashboard.web.headings import column_settings
-from dashboard.web.scope import current_scope
+from dashboard.web.scope import SCOPE_WORDS, current_scope
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
 from data.records.decisions import Range
@@ -118,22 +118,20 @@ def _main_and_note(value: Range | tuple[str, str] | str | None) -> tuple[str, st
     return (value, "") if isinstance(value, str) else value
 
 
-def chart(figure: go.Figure, key: str, *, opens: tuple[str, str] | None = None) -> None:
+def chart(figure: go.Figure, key: str, *, opens: Callable[[str], None] | None = None) -> None:
     """Show a figure in the page's width.
 
-    `opens` names a page and a word of its address, such as job and id: a click on a mark whose
-    `customdata` is a list opens it, with what the list holds.
+    `opens` hears the name of a mark that was clicked: the first that its `customdata` lists.
     """
     settings = {"displaylogo": False}
     if opens is None:
         st.plotly_chart(figure, key=key, config=settings)
         return
-    view, word = opens
 
     def hear() -> None:
         for point in st.session_state[key].selection.points:
-            if isinstance(named := point.get("customdata"), list):
-                st.session_state[_ASKED] = (view, {word: str(named[0])})
+            if isinstance(named := point.get("customdata"), list) and named[0]:
+                opens(str(named[0]))
 
     st.plotly_chart(figure, key=key, config=settings, on_select=hear, selection_mode="points")
     _go_where_asked()
@@ -204,7 +202,7 @@ def _go_where_asked() -> None:
     """Leave for the page that a click asked for: a callback cannot."""
     if (asked := st.session_state.pop(_ASKED, None)) is not None:
         view, words = asked
-        st.switch_page(f"views/{view}.py", query_params=current_scope().chosen | words)
+        st.switch_page(f"views/{view}.py", query_params=words)
 
 
 def grid_height(rows: int) -> int:
@@ -214,11 +212,23 @@ def grid_height(rows: int) -> int:
 
 def goes_to(view: str, asked: Sequence[Mapping[str, str]]) -> Callable[[int], None]:
     """Return what opens a page when a row is clicked; `asked` is what its address asks, by row."""
+    return lambda place: _ask_for(view, asked[place])
 
-    def go(place: int) -> None:
-        st.session_state[_ASKED] = (view, dict(asked[place]))
 
-    return go
+def goes_by_name(view: str, word: str) -> Callable[[str], None]:
+    """Return what opens a page about what was clicked; `word` is how its address names that."""
+    return lambda name: _ask_for(view, {word: name})
+
+
+def _ask_for(view: str, words: Mapping[str, str]) -> None:
+    """Ask for a page in the callback of a click; its address keeps the header's choices.
+
+    A choice of the header is bound to its control: only the control's value can be set.
+    """
+    for name in SCOPE_WORDS & words.keys():
+        st.session_state[name] = words[name]
+    other = {name: value for name, value in words.items() if name not in SCOPE_WORDS}
+    st.session_state[_ASKED] = (view, other)
 
 
 def link_to(page: str, name: object) -> str | None:

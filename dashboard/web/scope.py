@@ -19,6 +19,8 @@ _DAYS = ("1", "7", "30", "90")
 _LABELS = {"namespace": "Namespace or partition", "team": "Team (account)", "model": "GPU model"}
 _WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model"}
 _JOBS = frozenset(_LABELS)
+SCOPE_WORDS = _JOBS | {"days"}
+"""What an address calls the parts of the scope."""
 FOLLOWED: Mapping[str, frozenset[str]] = {
     "Overview": _JOBS | {"days"},
     "Findings": _JOBS,

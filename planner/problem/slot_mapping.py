@@ -16,6 +16,7 @@ from planner.problem.expected_value import mean_of
 from planner.problem.planning_problem import FORBIDDEN, JobProblem, PlanningProblem
 from planner.problem.pools import feeds
 from planner.problem.tenants import with_quotas
+from planner.solver.broken_limits import broken
 from planner.solver.slot_problem import (
     NOTHING,
     ConfigurationGrid,
@@ -250,10 +251,11 @@ def _capacity(
         for node in problem.facts.nodes
         if node.away and node.name in stuck
     ) + tuple(
-        f"maintenance: {problem.pools.pools[pool].name} lacks "
-        f"{forced[pool, slot] - capacity[pool, slot]:.3g} boards in slot {slot} that jobs cannot "
-        "leave"
-        for pool, slot in np.argwhere(forced > capacity + 1e-6)
+        line
+        for pool, lacks in zip(problem.pools.pools, forced - capacity, strict=True)
+        for line in broken(
+            f"maintenance: {pool.name}", lacks, "GPUs missing that jobs cannot leave", problem.when
+        )
     )
     lasting = np.maximum(np.maximum(every, held), forced)
     return np.maximum(capacity, forced), lasting, given_up

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
-from planner.solver.coupling_rows import SLACK
+from planner.solver.broken_limits import SLACK
 from planner.solver.slot_problem import (
     ConfigurationGrid,
     PowerDomains,

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from planner.solver.broken_limits import SLACK, WhenText, broken, slot_text
 from planner.solver.slot_problem import Floats, SlotProblem
-
-SLACK = 1e-6
-"""Use above a limit that counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +37,15 @@ class CouplingRows:
         between = self.price * np.clip(used - self.free, 0.0, self.limit - self.free)
         return np.asarray(below + between + _over(self.over_penalty, used - self.limit))
 
-    def violations(self, used: Floats) -> tuple[str, ...]:
-        """Name every soft row of a slot that the use breaks: below its floor or over its limit."""
-        named = []
-        for slot, row in np.argwhere(used > self.limit + SLACK):
-            over = used[slot, row] - self.limit[slot, row]
-            named.append(f"{self.names[row]}: {over:.3g} over its limit in slot {slot}")
-        for slot, row in np.argwhere((self.floor_price > 0) & (used < self.floor - SLACK)):
-            short = self.floor[slot, row] - used[slot, row]
-            named.append(f"{self.names[row]}: {short:.3g} below its guarantee in slot {slot}")
+    def violations(self, used: Floats, when: WhenText = slot_text) -> tuple[str, ...]:
+        """Name every soft row that the use [H, R] breaks, over its limit or below its floor."""
+        over = used - self.limit
+        short = np.where(self.floor_price > 0, self.floor - used, 0.0)
+        named: list[str] = []
+        for row, name in enumerate(self.names):
+            unit = "kW" if 0 <= row - self.types < self.domains else "GPUs"
+            named += broken(name, over[:, row], f"{unit} over its limit", when)
+            named += broken(name, short[:, row], f"{unit} below its guarantee", when)
         return tuple(named)
 
     def fits(self, used: Floats) -> bool:

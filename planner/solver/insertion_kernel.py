@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from data.compiled import compiled, inner
-from planner.solver.coupling_rows import SLACK
+from planner.solver.broken_limits import SLACK
 from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats, Path
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
-from planner.solver.coupling_rows import SLACK, CouplingRows
+from planner.solver.broken_limits import SLACK
+from planner.solver.coupling_rows import CouplingRows
 from planner.solver.insertion_kernel import add_path, changes_too_often, path_fits
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft
 from planner.solver.ruin_recreate_kernel import settle

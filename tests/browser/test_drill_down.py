@@ -103,25 +103,84 @@ def test_a_row_of_jobs_opens_its_job_and_back_stays_there(server: Server, visito
     assert rows(visitor, JOBS)
 
 
+def click_mark(visitor: Visitor, mark: Locator) -> None:
+    """Click the middle of a mark of a chart."""
+    mark.scroll_into_view_if_needed()
+    visitor.settle()
+    box = mark.bounding_box()
+    assert box
+    visitor.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def bars(visitor: Visitor) -> Locator:
+    """The bars of a chart's first layer, once they are drawn."""
+    marks = visitor.page.locator(".js-plotly-plot .barlayer .trace").first.locator("path")
+    expect(marks.first).to_be_attached()
+    return marks
+
+
 def test_a_block_of_the_plan_opens_its_job(server: Server, visitor: Visitor) -> None:
     """Who goes back sees the plan, and is not sent on again."""
     page = visitor.page
     visitor.open(f"{server.base}/plan")
-    blocks = page.locator(".js-plotly-plot .barlayer .trace").first.locator("path")
-    expect(blocks.first).to_be_attached()
-    blocks.last.scroll_into_view_if_needed()
-    visitor.settle()
-    box = blocks.last.bounding_box()
-    assert box
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    click_mark(visitor, bars(visitor).last)
     page.wait_for_url(re.compile("/job[?]"))
     visitor.settle()
     assert asked(visitor, "id")
     page.go_back()
     page.wait_for_url(re.compile("/plan"))
     visitor.settle()
-    expect(blocks.first).to_be_attached()
+    bars(visitor)
     assert "/plan" in page.url
+
+
+def test_a_cell_of_the_map_opens_its_board(server: Server, visitor: Visitor) -> None:
+    """All of the cell answers, not its middle alone: a corner of every cell of the last row."""
+    page = visitor.page
+    visitor.open(f"{server.base}/fleet")
+    for place in range(2):
+        plot = page.locator(".js-plotly-plot").first
+        board, x, y = plot.evaluate(
+            """(plot, place) => {
+                const marks = plot.data.at(-1), {xaxis, yaxis} = plot._fullLayout
+                const at = marks.customdata.length - 1 - place, box = plot.getBoundingClientRect()
+                const pixel = (axis, value) => axis._offset + axis.d2p(value)
+                return [marks.customdata[at][0], box.x + pixel(xaxis, marks.x[at] + 0.42),
+                    box.y + pixel(yaxis, marks.y[at] - 0.4)]
+            }""",
+            place,
+        )
+        page.mouse.click(x, y)
+        page.wait_for_url(re.compile(f"gpu={board}"))
+        visitor.settle()
+
+
+@pytest.mark.parametrize(
+    ("where", "opened", "kept"),
+    [
+        ("jobs", "/job[?]", "namespace=robotics"),
+        ("energy?by=tenant", "/jobs[?]", "namespace="),
+        ("energy?by=model", "/jobs[?]", "model="),
+        ("costs", "/costs[?]", "namespace=robotics"),
+        ("plan", "/job[?]", "namespace=robotics"),
+    ],
+)
+def test_a_click_leads_on_with_a_filter_chosen(
+    server: Server, visitor: Visitor, where: str, opened: str, kept: str
+) -> None:
+    """A choice of the header is bound to its control: to write it into the address failed."""
+    page = visitor.page
+    mark = "&" if "?" in where else "?"
+    visitor.open(f"{server.base}/{where}{mark}namespace=robotics")
+    if where == "jobs":
+        click_row(visitor, JOBS, "GPUs")
+    elif where == "costs":
+        click_row(visitor, "costs-by-tenant-rows", "idle (EUR)")
+    else:
+        click_mark(visitor, bars(visitor).last)
+    page.wait_for_url(re.compile(opened + ".*" + kept))
+    visitor.settle()
+    expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
 def test_why_nothing_is_recommended_is_two_clicks_away(server: Server, visitor: Visitor) -> None:

@@ -3,6 +3,7 @@
 import html
 from datetime import datetime, timedelta
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
@@ -235,17 +236,21 @@ def test_a_node_of_any_size_is_on_the_map_whole(sizes: list[int]) -> None:
     boards = pd.DataFrame(
         [
             {"node": f"n{node}", "cell": cell, "text": f"n{node}/{cell}",
-             "work": 50.0, "allocated_ratio": 1.0}
+             "gpu_uuid": f"GPU-{node}-{cell}", "work": 50.0, "allocated_ratio": 1.0}
             for node, size in enumerate(sizes)
             for cell in range(size)
         ]
     )  # fmt: skip
     figure = fleet_map(boards, MEASURES[0])
-    drawn = [[text for text in row if text] for row in figure.data[1].text]
-    assert [text for row in drawn for text in row] == list(boards["text"])
+    marks = figure.data[-1]
+    assert [name for (name,) in marks.customdata] == list(boards["gpu_uuid"])
+    at = dict(zip(zip(marks.y, marks.x, strict=True), marks.text, strict=True))
+    assert sorted(at.values()) == sorted(boards["text"])
+    cells = {tuple(place) for place in np.argwhere(~np.isnan(figure.data[1].z)).tolist()}
+    assert cells == set(at)  # a mark to click on for every coloured cell
     starts = figure.layout.yaxis.tickvals
-    assert [drawn[row][0] for row in starts] == [f"n{node}/0" for node in range(len(sizes))]
-    assert max(map(len, drawn)) <= 16
+    assert [at[row, 0] for row in starts] == [f"n{node}/0" for node in range(len(sizes))]
+    assert max(column for _row, column in cells) < 16
     assert figure.layout.height >= 160
 
 

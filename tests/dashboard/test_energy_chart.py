@@ -60,8 +60,7 @@ def test_a_bar_that_is_too_short_says_so() -> None:
         "50 % measured",
         "unknown",
     ]
-    (note,) = [entry for entry in figure.data if isinstance(entry, go.Scatter)]
-    assert list(note.customdata) == ["50.0 %", "unknown"]
+    assert [share for _opens, share in bars(figure)["a"].customdata] == ["50.0 %", "unknown"]
     assert bars(figure)["a"].y[1] is None
 
 
@@ -78,3 +77,26 @@ def test_a_job_named_like_nobody_stays_a_job() -> None:
         ("(not allocated)", 1.0),
         ("(not allocated)", 4.0),
     ]
+
+
+def test_a_click_on_a_bar_names_its_group_and_on_several_none() -> None:
+    """What nobody holds, and the others together, have no page."""
+    figure = energy_stack(
+        [
+            StackPart(period="d1", group=name, kind=kind, value=value, opens=name * (kind == "job"))
+            for name, kind, value in (
+                *((f"g{size}", "job", float(size)) for size in range(1, 11)),
+                ("(not allocated)", "free", 1.0),
+            )
+        ],
+        quantity="GPU energy",
+        unit="kWh",
+        period="day (UTC)",
+        measured=[("d1", 1.0)],
+    )
+    assert figure.layout.hovermode == "closest"  # else a click is one on all bars of the day
+    assert {name: layer.customdata[0][0] for name, layer in bars(figure).items()} == {
+        **{f"g{size}": f"g{size}" for size in range(4, 11)},
+        "3 others": "",
+        "(not allocated)": "",
+    }

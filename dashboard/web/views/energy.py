@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.charts.energy_stack import energy_stack
 from dashboard.figure_text import count_text, range_text
-from dashboard.reports.esg.build import calendar_of, make_statement
+from dashboard.reports.esg.build import calendar_of, make_statement, tenant_key
 from dashboard.reports.esg.export import factor_rows, statement_csv, statement_document
 from dashboard.reports.esg.periods import Every
 from dashboard.reports.esg.statement import WORK_UNIT, EsgStatement
@@ -17,10 +17,12 @@ from dashboard.web.energy_parts import (
     comparable,
     figure_of,
     measured_of,
+    row_opens,
     rows_shown,
     stack_parts,
+    way_of,
 )
-from dashboard.web.page import chart, empty_state, figures, finding, plain, table
+from dashboard.web.page import chart, empty_state, figures, finding, goes_by_name, plain, table
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 
@@ -66,6 +68,7 @@ if not empty_state():
     newest = min(world.clock(), reader.latest_sample_at() or world.clock())
     choice = ask_energy_choice(newest, settings.report.timezone, current_scope())
     jobs = scoped_jobs()
+    tenant_is = tenant_key(settings)
 
     def statement_every(every: Every) -> EsgStatement:
         """Return the statement as asked for, in periods of that length."""
@@ -116,8 +119,13 @@ if not empty_state():
             period=f"{choice.every.value} ({settings.report.timezone})",
             measured=list(measured_of(whole)),
         )
-        chart(stack, "energy")
-    table(rows_shown(whole), f"energy-by-{choice.by.value}", headings={"idle": "idle GPU-hours"})
+        chart(stack, "energy", opens=goes_by_name(*way_of(choice.by, tenant_is)))
+    table(
+        rows_shown(whole),
+        f"energy-by-{choice.by.value}",
+        headings={"idle": "idle GPU-hours"},
+        opens=row_opens(whole, tenant_is),
+    )
     st.caption(
         "Exactly, with all bounds and hours: by hour as CSV, the whole statement with method and "
         "factors as JSON. The same by command: "

@@ -21,6 +21,7 @@ from data.clock import utc_now
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
+_LEGEND = "Grey: nobody holds it; orange to blue: held, from idle to busy"
 _NOBODY = "No known job held it in the last {days} d."
 _PROSE = {"what": 380, "since or why": 420}
 _SORTS = {
@@ -87,15 +88,18 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     """Show the whole fleet, then a page of nodes, then one board of them."""
     nodes = int(rows["rank"].max()) + 1
     if nodes > _NODES:
-        chart(fleet_image(rows, measure), "fleet-image")
-        st.caption(f"All {nodes:,} nodes in this order, left to right and down; below, 40 of them.")
+        chart(fleet_image(rows, measure), "fleet-image", opens=search_for)
+        st.caption(
+            f"All {nodes:,} nodes in this order, left to right and down; below, {_NODES} of them. "
+            f"{_LEGEND}. A click on a node shows it alone."
+        )
     first = choose_page(nodes, _NODES) if nodes > _NODES else 0
     page = rows[(rows["rank"] >= first) & (rows["rank"] < first + _NODES)].copy()
     page["text"] = cell_texts(page)
-    chart(fleet_map(page, measure), "fleet-map")
+    chart(fleet_map(page, measure), "fleet-map", opens=open_board)
     st.caption(
-        "Means of the last hour, memory its largest. Grey: nobody holds it; orange to blue: "
-        "held, from idle to busy; a cross: not reported."
+        f"Means of the last hour, memory its largest. {_LEGEND}; a cross: not reported. A click "
+        "on a board opens it below."
     )
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
@@ -116,6 +120,11 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
 def open_board(gpu: str) -> None:
     """Let the page draw this board below; the address says which."""
     st.query_params["gpu"] = gpu
+
+
+def search_for(node: str) -> None:
+    """Show the boards of one node alone."""
+    st.session_state["q"] = node
 
 
 def show_board(page: pd.DataFrame, end: datetime) -> None:

@@ -10,7 +10,17 @@ from dashboard.figure_text import count_text
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from dashboard.web.boards import boards_of
 from dashboard.web.choices import choose
-from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table, tense
+from dashboard.web.page import (
+    chart,
+    empty_state,
+    figures,
+    finding,
+    goes_by_name,
+    number,
+    plain,
+    table,
+    tense,
+)
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from dashboard.web.what_if_panel import what_if_panel
@@ -18,7 +28,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import NodePlan, Plan
 from data.units import SECONDS_PER_HOUR
 
-_GPUS_A_PAGE = 96
+_GPUS_A_PAGE, _BROKEN = 96, 5
 # With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)
 _DETAIL_UP_TO = 256
 _LISTED = 200
@@ -62,8 +72,10 @@ def answer(plan: Plan) -> None:
             ),
         }
     )
-    for violation in plan.violations[:5]:
+    for violation in plan.violations[:_BROKEN]:
         st.warning(plain(f"A limit is broken at a price: {violation}."), icon="⚠️")
+    if (more := len(plan.violations) - _BROKEN) > 0:
+        st.caption(f"{count_text(more, 'more limit')} broken: `trimtab plan --format json`.")
 
 
 def planned_boards(plan: Plan) -> list[float]:
@@ -119,7 +131,7 @@ def show_places(plan: Plan) -> None:
                 lambda: plan_gantt(plan, nodes, why),
             ),
             "gantt",
-            opens=("job", "id"),
+            opens=goes_by_name("job", "id"),
         )
         st.caption(
             "Every row is a GPU. A diamond marks where the plan changes something; hover tells "
