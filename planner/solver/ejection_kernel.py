@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from data.compiled import compiled, copy_into, inner
-from planner.solver.coupling_rows import SLACK
+from planner.solver.broken_limits import SLACK
 from planner.solver.insertion_kernel import add_path
 from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.ruin_recreate_kernel import Random, random_below, settle, touches

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.compiled import compiled
-from planner.solver.coupling_rows import SLACK
+from planner.solver.broken_limits import SLACK
 from planner.solver.slot_problem import Floats, Indices, Singles
 
 SOUND, UNKNOWN_COST, NOTHING_ALLOWED, TOO_LARGE = 0, 1, 2, 3
