@@ -20,7 +20,7 @@ from collectors.dcgm_readings import (
     readable,
 )
 from collectors.device_labels import device_of
-from collectors.metric_dialects import BY_NAME, INFOS
+from collectors.metric_dialects import BY_NAME, HEALTH_QUANTITIES, INFOS
 from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.columns import ACTIVITY, check_frame, empty_frame
@@ -39,7 +39,14 @@ _LINKS = {
     "pcie_bytes_per_second": ("pcie_sent_bytes", "pcie_received_bytes"),
     "nvlink_bytes_per_second": ("nvlink_sent_bytes", "nvlink_received_bytes"),
 }
-_READ = frozenset((*PLAIN, *_OF_BOARD, "gr_engine_active", "gpu_util", *sum(_LINKS.values(), ())))
+LARGEST = ("uncorrected_errors", "remapped_rows", "remap_failed")
+"""Counts and a flag, of which a mean says nothing."""
+_READ = frozenset(
+    (
+        *(*PLAIN, *_OF_BOARD, *HEALTH_QUANTITIES, "gr_engine_active", "gpu_util"),
+        *sum(_LINKS.values(), ()),
+    )
+)
 
 
 def activity_of(
@@ -65,7 +72,7 @@ def activity_of(
     told: dict[str, list[_Readings]] = {}
     for metric, parts in by_metric.items():
         told.setdefault(_quantity(metric), []).append(_kept(metric, parts, window, dropped))
-    means = pd.DataFrame({quantity: _means(parts) for quantity, parts in told.items()})
+    means = pd.DataFrame({name: _by_slot(parts, name) for name, parts in told.items()})
     return empty_frame(ACTIVITY) if means.empty else _frame(means, list(numbers))
 
 
@@ -92,11 +99,12 @@ def _kept(metric: str, parts: Sequence[_Readings], window: Window, dropped: Drop
     return device[kept], slots[kept], values[kept]
 
 
-def _means(parts: Sequence[_Readings]) -> pd.Series:
-    """Return the mean of a quantity by device number and slot."""
+def _by_slot(parts: Sequence[_Readings], quantity: str) -> pd.Series:
+    """Return the mean of a quantity by device number and slot, of a count the largest."""
     device, slot, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     rows = pd.DataFrame({"device": device, "slot": slot, "value": value})
-    return rows.groupby(["device", "slot"])["value"].mean()
+    values = rows.groupby(["device", "slot"])["value"]
+    return values.max() if quantity in LARGEST else values.mean()
 
 
 def _slowed(reasons: Floats) -> Floats:
@@ -123,6 +131,7 @@ def _frame(means: pd.DataFrame, devices: Sequence[tuple[str, str]]) -> pd.DataFr
             **{name: of(sent) + of(received) for name, (sent, received) in _LINKS.items()},
             "throttled_ratio": of("clock_event_reasons"),
             "power_ratio": (power / limit.where(limit > 0)).clip(upper=1.0),
+            **{name: of(name) for name in HEALTH_QUANTITIES},
         }
     ).reset_index()
     named = pd.DataFrame(devices, columns=["gpu_uuid", "mig_instance"]).iloc[made["device"]]

@@ -16,7 +16,7 @@ from collectors.board_activity import activity_of
 from collectors.board_xids import xids_of
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import parse_answer
-from collectors.metric_dialects import ACTIVITY, INFOS, NEEDED, XIDS
+from collectors.metric_dialects import ACTIVITY, HEALTH, INFOS, NEEDED, XIDS
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
 from collectors.serving_slots import SLOT_SECONDS, serving_names, serving_slots, slots_of_window
@@ -59,7 +59,7 @@ class PrometheusDcgmCollector:
                 f"{self.name} holds no GPU metric",
                 f"Does it scrape dcgm-exporter? Expected names such as {NEEDED[0]}.",
             )
-        asked = [*held, *(name for name in (*XIDS, *ACTIVITY) if name in names)]
+        asked = [*held, *(name for name in (*XIDS, *ACTIVITY, *HEALTH) if name in names)]
         step = self.settings.step_seconds
         start = floor_to_slot(window.start, step) + timedelta(seconds=step)
         end = floor_to_slot(window.end, step)
@@ -134,11 +134,30 @@ class PrometheusDcgmCollector:
     ) -> Iterator[list[Series]]:
         """Yield the series of these metrics day by day, so that memory stays bounded."""
         for first, last in _days(start, end, self.settings.step_seconds):
+            slots = floor_to_slot(first + timedelta(seconds=SLOT_SECONDS - 1), SLOT_SECONDS)
             yield [
                 entry
                 for name in names
-                for entry in self._series(name, first, last, scrape_seconds, dropped)
+                for entry in (
+                    self._series(name, first, last, scrape_seconds, dropped)
+                    if name not in HEALTH
+                    else self._health(name, slots, last, scrape_seconds, dropped)
+                )
             ]
+
+    def _health(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        scrape_seconds: float | None,
+        dropped: Dropped,
+    ) -> list[Series]:
+        """Return the series of what changes slowly: a reading a slot is enough of it."""
+        step = max(SLOT_SECONDS, self.settings.step_seconds)
+        if start > end:
+            return []
+        return self._series(name, start, end, scrape_seconds, dropped, step=step)
 
     def _series(
         self,

@@ -300,6 +300,71 @@ FIELDS: tuple[Field, ...] = (
             "nvidia_smi_clocks_event_reasons_active",
         ),
     ),
+    Field(
+        field_id=150,
+        quantity="temperature_celsius",
+        largest=200.0,
+        board=True,
+        used=False,
+        names=_same(
+            "DCGM_FI_DEV_GPU_TEMP",
+            "DCGM_FI_DEV_GPU_TEMP_CELSIUS",
+            "dcgm_gpu_temp",
+            "nvidia_smi_temperature_gpu",
+            "nvidia_gpu_temperature_celsius",
+        ),
+    ),
+    Field(
+        field_id=140,
+        quantity="memory_temperature_celsius",
+        largest=200.0,
+        board=True,
+        used=False,
+        names=_same(
+            "DCGM_FI_DEV_MEMORY_TEMP",
+            "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS",
+            "dcgm_memory_temp",
+            "nvidia_smi_temperature_memory",
+        ),
+    ),
+    Field(
+        field_id=100,
+        quantity="clock_mhz",
+        largest=10_000.0,
+        board=True,
+        used=False,
+        names=(
+            ("DCGM_FI_DEV_SM_CLOCK", 1.0),
+            ("dcgm_sm_clock", 1.0),
+            ("nvidia_smi_clocks_current_sm_clock_hz", 1e-6),
+        ),
+    ),
+    Field(
+        field_id=311,
+        quantity="uncorrected_errors",
+        largest=1e9,
+        board=True,
+        used=False,
+        names=_same(
+            "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "nvidia_smi_ecc_errors_uncorrected_volatile_total"
+        ),
+    ),
+    Field(
+        field_id=393,
+        quantity="remapped_rows",
+        largest=1e6,
+        board=True,
+        used=False,
+        names=_same("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"),
+    ),
+    Field(
+        field_id=395,
+        quantity="remap_failed",
+        largest=1.0,
+        board=True,
+        used=False,
+        names=_same("DCGM_FI_DEV_ROW_REMAP_FAILURE"),
+    ),
     # Nanoseconds, whatever the help text says: that of older exporters says microseconds.
     Field(
         field_id=240,
@@ -342,6 +407,15 @@ ACTIVITY: tuple[str, ...] = tuple(
     name for field in FIELDS if field.quantity in _ACTIVITY for name, _ in field.names
 )
 """What tells why a job is slow, beyond what samples are made of, under every name."""
+
+HEALTH_QUANTITIES = (
+    *("temperature_celsius", "memory_temperature_celsius", "clock_mhz"),
+    *("uncorrected_errors", "remapped_rows", "remap_failed"),
+)
+HEALTH: tuple[str, ...] = tuple(
+    name for field in FIELDS if field.quantity in HEALTH_QUANTITIES for name, _ in field.names
+)
+"""What tells of a board whether it is well, under every name: it changes slowly."""
 
 INFO = "nvidia_smi_gpu_info"
 """nvidia_gpu_exporter names model and index on this series only; the others carry the uuid."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from collectors.simulated_layout import SimulatedDevice, Tenant
@@ -21,6 +22,10 @@ from data.records.slow_work import SlowCause
 _SLOT_SECONDS = 300
 _SPREAD = 0.25
 """Half the width of how much one job differs from another of the same cause."""
+_HOT_SHARE, _BADLY_COOLED = 0.05, 8_000_009
+_IDLE_CELSIUS, _WARM_CELSIUS, _HOT_CELSIUS, _MEMORY_CELSIUS = 26.0, 42.0, 68.0, 8.0
+"""Of an idle board, what full power adds where air is cold and where it is not, and of memory."""
+_CLOCK_MHZ, _CAPPED_MHZ = 1980.0, 400.0
 _AT_WORK = 0.6
 """Share of its usual SM activity from which on a job works as it always does."""
 
@@ -102,6 +107,26 @@ def readings(
         "throttled_ratio": 1.0 * (hashed_uniform(tenant.number * 64 + 6, times) < shape.throttled),
     }
     return pd.DataFrame(parts)
+
+
+def health_of(samples: pd.DataFrame, boards: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """Return what boards in a machine room tell of themselves, a row a sample; assumed as well.
+
+    Warm by the power that they draw, and one board in twenty badly cooled; no memory error.
+    """
+    load = (samples["power_watts"] / samples["power_limit_watts"]).to_numpy()
+    hot = hashed_uniform(_BADLY_COOLED, boards) < _HOT_SHARE
+    temperature = _IDLE_CELSIUS + load * np.where(hot, _HOT_CELSIUS, _WARM_CELSIUS)
+    return pd.DataFrame(
+        {
+            "temperature_celsius": temperature,
+            "memory_temperature_celsius": temperature + _MEMORY_CELSIUS,
+            "clock_mhz": np.where(load > 0, _CLOCK_MHZ - _CAPPED_MHZ * np.square(load), np.nan),
+            "uncorrected_errors": 0.0,
+            "remapped_rows": 0.0,
+            "remap_failed": 0.0,
+        }
+    )
 
 
 def by_slot(told: pd.DataFrame, start: int, end: int) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from collectors.metric_dialects import BY_NAME, INFO, ReadingKind
+from collectors.metric_dialects import BY_NAME, HEALTH_QUANTITIES, INFO, ReadingKind
 from collectors.simulated_fleet import SimulatedFleet
 from collectors.simulated_signals import coarse_utilization
 
@@ -129,6 +129,11 @@ _CLASSIC = (
     "DCGM_FI_PROF_NVLINK_TX_BYTES",
     "DCGM_FI_PROF_NVLINK_RX_BYTES",
     "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_MEMORY_TEMP",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE",
 )
 DIALECTS: Mapping[str, Dialect] = {
     "dcgm": Dialect(metrics=_CLASSIC, labels=_dcgm()),
@@ -157,6 +162,8 @@ DIALECTS: Mapping[str, Dialect] = {
             "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
             "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL",
             "DCGM_FI_DEV_XID_ERROR",
+            "DCGM_FI_DEV_GPU_TEMP_CELSIUS",
+            "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS",
         ),
         labels=_newest,
     ),
@@ -178,6 +185,8 @@ DIALECTS: Mapping[str, Dialect] = {
             "nvidia_smi_memory_total_bytes",
             "nvidia_smi_power_draw_watts",
             "nvidia_smi_enforced_power_limit_watts",
+            "nvidia_smi_temperature_gpu",
+            "nvidia_smi_clocks_current_sm_clock_hz",
         ),
         labels=_nvidia_smi,
         info=_nvidia_smi_info,
@@ -269,6 +278,7 @@ def _readings(row: Any) -> dict[str, float]:
         "power_limit_watts": row.power_limit_watts,
         "energy_joules": row.energy_joules,
         "last_xid": row.last_xid,
+        **{name: getattr(row, name) for name in HEALTH_QUANTITIES},
     }
     if not row.mig_instance:
         found["gpu_util"] = coarse

@@ -14,7 +14,7 @@ import pandas as pd
 
 from collectors.base import Window
 from collectors.board_xids import shown_xids
-from collectors.simulated_causes import by_slot, readings, slowed
+from collectors.simulated_causes import by_slot, health_of, readings, slowed
 from collectors.simulated_holdings import (
     BUSIEST,
     Epoch,
@@ -211,6 +211,8 @@ class SimulatedFleet:
         found = pd.DataFrame(np.nan, index=samples.index, columns=list(ACTIVITY.names[3:]))
         found["engine_active"] = samples["utilization_ratio"].where(~profiled)
         found["power_ratio"] = samples["power_watts"] / samples["power_limit_watts"]
+        told = health_of(samples, self._boards_of(samples))
+        found[told.columns] = told
         activity = samples["utilization_ratio"].to_numpy()
         for name, places in names.groupby(names).indices.items():
             key = str(name).removesuffix("/")
@@ -229,11 +231,14 @@ class SimulatedFleet:
                     found.iloc[rows, columns] = told.to_numpy()
         return found
 
+    def _boards_of(self, samples: pd.DataFrame) -> Times:
+        """Return the number of the board of each sample."""
+        board_of = {device.gpu_uuid: device.board for device in self.devices}
+        return np.asarray(samples["gpu_uuid"].map(board_of), dtype=np.int64)
+
     def last_xids(self, samples: pd.DataFrame) -> Times:
         """Return the code of the last XID error that each sample's board shows, 0 for none."""
-        board_of = {device.gpu_uuid: device.board for device in self.devices}
-        boards = np.asarray(samples["gpu_uuid"].map(board_of), dtype=np.int64)
-        times = _seconds(samples)
+        boards, times = self._boards_of(samples), _seconds(samples)
         count = self.devices[-1].board + 1
         return SimulatedXids(seed=self.seed, boards=count, works=self._works).last_codes(
             boards, times

@@ -1,12 +1,12 @@
 """What cannot wait for a decision of next week.
 
-Jobs that run out of memory, boards that failed, and budgets that the month exceeds.
+Jobs that run out of memory, boards that failed or are slowed, and budgets that the month exceeds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dashboard.figure_text import figure_text, range_text
 from data.catalogue.xid_table import NO_ERROR, meaning_of
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from dashboard.statement.budgets import BudgetRow
 
 _XID_SINCE = timedelta(days=7)
+_SLOWED, _SLOWED_SINCE = 0.5, timedelta(hours=1)
+"""A board that is slowed for so much of an hour loses work that somebody waits for."""
+MEMORY_FAILS = "memory cannot be repaired"
+_COOL = "check fans, airflow and power supplies of the node"
+REPLACE = "a row of it could not be replaced: drain the node and have the board exchanged"
 _DAY, _MONTH = timedelta(days=1), timedelta(days=32)
 
 
@@ -71,7 +76,12 @@ def urgent_facts(
     """
     if reader.recording() is not None:
         return ()
-    found = (*_failed_boards(reader, now), *_memory(reader, now), *_budgets(reader, settings, now))
+    found = (
+        *_failed_boards(reader, now),
+        *_unwell_boards(reader, now),
+        *_memory(reader, now),
+        *_budgets(reader, settings, now),
+    )
     return tuple(sorted(found, key=lambda fact: fact.order))
 
 
@@ -94,6 +104,31 @@ def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
             what=f"XID {code}, {meaning.what}{held}",
             next_step=f"What to do: {meaning.next_step}.",
             at=row["first_seen_at"].to_pydatetime(),
+            happened=True,
+        )
+
+
+def slowed_text(board: Mapping[Any, Any]) -> str:
+    """Return for how much of an hour heat or a power brake slowed a board, and how hot it was."""
+    known = board["temperature_celsius"] == board["temperature_celsius"]
+    warm = f" at up to {board['temperature_celsius']:.0f} °C" if known else ""
+    return (
+        f"{100 * board['throttled_ratio']:.0f} % of the last hour, by heat or a power brake{warm}"
+    )
+
+
+def _unwell_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
+    """Yield the boards that heat or a power brake slows, or whose memory cannot be repaired."""
+    latest = reader.latest_sample_at() or now
+    window = {"start": latest - _SLOWED_SINCE, "end": latest}
+    for board in reader.unwell_boards(**window, throttled=_SLOWED).to_dict("records"):
+        fails = board["remap_failed"] > 0
+        yield UrgentFact(
+            key=f"{'memory-fails' if fails else 'slowed'}:{board['gpu_uuid']}",
+            about=f"GPU {board['gpu_index']} of {board['node']}",
+            what=f"its {MEMORY_FAILS}" if fails else f"its clocks are slowed {slowed_text(board)}",
+            next_step=f"What to do: {REPLACE if fails else _COOL}.",
+            at=window["start"].replace(minute=0, second=0, microsecond=0),
             happened=True,
         )
 

@@ -145,6 +145,12 @@ ACTIVITY = FrameColumns(
             "nvlink_bytes_per_second": (NUMBER, "both directions, all links"),
             "throttled_ratio": (NUMBER, "0..1, readings that name heat or a power brake"),
             "power_ratio": (NUMBER, "0..1, power over the limit in force on the board"),
+            "temperature_celsius": (NUMBER, "of the GPU"),
+            "memory_temperature_celsius": (NUMBER, "of the device memory"),
+            "clock_mhz": (NUMBER, "of the SMs"),
+            "uncorrected_errors": (NUMBER, "of memory (ECC), largest since the driver was loaded"),
+            "remapped_rows": (NUMBER, "rows of memory replaced after such errors, largest"),
+            "remap_failed": (NUMBER, "1: a row could not be replaced; else 0"),
         }
     ),
     required=frozenset({"slot_start", "gpu_uuid"}),

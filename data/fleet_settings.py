@@ -131,6 +131,12 @@ class NodeSettings(Section, name="nodes"):
         minimum=0,
         maximum=525_600,
     )
+    hot_celsius: float = documented(
+        85.0, "from this temperature on a GPU is called hot, °C", minimum=30, maximum=150
+    )
+    hot_memory_celsius: float = documented(
+        95.0, "from this temperature on a GPU's memory is called hot, °C", minimum=30, maximum=150
+    )
     maintenance: tuple[Maintenance, ...] = documented_rows(
         Maintenance, "times at which nodes are away: tables of nodes, start, end"
     )

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
-from collectors.board_activity import SLOT_SECONDS
+from collectors.board_activity import LARGEST, SLOT_SECONDS
 from collectors.board_xids import merged_xids
 from collectors.dcgm_readings import jobs_of
 from collectors.nvml.activity import GpmActivity
@@ -167,7 +167,9 @@ def _activity(readings: Sequence[Reading], window: Window) -> pd.DataFrame:
     if not rows:
         return empty_frame(ACTIVITY)
     by_slot = pd.DataFrame(rows).groupby(["slot_start", "gpu_uuid", "mig_instance"])
-    return check_frame(by_slot.mean().reset_index(), ACTIVITY)
+    means = by_slot.mean()
+    largest = [name for name in LARGEST if name in means]
+    return check_frame(means.assign(**by_slot[largest].max()).reset_index(), ACTIVITY)
 
 
 def _reasons(missing: Counter[str]) -> str:

@@ -159,7 +159,29 @@ class _BoardReading:
             else float(reasons & SLOWED_BY_HEAT_OR_BRAKE != 0),
             # NaN stays: it is not below 1
             "power_ratio": min(power / limit, 1.0),
+            **self._health(),
         }
+
+    def _health(self) -> dict[str, float]:
+        """Return temperatures, clock and memory errors; what a board has no sensor for is NaN."""
+        board = self.board.handle
+        ecc = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+        asked = {
+            "temperature_celsius": (
+                pynvml.nvmlDeviceGetTemperature, (pynvml.NVML_TEMPERATURE_GPU,)
+            ),
+            "clock_mhz": (pynvml.nvmlDeviceGetClockInfo, (pynvml.NVML_CLOCK_SM,)),
+            "uncorrected_errors": (pynvml.nvmlDeviceGetTotalEccErrors, ecc),
+        }  # fmt: skip
+        found = {
+            name: self.calls.attempt(call, board, *arguments)[0]
+            for name, (call, arguments) in asked.items()
+        }
+        found["memory_temperature_celsius"] = self._field(pynvml.NVML_FI_DEV_MEMORY_TEMP)
+        rows = self.calls.attempt(pynvml.nvmlDeviceGetRemappedRows, board)[0]
+        if rows is not None:
+            _, found["remapped_rows"], _, found["remap_failed"] = rows
+        return {name: math.nan if value is None else float(value) for name, value in found.items()}
 
     def _board_level(self) -> dict[str, object]:
         calls, handle = self.calls, self.board.handle
@@ -180,12 +202,18 @@ class _BoardReading:
 
     def _power(self) -> float | None:
         """Return the power in mW: the driver's mean over 1 s where it has one."""
-        fields, _ = self.calls.attempt(
-            pynvml.nvmlDeviceGetFieldValues, self.board.handle, [pynvml.NVML_FI_DEV_POWER_AVERAGE]
-        )
-        if fields is not None and fields[0].nvmlReturn == pynvml.NVML_SUCCESS:
-            return _field_value(fields[0])
+        mean = self._field(pynvml.NVML_FI_DEV_POWER_AVERAGE)
+        if mean is not None:
+            return mean
         return self.calls.read(pynvml.nvmlDeviceGetPowerUsage, self.board.handle)
+
+    def _field(self, number: int) -> float | None:
+        """Return the value of a field of the board, None when it is not told."""
+        call, board = pynvml.nvmlDeviceGetFieldValues, self.board.handle
+        fields, _ = self.calls.attempt(call, board, [number])
+        if fields is None or fields[0].nvmlReturn != pynvml.NVML_SUCCESS:
+            return None
+        return _field_value(fields[0])
 
     def _device_level(
         self, instance: Instance | None, means: Mapping[str, float]

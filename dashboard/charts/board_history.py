@@ -1,4 +1,4 @@
-"""One board over time: work, memory against its limit, power; one line per MIG instance."""
+"""One board over time: work, memory against its limit, power, heat; a line per MIG instance."""
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -13,10 +13,19 @@ _PANELS = (
     ("power_watts", "power, W", 1.0),
 )
 
+_HEAT = (
+    ("temperature_celsius", "temperature of the GPU", PROBLEM),
+    ("memory_temperature_celsius", "of its memory", PROPOSED),
+)
+_PANEL_PIXELS = 140
+
 
 def board_history(history: pd.DataFrame) -> go.Figure:
     """Return the picture of StoreReader.board_history; gaps stay gaps."""
-    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    whole = history.drop_duplicates("slot_start").sort_values("slot_start")
+    heat = [line for line in _HEAT if whole[line[0]].notna().any()]
+    titles = [title for _column, title, _scale in _PANELS] + ["temperature, °C"] * bool(heat)
+    figure = make_subplots(rows=len(titles), cols=1, shared_xaxes=True, vertical_spacing=0.06)
     for number, (_instance, rows) in enumerate(history.groupby("mig_instance")):
         profile = rows["mig_profile"].iloc[-1]
         times = rows["slot_start"].dt.tz_localize(None)
@@ -33,12 +42,23 @@ def board_history(history: pd.DataFrame) -> go.Figure:
                 row=panel,
                 col=1,
             )
+    for column, name, colour in heat:
+        figure.add_scatter(
+            x=whole["slot_start"].dt.tz_localize(None),
+            y=whole[column],
+            name=name,
+            mode="lines",
+            connectgaps=False,
+            line={"color": colour, "width": 1.5},
+            row=len(titles),
+            col=1,
+        )
     limit = history["memory_total_mib"].max() / 1024
     if limit == limit:
         figure.add_hline(y=limit, line={"color": PROBLEM, "dash": "dash", "width": 1}, row=2, col=1)
-    dress(figure, y_title=_PANELS[0][1], height=460)
-    for panel, (_column, title, _scale) in enumerate(_PANELS, start=1):
+    dress(figure, y_title=titles[0], height=_PANEL_PIXELS * len(titles) + 40)
+    for panel, title in enumerate(titles, start=1):
         figure.update_yaxes(title=title, rangemode="tozero", row=panel, col=1)
     figure.update_xaxes(title=None, row=1, col=1)
-    figure.update_xaxes(title="time (UTC)", row=3, col=1)
+    figure.update_xaxes(title="time (UTC)", row=len(titles), col=1)
     return figure

@@ -31,6 +31,7 @@ MEASURES = (
     MapMeasure(title="in use", column="work", unit="%", top=100),
     MapMeasure(title="memory", column="memory", unit="%", top=100),
     MapMeasure(title="power", column="power_watts", unit="W", top=0),
+    MapMeasure(title="temperature", column="temperature_celsius", unit="°C", top=0),
 )
 
 

@@ -24,6 +24,13 @@ HEADINGS: Mapping[str, str] = {
     "memory_used_mib": "memory used, largest (MiB)",
     "memory_total_mib": "memory (MiB)",
     "power_watts": "power, mean (W)",
+    "temperature_celsius": "temperature, largest (°C)",
+    "memory_temperature_celsius": "of memory, largest (°C)",
+    "clock_mhz": "SM clock, mean (MHz)",
+    "throttled_ratio": "slowed (%)",
+    "uncorrected_errors": "memory errors",
+    "remapped_rows": "rows remapped",
+    "remap_failed": "remapping failed",
     "last_seen_at": "last seen",
     "counter_kwh": "energy counter (kWh)",
     "power_kwh": "power integral (kWh)",
@@ -62,7 +69,7 @@ HEADINGS: Mapping[str, str] = {
     "throughput": "throughput, of the promise",
     "peak allocated, q90": "peak allocated, q90 (GPUs)",
 }
-_PERCENT = {"allocated_ratio", "used_ratio", "gap"}
+_PERCENT = {"allocated_ratio", "used_ratio", "throttled_ratio", "gap"}
 _COST = re.compile(r"cost_([a-z]+)_per_work")
 
 

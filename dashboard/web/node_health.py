@@ -1,15 +1,20 @@
 """Boards and nodes that need a look: silent, in error, closed, without power readings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import pandas as pd
 
+from dashboard.figure_text import count_text
+from dashboard.urgent import MEMORY_FAILS, REPLACE, slowed_text
 from data.catalogue.xid_table import meaning_of
+from data.fleet_settings import NodeSettings
 from data.records.cluster import Node
 
 _COLUMNS = ["what", "where", "since or why"]
+SLOWED = 0.1
+"""Of an hour; less is a short peak."""
 
 
 def troubles(
@@ -18,12 +23,14 @@ def troubles(
     nodes: Sequence[Node],
     jumps: pd.DataFrame,
     xids: pd.DataFrame,
+    limits: NodeSettings,
 ) -> pd.DataFrame:
     """Return a row per trouble: what, where, since when or why.
 
     `boards` are those of the last hour (StoreReader.boards), `silent` those that were seen before
     it alone (silent_boards), `jumps` the boards whose energy counter contradicts their power
     (energy_disagreements), and `xids` the errors of boards that are worth a look (xid_errors).
+    Hot is what has reached `limits`.
     """
     mute = boards[boards["power_watts"].isna()]
     closed = [node for node in nodes if node.gpu_count and not node.schedulable]
@@ -40,6 +47,7 @@ def troubles(
             )
             for row in xids.to_dict("records")
         ),
+        *_unwell(boards, limits),
         *(
             ("node takes no jobs", node.name, f"{node.state} {node.reason}".strip() or "not said")
             for node in closed
@@ -58,6 +66,25 @@ def troubles(
         ),
     ]
     return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _unwell(boards: pd.DataFrame, limits: NodeSettings) -> Iterator[tuple[str, str, str]]:
+    """Yield what boards say of their own health in the last hour."""
+    for board in boards.to_dict("records"):
+        place = _place(board)
+        if board["remap_failed"] > 0:
+            yield MEMORY_FAILS, place, REPLACE
+        if board["uncorrected_errors"] > 0:
+            errors = count_text(int(board["uncorrected_errors"]), "error")
+            yield "uncorrectable memory errors", place, f"{errors} since the driver was loaded"
+        if board["throttled_ratio"] >= SLOWED:
+            yield "clocks are slowed", place, slowed_text(board)
+        for name, limit, what in (
+            ("temperature_celsius", limits.hot_celsius, "GPU is hot"),
+            ("memory_temperature_celsius", limits.hot_memory_celsius, "memory is hot"),
+        ):
+            if board[name] >= limit:
+                yield what, place, f"{board[name]:.0f} °C in the last hour, hot from {limit:.0f} °C"
 
 
 def _place(board: Mapping[Any, object]) -> str:

@@ -214,6 +214,18 @@ FROM {
 GROUP BY gpu_uuid, mig_instance ORDER BY node, gpu_uuid, mig_instance
 """  # noqa: S608
 
+HEALTH = {
+    "temperature_celsius": "max",
+    "memory_temperature_celsius": "max",
+    "clock_mhz": "avg",
+    "throttled_ratio": "avg",
+    "uncorrected_errors": "max",
+    "remapped_rows": "max",
+    "remap_failed": "max",
+}
+"""What is told of a board's health, whatever instance of it tells, and how readings are joined."""
+HEALTH_VALUES = ", ".join(f"{call}({name}) AS {name}" for name, call in HEALTH.items())
+HEALTH_NAMES = ", ".join(HEALTH)
 BOARDS = f"""
 WITH devices AS (
     SELECT gpu_uuid, mig_instance,
@@ -225,7 +237,9 @@ WITH devices AS (
         max(memory_max_mib) AS memory, max(memory_total_mib) AS memory_total,
         sum(power_sum) AS power_sum, sum(power_weight) AS power_weight, max(last_at) AS last_at
     FROM five_minute WHERE {_WINDOW} AND samples > 0 GROUP BY gpu_uuid, mig_instance
-)
+), health AS (
+    SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {_WINDOW} GROUP BY gpu_uuid
+), boards AS (
 SELECT arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index, gpu_uuid,
     arg_max(gpu_model, last_at) AS gpu_model,
     coalesce(string_agg(mig_profile, ', ' ORDER BY mig_instance)
@@ -235,7 +249,10 @@ SELECT arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index,
     sum(used) / nullif(sum(known), 0) AS used_ratio,
     sum(memory) AS memory_used_mib, sum(memory_total) AS memory_total_mib,
     sum(power_sum) / nullif(max(power_weight), 0) AS power_watts, max(last_at) AS last_seen_at
-FROM devices GROUP BY gpu_uuid ORDER BY node, gpu_index, gpu_uuid
+FROM devices GROUP BY gpu_uuid
+)
+SELECT boards.*, {HEALTH_NAMES} FROM boards LEFT JOIN health ON health.gpu_uuid = boards.gpu_uuid
+ORDER BY node, gpu_index, boards.gpu_uuid
 """  # noqa: S608
 
 SILENT_BOARDS = f"""
@@ -246,6 +263,7 @@ GROUP BY gpu_uuid HAVING max(last_at) < :since ORDER BY node, gpu_index, gpu_uui
 """  # noqa: S608
 
 BOARD_HISTORY = f"""
+WITH past AS (
 SELECT mig_instance, {_SLOT} AS slot_start,
     arg_max(mig_profile, last_at) AS mig_profile,
     string_agg(DISTINCT job_id, ', ' ORDER BY job_id) FILTER (WHERE holder = 'job') AS jobs,
@@ -253,7 +271,13 @@ SELECT mig_instance, {_SLOT} AS slot_start,
     max(memory_max_mib) AS memory_used_mib, max(memory_total_mib) AS memory_total_mib,
     sum(power_sum) / nullif(sum(power_samples), 0) AS power_watts
 FROM five_minute WHERE {_WINDOW} AND gpu_uuid = :gpu_uuid AND samples > 0
-GROUP BY 1, 2 ORDER BY mig_instance, slot_start
+GROUP BY 1, 2
+), health AS (
+    SELECT {_SLOT} AS slot_start, {HEALTH_VALUES}
+    FROM board_activity WHERE {_WINDOW} AND gpu_uuid = :gpu_uuid GROUP BY 1
+)
+SELECT past.*, {HEALTH_NAMES} FROM past LEFT JOIN health ON health.slot_start = past.slot_start
+ORDER BY mig_instance, past.slot_start
 """  # noqa: S608
 
 HANDOVER_SLOTS = 2

@@ -55,3 +55,11 @@ class ServiceReader(FactReader):
         less smallest over largest.
         """
         return self._frame(board_activity.BY_JOB, start=start, end=end)
+
+    def unwell_boards(self, *, start: datetime, end: datetime, throttled: float) -> pd.DataFrame:
+        """Return the boards that heat or a power brake slows, or whose memory fails.
+
+        Those slowed in a share of at least `throttled` of [start, end), or with a row of memory
+        that could not be replaced: gpu_uuid, node, gpu_index, and health as `boards` has it.
+        """
+        return self._frame(board_activity.UNWELL, start=start, end=end, throttled=throttled)

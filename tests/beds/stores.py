@@ -64,6 +64,13 @@ _UNDONE_BY = {
     14: ("ALTER TABLE allocations DROP COLUMN start_seconds",),
     15: ("DROP TABLE quotas",),
     16: ("ALTER TABLE board_activity DROP COLUMN fp32_active",),
+    17: tuple(
+        f"ALTER TABLE board_activity DROP COLUMN {name}"
+        for name in (
+            *("temperature_celsius", "memory_temperature_celsius", "clock_mhz"),
+            *("uncorrected_errors", "remapped_rows", "remap_failed"),
+        )
+    ),
 }
 
 

@@ -12,6 +12,7 @@ from collectors.base import Window
 from collectors.board_activity import activity_of
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.dcgm_readings import Dropped, Series
+from collectors.metric_dialects import HEALTH_QUANTITIES
 from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_exposition import openmetrics
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
@@ -140,9 +141,38 @@ def test_a_prometheus_tells_what_the_fleet_tells(tmp_path: Path) -> None:
     key = ["slot_start", "gpu_uuid", "mig_instance"]
     both = direct.merge(asked, on=key, suffixes=("", "_asked"))
     assert len(both) == len(asked) > 50
-    for name in ACTIVITY.names[3:-1]:
+    tells = set(ACTIVITY.names[3:]) - {"power_ratio", "uncorrected_errors"}
+    for name in tells - set(HEALTH_QUANTITIES):
         known = both[name].notna() & both[f"{name}_asked"].notna()
         assert known.any()
         # A server answers the last reading in the holes that the fleet leaves.
         same = np.isclose(both.loc[known, name], both.loc[known, f"{name}_asked"], rtol=1e-3)
         assert same.mean() > 0.9, name
+    for name in tells & set(HEALTH_QUANTITIES):  # one reading a slot, not the mean of five
+        apart = (both[name] - both[f"{name}_asked"]).abs() / both[name].clip(lower=1.0)
+        assert apart.notna().any()
+        assert apart.median() < 0.05, name
+
+
+def test_temperatures_are_means_and_errors_the_largest() -> None:
+    """An error in one of five minutes is an error; Hz are MHz; a flag is no share."""
+    row = only(
+        series("DCGM_FI_DEV_GPU_TEMP", 60.0, 70.0),
+        series("nvidia_smi_temperature_memory", 80.0),
+        series("nvidia_smi_clocks_current_sm_clock_hz", 1.98e9),
+        series("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 0.0, 0.0, 2.0),
+        series("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 3.0),
+        series("DCGM_FI_DEV_ROW_REMAP_FAILURE", 0.0, 1.0),
+    )
+    assert row[list(HEALTH_QUANTITIES)].tolist() == pytest.approx([65, 80, 1980, 2, 3, 1])
+
+
+def test_a_board_with_mig_tells_its_temperature_through_each_instance() -> None:
+    """Exporters repeat the board's own readings for every instance of it."""
+    both = [
+        series("DCGM_FI_DEV_GPU_TEMP", 60.0, GPU_I_PROFILE="3g.40gb", GPU_I_ID=instance)
+        for instance in ("1", "2")
+    ]
+    frame = told(*both)
+    assert frame["mig_instance"].tolist() == ["1", "2"]
+    assert frame["temperature_celsius"].tolist() == [60.0, 60.0]

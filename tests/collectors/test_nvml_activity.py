@@ -19,6 +19,10 @@ ALL = (
     "gpu0 gpm 20 100\ngpu0 gpm 21 300\ngpu0 gpm 60 1000\ngpu0 gpm 61 2000\ngpu0 clock_reasons 0\n"
 )
 """GPM's graphics, any tensor, DRAM, FP32, PCIe sent and received, NVLink received and sent."""
+WELL = (
+    "gpu0 temperature 61\ngpu0 memory_temperature 70\ngpu0 sm_clock 1980\n"
+    "gpu0 ecc_errors 2\ngpu0 remapped 1 3 0 0\n"
+)
 
 
 def activity_of(
@@ -41,7 +45,7 @@ def activity_of(
 
 def test_gpm_tells_what_a_board_did(library: Path, play: Play, proc: Path) -> None:
     """Percent become shares, MiB/s bytes/s of both directions, power a share of its limit."""
-    (row,) = activity_of(library, play, proc, H100.format(0) + ALL).to_dict("records")
+    (row,) = activity_of(library, play, proc, H100.format(0) + ALL + WELL).to_dict("records")
     assert row == {
         "slot_start": pd.Timestamp(FIRST),
         "gpu_uuid": "GPU-0",
@@ -55,7 +59,25 @@ def test_gpm_tells_what_a_board_did(library: Path, play: Play, proc: Path) -> No
         "nvlink_bytes_per_second": 3000 * _MIB,
         "throttled_ratio": 0.0,
         "power_ratio": pytest.approx(300 / 700),
+        "temperature_celsius": 61.0,
+        "memory_temperature_celsius": 70.0,
+        "clock_mhz": 1980.0,
+        "uncorrected_errors": 2.0,
+        "remapped_rows": 3.0,
+        "remap_failed": 0.0,
     }
+
+
+def test_a_failing_board_is_told_by_its_worst_reading(
+    library: Path, play: Play, proc: Path
+) -> None:
+    """A count is no mean: an error in the last minute of five is an error."""
+    well = H100.format(0) + "gpu0 temperature 60\ngpu0 ecc_errors 0\ngpu0 remapped 0 0 0 0\n"
+    worse = H100.format(0) + "gpu0 temperature 80\ngpu0 ecc_errors 1\ngpu0 remapped 0 1 0 1\n"
+    (row,) = activity_of(library, play, proc, well, worse).to_dict("records")
+    assert row["temperature_celsius"] == 70.0
+    assert (row["uncorrected_errors"], row["remapped_rows"], row["remap_failed"]) == (1, 1, 1)
+    assert math.isnan(row["memory_temperature_celsius"])
 
 
 def test_a_slot_is_the_mean_of_its_readings(library: Path, play: Play, proc: Path) -> None:

@@ -149,6 +149,9 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         asked.setdefault("job_hours", []).append(
             lambda r, n=named: r.job_hours((n,), start=end - DAY)  # type: ignore[misc]
         )
+        asked.setdefault("unwell_boards", []).append(
+            lambda r: r.unwell_boards(**span, throttled=0.0)  # type: ignore[misc]
+        )
         asked.setdefault("board_history", []).append(
             lambda r, n=tenant: r.board_history(f"GPU-{n}-0", **span, **slots)  # type: ignore[misc]
         )

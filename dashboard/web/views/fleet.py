@@ -18,6 +18,7 @@ from dashboard.web.session import current_world
 from dashboard.web.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.xid_section import board_xid_section
 from data.clock import utc_now
+from data.store.samples_sql import HEALTH
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
@@ -103,7 +104,7 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     )
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
-    shown = page.drop(columns=hidden)
+    shown = page.drop(columns=[*hidden, *(name for name in HEALTH if page[name].isna().all())])
     at_first = ["node", "gpu_index", "gpu_model", "jobs", "gpu_uuid"]  # in sight on a laptop
     table(
         shown[at_first + [name for name in shown.columns if name not in at_first]],
@@ -167,6 +168,7 @@ def show_health(boards: pd.DataFrame, end: datetime) -> None:
         reader.nodes(),
         reader.energy_disagreements(**day),
         worth_a_look(xids, since=day["start"]),
+        world.settings.settings.nodes,
     )
     if found.empty:
         st.write("All boards of the last 24 h still report, with power; every node takes jobs.")
@@ -199,7 +201,8 @@ if not empty_state():
     )
     cells = st.columns([2, 2, 3], vertical_alignment="bottom")
     with cells[0]:
-        shown = choose("Colour", [measure.title for measure in MEASURES], "colour")
+        known = [entry for entry in MEASURES[1:] if boards[entry.column].notna().any()]
+        shown = choose("Colour", [entry.title for entry in (MEASURES[0], *known)], "colour")
     with cells[1]:
         order = choose("Order", list(_SORTS), "order")
     with cells[2]:

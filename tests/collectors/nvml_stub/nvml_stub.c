@@ -7,6 +7,8 @@
  *   gpu0 average_mw 349000           gpu0 energy_mj 1         gpu0 energy_step_mj 1000
  *   gpu0 limit_mw 700000             gpu0 utilization 87      gpu0 sm_util 63.5
  *   gpu0 gpm METRIC VALUE            gpu0 clock_reasons 64    gpu0 gpm_one 1
+ *   gpu0 temperature 61              gpu0 memory_temperature 70
+ *   gpu0 sm_clock 1980               gpu0 ecc_errors 2        gpu0 remapped 1 2 0 1
  *   gpu0 default_mw 700000           gpu0 least_mw 200000     gpu0 most_mw 700000
  *   gpu0 limit_file PATH
  *   gpu0 memory_total B              gpu0 memory_reserved B   gpu0 memory_used B
@@ -52,6 +54,9 @@ typedef struct Device {
     double power_mw, average_mw, limit_mw, utilization, sm_util, default_mw, least_mw, most_mw;
     double gpm[METRICS];
     long long clock_reasons;
+    double temperature, memory_temperature, sm_clock, ecc_errors;
+    unsigned remapped[4];
+    int has_remapped;
     int gpm_one;
     unsigned long long energy_mj, energy_step_mj, total, reserved, used, slice_mb;
     int has_energy, has_memory;
@@ -70,6 +75,7 @@ static void blank(Device *one, Device *board, int index) {
     one->default_mw = one->least_mw = one->most_mw = -1;
     one->instance = -1;
     one->clock_reasons = -1;
+    one->temperature = one->memory_temperature = one->sm_clock = one->ecc_errors = -1;
     for (int i = 0; i < METRICS; i++) one->gpm[i] = -1;
 }
 
@@ -95,6 +101,13 @@ static void learn(Device *one, const char *key, const char *value) {
     else if (!strcmp(key, "gpm") && sscanf(value, "%d", &code) == 1 && code > 0 && code < METRICS)
         one->gpm[code] = strtod(strchr(value, ' '), NULL);
     else if (!strcmp(key, "gpm_one")) one->gpm_one = atoi(value);
+    else if (!strcmp(key, "temperature")) one->temperature = atof(value);
+    else if (!strcmp(key, "memory_temperature")) one->memory_temperature = atof(value);
+    else if (!strcmp(key, "sm_clock")) one->sm_clock = atof(value);
+    else if (!strcmp(key, "ecc_errors")) one->ecc_errors = atof(value);
+    else if (!strcmp(key, "remapped"))
+        one->has_remapped = sscanf(value, "%u %u %u %u", &one->remapped[0], &one->remapped[1],
+                                   &one->remapped[2], &one->remapped[3]) == 4;
     else if (!strcmp(key, "clock_reasons")) one->clock_reasons = atoll(value);
     else if (!strcmp(key, "energy_mj")) {
         one->energy_mj = strtoull(value, NULL, 10);
@@ -263,6 +276,30 @@ int nvmlDeviceSetPowerManagementLimit(Device *one, unsigned milliwatts) {
     }
     return SUCCESS;
 }
+int nvmlDeviceGetTemperature(Device *one, int sensor, unsigned *to) {
+    ASK(one);
+    return sensor ? NOT_SUPPORTED : give(one->temperature, to);
+}
+int nvmlDeviceGetClockInfo(Device *one, int kind, unsigned *to) {
+    ASK(one);
+    return kind != 1 ? NOT_SUPPORTED : give(one->sm_clock, to);
+}
+int nvmlDeviceGetTotalEccErrors(Device *one, int kind, int counter, unsigned long long *to) {
+    ASK(one);
+    if (one->ecc_errors < 0 || kind != 1 || counter != 0) return NOT_SUPPORTED;
+    *to = (unsigned long long)one->ecc_errors;
+    return SUCCESS;
+}
+int nvmlDeviceGetRemappedRows(Device *one, unsigned *corrected, unsigned *uncorrected,
+                              unsigned *pending, unsigned *failed) {
+    ASK(one);
+    if (!one->has_remapped) return NOT_SUPPORTED;
+    *corrected = one->remapped[0];
+    *uncorrected = one->remapped[1];
+    *pending = one->remapped[2];
+    *failed = one->remapped[3];
+    return SUCCESS;
+}
 int nvmlDeviceGetTotalEnergyConsumption(Device *one, unsigned long long *to) {
     ASK(one);
     if (!one->has_energy) return NOT_SUPPORTED;
@@ -287,10 +324,12 @@ int nvmlDeviceGetFieldValues(Device *one, int count, FieldValue *values) {
     ASK(one);
     for (int i = 0; i < count; i++) {
         values[i].status = NOT_SUPPORTED;
-        if (values[i].field != 185 || one->average_mw < 0) continue;
+        double told = values[i].field == 185 ? one->average_mw
+                      : values[i].field == 82 ? one->memory_temperature : -1;
+        if (told < 0) continue;
         values[i].status = SUCCESS;
         values[i].type = 1;
-        values[i].value.u = (unsigned)one->average_mw;
+        values[i].value.u = (unsigned)told;
     }
     return SUCCESS;
 }

@@ -1,0 +1,101 @@
+"""Boards that are hot, slowed or whose memory fails, on the page of the fleet and as urgent."""
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import pandas as pd
+from factories import NOW, make_collected, make_samples
+
+from dashboard.charts.board_history import board_history
+from dashboard.urgent import urgent_facts
+from dashboard.web.node_health import troubles
+from data.fleet_settings import NodeSettings
+from data.settings import Settings
+from data.store import Store
+
+HOUR = {"start": NOW - timedelta(hours=1), "end": NOW}
+
+
+def keep(store: Store, **told: tuple[float, ...]) -> None:
+    """Keep an hour of a board for each value, with what each of them tells all the time."""
+    boards = max(map(len, told.values()))
+    slots = pd.date_range(HOUR["start"], periods=12, freq="5min").as_unit("us")
+    rows = pd.DataFrame(
+        {"slot_start": slot, "gpu_uuid": f"GPU-{board:04d}", "mig_instance": ""}
+        | {name: values[board] for name, values in told.items()}
+        for slot in slots
+        for board in range(boards)
+    )
+    samples = make_samples(gpus=boards, minutes=70)
+    numbered = samples.assign(gpu_index=samples["gpu_uuid"].str[-1])
+    store.keep(make_collected(numbered, activity=rows))
+
+
+def seen(store: Store) -> dict[str, list[tuple[str, str]]]:
+    """What the page of the fleet says needs a look: places and reasons by what it is."""
+    none = pd.DataFrame()
+    found = troubles(store.reader.boards(**HOUR), none, (), none, none, NodeSettings())
+    told: dict[str, list[tuple[str, str]]] = {}
+    for what, where, why in found.itertuples(index=False):
+        told.setdefault(what, []).append((where.rpartition(" ")[2], why))
+    return told
+
+
+def test_a_hot_board_is_told_and_a_warm_one_is_not(store: Store) -> None:
+    """By its own limit for the memory, which may be warmer."""
+    keep(
+        store,
+        temperature_celsius=(84.9, 85.0, 60.0),
+        memory_temperature_celsius=(94.9, 80.0, 96.0),
+    )
+    told = seen(store)
+    assert told["GPU is hot"] == [("1", "85 °C in the last hour, hot from 85 °C")]
+    assert told["memory is hot"] == [("2", "96 °C in the last hour, hot from 95 °C")]
+    assert set(told) == {"GPU is hot", "memory is hot"}
+
+
+def test_memory_that_fails_and_slow_clocks_are_told_apart(store: Store) -> None:
+    """What happened for a moment is no trouble; an error stays one until the driver is loaded."""
+    keep(
+        store,
+        throttled_ratio=(0.0, 0.05, 0.6, 0.0),
+        temperature_celsius=(40.0, 50.0, 82.0, 40.0),
+        uncorrected_errors=(0.0, 0.0, 0.0, 2.0),
+        remap_failed=(0.0, 0.0, 0.0, 1.0),
+    )
+    told = seen(store)
+    slow = "60 % of the last hour, by heat or a power brake at up to 82 °C"
+    assert told["clocks are slowed"] == [("2", slow)]
+    assert told["uncorrectable memory errors"] == [("3", "2 errors since the driver was loaded")]
+    assert [place for place, _why in told["memory cannot be repaired"]] == ["3"]
+    facts = urgent_facts(store.reader, now=NOW, settings=Settings())
+    assert [(fact.about, fact.happened) for fact in facts] == [
+        ("GPU 3 of node-1", True),
+        ("GPU 2 of node-1", True),
+    ]
+    assert "exchanged" in facts[0].text
+    assert f"clocks are slowed {slow}" in facts[1].text
+
+
+def test_what_no_exporter_tells_is_unknown_and_no_trouble(store: Store) -> None:
+    """Nor urgent, nor a panel of the board's picture."""
+    keep(store, engine_active=(0.5,))
+    (board,) = store.reader.boards(**HOUR).to_dict("records")
+    assert math.isnan(board["temperature_celsius"])
+    assert math.isnan(board["remap_failed"])
+    assert seen(store) == {}
+    assert urgent_facts(store.reader, now=NOW, settings=Settings()) == ()
+    assert len(titles(store)) == 3
+
+
+def test_the_past_of_a_board_shows_its_temperature(store: Store) -> None:
+    """A panel below power, with a line for the GPU and one for its memory."""
+    keep(store, temperature_celsius=(61.0,), memory_temperature_celsius=(72.0,))
+    assert titles(store)[-1] == "temperature, °C"
+
+
+def titles(store: Store) -> list[Any]:
+    """The panels of the first board's picture."""
+    past = store.reader.board_history("GPU-0000", **HOUR, slot_seconds=900)
+    return [axis.title.text for axis in board_history(past).select_yaxes()]
