@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 
 import plotly.graph_objects as go
 
@@ -71,9 +72,23 @@ def energy_stack(
     _mark_unknown(figure, names, [totals.get(name, 0.0) for name, _ratio in measured], measured)
     figure = dress(figure, y_title=f"{quantity} ({unit})", barmode="stack", height=400)
     figure.update_layout(
-        xaxis={"title": period, "type": "category", "nticks": _FEW}, hovermode="closest"
+        xaxis={
+            "title": period,
+            "type": "category",
+            "nticks": _FEW,
+            "labelalias": {name: _short(name) for name in names},
+        },
+        hovermode="closest",
     )
     return figure
+
+
+def _short(period: str) -> str:
+    """Return a day as 26 Nov, so that a week of them fits a narrow screen, all else as it is."""
+    try:
+        return f"{date.fromisoformat(period):%d %b}"
+    except ValueError:
+        return period
 
 
 def _mark_unknown(

@@ -256,8 +256,8 @@ def node_heat(plan: Plan) -> go.Figure:
         share = np.divide(
             load[part].sum(axis=0), running, out=np.full(load.shape[1], np.nan), where=running > 0
         )
-        first, last = nodes[at], nodes[min(at + group, len(nodes)) - 1]
-        names.append(safe(first.node if group == 1 else f"{first.node} … {last.node}"))
+        others = min(at + group, len(nodes)) - at - 1
+        names.append(safe(nodes[at].node) + (f" +{others}" if others else ""))
         shares.append([None if entry != entry else round(100 * float(entry), 1) for entry in share])
     figure = go.Figure(
         go.Heatmap(

@@ -45,8 +45,9 @@ def figure_of(
     note = f"{low}–{high}"
     earlier: Range | None = getattr(before, name) if before else None
     if earlier is not None and earlier.central > 0:
-        change = 100 * (value.central / earlier.central - 1)
-        note += f"; {abs(change):.0f} % {'more' if change >= 0 else 'less'} than before"
+        change = round(100 * (value.central / earlier.central - 1))
+        note += f"; {abs(change)} % {'more' if change > 0 else 'less'} than" if change else "; as"
+        note += " before"
     return f"{central} {value.unit}", note
 
 

@@ -70,6 +70,7 @@ HEADINGS: Mapping[str, str] = {
     "peak allocated, q90": "peak allocated, q90 (GPUs)",
 }
 _PERCENT = {"allocated_ratio", "used_ratio", "throttled_ratio", "gap"}
+_COUNTS = {"samples", "rows"}
 _COST = re.compile(r"cost_([a-z]+)_per_work")
 
 
@@ -98,4 +99,6 @@ def _column(name: str, title: str, values: "pd.Series[Any]") -> Any:
         return st.column_config.DatetimeColumn(f"{title} (UTC)", format=form, timezone="UTC")
     if name in _PERCENT:
         return st.column_config.NumberColumn(title, format="percent")
+    if name in _COUNTS:
+        return st.column_config.NumberColumn(title, format="localized")
     return st.column_config.Column(title)

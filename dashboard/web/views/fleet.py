@@ -22,13 +22,13 @@ from data.store.samples_sql import HEALTH
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
-_LEGEND = "Grey: nobody holds it; orange to blue: held, from idle to busy"
 _NOBODY = "No known job held it in the last {days} d."
 _PROSE = {"what": 380, "since or why": 420}
 _SORTS = {
     "least used first": ("unused", False),
     "name": ("node", True),
     "most power first": ("power_watts", False),
+    "hottest first": ("temperature_celsius", False),
 }
 world = current_world()
 reader = world.reader
@@ -76,13 +76,20 @@ def ranked(boards: pd.DataFrame, order: str) -> pd.DataFrame:
     column, ascending = _SORTS[order]
     ranks = (
         boards.groupby("node", as_index=False)
-        .agg({"unused": "sum", "power_watts": "sum"})
+        .agg({"unused": "sum", "power_watts": "sum", "temperature_celsius": "max"})
         .sort_values([column, "node"], ascending=[ascending, True], ignore_index=True)
     )
     places = {name: place for place, name in enumerate(ranks["node"])}
     rows = boards.assign(rank=boards["node"].map(places))
     rows = rows.sort_values(["rank", "gpu_index", "gpu_uuid"], ignore_index=True)
     return rows.assign(cell=rows.groupby("rank").cumcount())
+
+
+def legend(measure: MapMeasure) -> str:
+    """Return what the colours mean where the scale beside the map does not say it."""
+    if measure.column != "work":
+        return ""
+    return "Grey: nobody holds it; orange to blue: held, from idle to busy. "
 
 
 def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
@@ -92,15 +99,15 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
         chart(fleet_image(rows, measure), "fleet-image", opens=search_for)
         st.caption(
             f"All {nodes:,} nodes in this order, left to right and down; below, {_NODES} of them. "
-            f"{_LEGEND}. A click on a node shows it alone."
+            f"{legend(measure)}A click on a node shows it alone."
         )
     first = choose_page(nodes, _NODES) if nodes > _NODES else 0
     page = rows[(rows["rank"] >= first) & (rows["rank"] < first + _NODES)].copy()
     page["text"] = cell_texts(page)
     chart(fleet_map(page, measure), "fleet-map", opens=open_board)
     st.caption(
-        f"Means of the last hour, memory its largest. {_LEGEND}; a cross: not reported. A click "
-        "on a board opens it below."
+        "Of the last hour: means, of memory and temperature the largest. "
+        f"{legend(measure)}A cross: not reported. A click on a board opens it below."
     )
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
@@ -150,7 +157,8 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     board_xid_section(reader, gpu, end)
     held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
     with st.container(horizontal=True, vertical_alignment="center", key="held-by"):
-        st.caption(f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days))
+        said = f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days)
+        st.caption(said, width="content")
         for job in held_by[:_NAMED_JOBS]:
             way("job", job, id=job)
         if len(held_by) > _NAMED_JOBS:

@@ -117,7 +117,10 @@ def show_places(plan: Plan) -> None:
         st.info(plain(f"No node of the plan has {current_scope().model}."))
     if sum(node.gpus for node in plan.nodes) > _DETAIL_UP_TO:
         chart(reader.remember(("heat", plan.plan_id), lambda: node_heat(plan)), "heat")
-        st.caption("GPUs in use of the nodes that are on; blank where a node is off.")
+        st.caption(
+            "GPUs in use of the nodes that are on; blank where a node is off. A row with +6 is of "
+            "a node and the six after it."
+        )
     if pages:
         why = {
             stored.recommendation.job_id: stored.recommendation.why

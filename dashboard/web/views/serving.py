@@ -13,6 +13,7 @@ from dashboard.serving_outlook import service_history
 from dashboard.serving_value import TokenValue, kept_values
 from dashboard.web.identity import current_role
 from dashboard.web.page import (
+    UNKNOWN,
     chart,
     empty_state,
     figures,
@@ -173,6 +174,13 @@ def cold_start_text(row: ServiceRow) -> tuple[str, str]:
     return number(seconds / 60, "min"), source
 
 
+def tokens_text(value: TokenValue) -> tuple[str, str]:
+    """Return the tokens of a unit of money, below them those of a joule, or why not."""
+    cost, why = measured(value.tokens_per_cost, "", value.no_cost)
+    joule, why_not = measured(value.tokens_per_joule, "per joule", value.no_energy)
+    return cost, "; ".join(filter(None, (why, f"per joule: {why_not}" if why_not else joule)))
+
+
 def figures_of_one(row: ServiceRow, value: TokenValue | None) -> None:
     """Show what one service carries, how long requests waited too long, what its tokens cost."""
     late = None if row.late_minutes is None else float(row.late_minutes)
@@ -193,15 +201,8 @@ def figures_of_one(row: ServiceRow, value: TokenValue | None) -> None:
                 if late is not None
                 else "the engine tells no waits and no queue",
             ),
-            f"generated tokens per {currency}": measured(
-                None if value is None else value.tokens_per_cost,
-                "",
-                no_value if value is None else value.no_cost,
-            ),
-            "generated tokens per joule": measured(
-                None if value is None else value.tokens_per_joule,
-                "",
-                no_value if value is None else value.no_energy,
+            f"generated tokens per {currency}": (
+                (UNKNOWN, no_value) if value is None else tokens_text(value)
             ),
         }
     )
