@@ -45,6 +45,7 @@ _START_SECONDS = 300
 VIEWS = (
     "overview",
     "fleet",
+    "facility",
     "jobs",
     "job",
     "forecasts",

@@ -30,7 +30,7 @@ from data.apply_settings import SimulatedApplySettings
 from data.clock import PacedClock, floor_to_slot, utc_now
 from data.compiled import compiling
 from data.errors import SettingsError
-from data.fleet_settings import TenantShare
+from data.fleet_settings import PowerDomain, TenantShare
 from data.load_settings import LoadedSettings
 from data.settings import Settings
 from data.source_settings import PrometheusSettings
@@ -46,6 +46,10 @@ _PLAN_EVERY = timedelta(hours=6)
 """Simulated: long enough to read a recommendation before the next plan replaces it."""
 _STALE_MINUTES = 8 * 60.0
 """What a cycle foresaw of services counts until the next one has run."""
+_RACKS = tuple(
+    PowerDomain(name=f"rack {name}", nodes=f"*-000[{first}-{first + 3}]", limit_kw=20.0)
+    for name, first in (("a", 0), ("b", 4))
+)
 _SHARES = (TenantShare(name="vision", quota=12, borrowable=6),)
 """One team of the simulated fleet holds more than its quota, and borrows."""
 
@@ -163,7 +167,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         energy=own.energy,
         retention=own.retention,
         tenants=replace(own.tenants, shares=_SHARES),
-        power=own.power,
+        power=own.power if own.power.domains else replace(own.power, domains=_RACKS),
         serving=replace(own.serving, stale_minutes=max(own.serving.stale_minutes, _STALE_MINUTES)),
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
         simulated_fleet=fleet,

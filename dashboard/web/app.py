@@ -17,6 +17,7 @@ pages = {
         st.Page("views/overview.py", title="Overview", default=True),
         FINDINGS,
         st.Page("views/fleet.py", title="Fleet"),
+        st.Page("views/facility.py", title="Facility"),
         st.Page("views/jobs.py", title="Jobs"),
         st.Page("views/job.py", title="Job"),
         st.Page("views/serving.py", title="Serving"),
@@ -43,7 +44,7 @@ if current_role() == "owner":
     # No page of theirs is the default one, whose address Streamlit leaves empty: links name each.
     pages = {
         "": [st.Page(lambda: None, title="Start", url_path="start", default=True)],
-        "My jobs": [FINDINGS, *pages["Now"][3:]],
+        "My jobs": [FINDINGS, *pages["Now"][4:]],
         "Account": pages["Account"],
     }
 elif current_role() == "none":

@@ -16,6 +16,7 @@ PAGES = (
     "",
     "findings",
     "fleet",
+    "facility",
     "jobs",
     f"job?id={quote(HOSTILE_JOB)}",
     "serving",

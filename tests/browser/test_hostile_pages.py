@@ -122,6 +122,7 @@ def sweep(plot: Locator, *, columns: int, rows: int) -> None:
     "path",
     [
         "",
+        "facility",
         "jobs",
         "serving",
         "forecasts",

@@ -32,6 +32,7 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 VIEWS = (
     "overview",
     "fleet",
+    "facility",
     "jobs",
     "job",
     "serving",

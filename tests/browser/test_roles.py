@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
 ROLES = ("none", "viewer", "owner", "approver", "admin")
 PAGES = (
-    "", "fleet", "jobs", "job", "serving", "forecasts", "plan", "findings", "new_job", "costs",
-    "savings", "energy", "reports", "audit", "health", "settings",
+    "", "fleet", "facility", "jobs", "job", "serving", "forecasts", "plan", "findings", "new_job",
+    "costs", "savings", "energy", "reports", "audit", "health", "settings",
 )  # fmt: skip
 DECIDING = {"Approve", "Dismiss", "Snooze", "Approve and apply", "Look at the target"}
 SUBMITTING = {"Preview", "Submit"}

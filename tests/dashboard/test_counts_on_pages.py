@@ -26,8 +26,8 @@ from data.store import Store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 VIEWS = (
-    "overview", "findings", "fleet", "jobs", "job", "serving", "forecasts", "plan", "savings",
-    "energy", "reports", "audit", "health",
+    "overview", "findings", "fleet", "facility", "jobs", "job", "serving", "forecasts", "plan",
+    "savings", "energy", "reports", "audit", "health",
 )  # fmt: skip
 NOT_NOUNS = {"as", "is", "has", "this", "was", "less", "minus", "us", "its", "plus"}
 ONE_OF_MANY = re.compile(r"(?<![\w.,:-])1 ((?:(?:applied|GPU|MIG|more|of them) )?[A-Za-z-]+s)\b")

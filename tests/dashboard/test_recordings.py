@@ -42,8 +42,8 @@ PATIENCE = 200
 AGES = [timedelta(hours=1), timedelta(days=1), timedelta(days=365)]
 ZONES = ["UTC", "America/St_Johns", "Asia/Kolkata"]
 VIEWS = [
-    "overview", "fleet", "jobs", "job", "serving", "forecasts", "plan", "findings", "energy",
-    "reports", "costs", "savings", "health",
+    "overview", "fleet", "facility", "jobs", "job", "serving", "forecasts", "plan", "findings",
+    "energy", "reports", "costs", "savings", "health",
 ]  # fmt: skip
 NOT_OF_THE_PAST = (" ago", "trimtab cycle", "today", "are allocated", "Expires", "wait for")
 MAP = """
