@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.charts.cost_days import COLOURS, cost_days
+from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, fleet_map
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.charts.forecast_band import forecast_band
@@ -252,6 +253,28 @@ def test_a_node_of_any_size_is_on_the_map_whole(sizes: list[int]) -> None:
     assert [at[row, 0] for row in starts] == [f"n{node}/0" for node in range(len(sizes))]
     assert max(column for _row, column in cells) < 16
     assert figure.layout.height >= 160
+
+
+@given(sizes=st.lists(st.integers(1, 16), min_size=1, max_size=60), unknown=st.booleans())
+def test_a_click_on_the_image_of_a_fleet_names_the_node(sizes: list[int], unknown: bool) -> None:
+    """A mark for each node, in the middle of its column; its mean is that of its boards."""
+    boards = pd.DataFrame(
+        [
+            {"node": f"n{node}", "cell": cell, "gpu_index": str(cell),
+             "work": np.nan if unknown else 10.0 * cell, "allocated_ratio": 1.0}
+            for node, size in enumerate(sizes)
+            for cell in range(size)
+        ]
+    )  # fmt: skip
+    image, marks = fleet_image(boards, MEASURES[0]).data
+    assert [name for (name,) in marks.customdata] == [f"n{node}" for node in range(len(sizes))]
+    for size, text, x, y in zip(sizes, marks.text, marks.x, marks.y, strict=True):
+        column = np.asarray(image.z)[int(y - (max(sizes) - 1) / 2) :, x][: max(sizes)]
+        if not unknown:
+            assert np.count_nonzero(~np.isnan(column)) == size
+        said = "not reported" if unknown else f"{5.0 * (size - 1):.3g} % on average"
+        assert text.endswith(said)
+        assert ("1 GPU<" in text) == (size == 1)
 
 
 def test_a_hatched_bar_is_seen_on_white() -> None:
