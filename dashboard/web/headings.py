@@ -71,7 +71,7 @@ HEADINGS: Mapping[str, str] = {
     "peak allocated, q90": "peak allocated, q90 (GPUs)",
 }
 _PERCENT = {"allocated_ratio", "used_ratio", "throttled_ratio", "gap"}
-_COUNTS = {"samples", "rows"}
+_LARGE = 10_000
 _COST = re.compile(r"cost_([a-z]+)_per_work")
 
 
@@ -94,12 +94,21 @@ def column_settings(
     return {name: _column(name, own.get(name) or heading(name), rows[name]) for name in names}
 
 
+def _is_large(values: "pd.Series[Any]") -> bool:
+    """Tell whether a column is of whole numbers that separators of thousands make readable."""
+    if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
+        return False
+    known = values.dropna()
+    # "localized" keeps three decimals at most: of a small share it would tell nothing.
+    return bool(len(known) and (known % 1 == 0).all() and known.abs().max() >= _LARGE)
+
+
 def _column(name: str, title: str, values: "pd.Series[Any]") -> Any:
     if pd.api.types.is_datetime64_any_dtype(values):
         form = "YYYY-MM-DD HH:mm:ss" if values.dt.second.any() else "YYYY-MM-DD HH:mm"
         return st.column_config.DatetimeColumn(f"{title} (UTC)", format=form, timezone="UTC")
     if name in _PERCENT:
         return st.column_config.NumberColumn(title, format="percent")
-    if name in _COUNTS:
+    if _is_large(values):
         return st.column_config.NumberColumn(title, format="localized")
     return st.column_config.Column(title)

@@ -118,3 +118,22 @@ def test_a_table_may_name_its_own_columns() -> None:
     rows = pd.DataFrame({"now": [1.0], "used_ratio": [0.5]})
     shown = column_settings(rows, other={"now": "now (boards)"})
     assert [entry["label"] for entry in shown.values()] == ["now (boards)", "in use (%)"]
+
+
+def test_large_whole_numbers_have_separators_and_small_shares_keep_their_digits() -> None:
+    """Localized, 0.0608 would be 0.061; a year or an XID needs no separator."""
+    rows = pd.DataFrame(
+        {
+            "rows": [23_107_364, 0],
+            "cost": [1_537_827.0, None],
+            "both": [12_345.0, 0.0608],
+            "small": [79, 13],
+            "text": ["12345", ""],
+            "flag": [True, False],
+        }
+    )
+    forms = {
+        name: (entry.get("type_config") or {}).get("format")
+        for name, entry in column_settings(rows).items()
+    }
+    assert {name for name, form in forms.items() if form == "localized"} == {"rows", "cost"}

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.figure_text import count_text
-from dashboard.web.page import finding, plain, table
+from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
 
 _SHOWN = 500
@@ -18,7 +18,9 @@ finding(
     if problems
     else f"{count_text(len(entries), 'entry', 'entries')}, chain intact."
     if entries
-    else "Nothing has been decided yet."
+    else tense(
+        "Nothing has been decided yet.", "Nothing was decided, and of a recording nothing can be."
+    )
 )
 for problem in problems:
     st.error(plain(problem))

@@ -111,7 +111,7 @@ def show_places(plan: Plan) -> None:
     """Show the placement over time: all nodes as a heat map, some of them as a Gantt chart."""
     st.subheader("Placement over time")
     pages = node_pages(plan, current_scope().model)
-    names = [f"{part[0].node} – {part[-1].node}" for part in pages]
+    names = [" – ".join(dict.fromkeys((part[0].node, part[-1].node))) for part in pages]
     chosen = choose("Nodes", names, "nodes") if names else ""
     if not names:
         st.info(plain(f"No node of the plan has {current_scope().model}."))
