@@ -30,7 +30,7 @@ from dashboard.cycle_world import World
 from dashboard.proposed_again import as_proposed_now, is_proposed_by
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.decisions import FOR_MEMORY, Recommendation
+from data.records.decisions import ADVICE, FOR_MEMORY, Recommendation
 from data.records.lifecycle import State
 from data.settings import EnergySettings, PlanningSettings, Settings
 from data.store import Store, open_store
@@ -126,6 +126,26 @@ class Replay:
         if not can and age * EVERY <= HOUR:
             self.refused.append((len(self.made) - 1, entry))
 
+    def asked_of(self, advice: bool) -> int:
+        """Return how often changes, or else advice, were asked for within an hour."""
+        return sum(
+            (entry.action in ADVICE) is advice
+            for cycle in range(len(self.made))
+            for age in AGES
+            if age * EVERY <= HOUR and age <= cycle
+            for entry in self.made[cycle - age]
+            # Asked before the cycle's rejections.
+            if cycle * EVERY <= REJECTED_AFTER or kind_of(entry) not in self.rejected
+        )
+
+    def outdated_of(self, advice: bool) -> Counter[str]:
+        """Return why changes, or else advice, were refused within an hour, by reason."""
+        return Counter(
+            self.why(cycle, entry)
+            for cycle, entry in self.refused
+            if (entry.action in ADVICE) is advice
+        )
+
     def why(self, cycle: int, entry: Recommendation) -> str:
         """Return why a proposal was refused in a cycle: outdated, or resolved for good or not."""
         newest, kind = self.made[cycle], kind_of(entry)
@@ -141,9 +161,16 @@ class Replay:
     def lines(self, nodes: int) -> list[str]:
         """Return the text of the results."""
         cycles = len(self.made)
-        asked = sum(count for age, count in self.asked.items() if age * EVERY <= HOUR)
-        why = Counter(self.why(*refusal) for refusal in self.refused)
-        resolved = why.pop("resolved", 0)
+        told, outdated = [], 0
+        for advice, what in ((False, "changes"), (True, "advice")):
+            asked, why = self.asked_of(advice), self.outdated_of(advice)
+            resolved = why.pop("resolved", 0)
+            outdated += why.total()
+            told.append(
+                f"Of {what}: asked within an hour {asked} times; refused as outdated "
+                f"{_share(why.total(), asked)} ({_told(why)}), because the finding was resolved "
+                f"{_share(resolved, asked)}."
+            )
         every = [frozenset(map(kind_of, found)) for found in self.made]
         spells = spells_of(every)
         whole = sum(length == cycles for length in spells)
@@ -170,9 +197,10 @@ class Replay:
                 if self.asked[age]
             ),
             "",
-            f"Asked within an hour: {asked}.",
-            f"Refused as outdated: {_share(why.total(), asked)} ({_told(why)}).",
-            f"Refused because the finding was resolved: {_share(resolved, asked)}.",
+            *told,
+            f"Of both, {_share(outdated, sum(map(self.asked_of, (False, True))))} were outdated.",
+            "Advice names no change that could be applied: approving it is taking note.",
+            "",
             f"Rejected: {len(self.rejected)}.",
             f"Proposed again in the {left} cycles after: {self.again[False]} times.",
             f"Another change of these, which must save more: {self.again[True]} times.",
