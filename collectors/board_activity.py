@@ -20,7 +20,7 @@ from collectors.dcgm_readings import (
     readable,
 )
 from collectors.device_labels import device_of
-from collectors.metric_dialects import BY_NAME, HEALTH_QUANTITIES, INFOS
+from collectors.metric_dialects import BY_NAME, HEALTH_QUANTITIES, INFOS, LARGEST
 from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.columns import ACTIVITY, check_frame, empty_frame
@@ -39,8 +39,6 @@ _LINKS = {
     "pcie_bytes_per_second": ("pcie_sent_bytes", "pcie_received_bytes"),
     "nvlink_bytes_per_second": ("nvlink_sent_bytes", "nvlink_received_bytes"),
 }
-LARGEST = ("uncorrected_errors", "remapped_rows", "remap_failed")
-"""Counts and a flag, of which a mean says nothing."""
 _READ = frozenset(
     (
         *(*PLAIN, *_OF_BOARD, *HEALTH_QUANTITIES, "gr_engine_active", "gpu_util"),

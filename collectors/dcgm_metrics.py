@@ -5,7 +5,7 @@ there, and none where no engine is: the list of metrics is read anyway.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -153,11 +153,15 @@ class PrometheusDcgmCollector:
         scrape_seconds: float | None,
         dropped: Dropped,
     ) -> list[Series]:
-        """Return the series of what changes slowly: a reading a slot is enough of it."""
+        """Return the series of what changes slowly: a reading a slot is enough of it.
+
+        A reading at the end of a slot stands for that slot, and is dated a second before its end.
+        """
         step = max(SLOT_SECONDS, self.settings.step_seconds)
         if start > end:
             return []
-        return self._series(name, start, end, scrape_seconds, dropped, step=step)
+        found = self._series(name, start, end, scrape_seconds, dropped, step=step)
+        return [replace(series, times=series.times - 1) for series in found]
 
     def _series(
         self,

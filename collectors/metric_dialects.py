@@ -16,6 +16,7 @@ from enum import StrEnum
 _MIB = 1 / 1_048_576
 _PERCENT = 0.01
 _MILLI = 0.001
+_MICRO = 1e-6
 _NANO = 1e-9
 
 
@@ -50,6 +51,34 @@ class Field:
 def _same(*names: str, factor: float = 1.0) -> tuple[tuple[str, float], ...]:
     return tuple((name, factor) for name in names)
 
+
+_HEALTH = (
+    (150, "temperature_celsius", 200.0, _same(
+        "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "dcgm_gpu_temp",
+        "nvidia_smi_temperature_gpu", "nvidia_gpu_temperature_celsius",
+    )),
+    (140, "memory_temperature_celsius", 200.0, _same(
+        "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS", "dcgm_memory_temp",
+        "nvidia_smi_temperature_memory",
+    )),
+    (100, "clock_mhz", 10_000.0, (
+        *_same("DCGM_FI_DEV_SM_CLOCK", "dcgm_sm_clock"),
+        ("nvidia_smi_clocks_current_sm_clock_hz", _MICRO),
+    )),
+    (311, "uncorrected_errors", 1e9, _same(
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "nvidia_smi_ecc_errors_uncorrected_volatile_total",
+    )),
+    (393, "remapped_rows", 1e6, _same("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS")),
+    (395, "remap_failed", 1.0, _same("DCGM_FI_DEV_ROW_REMAP_FAILURE")),
+)  # fmt: skip
+"""What tells of a board whether it is well: field, quantity, largest reading, names. It changes
+slowly.
+"""
+LARGEST = ("uncorrected_errors", "remapped_rows", "remap_failed")
+"""Counts and a flag, of which a mean says nothing."""
+HEALTH_QUANTITIES = tuple(quantity for _id, quantity, _largest, _names in _HEALTH)
+HEALTH = tuple(name for *_field, names in _HEALTH for name, _factor in names)
+"""The metrics of a board's health, under every name."""
 
 FIELDS: tuple[Field, ...] = (
     Field(
@@ -300,71 +329,6 @@ FIELDS: tuple[Field, ...] = (
             "nvidia_smi_clocks_event_reasons_active",
         ),
     ),
-    Field(
-        field_id=150,
-        quantity="temperature_celsius",
-        largest=200.0,
-        board=True,
-        used=False,
-        names=_same(
-            "DCGM_FI_DEV_GPU_TEMP",
-            "DCGM_FI_DEV_GPU_TEMP_CELSIUS",
-            "dcgm_gpu_temp",
-            "nvidia_smi_temperature_gpu",
-            "nvidia_gpu_temperature_celsius",
-        ),
-    ),
-    Field(
-        field_id=140,
-        quantity="memory_temperature_celsius",
-        largest=200.0,
-        board=True,
-        used=False,
-        names=_same(
-            "DCGM_FI_DEV_MEMORY_TEMP",
-            "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS",
-            "dcgm_memory_temp",
-            "nvidia_smi_temperature_memory",
-        ),
-    ),
-    Field(
-        field_id=100,
-        quantity="clock_mhz",
-        largest=10_000.0,
-        board=True,
-        used=False,
-        names=(
-            ("DCGM_FI_DEV_SM_CLOCK", 1.0),
-            ("dcgm_sm_clock", 1.0),
-            ("nvidia_smi_clocks_current_sm_clock_hz", 1e-6),
-        ),
-    ),
-    Field(
-        field_id=311,
-        quantity="uncorrected_errors",
-        largest=1e9,
-        board=True,
-        used=False,
-        names=_same(
-            "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "nvidia_smi_ecc_errors_uncorrected_volatile_total"
-        ),
-    ),
-    Field(
-        field_id=393,
-        quantity="remapped_rows",
-        largest=1e6,
-        board=True,
-        used=False,
-        names=_same("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"),
-    ),
-    Field(
-        field_id=395,
-        quantity="remap_failed",
-        largest=1.0,
-        board=True,
-        used=False,
-        names=_same("DCGM_FI_DEV_ROW_REMAP_FAILURE"),
-    ),
     # Nanoseconds, whatever the help text says: that of older exporters says microseconds.
     Field(
         field_id=240,
@@ -384,7 +348,12 @@ FIELDS: tuple[Field, ...] = (
         kind=ReadingKind.COUNTER,
         names=_same("DCGM_FI_DEV_THERMAL_VIOLATION", factor=_NANO),
     ),
-)
+    *(
+        Field(field_id=number, quantity=quantity, largest=largest, board=True, used=False,
+              kind=ReadingKind.CODE if quantity in LARGEST else ReadingKind.GAUGE, names=names)
+        for number, quantity, largest, names in _HEALTH
+    ),
+)  # fmt: skip
 
 BY_NAME: dict[str, tuple[Field, float]] = {
     name: (field, factor) for field in FIELDS for name, factor in field.names
@@ -407,15 +376,6 @@ ACTIVITY: tuple[str, ...] = tuple(
     name for field in FIELDS if field.quantity in _ACTIVITY for name, _ in field.names
 )
 """What tells why a job is slow, beyond what samples are made of, under every name."""
-
-HEALTH_QUANTITIES = (
-    *("temperature_celsius", "memory_temperature_celsius", "clock_mhz"),
-    *("uncorrected_errors", "remapped_rows", "remap_failed"),
-)
-HEALTH: tuple[str, ...] = tuple(
-    name for field in FIELDS if field.quantity in HEALTH_QUANTITIES for name, _ in field.names
-)
-"""What tells of a board whether it is well, under every name: it changes slowly."""
 
 INFO = "nvidia_smi_gpu_info"
 """nvidia_gpu_exporter names model and index on this series only; the others carry the uuid."""

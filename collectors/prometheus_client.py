@@ -42,7 +42,7 @@ _MAX_SLOW = 3
 _MAX_REFUSED = 3
 """Smallest questions refused, after which a metric's others are not asked in this collection."""
 
-_MAX_GAPS_NAMED = 20
+_MAX_GAPS_NAMED = 40
 _PROBE_SECONDS = 600
 _NOT_YET = timedelta(seconds=31)
 """VictoriaMetrics repeats older values for the last 30 s, until its -search.latencyOffset."""

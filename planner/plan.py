@@ -27,7 +27,7 @@ from planner.partitions.parts_of_jobs import parts_of_jobs
 from planner.partitions.solve_parts import solve_parts
 from planner.partitions.workforce import Workforce
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.slot_mapping import SlotMapping, as_slot_problem
+from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
 from planner.problem.tenants import lending
 from planner.solver.bounds import Bound, checked_bound
 from planner.solver.coupling_rows import coupling_rows
@@ -322,7 +322,7 @@ def _plan(
         ),
         violations=(
             *mapping.given_up,
-            *rows.violations(use_of(mapping.slots, rows, found.paths), problem.when),
+            *rows.violations(use_of(mapping.slots, rows, found.paths), times_of(problem)),
             *(
                 f"job {problem.jobs[stretch.job].demand.job.job_id}: "
                 f"{found.placed.unplaced[stretch.job]}"

@@ -16,9 +16,10 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
-from collectors.board_activity import LARGEST, SLOT_SECONDS
+from collectors.board_activity import SLOT_SECONDS
 from collectors.board_xids import merged_xids
 from collectors.dcgm_readings import jobs_of
+from collectors.metric_dialects import LARGEST
 from collectors.nvml.activity import GpmActivity
 from collectors.nvml.job_mapping_files import MappingFiles, booted_at
 from collectors.nvml.library import nvml_session

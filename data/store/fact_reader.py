@@ -227,8 +227,7 @@ class FactReader(QuotaReader):
 
         Columns node, gpu_index, gpu_uuid, gpu_model, mig_profiles and jobs (one a line),
         allocated_ratio, used_ratio (0..1 of the board), memory_used_mib (largest, summed over MIG
-        instances), memory_total_mib, power_watts (mean), last_seen_at, and its health (columns of
-        ACTIVITY; clock and slowing are means, the others largest); NaN what nobody reported.
+        instances), memory_total_mib, power_watts (mean), last_seen_at, health; NaN is unknown.
         """
         window = slots_of(start, end)
         return self._frame(samples_sql.BOARDS, start=window["start"], end=window["end"])

@@ -31,7 +31,6 @@ from planner.problem.pools import Pools, make_pools
 from planner.problem.tariffs import Tariff, tariff_of
 from planner.problem.tenants import Tenants, make_tenants
 from planner.problem.terms import Terms
-from planner.solver.broken_limits import WhenText, clock_text
 
 Values = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -112,11 +111,6 @@ class PlanningProblem:
             may_requeue=self.rules.may_requeue,
             behind_others=self.rules.behind_others,
         )
-
-    @property
-    def when(self) -> WhenText:
-        """What names slots by their times."""
-        return clock_text(self.slot_starts, timedelta(minutes=self.planning.slot_minutes))
 
     def _why_not_requeued(self, job: Job) -> str:
         rules = self.rules

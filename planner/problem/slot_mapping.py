@@ -6,6 +6,7 @@ both (a power cap), which of them. An option of a model with several pools has a
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from planner.problem.expected_value import mean_of
 from planner.problem.planning_problem import FORBIDDEN, JobProblem, PlanningProblem
 from planner.problem.pools import feeds
 from planner.problem.tenants import with_quotas
-from planner.solver.broken_limits import broken
+from planner.solver.broken_limits import WhenText, broken, clock_text
 from planner.solver.slot_problem import (
     NOTHING,
     ConfigurationGrid,
@@ -207,6 +208,11 @@ def _moving_costs(problem: PlanningProblem) -> Singles:
     return np.array(costs, dtype=np.float32)
 
 
+def times_of(problem: PlanningProblem) -> WhenText:
+    """Return what names slots of the problem by their times."""
+    return clock_text(problem.slot_starts, timedelta(minutes=problem.planning.slot_minutes))
+
+
 def move_cost(problem: PlanningProblem, job: JobProblem, option: int = 0) -> float:
     """Return what a start elsewhere costs a job, as it is promised: its mean, with its wait."""
     found = move_costs(job.demand, job.options[option], problem.terms)
@@ -254,7 +260,10 @@ def _capacity(
         line
         for pool, lacks in zip(problem.pools.pools, forced - capacity, strict=True)
         for line in broken(
-            f"maintenance: {pool.name}", lacks, "GPUs missing that jobs cannot leave", problem.when
+            f"maintenance: {pool.name}",
+            lacks,
+            "GPUs missing that jobs cannot leave",
+            times_of(problem),
         )
     )
     lasting = np.maximum(np.maximum(every, held), forced)

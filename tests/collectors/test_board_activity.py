@@ -151,7 +151,7 @@ def test_a_prometheus_tells_what_the_fleet_tells(tmp_path: Path) -> None:
     for name in tells & set(HEALTH_QUANTITIES):  # one reading a slot, not the mean of five
         apart = (both[name] - both[f"{name}_asked"]).abs() / both[name].clip(lower=1.0)
         assert apart.notna().any()
-        assert apart.median() < 0.05, name
+        assert apart.median() < 0.02, name
 
 
 def test_temperatures_are_means_and_errors_the_largest() -> None:

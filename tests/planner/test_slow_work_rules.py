@@ -54,7 +54,8 @@ def trains(**changes: Any) -> Job:
 def rows(slots: int, **changes: Any) -> pd.DataFrame:
     """Slots of a busy job, as `job_activity` gives them, but for the changes."""
     starts = [START + pd.Timedelta(minutes=5 * slot) for slot in range(slots)]
-    frame = pd.DataFrame({"job_id": "a", "slot_start": starts} | BUSY | changes)
+    well = dict.fromkeys(SIGNALS, np.nan)
+    frame = pd.DataFrame({"job_id": "a", "slot_start": starts} | well | BUSY | changes)
     return frame.astype(dict.fromkeys((*SIGNALS, "behind", "spread"), "float64"))
 
 
