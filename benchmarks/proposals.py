@@ -161,11 +161,11 @@ class Replay:
     def lines(self, nodes: int) -> list[str]:
         """Return the text of the results."""
         cycles = len(self.made)
-        told, outdated = [], 0
+        told, outdated, in_all = [], 0, 0
         for advice, what in ((False, "changes"), (True, "advice")):
             asked, why = self.asked_of(advice), self.outdated_of(advice)
             resolved = why.pop("resolved", 0)
-            outdated += why.total()
+            outdated, in_all = outdated + why.total(), in_all + asked
             told.append(
                 f"Of {what}: asked within an hour {asked} times; refused as outdated "
                 f"{_share(why.total(), asked)} ({_told(why)}), because the finding was resolved "
@@ -198,7 +198,7 @@ class Replay:
             ),
             "",
             *told,
-            f"Of both, {_share(outdated, sum(map(self.asked_of, (False, True))))} were outdated.",
+            f"Of both, {_share(outdated, in_all)} were outdated.",
             "Advice names no change that could be applied: approving it is taking note.",
             "",
             f"Rejected: {len(self.rejected)}.",

@@ -13,7 +13,7 @@ from data.fleet_settings import NodeSettings
 from data.records.cluster import Node
 
 _COLUMNS = ["what", "where", "since or why"]
-SLOWED = 0.1
+_SLOWED = 0.1
 """Of an hour; less is a short peak."""
 
 
@@ -77,7 +77,7 @@ def _unwell(boards: pd.DataFrame, limits: NodeSettings) -> Iterator[tuple[str, s
         if board["uncorrected_errors"] > 0:
             errors = count_text(int(board["uncorrected_errors"]), "error")
             yield "uncorrectable memory errors", place, f"{errors} since the driver was loaded"
-        if board["throttled_ratio"] >= SLOWED:
+        if board["throttled_ratio"] >= _SLOWED:
             yield "clocks are slowed", place, slowed_text(board)
         for name, limit, what in (
             ("temperature_celsius", limits.hot_celsius, "GPU is hot"),

@@ -11,7 +11,7 @@ from data.columns import ACTIVITY, check_frame
 from data.store.bulk import put_rows
 from data.store.rollup import kept_since
 from data.store.rollup_sql import SLOT_SECONDS
-from data.store.samples_sql import HEALTH_NAMES, HEALTH_VALUES
+from data.store.samples_sql import HEALTH_NAMES, HEALTH_VALUES, WINDOW
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,14 +44,13 @@ FROM told GROUP BY job_id, slot_start ORDER BY job_id, slot_start
 """  # noqa: S608 - only constants of this package are put together
 
 
-_AFTER = "slot_start >= :start AND slot_start < :end"
 UNWELL = f"""
 WITH unwell AS (
-    SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {_AFTER} GROUP BY gpu_uuid
+    SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {WINDOW} GROUP BY gpu_uuid
     HAVING avg(throttled_ratio) >= :throttled OR max(remap_failed) > 0
 ), places AS (
     SELECT gpu_uuid, arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index
-    FROM five_minute WHERE {_AFTER} AND samples > 0 GROUP BY gpu_uuid
+    FROM five_minute WHERE {WINDOW} AND samples > 0 GROUP BY gpu_uuid
 )
 SELECT unwell.gpu_uuid, node, gpu_index, {HEALTH_NAMES}
 FROM unwell JOIN places ON places.gpu_uuid = unwell.gpu_uuid

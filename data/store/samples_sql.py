@@ -14,7 +14,7 @@ _ENDS = """
         OR (slot_start >= greatest(:last_hour, :first_hour, :start) AND slot_start < :end))
 """
 _SLOT = "to_timestamp(floor(epoch(slot_start) / :slot_seconds) * :slot_seconds)"
-_WINDOW = "slot_start >= :start AND slot_start < :end"
+WINDOW = "slot_start >= :start AND slot_start < :end"
 
 
 def whole_slots(*columns: str) -> str:
@@ -29,7 +29,7 @@ WITH devices AS (
         max(utilization_max) AS largest, max(memory_max_mib) AS memory,
         sum(power_sum) / nullif(sum(power_samples), 0) AS power, sum(samples) AS samples
     FROM five_minute
-    WHERE {_WINDOW} AND holder = 'job' AND (:job_id = '' OR job_id = :job_id)
+    WHERE {WINDOW} AND holder = 'job' AND (:job_id = '' OR job_id = :job_id)
     GROUP BY 1, 2, 3, 4 HAVING sum(samples) > 0
 )
 SELECT job_id, slot_start,
@@ -103,7 +103,7 @@ WITH namespaces AS MATERIALIZED (
     SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, gpu_model, holder, job_id,
         sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
         sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
-    FROM hourly WHERE {_WINDOW} GROUP BY 1, 2, 3, 4, 5, 6
+    FROM hourly WHERE {WINDOW} GROUP BY 1, 2, 3, 4, 5, 6
 ), whole AS (
     SELECT gpu_uuid, mig_instance, slot_start, sum(weight) AS whole FROM parts GROUP BY 1, 2, 3
 ), cut AS (
@@ -140,7 +140,7 @@ NODE_POWER = f"""
 WITH devices AS (
     SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, max(node) AS node,
         sum(power_sum) AS power_sum, sum(power_weight) AS power_weight
-    FROM hourly WHERE {_WINDOW} GROUP BY 1, 2, 3 HAVING sum(samples) > 0
+    FROM hourly WHERE {WINDOW} GROUP BY 1, 2, 3 HAVING sum(samples) > 0
 ), boards AS (
     SELECT gpu_uuid, slot_start, max(node) AS node,
         sum(power_sum) / nullif(max(power_weight), 0) AS power
@@ -214,7 +214,7 @@ FROM {
 GROUP BY gpu_uuid, mig_instance ORDER BY node, gpu_uuid, mig_instance
 """  # noqa: S608
 
-HEALTH = {
+_HEALTH = {
     "temperature_celsius": "max",
     "memory_temperature_celsius": "max",
     "clock_mhz": "avg",
@@ -224,8 +224,8 @@ HEALTH = {
     "remap_failed": "max",
 }
 """What is told of a board's health, whatever instance of it tells, and how readings are joined."""
-HEALTH_VALUES = ", ".join(f"{call}({name}) AS {name}" for name, call in HEALTH.items())
-HEALTH_NAMES = ", ".join(HEALTH)
+HEALTH_VALUES = ", ".join(f"{call}({name}) AS {name}" for name, call in _HEALTH.items())
+HEALTH_NAMES = ", ".join(_HEALTH)
 BOARDS = f"""
 WITH devices AS (
     SELECT gpu_uuid, mig_instance,
@@ -236,9 +236,9 @@ WITH devices AS (
         sum(used_board_seconds) AS used, sum(known_board_seconds) AS known,
         max(memory_max_mib) AS memory, max(memory_total_mib) AS memory_total,
         sum(power_sum) AS power_sum, sum(power_weight) AS power_weight, max(last_at) AS last_at
-    FROM five_minute WHERE {_WINDOW} AND samples > 0 GROUP BY gpu_uuid, mig_instance
+    FROM five_minute WHERE {WINDOW} AND samples > 0 GROUP BY gpu_uuid, mig_instance
 ), health AS (
-    SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {_WINDOW} GROUP BY gpu_uuid
+    SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {WINDOW} GROUP BY gpu_uuid
 ), boards AS (
 SELECT arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index, gpu_uuid,
     arg_max(gpu_model, last_at) AS gpu_model,
@@ -270,11 +270,11 @@ SELECT mig_instance, {_SLOT} AS slot_start,
     sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization_ratio,
     max(memory_max_mib) AS memory_used_mib, max(memory_total_mib) AS memory_total_mib,
     sum(power_sum) / nullif(sum(power_samples), 0) AS power_watts
-FROM five_minute WHERE {_WINDOW} AND gpu_uuid = :gpu_uuid AND samples > 0
+FROM five_minute WHERE {WINDOW} AND gpu_uuid = :gpu_uuid AND samples > 0
 GROUP BY 1, 2
 ), health AS (
     SELECT {_SLOT} AS slot_start, {HEALTH_VALUES}
-    FROM board_activity WHERE {_WINDOW} AND gpu_uuid = :gpu_uuid GROUP BY 1
+    FROM board_activity WHERE {WINDOW} AND gpu_uuid = :gpu_uuid GROUP BY 1
 )
 SELECT past.*, {HEALTH_NAMES} FROM past LEFT JOIN health ON health.slot_start = past.slot_start
 ORDER BY mig_instance, past.slot_start
@@ -290,7 +290,7 @@ FROM (
     SELECT job_id, signal, sum(samples) AS samples, sum(shared_samples) AS shared_samples,
         max(slot_start) AS last_at, max(slot_start) FILTER (WHERE shared_samples > 0) AS shared_at,
         count(DISTINCT slot_start) FILTER (WHERE shared_samples > 0) AS shared_slots
-    FROM five_minute WHERE {_WINDOW} AND holder = 'job' AND signal <> '' GROUP BY job_id, signal
+    FROM five_minute WHERE {WINDOW} AND holder = 'job' AND signal <> '' GROUP BY job_id, signal
 ) AS signals GROUP BY job_id
 """  # noqa: S608
 

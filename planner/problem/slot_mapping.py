@@ -251,7 +251,7 @@ def _capacity(
         :, None
     ]
     capacity = np.where(touched, usable, np.maximum(usable, held))
-    forced = _forced(grid, base, pinned, len(usable))
+    forced, when = _forced(grid, base, pinned, len(usable)), times_of(problem)
     given_up = tuple(
         f"maintenance: {', '.join(sorted(stuck[node.name]))} on {node.name} cannot be moved"
         for node in problem.facts.nodes
@@ -260,10 +260,7 @@ def _capacity(
         line
         for pool, lacks in zip(problem.pools.pools, forced - capacity, strict=True)
         for line in broken(
-            f"maintenance: {pool.name}",
-            lacks,
-            "GPUs missing that jobs cannot leave",
-            times_of(problem),
+            f"maintenance: {pool.name}", lacks, "GPUs missing that jobs cannot leave", when
         )
     )
     lasting = np.maximum(np.maximum(every, held), forced)

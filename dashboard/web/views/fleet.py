@@ -18,7 +18,7 @@ from dashboard.web.session import current_world
 from dashboard.web.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.xid_section import board_xid_section
 from data.clock import utc_now
-from data.store.samples_sql import HEALTH
+from data.columns import ACTIVITY
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
@@ -111,7 +111,8 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     )
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
-    shown = page.drop(columns=[*hidden, *(name for name in HEALTH if page[name].isna().all())])
+    unknown = [name for name in ACTIVITY.names if name in page and page[name].isna().all()]
+    shown = page.drop(columns=[*hidden, *unknown])
     at_first = ["node", "gpu_index", "gpu_model", "jobs", "gpu_uuid"]  # in sight on a laptop
     table(
         shown[at_first + [name for name in shown.columns if name not in at_first]],
