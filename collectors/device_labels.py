@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.clusters import named_in
 from data.storable_text import storable
 
 Labels = Mapping[str, str]
@@ -127,7 +128,7 @@ def node_of(labels: Labels) -> str:
     if _EXPORTER.search(host):
         host = ""
     node = _first(labels, "node", "kubernetes_node", "nodename")
-    return node or host or _PORT.sub("", _first(labels, "instance"))
+    return named_in(node or host or _PORT.sub("", _first(labels, "instance")), "")
 
 
 def host_of(node: str) -> str:
@@ -145,7 +146,7 @@ def holder_of(labels: Labels) -> str:
     """
     slurm = _first(labels, "hpc_job", "jobid")
     if slurm and slurm != "0":
-        return f"slurm:{slurm}"
+        return named_in(f"slurm:{slurm}", "")
     for pod, namespace in (
         ("exported_pod", "exported_namespace"),
         ("pod", "namespace"),
@@ -155,5 +156,5 @@ def holder_of(labels: Labels) -> str:
             name = _first(labels, pod)
             if not name or _EXPORTER.search(name):
                 return ""
-            return f"{_first(labels, namespace)}/{name}"
+            return named_in(f"{_first(labels, namespace)}/{name}", "")
     return ""

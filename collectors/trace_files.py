@@ -6,9 +6,10 @@ keep all pieces in one transaction.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,19 @@ from data.columns import NUMBER, SAMPLES, check_frame
 from data.energy_integration import MAX_GAP_SECONDS
 from data.errors import SettingsError, UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
+from data.records.clusters import named_in
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, Platform, WorkloadKind
 
 __all__ = ["Trace", "load_map"]
+
+
+_WRITTEN: Mapping[str, Callable[[str], str]] = {
+    "gpu_uuid": board_uuid,
+    "job_id": partial(named_in, cluster=""),
+    "node": partial(named_in, cluster=""),
+}
+"""How the names of a column are written."""
 
 
 @dataclass(slots=True)
@@ -182,7 +192,7 @@ class Trace:
             self.present[target] += int((there & kept).sum())
             if target == "job_id":
                 self.absent_jobs.update(texts.absent.values())
-            written = board_uuid if target == "gpu_uuid" else str
+            written = _WRITTEN.get(target, str)
             named = [mapped.prefix + written(text) if text else "" for text in texts.distinct]
             return pd.Series(pd.array(named, dtype="str").take(texts.places))
         raw, bad = numbers_of(array, mapped.column, decimal=self._mapping.form.decimal)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from dashboard.recording import present
 from dashboard.statement.prices import UnitPrice, price_list
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.clusters import cluster_in, name_in_cluster, named_in
 from data.records.jobs import Job
 from data.records.queue_waits import NOT_IN_LINE
 from data.settings import Settings
@@ -38,6 +39,7 @@ _WEEK = 7 * 24
 class CapacityRow:
     """A GPU model: the boards there now, the demand of the last weeks, and how many to keep.
 
+    A model of a further cluster is called MODEL@CLUSTER.
     Demand is in GPUs held or waited for. `to_keep` is a multiple of `boards_per_node`; `_low` and
     `_high` are what the single weeks of the history asked for alone. Costs are of a month, of the
     boards kept and of what is missing above them; None is unknown. `max_boards` is the largest
@@ -101,16 +103,16 @@ def boards_to_keep(hours: "Values", prices: HourPrices, *, step: int = 1) -> int
 
 
 def capacity_rows(reader: StoreReader, settings: Settings) -> tuple[CapacityRow, ...]:
-    """Return a row for each model of the fleet, the most expensive boards first.
+    """Return a row for each model of a cluster, the most expensive boards first.
 
-    Waiting jobs that name no model count where the fleet has one model, and nowhere else.
+    Waiting jobs that name no model count where their cluster has one model, and nowhere else.
     """
     end = reader.latest_sample_at() or present(reader)
     start = end - timedelta(weeks=WEEKS)
     nodes: dict[str, Counter[str]] = {}
     for uuid, node, model in {(gpu.gpu_uuid, gpu.node, gpu.gpu_model) for gpu in reader.gpus()}:
         if uuid and model:
-            nodes.setdefault(model, Counter())[node] += 1
+            nodes.setdefault(named_in(model, cluster_in(node)), Counter())[node] += 1
     if not nodes:
         return ()
     demand, waited = _demand(reader, tuple(nodes), start, end)
@@ -121,7 +123,7 @@ def capacity_rows(reader: StoreReader, settings: Settings) -> tuple[CapacityRow,
             by_node,
             demand.get(model),
             waited.get(model, 0.0),
-            prices.find(model, end),
+            prices.find(name_in_cluster(model), end),
             settings,
         )
         for model, by_node in nodes.items()
@@ -156,7 +158,9 @@ def _demand(
     }
     waited: dict[str, float] = {}
     for job in reader.jobs():
-        model = job.gpu_model or (models[0] if len(models) == 1 else "")
+        own = [model for model in models if cluster_in(model) == job.cluster]
+        sole = own[0] if len(own) == 1 else ""
+        model = named_in(job.gpu_model, job.cluster) or sole
         if model in held:
             waits = np.where(fleet.known, _waiting(job, fleet, end), 0.0)
             held[model] = held[model] + waits

@@ -6,11 +6,22 @@ from datetime import datetime
 from collectors.base import Finding, sources_in_use
 from collectors.prometheus_findings import NAMES_SLURM
 from data.errors import TrimtabError
+from data.other_clusters import settings_by_cluster
+from data.records.clusters import named_in
 from data.settings import Settings
 
 
 def source_findings(settings: Settings, now: datetime) -> Iterator[tuple[str, Finding]]:
-    """Yield (source, finding) for every configured source; a failing one is a finding itself."""
+    """Yield (source, finding) for every configured source; a failing one is a finding itself.
+
+    A source of a further cluster is called SECTION@CLUSTER. Errors: SettingsError for its file.
+    """
+    for cluster, own in settings_by_cluster(settings).items():
+        for name, finding in _of_one_cluster(own, now):
+            yield named_in(name, cluster), finding
+
+
+def _of_one_cluster(settings: Settings, now: datetime) -> Iterator[tuple[str, Finding]]:
     found: dict[str, tuple[Finding, ...]] = {}
     for name, source in sources_in_use(settings).items():
         try:

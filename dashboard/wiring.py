@@ -4,18 +4,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from collectors.base import Collector, sources_in_use
+from collectors.in_cluster import InCluster
 from dashboard.cycle_world import Progress, World, silent
 from dashboard.statement.prices import price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.other_clusters import settings_by_cluster
 from data.settings import Settings
 from data.store import Store, open_store
 
 
 def build_collectors(settings: Settings) -> tuple[Collector, ...]:
-    """Return the configured sources; none when nothing is configured."""
+    """Return the configured sources of every cluster; none when nothing is configured.
+
+    Errors: SettingsError for the file of a further cluster.
+    """
     catalogue = load_gpu_catalogue()
-    return tuple(source.build(settings, catalogue) for source in sources_in_use(settings).values())
+    found: list[Collector] = []
+    for cluster, own in settings_by_cluster(settings).items():
+        sources = [used.build(own, catalogue) for used in sources_in_use(own).values()]
+        found += (
+            [InCluster(inner=source, cluster=cluster) for source in sources] if cluster else sources
+        )
+    return tuple(found)
 
 
 @contextmanager

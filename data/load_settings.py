@@ -26,6 +26,7 @@ DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
 _DEFAULT_HERE = "default, found in the working directory"
 _SLOT_MINUTES = "planning.slot_minutes"
+_CLUSTERS = "clusters.others"
 _STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
 _DUCKDB = "duckdb:///"
 _TOO_LARGE = 2**63
@@ -93,6 +94,10 @@ def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, 
             found[name] = (text, f"{where}, found in the working directory")
         else:
             found[name] = ((_DUCKDB if text.startswith(_DUCKDB) else "") + str(placed), where)
+    for name, (rows, where) in values.items():
+        if name == _CLUSTERS:
+            placed_rows = (replace(row, settings=str(folder / row.settings)) for row in rows)
+            found[name] = (tuple(placed_rows), where)
     return found
 
 

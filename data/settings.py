@@ -16,6 +16,7 @@ from data.apply_settings import (
     SlurmApplySettings,
 )
 from data.chat_settings import CHATS, ChatSettings
+from data.cluster_settings import ClusterSettings
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
 from data.report_settings import ReportSettings
 from data.serving_settings import ServingSettings
@@ -354,6 +355,7 @@ class Settings(SourceSections):
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
     statement: StatementSettings = StatementSettings()  # noqa: RUF009
     serving: ServingSettings = ServingSettings()  # noqa: RUF009
+    clusters: ClusterSettings = ClusterSettings()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         known = self.access.mode != "local" or is_loopback(self.serve.host)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from data.records.clusters import named_in
 from data.records.forecasts import GROUP_QUANTITIES, GroupKind
 from data.records.jobs import Job, JobState
 from forecasting.demand_series import DemandSeries, Values, winsorised
@@ -78,7 +79,8 @@ def _waited(
     waited = np.zeros(slots, dtype=bool)
     for job in jobs:
         facts = job.scheduler
-        mine = kind is GroupKind.FLEET or name in (job.namespace, job.gpu_model)
+        model = named_in(job.gpu_model, job.cluster)
+        mine = kind is GroupKind.FLEET or name in (job.namespace, model)
         if facts is None or facts.submitted_at is None or not mine:
             continue
         left = facts.started_at or facts.ended_at

@@ -119,7 +119,17 @@ def _add_figures(server: "MCPServer", ask: Ask) -> None:
     @server.tool()
     def energy(
         by: Literal[
-            "tenant", "namespace", "owner", "job", "model", "node", "fleet", "hour", "day", "week"
+            "tenant",
+            "namespace",
+            "owner",
+            "job",
+            "model",
+            "node",
+            "cluster",
+            "fleet",
+            "hour",
+            "day",
+            "week",
         ] = "tenant",
         every: Literal["", "hour", "day", "week"] = "",
         start: Annotated[str, Field(description="ISO with zone; 7 days before the end")] = "",
@@ -133,7 +143,15 @@ def _add_figures(server: "MCPServer", ask: Ask) -> None:
     @server.tool()
     def statement(
         by: Literal[
-            "tenant", "application", "owner", "job", "outcome", "model", "state", "board"
+            "tenant",
+            "application",
+            "owner",
+            "job",
+            "outcome",
+            "model",
+            "state",
+            "board",
+            "cluster",
         ] = "tenant",
         every: Literal["total", "hour", "day", "week", "month"] = "total",
         start: Annotated[str, Field(description="ISO with zone; the month of the end")] = "",

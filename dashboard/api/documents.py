@@ -29,7 +29,7 @@ from dashboard.statement.budgets import budget_rows
 from dashboard.statement.export import allocation_document
 from dashboard.statement.export import statement_document as cost_document
 from dashboard.statement.focus import PERIODS, VERSION, focus_rows
-from dashboard.statement.groups import GROUPS
+from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import asked_cost_statement
 from data.settings import Settings
 
@@ -71,8 +71,8 @@ class EnergyQuery(RangeQuery):
     """Which statement is asked for; without a range, of the 7 days before the newest sample."""
 
     by: Literal[
-        "tenant", "namespace", "account", "owner", "job", "model", "node", "fleet", "hour", "day",
-        "week",
+        "tenant", "namespace", "account", "owner", "job", "model", "node", "cluster", "fleet",
+        "hour", "day", "week",
     ] = "tenant"  # fmt: skip
     every: Literal["total", "hour", "day", "week"] = "total"
 
@@ -88,8 +88,11 @@ class StatementQuery(RangeQuery):
     @model_validator(mode="after")
     def _can_be_charged(self) -> Self:
         periods = [str(period) for period in PERIODS]
-        if self.form == "focus" and (self.every not in periods or "board" in self.by):
-            raise ValueError("FOCUS charges are by hour or day: give `every`, and not by board")
+        of_boards = set(OF_BOARDS).intersection(self.by.split(","))
+        if self.form == "focus" and (self.every not in periods or of_boards):
+            raise ValueError(
+                "FOCUS charges are by hour or day: give `every`, and not by board or cluster"
+            )
         return self
 
 

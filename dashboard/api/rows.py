@@ -1,6 +1,6 @@
 """What the command line lists and the HTTP API answers: one row for each thing, the same of both.
 
-Unknown is None, or '' where a text is not told. Times are UTC.
+Unknown is None, or '' where a text is not told; a cluster is '' for the main one. Times are UTC.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from dashboard.findings import FindingStatus
 from dashboard.savings import LedgerRow
 from dashboard.urgent import UrgentFact
 from data.records.cluster import Gpu, Node, SourceReport
+from data.records.clusters import cluster_in
 from data.records.commands import Measurement
 from data.records.decisions import AuditEntry
 from data.records.jobs import Job, SchedulerFacts
@@ -45,6 +46,7 @@ class JobRow:
     last_seen_at: datetime
     source: str
     assumed: str
+    cluster: str
 
 
 def job_row(job: Job) -> JobRow:
@@ -67,6 +69,7 @@ def job_row(job: Job) -> JobRow:
         last_seen_at=job.last_seen_at,
         source=job.source,
         assumed="; ".join(f"{name}={value}" for name, value in job.assumed),
+        cluster=job.cluster,
     )
 
 
@@ -105,6 +108,7 @@ class NodeRow:
     reason: str
     seen_at: datetime
     source: str
+    cluster: str
 
 
 def node_row(node: Node) -> NodeRow:
@@ -318,6 +322,7 @@ class FindingRow:
     seen_at: datetime | None
     until: datetime | None
     reason: str
+    cluster: str
     revision: dict[str, Any] | None
 
 
@@ -333,6 +338,7 @@ def finding_row(status: FindingStatus) -> FindingRow:
         seen_at=finding.seen_at,
         until=status.until,
         reason=status.reason,
+        cluster=cluster_in(finding.target),
         revision=None if revision is None else revision.recommendation.as_dict(),
     )
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.apply.base import Applier
+from dashboard.apply.in_cluster import cluster_of, in_cluster
 from data.clock import utc_now
+from data.other_clusters import settings_by_cluster
 from data.records.decisions import Recommendation
 from data.settings import Settings
 
@@ -76,14 +78,28 @@ APPLIERS: dict[str, ApplierSource] = {
 
 
 def build_appliers(settings: Settings, *, clock: Clock = utc_now) -> tuple[Applier, ...]:
-    """Return the appliers of the targets that both switches allow; `clock` tells them the time."""
+    """Return the appliers of the targets that both switches allow; `clock` tells them the time.
+
+    Of every cluster: each has targets and switches of its own. Errors: SettingsError.
+    """
     if not settings.apply.enabled:
         return ()
     return tuple(
-        source.make(settings, clock) for source in APPLIERS.values() if source.enabled(settings)
+        in_cluster(source.make(own, clock), cluster)
+        for cluster, own in settings_by_cluster(settings).items()
+        for source in APPLIERS.values()
+        if source.enabled(own)
     )
 
 
 def applier_for(appliers: tuple[Applier, ...], recommendation: Recommendation) -> Applier | None:
-    """Return the applier that makes changes of this kind, None when there is none."""
-    return next((applier for applier in appliers if applier.covers(recommendation)), None)
+    """Return the applier that makes changes of this kind there, None when there is none."""
+    near = appliers_near(appliers, recommendation)
+    return next((applier for applier in near if applier.covers(recommendation)), None)
+
+
+def appliers_near(
+    appliers: tuple[Applier, ...], recommendation: Recommendation
+) -> tuple[Applier, ...]:
+    """Return the appliers of the cluster in which a recommendation changes something."""
+    return tuple(applier for applier in appliers if cluster_of(applier) == recommendation.cluster)

@@ -5,9 +5,11 @@ It never talks to a cluster. The preview on the page and the file come from `cha
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from dashboard.apply.base import ChangeText
+from dashboard.apply.in_cluster import in_local_names, local_boards, local_job
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from dashboard.apply.power_cap_commands import power_cap_change
 from dashboard.apply.slurm_commands import slurm_change
@@ -21,7 +23,15 @@ from data.store.private_files import make_folder
 def change_for(
     recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
 ) -> ChangeText:
-    """Return the text of the change; ChangeRefusedError when no file can say it."""
+    """Return the text of the change; ChangeRefusedError when no file can say it.
+
+    In a further cluster it has that cluster's own names, and says in which it is to be run.
+    """
+    if recommendation.cluster:
+        found = change_for(in_local_names(recommendation), local_boards(gpus), local_job(job))
+        first, _newline, rest = found.text.partition("\n")
+        here = f"# for cluster {recommendation.cluster}: run it there"
+        return replace(found, text=f"{first}\n{here}\n{rest}")
     if recommendation.action in ADVICE:
         raise ChangeRefusedError(
             f"{recommendation.action} of {recommendation.target!r} is advice, and no change",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dashboard.apply import applier_for
+from dashboard.apply import applier_for, appliers_near
 from dashboard.apply.base import GIT_FACT, Applier
 from dashboard.apply.shared_switch import stopped_anywhere
 from dashboard.apply.wording import deed
@@ -94,7 +94,8 @@ class Task:
         What was prepared stays with the way that prepared it, whatever the settings say since: no
         other reads its steps.
         """
-        appliers, through_git = self.appliers(self.settings()), self._is_through_git()
+        appliers = appliers_near(self.appliers(self.settings()), self.recommendation)
+        through_git = self._is_through_git()
         if through_git:
             return next((applier for applier in appliers if applier.name == "git"), None)
         if through_git is not None:

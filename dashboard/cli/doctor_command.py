@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dashboard.apply import build_appliers
 from dashboard.apply.base import ChecksAccess
+from dashboard.apply.in_cluster import cluster_of
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import source_findings
@@ -17,6 +18,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.errors import TrimtabError
 from data.grid_forecast import grid_outlook
+from data.records.clusters import named_in
 from data.settings import Settings
 from data.source_settings import real_source_switches
 from data.store.room import require_room
@@ -99,7 +101,8 @@ def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
         except TrimtabError as error:
             usable, detail = False, str(error)
         state = "ok" if usable else "missing"
-        yield {"part": f"changes of {applier.name}", "state": state, "detail": detail}
+        part = f"changes of {named_in(applier.name, cluster_of(applier))}"
+        yield {"part": part, "state": state, "detail": detail}
 
 
 def doctor(options: argparse.Namespace) -> int:
@@ -136,7 +139,7 @@ def _source_rows(settings: Settings) -> list[dict[str, object]]:
         {"part": f"{source}: {what}", "state": state, "detail": detail}
         for source, (what, state, detail) in source_findings(settings, utc_now())
     ]
-    if not rows and not settings.sources_in_use():
+    if not rows and not settings.sources_in_use() and not settings.clusters.others:
         hint = (
             f"No source is configured. Set {' or '.join(real_source_switches().values())}, "
             "or import a trace."

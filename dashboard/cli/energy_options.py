@@ -4,7 +4,7 @@ import argparse
 
 from dashboard.cli.option_types import utc_time
 
-GROUPS = ("tenant", "namespace", "account", "owner", "job", "model", "node", "fleet")
+GROUPS = ("tenant", "namespace", "account", "owner", "job", "model", "node", "cluster", "fleet")
 PERIODS = ("hour", "day", "week")
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-JOB_FIELDS = ("namespace", "application", "owner", "user", "state", "kind")
+JOB_FIELDS = ("namespace", "application", "owner", "user", "state", "kind", "cluster")
 JOB_ORDERS = {
     "name": "name",
     "waste": "waste",

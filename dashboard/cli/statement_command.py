@@ -20,6 +20,7 @@ from dashboard.statement.export import (
     statement_document,
 )
 from dashboard.statement.focus import focus_csv, focus_parquet, focus_rows
+from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.statement import CostStatement, asked_cost_statement
 from data.errors import SettingsError
 from data.settings import Settings
@@ -30,10 +31,10 @@ def statement(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     focus = options.format.startswith("focus")
     every = options.every or ("day" if focus else "total")
-    if focus and (every not in ("hour", "day") or "board" in options.by):
+    if focus and (every not in ("hour", "day") or set(OF_BOARDS).intersection(options.by)):
         raise SettingsError(
             f"FOCUS charges by {every} of {','.join(options.by)} are not to be had",
-            "Give --every hour or day, and no --by board.",
+            "Give --every hour or day, and no --by board or cluster.",
         )
     with open_for_reading(loaded) as store:
         made = asked_cost_statement(

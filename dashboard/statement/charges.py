@@ -16,6 +16,7 @@ from dashboard.applications import application_of
 from dashboard.reports.esg.build import read_parts, tenant_key
 from dashboard.reports.esg.factors import Factors
 from dashboard.reports.esg.periods import Calendar
+from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.outcomes import outcome_of
 from dashboard.statement.prices import PriceList
 from data.records.jobs import Job
@@ -64,9 +65,9 @@ def charges_of(
     Columns start (of the period), at and until (of the stretch: none reaches over a change of price
     or one of `cuts`), holder, `NAMES`, model, state, kind (of the price, "" when unknown) and
     `AMOUNTS`.
-    With key BOARD, column board in place of `NAMES`; with a name of jobs (what a tenant is), column
-    tenant alone: a large fleet has few tenants and many jobs. With `takes`, of the
-    jobs of these ids alone.
+    With key BOARD or CLUSTER, a column of that name in place of `NAMES`; with a name of jobs (what
+    a tenant is), column tenant alone: a large fleet has few tenants and many jobs. With `takes`, of
+    the jobs of these ids alone.
     """
     inside = {cut for cut in (*prices.changes(), *cuts) if start < cut < end}
     frames = []
@@ -81,8 +82,8 @@ def charges_of(
     names: tuple[str, ...] = NAMES
     if key is EnergyKey.JOB:
         found = _named(found, reader, settings)
-    elif key is EnergyKey.BOARD:
-        found, names = found.rename(columns={"key": "board"}), ("board",)
+    elif key in OF_BOARDS:
+        found, names = found.rename(columns={"key": str(key)}), (str(key),)
     else:
         tenant = found["holder"].map(NOBODYS).fillna(found["key"])
         found, names = found.assign(tenant=tenant), ("tenant",)

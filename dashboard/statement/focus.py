@@ -18,9 +18,11 @@ from zoneinfo import ZoneInfo
 from dashboard.csv_export import csv_text
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.charges import FREE, NOBODYS, SHARED
+from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.prices import PLANNING
 from dashboard.statement.statement import CostStatement, Reconciliation, known, month_of
 from data.catalogue.carbon_table import load_carbon_table
+from data.records.clusters import cluster_in
 from data.settings import Settings
 from data.store.energy_parts import NO_NAME
 
@@ -89,7 +91,7 @@ def focus_rows(statement: CostStatement, settings: Settings) -> list[dict[str, A
 
     Errors: ValueError for a statement of longer periods or by board.
     """
-    if statement.calendar.every not in PERIODS or "board" in statement.by:
+    if statement.calendar.every not in PERIODS or set(OF_BOARDS).intersection(statement.by):
         raise ValueError("FOCUS charges are by hour or day, and of jobs")
     spans = dict(statement.calendar.spans(statement.start, statement.end))
     made = _Rows(spans=spans, settings=settings)
@@ -159,7 +161,12 @@ def _holder(charge: Mapping[Any, Any]) -> dict[str, Any]:
         name: None if charge[name] == NO_NAME else charge[name]
         for name in ("tenant", "application", "owner", "job")
     }
-    tags = {"application": names["application"], "owner": names["owner"], "trimtab/state": state}
+    tags = {
+        "application": names["application"],
+        "owner": names["owner"],
+        "trimtab/cluster": cluster_in(names["job"] or ""),
+        "trimtab/state": state,
+    }
     split = state == SHARED
     return {
         "AllocatedMethodId": METHOD_ID if split else None,

@@ -27,6 +27,7 @@ from dashboard.statement.charges import (
     USED,
     charges_of,
 )
+from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.prices import PLANNING, price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -197,10 +198,11 @@ def make_cost_statement(
             f"from {start:%Y-%m-%dT%H:%MZ} is not before to {end:%Y-%m-%dT%H:%MZ}",
             "Give an earlier `from`; `to` is the newest sample unless it is given.",
         )
-    if "board" in by and set(NAMES).intersection(by):
+    of_boards = [name for name in OF_BOARDS if name in by]
+    if len(of_boards) > 1 or (of_boards and set(NAMES).intersection(by)):
         raise BadRangeError(
-            f"by {','.join(by)}: a board is not told apart by who held it",
-            "Give board alone, or with model or state.",
+            f"by {','.join(by)}: a {of_boards[0]} is not told apart by who held its boards",
+            f"Give {of_boards[0]} alone, or with model or state.",
         )
     calendar = calendar_of(settings, every)
     factors = factors_from(settings.energy, load_carbon_table().get(settings.energy.region))
@@ -221,7 +223,7 @@ def make_cost_statement(
         prices=prices,
         factors=factors,
         cuts=[at for value in covered for at in (value.start, value.end)],
-        key=EnergyKey.BOARD if "board" in by else key,
+        key=EnergyKey(of_boards[0]) if of_boards else key,
         takes=takes,
     )
     return CostStatement(

@@ -8,6 +8,7 @@ from enum import IntEnum
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.kept_on import occupied
 from data.records.cluster import Gpu, Node
+from data.records.clusters import cluster_in
 from data.store import StoreReader
 from planner.memory.training_plans import GpuType
 from planner.problem.taken_boards import short_name, taken_boards, works_for_nobody
@@ -106,11 +107,13 @@ def catalogue_types(catalogue: GpuCatalogue) -> tuple[GpuType, ...]:
 def fleet_of_store(reader: StoreReader, catalogue: GpuCatalogue) -> SubmissionFleet:
     """Return the fleet as the store knows it: boards that telemetry saw, else schedulers' nodes.
 
-    Boards cut by MIG are left out: a training run takes whole ones.
+    Boards cut by MIG are left out: a training run takes whole ones. So are further clusters: jobs
+    are submitted to the store's own.
     """
     latest = reader.latest_sample_at()
     boards = reader.gpus(start=latest - _RECENT, end=latest) if latest is not None else ()
-    nodes = reader.nodes()
+    boards = tuple(board for board in boards if not cluster_in(board.node))
+    nodes = tuple(node for node in reader.nodes() if not node.cluster)
     given = occupied(reader.jobs(), (), nodes)
     described = {short_name(node.name): node for node in nodes}
     seen = list(_from_boards(boards, described, given))

@@ -9,9 +9,17 @@ import streamlit as st
 
 from dashboard.reports.esg.periods import Every
 from dashboard.reports.esg.statement import GroupBy
-from dashboard.web.scope import Scope
+from dashboard.web.scope import Scope, asks_for
+from dashboard.web.session import current_world
 
-_BY = (GroupBy.TENANT, GroupBy.OWNER, GroupBy.JOB, GroupBy.MODEL, GroupBy.NODE)
+_BY = (
+    GroupBy.TENANT,
+    GroupBy.OWNER,
+    GroupBy.JOB,
+    GroupBy.MODEL,
+    GroupBy.NODE,
+    GroupBy.CLUSTER,
+)
 _EVERY = (Every.HOUR, Every.DAY, Every.WEEK)
 _MAX_HOURLY_DAYS = 14
 """Bars of an hour are too thin to see over a longer range."""
@@ -35,7 +43,10 @@ def ask_energy_choice(newest: datetime, zone: str, scope: Scope) -> EnergyChoice
     """Ask for it, starting with what the address says, and write the answer into the address."""
     days = scope.days
     # What single jobs used is not told apart by node.
-    groups = [entry.value for entry in _BY if entry is not GroupBy.NODE or not scope.chosen]
+    left_out = {GroupBy.NODE} if scope.chosen else set()
+    if not asks_for("cluster", current_world().reader.job_choices()):
+        left_out.add(GroupBy.CLUSTER)
+    groups = [entry.value for entry in _BY if entry not in left_out]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         by = _choose("By", "by", groups, GroupBy.TENANT.value)
         every = _choose("Bars", "every", [entry.value for entry in _EVERY], Every.DAY.value)

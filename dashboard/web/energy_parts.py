@@ -29,6 +29,7 @@ _WAYS = {
     GroupBy.JOB: ("job", "id"),
     GroupBy.MODEL: ("jobs", "model"),
     GroupBy.NODE: ("fleet", "q"),
+    GroupBy.CLUSTER: ("jobs", "cluster"),
 }
 
 

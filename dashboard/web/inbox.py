@@ -29,6 +29,7 @@ from dashboard.web.session import current_world
 from dashboard.web.urgent_strip import urgent_now
 from dashboard.web.verbs import BULK, VERBS
 from data.clock import floor_to_slot
+from data.records.clusters import MAIN
 
 _ORDER, _GRID, _MINUTE = "inbox-order", "inbox", 60
 _SHOWN = 1000
@@ -68,7 +69,7 @@ def every_row() -> tuple[InboxRow, ...]:
 
 
 def rows_in_scope(every: Sequence[InboxRow]) -> tuple[InboxRow, ...]:
-    """Return the rows of the jobs that are looked at; of what is no job, those of the namespace."""
+    """Return the rows of the jobs that are looked at; of what is no job, those of the place."""
     scope = current_scope()
     return tuple(row for row in every if _in_scope(row, scope))
 
@@ -76,7 +77,9 @@ def rows_in_scope(every: Sequence[InboxRow]) -> tuple[InboxRow, ...]:
 def _in_scope(row: InboxRow, scope: Scope) -> bool:
     if row.job is not None:
         return scope.takes(row.job)
-    return set(scope.chosen) <= {"namespace"} and scope.namespace in ("", row.said.namespace)
+    here = scope.cluster in ("", row.said.cluster or MAIN)
+    near = here and scope.namespace in ("", row.said.namespace)
+    return near and set(scope.chosen) <= {"namespace", "cluster"}
 
 
 def choose_rows(every: Sequence[InboxRow]) -> list[InboxRow]:

@@ -4,7 +4,7 @@ The header asks for it (`ask_scope`), pages read it (`current_scope`), and links
 that does not follow a part of it says so: `FOLLOWED` is the one place that knows.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import streamlit as st
@@ -13,11 +13,17 @@ from dashboard.foreign_text import markdown
 from dashboard.prepared import USUAL_DAYS
 from dashboard.web.choices import ALL, choose, held, pick
 from dashboard.web.session import current_world
+from data.records.clusters import MAIN
 from data.records.jobs import Job
 
 _DAYS = ("1", "7", "30", "90")
-_LABELS = {"namespace": "Namespace or partition", "team": "Team (account)", "model": "GPU model"}
-_WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model"}
+_LABELS = {
+    "namespace": "Namespace or partition",
+    "team": "Team (account)",
+    "model": "GPU model",
+    "cluster": "Cluster",
+}
+_WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model", "cluster": "cluster"}
 _JOBS = frozenset(_LABELS)
 SCOPE_WORDS = _JOBS | {"days"}
 """What an address calls the parts of the scope."""
@@ -39,12 +45,13 @@ FOLLOWED: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The last `days`, and the jobs of a namespace, team and GPU model; '' chooses all."""
+    """The last `days`; the jobs of a namespace, team, GPU model and cluster; '' chooses all."""
 
     days: int = USUAL_DAYS
     namespace: str = ""
     team: str = ""
     model: str = ""
+    cluster: str = ""
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -65,6 +72,7 @@ class Scope:
             "namespace": job.namespace,
             "team": job.scheduler.account if job.scheduler else "",
             "model": job.gpu_model,
+            "cluster": job.cluster or MAIN,
         }
         return all(facts[name] == value for name, value in self.chosen.items())
 
@@ -99,7 +107,7 @@ def ask_scope() -> None:
     """Ask for the range, and behind one button for the filters."""
     pick("Days", _DAYS, "days", usual=_DAYS.index(str(USUAL_DAYS)))
     choices = current_world().reader.job_choices()
-    known = {name: [ALL, *choices[name]] for name in _LABELS}
+    known = {name: [ALL, *choices[name]] for name in _LABELS if asks_for(name, choices)}
     # A page that was opened by its address knows its filters only when they are drawn, below.
     asked = {name: held(name) for name in known}
     chosen = [asked[name] for name, values in known.items() if asked[name] in values[1:]]
@@ -107,6 +115,11 @@ def ask_scope() -> None:
     with st.popover(label, icon=":material/filter_list:", width="content"):
         for name, values in known.items():
             choose(_LABELS[name], values, name)
+
+
+def asks_for(name: str, choices: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether a filter has anything to choose: of one cluster there is nothing."""
+    return name != "cluster" or len(choices[name]) > 1
 
 
 def scope_note(title: str) -> None:

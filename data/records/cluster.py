@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from data.clock import require_utc
+from data.records.clusters import cluster_in, name_in_cluster
 from data.records.jobs import Platform
 
 
@@ -50,9 +51,14 @@ class Node:
     source: str
 
     @property
+    def cluster(self) -> str:
+        """The cluster that it belongs to, '' for the store's own."""
+        return cluster_in(self.name)
+
+    @property
     def platform(self) -> Platform:
         """Return kind of its scheduler: sources are called `kubernetes NAME` and `slurm URL`."""
-        word = self.source.partition(" ")[0]
+        word = name_in_cluster(self.source).partition(" ")[0]
         return Platform(word) if word in set(Platform) else Platform.UNKNOWN
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from data.records.clusters import cluster_in
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.jobs import Platform
 from data.records.plans import Configuration
@@ -314,6 +315,11 @@ class Recommendation:
     def target(self) -> str:
         """What would change: the job, or what of the fleet."""
         return self.job_id or self.job_name
+
+    @property
+    def cluster(self) -> str:
+        """The cluster in which it changes something, '' for the store's own."""
+        return cluster_in(self.target)
 
     @property
     def summary(self) -> str:

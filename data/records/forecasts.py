@@ -167,7 +167,7 @@ class GroupForecast:
     """The forecast of a group of jobs (namespace or partition, GPU model, fleet) or of a rack.
 
     One path by quantity. Jobs yet to come are part of it, since the history holds the coming and
-    going of jobs.
+    going of jobs. A GPU model of a further cluster is called MODEL@CLUSTER.
     """
 
     kind: GroupKind

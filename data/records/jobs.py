@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from data.records.clusters import cluster_in
+
 
 class Platform(StrEnum):
     """Where a job runs, hence where a change to it is made."""
@@ -67,7 +69,8 @@ class Job:
     `namespace` is the Kubernetes namespace or the Slurm partition. `assumed` names facts that a
     map or a default supplied, as (fact, value) pairs. `scheduler` is None when only telemetry
     names the job. `job_id` is `slurm:ID` (the raw id that prologs see), `namespace/kind/name` of a
-    Kubernetes workload, or `namespace/pod` of a pod whose workload is not known.
+    Kubernetes workload, or `namespace/pod` of a pod whose workload is not known; in a further
+    cluster with `@CLUSTER` behind it (see `data.records.clusters`).
     """
 
     job_id: str
@@ -91,6 +94,11 @@ class Job:
         if by == "account":
             return self.scheduler.account if self.scheduler else ""
         return "" if by == "none" else str(getattr(self, by))
+
+    @property
+    def cluster(self) -> str:
+        """The cluster that it runs in, '' for the store's own."""
+        return cluster_in(self.job_id)
 
     @property
     def named_since(self) -> datetime | None:

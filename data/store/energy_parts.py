@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from data.clock import floor_to_slot
+from data.records.clusters import MAIN
 from data.store import tables
 from data.store.fact_reader import FactReader, as_utc
 from data.store.rollup_sql import SLOT_SECONDS
@@ -47,6 +48,7 @@ class EnergyKey(StrEnum):
     MODEL = "model"
     NODE = "node"
     BOARD = "board"
+    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +241,7 @@ def _parts(
     shared = sa.case(
         (slots.c.samples > 0, slots.c.shared_samples * 1.0 / slots.c.samples), else_=0.0
     )
-    of_jobs = key in (EnergyKey.JOB, EnergyKey.BOARD, *_NAMES)
+    of_jobs = key in (EnergyKey.JOB, EnergyKey.BOARD, EnergyKey.CLUSTER, *_NAMES)
     name, source = _keyed(key, slots)
     groups = {
         "period": period,
@@ -282,6 +284,9 @@ def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], s
     """Return SQL for the key of a slot's row, and what to read it from."""
     if key is EnergyKey.FLEET:
         return sa.literal_column(f"'{key.value}'"), slots
+    if key is EnergyKey.CLUSTER:
+        named = sa.func.nullif(sa.func.split_part(slots.c.node, "@", 2), "")
+        return sa.func.coalesce(named, MAIN), slots
     if key in _KEY_COLUMNS:
         return slots.c[_KEY_COLUMNS[key]], slots
     names = _names(key)

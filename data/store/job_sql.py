@@ -3,6 +3,7 @@
 Conditions and orders are chosen by name from what stands here; values travel as parameters.
 """
 
+from data.records.clusters import MAIN
 from data.store.samples_sql import whole_slots
 
 
@@ -22,6 +23,7 @@ FIELDS = {
     "state": f"coalesce(nullif({_said('scheduler', 'state')}, ''), 'unknown')",
     "kind": _said("kind"),
     "model": _said("gpu_model"),
+    "cluster": f"coalesce(nullif(split_part(job_id, '@', 2), ''), '{MAIN}')",
 }
 """What jobs can be filtered by."""
 

@@ -116,7 +116,9 @@ WITH namespaces AS MATERIALIZED (
     SELECT slot_start, count(DISTINCT gpu_uuid)::FLOAT8 AS boards
     FROM devices WHERE share IS NOT NULL GROUP BY slot_start
 ), held AS (
-    SELECT slot_start, gpu_model, coalesce(namespaces.namespace, '(unknown)') AS namespace,
+    SELECT slot_start, coalesce(namespaces.namespace, '(unknown)') AS namespace,
+        gpu_model || CASE split_part(job_id, '@', 2) WHEN '' THEN ''
+            ELSE '@' || split_part(job_id, '@', 2) END AS gpu_model,
         share / instances AS allocated, share / instances * utilization AS used,
         share / instances * power AS power
     FROM devices LEFT JOIN namespaces USING (job_id) WHERE holder = 'job' AND share IS NOT NULL

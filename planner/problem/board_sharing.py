@@ -49,7 +49,8 @@ def partners_of(
         needs = _needs(candidate, catalogue, planning)
         if needs is not None:
             room = candidate.job.namespace if planning.board_sharing == "namespace" else ""
-            runs_it = "" if candidate.job.scheduler is None else candidate.job.source
+            job = candidate.job
+            runs_it = job.cluster if job.scheduler is None else job.source
             key = (candidate.job.gpu_model, room, runs_it)
             groups.setdefault(key, []).append((*needs, candidate))
     found: dict[str, Partner] = {}

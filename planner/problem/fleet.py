@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 
 from data.fleet_settings import Maintenance
 from data.records.cluster import Cluster, Gpu, Node
+from data.records.clusters import cluster_in
 from data.records.jobs import Job, Platform
 from planner.problem.taken_boards import HOLDS_FOR, short_name, taken_boards, works_for_nobody
 
@@ -102,8 +103,19 @@ class FleetFacts:
 
 
 def scheduler_of(job: Job, known: Collection[str]) -> str:
-    """Return the scheduler that runs a job, '' when none does or none of the known has nodes."""
-    return job.source if known and job.scheduler is not None else ""
+    """Return the scheduler that runs a job, '' when none does or none of the known has nodes.
+
+    `known` are the schedulers of nodes. A further cluster without any is a scheduler of its own:
+    boards are never planned across clusters.
+    """
+    nobody = _nobody_in(job.cluster)
+    near = (name for name in known if name != nobody and cluster_in(name) == job.cluster)
+    return job.source if job.scheduler is not None and any(near) else nobody
+
+
+def _nobody_in(cluster: str) -> str:
+    """Return what stands for the scheduler where none of a cluster describes a node."""
+    return f"@{cluster}" if cluster else ""
 
 
 def runs_under(scheduler: str, schedulers: tuple[str, ...]) -> bool:
@@ -297,7 +309,7 @@ def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNo
     A node with boards of several models is several, each named with its model.
     """
     if not nodes:
-        return own
+        return replace(own, schedulers=tuple(filter(None, (_nobody_in(cluster_in(own.name)),))))
     newest = max(nodes, key=lambda node: (node.seen_at, node.source))
     schedulers = tuple(sorted({node.source for node in nodes}))
     sole = alone and len(schedulers) == 1

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from data.records.cluster import Gpu
+from data.records.clusters import cluster_in, name_in_cluster, named_in
 
 HOLDS_FOR = timedelta(hours=1)
 """A board last seen with a job this long before the newest sample is still the job's.
@@ -49,5 +50,9 @@ def works_for_nobody(gpu: Gpu) -> bool:
 
 
 def short_name(name: str) -> str:
-    """Return a host name without its domain: schedulers and exporters differ in that."""
-    return name.partition(" ")[0].partition(".")[0].casefold()
+    """Return a host name without its domain: schedulers and exporters differ in that.
+
+    The name of a further cluster stays with it.
+    """
+    host = name_in_cluster(name).partition(" ")[0].partition(".")[0].casefold()
+    return named_in(host, cluster_in(name))

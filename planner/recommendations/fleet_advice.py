@@ -1,5 +1,6 @@
 """Advice on the fleet beside that on its jobs: boards that will be short."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,10 +8,11 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
+from data.records.clusters import cluster_in, name_in_cluster, named_in
 from data.records.decisions import Action, Savings
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.jobs import Platform
-from planner.problem.planning_problem import PlanningProblem
+from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.recommendations.proposals import Proposal
 
 Values = npt.NDArray[np.float64]
@@ -35,13 +37,15 @@ class FleetAdvice:
     factors: tuple[tuple[str, str], ...]
 
 
-def given_back(model: str, changes: Sequence[Proposal], slots: int) -> Values:
+def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str = "") -> Values:
     """Return the boards of a model that changes give back, array [slots]; below 0: they take more.
 
-    A change gives back no more than its job would still hold.
+    In one cluster. A change gives back no more than its job would still hold.
     """
     freed = np.zeros(slots)
     for change in changes:
+        if change.job.demand.job.cluster != cluster:
+            continue
         held = [change.present, *(change.job.options[number] for number in change.proposed)]
         now, *then = (
             indices.boards * (indices.configuration.gpu_model == model) for indices in held
@@ -57,10 +61,10 @@ def missing_boards(
 
     The forecast of a model contains jobs yet to come. Only what starts within the horizon counts,
     and only what is still short once the recommended `changes` are made. Of several forecasts of a
-    model the one by the shortest slots counts.
+    model the one by the shortest slots counts. Boards of another cluster help nobody.
     """
     slot = timedelta(minutes=problem.planning.slot_minutes)
-    capacity = dict(zip(problem.gpu_models, problem.capacity.tolist(), strict=True))
+    capacity = _boards_by_cluster(problem)
     end = problem.slot_starts[-1]
     judged = set[str]()
     for group in sorted(groups, key=_slot_length):
@@ -69,7 +73,8 @@ def missing_boards(
         if path is None or not have or group.name in judged:
             continue
         judged.add(group.name)
-        freed = given_back(group.name, changes, len(problem.slot_starts))
+        model, cluster = name_in_cluster(group.name), cluster_in(group.name)
+        freed = given_back(model, changes, len(problem.slot_starts), cluster)
         short = [
             _Short(at=at, forecast=high, freed=float(freed[number]))
             for at, high in zip(group.slot_starts, path.q90, strict=True)
@@ -78,6 +83,21 @@ def missing_boards(
         ]
         if short:
             yield _missing(group, have, short, path.q50[0], problem)
+
+
+def _boards_by_cluster(problem: PlanningProblem) -> dict[str, float]:
+    """Return the boards outside maintenance by MODEL@CLUSTER, at least what jobs hold now."""
+    nodes: dict[str, float] = defaultdict(float)
+    held: dict[str, float] = defaultdict(float)
+    for node in problem.facts.nodes:
+        nodes[named_in(node.gpu_model, cluster_in(node.name))] += node.usable
+    for job in problem.jobs:
+        held[_model_of(job)] += job.options[0].boards
+    return {name: max(nodes[name], held[name]) for name in nodes | held}
+
+
+def _model_of(job: JobProblem) -> str:
+    return named_in(job.demand.job.gpu_model, job.demand.job.cluster)
 
 
 def _slot_length(group: GroupForecast) -> timedelta:
@@ -114,12 +134,12 @@ def _missing(
     if abs(worst.freed) >= _NOTICEABLE_BOARDS:
         verb = "give back" if worst.freed > 0 else "take"
         changed = f" The recommended changes of jobs {verb} {abs(worst.freed):.3g} by then."
-    held = sum(job.options[0].boards for job in problem.jobs if job.demand.job.gpu_model == model)
+    held = sum(job.options[0].boards for job in problem.jobs if _model_of(job) == model)
     return FleetAdvice(
         action=Action.ADD_GPUS,
         subject=model,
         platform=Platform.UNKNOWN,
-        gpu_model=model,
+        gpu_model=name_in_cluster(model),
         gpus_now=int(have),
         gpus_then=wanted,
         change=f"{wanted - int(have)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",

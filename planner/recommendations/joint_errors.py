@@ -5,7 +5,7 @@ fixed random orders, so that the same facts give the same range.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -19,6 +19,8 @@ Values = npt.NDArray[np.float64]
 
 DRAWS = 1_999
 _LEFT_OUT, _ROUNDING = 0.2, 0.002
+_RATES = 16
+"""Number of the first order of errors of power: no others are put together in it."""
 _LEVELS = (np.arange(DRAWS) + 0.5) / DRAWS
 _NORMAL = np.array([NormalDist().inv_cdf(level) for level in _LEVELS])
 _OF_Q90 = _NORMAL / NormalDist().inv_cdf(0.9)
@@ -26,11 +28,27 @@ _OF_Q90 = _NORMAL / NormalDist().inv_cdf(0.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Error:
-    """What one error does to GPU-hours, site energy (kWh) and rent saved, at each level."""
+    """What one error does to GPU-hours, site energy (kWh) and rent saved, at each level.
+
+    `lasting`: the hours that the change is held over the expected ones.
+    """
 
     gpu_hours: Values | float = 0.0
     kwh: Values | float = 0.0
     rent: Values | float = 0.0
+    lasting: Values | float = 1.0
+
+    def with_rates(self, rates: Sequence["Error"]) -> "Error":
+        """Return this error with those of power: what is drawn wrongly is so for as long as held.
+
+        They are of the expected hours, independent of it and of each other.
+        """
+        drawn = [
+            rate.kwh[_order(_RATES + number)]
+            for number, rate in enumerate(rates)
+            if isinstance(rate.kwh, np.ndarray)
+        ]
+        return replace(self, kwh=np.asarray(self.kwh + self.lasting * np.sum(drawn, axis=0)))
 
 
 def either_side(down: float, up: float) -> Values:

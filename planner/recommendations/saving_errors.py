@@ -57,21 +57,22 @@ def errors_of(
         kwh=-above_zero(*used),
         rent=-above_zero(low, middle, high),
     )
-    found = [taken, *_work_and_end(proposal, longer, terms), *_power_errors(proposal, held, terms)]
+    rates = tuple(_power_errors(proposal, held, terms))
+    found = [taken, _work_and_end(proposal, longer, terms).with_rates(rates)]
     if proposal.chosen.paused:
         found.append(Error(rent=_put_off_prices(proposal, held, terms)))
     return found
 
 
-def _work_and_end(proposal: Proposal, longer: Triple, terms: Terms) -> Iterator[Error]:
-    """Yield what another end of the job and longer work make of it, together.
+def _work_and_end(proposal: Proposal, longer: Triple, terms: Terms) -> Error:
+    """Return what another end of the job and longer work make of it, together.
 
     Of work that is longer there is the more, the later the job ends; at a limit there is none.
     """
     remaining = proposal.job.demand.remaining
     rates = _longer_rates(proposal, longer, terms)
     if len(remaining.likely) < 2 and not rates.any():
-        return
+        return Error()
     held = remaining.likely * proposal.held * terms.slot_hours
     hours = held.sum(axis=1)
     other = hours - hours.mean()
@@ -84,12 +85,13 @@ def _work_and_end(proposal: Proposal, longer: Triple, terms: Terms) -> Iterator[
     rent = rent_per_hour(proposal.present, terms) - rent_per_hour(proposal.chosen, terms)
     rent = 0.0 if proposal.chosen.paused else rent
     holding = HELD[1] * idle_watts(proposal.chosen, terms) * site
-    yield Error(
+    return Error(
         gpu_hours=in_order((freed * other[:, None] - kept * paid).ravel()),
         kwh=in_order((kwh[:, None] - holding * further).ravel()),
         rent=in_order(
             (rent * other[:, None] - rent_per_hour(proposal.chosen, terms) * paid).ravel()
         ),
+        lasting=in_order(np.repeat(hours / max(hours.mean(), 1e-9), len(rates))),
     )
 
 

@@ -5,9 +5,11 @@ import pytest
 
 from planner.problem.expected_value import mean_of
 from planner.recommendations.joint_errors import (
+    Error,
     above_zero,
     either_side,
     equally_likely,
+    in_order,
     range_of,
 )
 
@@ -55,3 +57,23 @@ def test_a_range_holds_80_of_100_where_many_values_are_one_end(share: float, sid
     inside = (values >= found.low - 1e-3) & (values <= found.high + 1e-3)
     assert inside.mean() == pytest.approx(0.8, abs=0.01)
     assert (found.high if side > 0 else found.low) == pytest.approx(side, abs=1e-3)
+
+
+@pytest.mark.parametrize("survives", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("off", [0.1, 0.5])
+def test_what_boards_draw_otherwise_counts_for_as_long_as_they_are_held(
+    survives: float, off: float
+) -> None:
+    """The range of hours times power, drawn a million times: a long hold errs the more."""
+    most, draws = 24.0, 1_000_000
+    random = np.random.default_rng(5)
+    ends = np.where(random.random(draws) < survives, most, most * random.random(draws))
+    power = 1 + off / 1.2816 * random.standard_normal(draws)
+    hours = np.sort(ends)[:: draws // 2_000]
+    mean = float(hours.mean())
+    end = Error(kwh=in_order(hours - mean), lasting=in_order(hours / mean))
+    rate = Error(kwh=either_side(off * mean, off * mean))
+    found = range_of(mean, [end.with_rates([rate]).kwh], "kWh")
+    inside = (ends * power >= found.low) & (ends * power <= found.high)
+    assert inside.mean() == pytest.approx(0.8, abs=0.02)
+    assert (ends * power > found.high).mean() == pytest.approx(0.1, abs=0.02)

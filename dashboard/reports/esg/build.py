@@ -14,6 +14,7 @@ from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
 from dashboard.reports.esg.work_units import UnitScore, finished_runs, unit_scores
 from data.catalogue.carbon_table import GridCarbon, load_carbon_table
+from data.records.clusters import MAIN, cluster_in
 from data.records.decisions import Range
 from data.records.jobs import Job
 from data.report_settings import WEEKDAYS
@@ -52,6 +53,8 @@ def make_statement(
     )
     if jobs is not None:
         parts = _only(parts, jobs, by=by, tenant_is=tenant_is)
+    elif by is GroupBy.CLUSTER:
+        parts = parts.assign(holder=Holder.ANY.value)
     made = priced(parts, factors)
     since = None if jobs is not None else reader.boards_since(start=start, end=end)
     rows = _all_rows(made, since, dict(calendar.spans(start, end)), factors)
@@ -177,6 +180,9 @@ def _only(
     if by in _JOBS_NAMES:
         field = tenant_is if by is GroupBy.TENANT else by.value
         kept["key"] = [jobs[key].tenant(field) or NO_NAME for key in kept["key"]]
+    elif by is GroupBy.CLUSTER:
+        kept["key"] = [cluster_in(key) or MAIN for key in kept["key"]]
+        kept["holder"] = Holder.ANY.value
     elif by is not GroupBy.JOB:
         kept["key"] = kept["gpu_model"] if by is GroupBy.MODEL else GroupBy.FLEET.value
         kept["holder"] = Holder.ANY.value

@@ -34,6 +34,7 @@ class GroupBy(StrEnum):
     JOB = "job"
     MODEL = "model"
     NODE = "node"
+    CLUSTER = "cluster"
 
 
 class Holder(StrEnum):

@@ -19,6 +19,7 @@ from dashboard.web.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.xid_section import board_xid_section
 from data.clock import utc_now
 from data.columns import ACTIVITY
+from data.records.clusters import MAIN, cluster_in
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
@@ -63,7 +64,9 @@ def boards_now(end: datetime) -> pd.DataFrame:
     scope, jobs = current_scope(), scoped_jobs()
     if scope.model:
         boards = boards[boards["gpu_model"] == scope.model]
-    if jobs is not None and set(scope.chosen) != {"model"}:
+    if scope.cluster:
+        boards = boards[boards["node"].map(cluster_in) == scope.cluster.replace(MAIN, "")]
+    if jobs is not None and not set(scope.chosen) <= {"model", "cluster"}:
         held = boards["jobs"].map(
             lambda names: any(part in jobs for part in str(names).split("\n"))
         )

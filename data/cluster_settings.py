@@ -1,0 +1,39 @@
+"""The settings of several clusters in one store."""
+
+from dataclasses import dataclass
+
+from data.records.clusters import CLUSTER_NAME
+from data.setting_fields import Section, documented_rows, require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherCluster:
+    """One further cluster: its name, and the file with its sources and apply targets."""
+
+    name: str
+    settings: str
+
+    def __post_init__(self) -> None:
+        require(
+            CLUSTER_NAME.fullmatch(self.name) is not None,
+            "clusters.others name",
+            self.name,
+            "1 to 40 lower-case letters, digits, dots and hyphens, such as paris-1",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings(Section, name="clusters"):
+    """Several clusters side by side: the main one, of this file, and others with a file each."""
+
+    others: tuple[OtherCluster, ...] = documented_rows(
+        OtherCluster,
+        "further clusters: tables of name and settings, the file of its sources and apply targets",
+    )
+
+    def _check(self) -> None:
+        names = [other.name for other in self.others]
+        for other in self.others:
+            require(
+                names.count(other.name) == 1, "clusters.others name", other.name, "given only once"
+            )

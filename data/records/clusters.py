@@ -1,0 +1,37 @@
+"""Names of several clusters in one store: `NAME@CLUSTER`, and NAME alone in the store's own one.
+
+Nodes, jobs, pods and sources are told apart by name. Two clusters may use one name, so what is
+read from a further cluster carries that cluster's name behind an at sign, which neither Kubernetes
+nor Slurm allows in the names of nodes, objects and jobs.
+"""
+
+import re
+
+_SIGN = "@"
+MAIN = "main cluster"
+"""What people read, and filters say, for the store's own cluster."""
+CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,38}[a-z0-9])?")
+"""What a cluster may be called: it is part of addresses, file names and metrics."""
+
+
+def named_in(name: str, cluster: str) -> str:
+    """Return what the store calls something of a cluster; '' stays ''.
+
+    `cluster` is '' for the store's own. An at sign in the name itself is escaped: a label that
+    somebody wrote never names another cluster.
+    """
+    plain = name.replace(_SIGN, "%40")
+    return f"{plain}{_SIGN}{cluster}" if plain and cluster else plain
+
+
+def cluster_in(name: str) -> str:
+    """Return the cluster of what the store calls so, '' for its own.
+
+    A word in brackets may follow, as plans name the part of a node with boards of one model.
+    """
+    return name.rpartition(_SIGN)[2].partition(" ")[0] if _SIGN in name else ""
+
+
+def name_in_cluster(name: str) -> str:
+    """Return what its own cluster calls it."""
+    return name.rpartition(_SIGN)[0] if _SIGN in name else name
