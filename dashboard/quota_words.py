@@ -17,9 +17,10 @@ def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
     facts = job.scheduler or SchedulerFacts()
     if job.platform is Platform.KUBERNETES:
         said = dict(facts.extra).get(_KUEUE, "admitted")
-        if said.startswith("admitted"):
-            return ""
         own = quotas_of_jobs(quotas, (job,))
+        if said.startswith("admitted"):
+            full = (quota for quota in own if quota.kind is QuotaKind.QUEUE)
+            return "; ".join(_words(quota) for quota in full if _is_full(quota, job))
         rows = [quota for quota in own if quota.kind is QuotaKind.CLUSTER_QUEUE]
         return "; ".join(map(_words, rows)) or "a quota that was not read"
     if not facts.reason.startswith(_LIMITS):
@@ -55,6 +56,13 @@ def _is_short(quota: Quota, job: Job) -> bool:
     return quota.nominal is not None and (quota.used or 0.0) + job.gpu_count > quota.nominal
 
 
+def _is_full(quota: Quota, job: Job) -> bool:
+    """Say whether a queue has no room for a job by what it may hold at most."""
+    if quota.nominal is None or quota.borrowing_limit is None or quota.used is None:
+        return False
+    return quota.used + job.gpu_count > quota.nominal + quota.borrowing_limit
+
+
 def _words(quota: Quota) -> str:
     """Return a limit and its use, such as `account ml: 3 of 4 gres/gpu in use`."""
     where = f"{quota.kind} {quota.queue}" + (f", flavor {quota.flavor}" if quota.flavor else "")
@@ -64,7 +72,7 @@ def _words(quota: Quota) -> str:
     if quota.used is None:
         return f"{where}: {limit} {quota.resource}, use unknown"
     text = f"{where}: {quota.used:g} of {limit} {quota.resource} in use"
-    if quota.kind is not QuotaKind.CLUSTER_QUEUE:
+    if quota.kind not in (QuotaKind.CLUSTER_QUEUE, QuotaKind.QUEUE):
         return text
     borrows = quota.borrowing_limit
     more = "what others lend" if borrows is None else f"{borrows:g}"

@@ -15,7 +15,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from collectors.http_deadline import DeadlineAdapter
-from collectors.kubernetes.kinds import ASKED_WITH, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
+from collectors.kubernetes.kinds import ASKED_WHERE, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
 from collectors.kubernetes.sign_in import configuration_of, transport
 from data.errors import (
     CollectorError,
@@ -80,7 +80,7 @@ class KubernetesClient:
         found = Inventory()
         errors: dict[str, CollectorError] = {}
         for kind in KINDS:
-            if ASKED_WITH.get(kind, kind) not in {kind, *found.objects}:
+            if kind in ASKED_WHERE and not ASKED_WHERE[kind](found.objects):
                 continue
             silent = [
                 collector_error

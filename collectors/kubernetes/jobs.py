@@ -24,7 +24,6 @@ from collectors.kubernetes.claims import (
 from collectors.kubernetes.client import Document, Inventory, KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.kinds import KINDS
-from collectors.kubernetes.kueue_quotas import kueue_quotas
 from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import (
     GpuRequest,
@@ -41,6 +40,7 @@ from collectors.kubernetes.objects import (
     time_in,
 )
 from collectors.kubernetes.placement_rules import admits, closed_models, rules_of
+from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
 from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.templates import (
     KINDS_WITH_TEMPLATES,
@@ -83,7 +83,7 @@ class KubernetesCollector:
         inventory = self.client.inventory()
         view = _View(inventory, window, self.name, self.catalogue)
         jobs, nodes, allocations = view.jobs(), view.nodes(), view.allocations()
-        quotas = kueue_quotas(inventory, self.catalogue, self.name, window.end, view.dropped)
+        quotas = quotas_of(inventory, self.catalogue, self.name, window.end, view.dropped)
         rows = allocations.to_csv(index=False)
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
@@ -159,7 +159,8 @@ class _View:
         if counted is None:
             self.dropped["no-gpu-pod"] += len(known) == len(named)
             return None
-        bound = replace(counted, rules=rules_of(part(document, "spec")))
+        rules, queue = rules_of(part(document, "spec")), queue_of_pod(document)
+        bound = replace(counted, rules=rules, queue=queue)
         return on_node(bound, self._nodes.get(pod.node, {}))
 
     def nodes(self) -> tuple[Node, ...]:
@@ -275,15 +276,14 @@ class _View:
             yield "pending_gpus", str(sum(facts.gpus for facts in waiting))
         if workload.chain and not workload.group and workload.kind in KINDS_WITH_TEMPLATES:
             yield from unit_facts(workload.kind, workload.chain[0])
-        queue = self._owners.queue_of(workload)
-        if queue:
-            yield "queue", queue
         said = self._admissions.get(workload.key)
         if said:
             yield "kueue", scrub(said.text, limit=_MAX_REASON)
         yield from self._owners.bounds_of(workload)
         top = workload.chain[0] if workload.chain else {}
         for fact, value in (
+            ("queue", self._owners.queue_of(workload)),
+            ("scheduler_queue", next((pod.queue for pod in pods if pod.queue), "")),
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             ("pods_stay", why_pods_stay(top)),
             ("fixed_work", why_fewer_pods_save_nothing(workload.kind, top)),

@@ -1,6 +1,6 @@
 """The kinds of objects that are read, where an API serves them, and what is kept of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from data.gpu_resources import VENDOR
@@ -34,8 +34,10 @@ KINDS: dict[str, tuple[str, ...]] = {
         kind: tuple(
             f"apis/kueue.x-k8s.io/{version}/{kind.lower()}s" for version in ("v1beta2", "v1beta1")
         )
-        for kind in ("ClusterQueue", "LocalQueue", "ResourceFlavor")
+        for kind in ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort")
     },
+    "KaiQueue": ("apis/scheduling.run.ai/v2/queues",),
+    "VolcanoQueue": ("apis/scheduling.volcano.sh/v1beta1/queues",),
     "ResourceClaim": (
         "apis/resource.k8s.io/v1/resourceclaims",
         "apis/resource.k8s.io/v1beta2/resourceclaims",
@@ -55,10 +57,36 @@ GROUPS = {
 }
 """Kind to its API group: another group may have a kind of the same name."""
 
-WITHOUT_NAMESPACE = ("Node", "ResourceSlice", "ClusterQueue", "ResourceFlavor")
+_OF_QUEUES = ("ClusterQueue", "ResourceFlavor", "Cohort", "KaiQueue", "VolcanoQueue")
+WITHOUT_NAMESPACE = ("Node", "ResourceSlice", *_OF_QUEUES)
 
-ASKED_WITH = dict.fromkeys(("ClusterQueue", "LocalQueue", "ResourceFlavor"), "Workload")
-"""Kinds that are asked for only where another one was listed, which is asked before."""
+
+def _scheduled_by(name: str) -> "Condition":
+    """Return the condition that a pod with devices names this scheduler."""
+
+    def found(objects: Mapping[str, list[Any]]) -> bool:
+        specs = (pod.get("spec") for pod in objects.get("Pod", ()))
+        return any(isinstance(spec, dict) and spec.get("schedulerName") == name for spec in specs)
+
+    return found
+
+
+def _in_a_cohort(objects: Mapping[str, list[Any]]) -> bool:
+    specs = (queue.get("spec") for queue in objects.get("ClusterQueue", ()))
+    names = ("cohort", "cohortName")
+    return any(isinstance(spec, dict) and any(map(spec.get, names)) for spec in specs)
+
+
+Condition = Callable[[Mapping[str, list[Any]]], bool]
+ASKED_WHERE: dict[str, Condition] = {
+    **dict.fromkeys(
+        ("ClusterQueue", "LocalQueue", "ResourceFlavor"), lambda objects: "Workload" in objects
+    ),
+    "Cohort": _in_a_cohort,
+    "KaiQueue": _scheduled_by("kai-scheduler"),
+    "VolcanoQueue": _scheduled_by("volcano"),
+}
+"""Kinds that are asked for only where what was listed before them has a use for them."""
 
 NEEDED = ("Node", "Pod")
 """Without one of these nothing is known; every other kind only makes the picture fuller."""

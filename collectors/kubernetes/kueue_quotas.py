@@ -1,13 +1,13 @@
-"""What Kueue lets its queues hold of GPUs, from ClusterQueue, LocalQueue and ResourceFlavor.
+"""What Kueue lets its queues hold of GPUs: ClusterQueue, LocalQueue, Cohort and ResourceFlavor.
 
 The limits stand in specs that a person wrote, use and workloads in the statuses that Kueue's
-controller writes: without it they are unknown. v1beta1 calls a cohort `cohort`, v1beta2
-`cohortName`.
+controller writes: without it they are unknown. v1beta1 calls a cohort `cohort` and one above it
+`parent`, v1beta2 `cohortName` and `parentName`. A cohort without an object has no quota of its own.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -47,6 +47,9 @@ def kueue_quotas(
         rows = found.setdefault(text_in(document, "metadata", "name"), [])
         rows += reader.of_cluster_queue(document)
     quotas = [quota for rows in found.values() for quota in rows]
+    lent = {(quota.resource, quota.flavor): quota for quota in quotas}
+    for document in inventory.of("Cohort"):
+        quotas += reader.of_cohort(document, lent.values())
     for document in inventory.of("LocalQueue"):
         above = found.get(text_in(document, "spec", "clusterQueue"), [])
         quotas += (_of_local_queue(document, quota) for quota in above)
@@ -66,12 +69,42 @@ class _Reader:
 
     def of_cluster_queue(self, document: Document) -> Iterator[Quota]:
         """Yield the limits of a queue, one for each flavor of a GPU resource."""
-        spec, status = part(document, "spec"), part(document, "status")
+        spec = part(document, "spec")
         cohort = text_in(spec, "cohortName") or text_in(spec, "cohort")
+        yield from self._limits(document, QuotaKind.CLUSTER_QUEUE, cohort)
+
+    def of_cohort(self, document: Document, known: Iterable[Quota]) -> Iterator[Quota]:
+        """Yield what a cohort adds to the quotas of its queues, and what it borrows and lends.
+
+        Of the flavors of `known` quotas that it does not name it passes on what others lend.
+        """
+        spec = part(document, "spec")
+        above = text_in(spec, "parentName") or text_in(spec, "parent")
+        own = list(self._limits(document, QuotaKind.COHORT, above))
+        yield from own
+        named = {(quota.resource, quota.flavor) for quota in own}
+        for quota in known if above else ():
+            if (quota.resource, quota.flavor) not in named:
+                yield Quota(
+                    source=self.source,
+                    kind=QuotaKind.COHORT,
+                    queue=text_in(document, "metadata", "name"),
+                    resource=quota.resource,
+                    flavor=quota.flavor,
+                    gpu_model=quota.gpu_model,
+                    nominal=0.0,
+                    borrowing_limit=None,
+                    lending_limit=None,
+                    parent=above,
+                    observed_at=self.observed_at,
+                )
+
+    def _limits(self, document: Document, kind: QuotaKind, above: str) -> Iterator[Quota]:
+        spec, status = part(document, "spec"), part(document, "status")
         for flavor, entry in _entries(spec):
             resource, name = text_in(entry, "name"), text_in(flavor, "name")
             # Without a cohort nobody lends to a queue or borrows from it.
-            absent = None if cohort else 0.0
+            absent = None if above else 0.0
             try:
                 nominal = _limit(entry, "nominalQuota", absent=None)
                 borrowing = _limit(entry, "borrowingLimit", absent=absent)
@@ -81,7 +114,7 @@ class _Reader:
                 continue
             yield Quota(
                 source=self.source,
-                kind=QuotaKind.CLUSTER_QUEUE,
+                kind=kind,
                 queue=text_in(document, "metadata", "name"),
                 resource=resource,
                 flavor=name,
@@ -93,9 +126,9 @@ class _Reader:
                 reserved=_total(status, _RESERVED, name, resource),
                 admitted=_workloads(status, "admittedWorkloads"),
                 pending=_workloads(status, "pendingWorkloads"),
-                weight=_quantity(part(spec, "fairSharing", "weight")),
+                weight=quantity_of(part(spec, "fairSharing", "weight")),
                 preempts=_preempts(spec),
-                parent=cohort,
+                parent=above,
                 observed_at=self.observed_at,
             )
 
@@ -114,20 +147,24 @@ def _of_local_queue(document: Document, above: Quota) -> Quota:
         reserved=_total(status, _RESERVED, above.flavor, above.resource),
         admitted=_workloads(status, "admittedWorkloads"),
         pending=_workloads(status, "pendingWorkloads"),
-        weight=_quantity(part(document, "spec", "fairSharing", "weight")),
+        weight=quantity_of(part(document, "spec", "fairSharing", "weight")),
         preempts="",
         parent=above.queue,
     )
 
 
 def _entries(spec: object) -> Iterator[tuple[object, object]]:
-    """Yield (flavor, its quota) of each GPU resource of a ClusterQueue's spec."""
+    """Yield (flavor, its quota) of each GPU resource of the spec of a ClusterQueue or Cohort."""
     for group in list_in(spec, "resourceGroups"):
         for flavor in list_in(group, "flavors"):
             for entry in list_in(flavor, "resources"):
-                name = text_in(entry, "name")
-                if name in (WHOLE_GPU, SHARED_GPU) or name.startswith(MIG_PREFIX):
+                if is_device(text_in(entry, "name")):
                     yield flavor, entry
+
+
+def is_device(resource: str) -> bool:
+    """Say whether a resource counts GPUs or parts of them."""
+    return resource in (WHOLE_GPU, SHARED_GPU) or resource.startswith(MIG_PREFIX)
 
 
 def _total(status: object, where: str, flavor: str, resource: str) -> float | None:
@@ -135,7 +172,7 @@ def _total(status: object, where: str, flavor: str, resource: str) -> float | No
     for entry in list_in(status, where):
         for told in list_in(entry, "resources"):
             if (text_in(entry, "name"), text_in(told, "name")) == (flavor, resource):
-                return _quantity(part(told, "total"))
+                return quantity_of(part(told, "total"))
     return None
 
 
@@ -155,13 +192,13 @@ def _preempts(spec: object) -> str:
 def _limit(entry: object, name: str, *, absent: float | None) -> float | None:
     """Return a limit, `absent` where none is set. Errors: ValueError for what is no quantity."""
     said = part(entry, name)
-    found = _quantity(said)
+    found = quantity_of(said)
     if said is not None and found is None:
         raise ValueError(name)
     return absent if said is None else found
 
 
-def _quantity(value: object) -> float | None:
+def quantity_of(value: object) -> float | None:
     """Return a Kubernetes quantity such as 8, "8" or "500m", None for anything else."""
     if isinstance(value, bool):
         return None

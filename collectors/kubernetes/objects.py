@@ -50,6 +50,8 @@ class GpuRequest:
 class PodFacts:
     """A pod that asks for GPUs. `rules`: what binds it to some nodes (`placement_rules`).
 
+    `queue` is that of its scheduler (`scheduler_queues`), '' where it has none.
+
     `start_seconds` from being put on a node to being ready, None where that is not told.
     """
 
@@ -67,6 +69,7 @@ class PodFacts:
     reason: str
     template_hash: str = ""
     rules: str = ""
+    queue: str = ""
     start_seconds: float | None = None
 
     @property

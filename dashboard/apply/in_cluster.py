@@ -44,12 +44,12 @@ def in_local_names(recommendation: Recommendation) -> Recommendation:
     ending = f"@{recommendation.cluster}"
     same = {part.name: getattr(recommendation, part.name) for part in fields(Recommendation)}
     local = {
-        "job_id": recommendation.job_id.removesuffix(ending),
-        "job_name": recommendation.job_name.removesuffix(ending),
+        "job_id": name_in_cluster(recommendation.job_id),
+        "job_name": recommendation.job_name
+        if recommendation.job_id
+        else name_in_cluster(recommendation.job_name),
         "change": recommendation.change.replace(ending, ""),
-        "details": tuple(
-            (name, value.removesuffix(ending)) for name, value in recommendation.details
-        ),
+        "details": tuple((name, name_in_cluster(value)) for name, value in recommendation.details),
         "now": _local_configuration(recommendation.now),
         "proposed": _local_configuration(recommendation.proposed),
     }

@@ -10,8 +10,11 @@ import re
 _SIGN = "@"
 MAIN = "main cluster"
 """What people read, and filters say, for the store's own cluster."""
-CLUSTER_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,38}[a-z0-9])?")
+_NAME = r"[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?"
+CLUSTER_NAME = re.compile(_NAME)
 """What a cluster may be called: it is part of addresses, file names and metrics."""
+_FULL = re.compile(rf"(?s:(.*)){_SIGN}({_NAME})(?: \([^()]*\))?")
+"""A name with its cluster. Plans name the part of a node with boards of one model in brackets."""
 
 
 def named_in(name: str, cluster: str) -> str:
@@ -25,13 +28,12 @@ def named_in(name: str, cluster: str) -> str:
 
 
 def cluster_in(name: str) -> str:
-    """Return the cluster of what the store calls so, '' for its own.
-
-    A word in brackets may follow, as plans name the part of a node with boards of one model.
-    """
-    return name.rpartition(_SIGN)[2].partition(" ")[0] if _SIGN in name else ""
+    """Return the cluster of what the store calls so, '' for its own."""
+    found = _FULL.fullmatch(name) if _SIGN in name else None
+    return found[2] if found else ""
 
 
 def name_in_cluster(name: str) -> str:
     """Return what its own cluster calls it."""
-    return name.rpartition(_SIGN)[0] if _SIGN in name else name
+    found = _FULL.fullmatch(name) if _SIGN in name else None
+    return found[1] if found else name

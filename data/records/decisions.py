@@ -144,16 +144,10 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             risk=Risk.LOW,
         ),
         Action.LARGER_GPU: ActionSpec(
-            title="Larger GPU, for memory",
-            appliers=_OBJECTS,
-            for_memory=True,
-            resizes=True,
+            title="Larger GPU, for memory", appliers=_OBJECTS, for_memory=True, resizes=True
         ),
         Action.SPREAD: ActionSpec(
-            title="More GPUs, for memory",
-            appliers=_OBJECTS,
-            for_memory=True,
-            resizes=True,
+            title="More GPUs, for memory", appliers=_OBJECTS, for_memory=True, resizes=True
         ),
         Action.LESS_MEMORY: ActionSpec(
             title="Reduce memory use",

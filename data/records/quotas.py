@@ -10,10 +10,12 @@ from data.records.jobs import Job, Platform
 
 
 class QuotaKind(StrEnum):
-    """What a limit is set on: queues of Kueue, QOS and associations of Slurm."""
+    """What a limit is set on: queues of Kueue, of KAI or Volcano; QOS, associations of Slurm."""
 
+    COHORT = "cohort"
     CLUSTER_QUEUE = "cluster queue"
     LOCAL_QUEUE = "local queue"
+    QUEUE = "queue"
     QOS = "qos"
     ACCOUNT = "account"
     USER = "user"
@@ -82,9 +84,11 @@ def _places(job: Job) -> Iterator[tuple[str, QuotaKind, str]]:
     if facts is None:
         return
     if job.platform is Platform.KUBERNETES:
-        queue = dict(facts.extra).get("queue", "")
-        if queue:
+        extra = dict(facts.extra)
+        if queue := extra.get("queue", ""):
             yield job.source, QuotaKind.LOCAL_QUEUE, f"{job.namespace}/{queue}"
+        if queue := extra.get("scheduler_queue", ""):
+            yield job.source, QuotaKind.QUEUE, queue
         return
     yield job.source, QuotaKind.QOS, facts.qos
     yield job.source, QuotaKind.ACCOUNT, facts.account

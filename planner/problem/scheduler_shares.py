@@ -89,18 +89,55 @@ def _of_namespaces(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
 
 
 def _borrowable(quota: Quota, boards: Sequence[Quota]) -> float:
-    """Return what a queue may borrow: up to its limit what the others of its cohort lend."""
+    """Return what a queue may borrow: up to its limit what its cohort has beside it."""
     if not quota.parent or quota.kind is not QuotaKind.CLUSTER_QUEUE:
         return 0.0
-    lent = sum(
-        min(other.nominal or 0.0, (other.nominal or 0.0) if limit is None else limit)
-        for other in boards
-        if (other.source, other.kind, other.parent) == (quota.source, quota.kind, quota.parent)
-        and (other.flavor, other.resource) == (quota.flavor, quota.resource)
-        and other.queue != quota.queue
-        for limit in (other.lending_limit,)
+    kinds = (QuotaKind.CLUSTER_QUEUE, QuotaKind.COHORT)
+    same = (quota.source, quota.flavor, quota.resource)
+    tree = [
+        row
+        for row in boards
+        if row.kind in kinds and (row.source, row.flavor, row.resource) == same
+    ]
+    return _within(quota.borrowing_limit, _beside(quota, tree, frozenset()))
+
+
+def _beside(member: Quota, tree: Sequence[Quota], seen: frozenset[str]) -> float:
+    """Return what the cohort of a queue or cohort has without it: its own, lent, and borrowed.
+
+    A circle of cohorts, which Kueue puts out of use, has nothing above it.
+    """
+    if not member.parent or member.parent in seen:
+        return 0.0
+    seen |= {member.parent}
+    own = _object_of(member.parent, tree)
+    found = 0.0 if own is None else own.nominal or 0.0
+    found += sum(
+        _within(row.lending_limit, _whole(row, tree, seen))
+        for row in tree
+        if row.parent == member.parent and (row.kind, row.queue) != (member.kind, member.queue)
     )
-    return lent if quota.borrowing_limit is None else min(lent, quota.borrowing_limit)
+    above = 0.0 if own is None else _within(own.borrowing_limit, _beside(own, tree, seen))
+    return found + above
+
+
+def _whole(row: Quota, tree: Sequence[Quota], seen: frozenset[str]) -> float:
+    """Return the quota of a queue, or of a cohort with all below it that they lend."""
+    whole = row.nominal or 0.0
+    if row.kind is QuotaKind.COHORT and row.queue not in seen:
+        below = (other for other in tree if other.parent == row.queue)
+        inside = seen | {row.queue}
+        whole += sum(_within(other.lending_limit, _whole(other, tree, inside)) for other in below)
+    return whole
+
+
+def _object_of(cohort: str, tree: Sequence[Quota]) -> Quota | None:
+    rows = (row for row in tree if (row.kind, row.queue) == (QuotaKind.COHORT, cohort))
+    return next(rows, None)
+
+
+def _within(limit: float | None, amount: float) -> float:
+    return amount if limit is None else min(limit, amount)
 
 
 def with_enforced_shares(

@@ -12,6 +12,8 @@ from beds.kubernetes import KubernetesBed
 GROUP = "kueue.x-k8s.io"
 COHORT = {"v1beta1": "cohort", "v1beta2": "cohortName"}
 """What a version calls the cohort of a ClusterQueue."""
+PARENT = {"v1beta1": "parent", "v1beta2": "parentName"}
+"""What a version calls the cohort above another."""
 _TEXT, _COUNT = {"type": "string"}, {"type": "integer", "format": "int32"}
 _QUANTITY = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -58,7 +60,10 @@ def _schemas(version: str) -> dict[str, dict[str, Any]]:
         ),
     }
     labels = {"type": "object", "additionalProperties": _TEXT}
+    above = {PARENT[version]: _TEXT}
+    groups = {name: cluster_queue[name] for name in ("fairSharing", "resourceGroups")}
     return {
+        "Cohort": _object(spec=_object(**above, **groups), status=_ANYTHING),
         "ClusterQueue": _object(spec=_object(**cluster_queue), status=_status(borrowed=_QUANTITY)),
         "LocalQueue": _object(
             spec=_object(clusterQueue=_TEXT, fairSharing=_WEIGHT), status=_status()
@@ -115,6 +120,14 @@ def cluster_queue(
         "metadata": {"name": name},
         "spec": {"namespaceSelector": {}, "resourceGroups": groups} | named | spec,
     }
+
+
+def cohort_of(name: str, version: str, above: str, *limits: dict[str, Any]) -> dict[str, Any]:
+    """Return a Cohort below another, with quotas of its own."""
+    found = cluster_queue(name, version, *limits)
+    groups = found["spec"]["resourceGroups"]
+    spec = {"resourceGroups": groups, PARENT[version]: above}
+    return found | {"kind": "Cohort", "spec": spec}
 
 
 def local_queue(name: str, namespace: str, above: str, version: str) -> dict[str, Any]:

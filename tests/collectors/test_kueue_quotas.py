@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from beds.kubernetes import KubernetesBed, running_kubernetes
-from beds.kueue import cluster_queue, flavor, install_kueue, local_queue, usage
+from beds.kueue import cluster_queue, cohort_of, flavor, install_kueue, local_queue, usage
 
 from collectors.base import Window
 from collectors.kubernetes.client import Inventory, KubernetesClient
@@ -68,7 +68,11 @@ def kueue(bed: KubernetesBed, request: pytest.FixtureRequest) -> KubernetesBed:
         ),
         cluster_queue("alone", version, {"flavor": "h100", "name": GPU, "nominalQuota": 2}),
         local_queue("train", "default", "research", version),
-    )
+        cohort_of(
+            "all", version, "company",
+            {"flavor": "a100", "name": GPU, "nominalQuota": 4, "borrowingLimit": 2},
+        ),
+    )  # fmt: skip
     told = {
         "flavorsUsage": usage(h100="18", a100="0"),
         "flavorsReservation": usage(h100="20", a100="1"),
@@ -109,6 +113,21 @@ def test_limits_are_those_of_the_api(kueue: KubernetesBed) -> None:
     research = rows["research", "h100"]
     assert (research.parent, research.weight) == ("all", 0.5)
     assert research.preempts == "reclaimWithinCohort: Any"
+
+
+def test_a_cohort_has_quotas_of_its_own_and_passes_on_what_others_lend(
+    kueue: KubernetesBed,
+) -> None:
+    """Of a flavor that it does not name it has none, and nothing keeps its queues from lending."""
+    rows = rows_of(collected_from(kueue), QuotaKind.COHORT)
+    found = {
+        key: (row.parent, row.nominal, row.borrowing_limit, row.lending_limit)
+        for key, row in rows.items()
+    }
+    assert found == {
+        ("all", "a100"): ("company", 4, 2, None),
+        ("all", "h100"): ("company", 0, None, None),
+    }
 
 
 def test_use_and_workloads_are_those_of_the_status(kueue: KubernetesBed) -> None:

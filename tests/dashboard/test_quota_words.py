@@ -96,3 +96,23 @@ def test_the_queue_tells_it(store: Store) -> None:
     assert [(row.reason, row.quota) for row in queue_rows(store.reader)] == [
         ("QOSGrpGRES", "qos high: 2 of 3 gres/gpu in use")
     ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"nominal": 4.0, "borrowing_limit": 4.0, "used": 7.5, "pending": 2},
+         "queue ml: 7.5 of 4 nvidia.com/gpu in use, may borrow 4, 2 workloads waiting"),
+        ({"nominal": 4.0, "borrowing_limit": 4.0, "used": 7.0}, ""),
+        ({"nominal": 4.0, "borrowing_limit": None, "used": 9.0}, ""),
+        ({"nominal": None, "borrowing_limit": 4.0, "used": 9.0}, ""),
+        ({"nominal": 4.0, "borrowing_limit": 0.0, "used": None}, ""),
+    ],
+)  # fmt: skip
+def test_a_queue_of_kai_or_volcano_is_named_where_it_has_no_room(
+    limits: dict[str, Any], words: str
+) -> None:
+    """By what it may hold at most; below it the wait has another reason, or none is known."""
+    row = make_quota("ml", kind=QuotaKind.QUEUE, resource="nvidia.com/gpu", **limits)
+    assert quota_words(on_kueue(scheduler_queue="ml"), (row,)) == words
+    assert quota_words(on_kueue(scheduler_queue="other"), (row,)) == ""

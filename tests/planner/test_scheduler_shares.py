@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from factories import make_job, make_quota
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from data.fleet_settings import TenantSettings, TenantShare
 from data.records.jobs import Job, Platform, SchedulerFacts
@@ -14,6 +18,8 @@ from planner.problem.scheduler_shares import (
     with_enforced_shares,
 )
 from planner.problem.tenants import make_tenants
+
+LIMITS = ("borrowing_limit", "lending_limit")
 
 
 def cluster_queue(queue: str, nominal: float, cohort: str = "all", **limits: object) -> Quota:
@@ -59,6 +65,72 @@ def test_a_namespace_has_the_share_of_its_cluster_queue() -> None:
         "alone": (2, 0),
     }
     assert shares("account", *quotas) == shares("owner", *quotas) == {}
+
+
+def cohort(name: str, parent: str, nominal: float, **limits: object) -> Quota:
+    """An object of a cohort."""
+    return replace(cluster_queue(name, nominal, cohort=parent, **limits), kind=QuotaKind.COHORT)
+
+
+@st.composite
+def cohort_trees(draw: st.DrawFn) -> tuple[Quota, ...]:
+    """Cohorts in a tree, some without an object, with queues at any of them."""
+    names = [f"c{number}" for number in range(draw(st.integers(1, 5)))]
+    amounts, limits = st.integers(0, 8).map(float), st.none() | st.integers(0, 8).map(float)
+    found: list[Quota] = []
+    for number, name in enumerate(names):
+        parent = draw(st.sampled_from(names[:number])) if number and draw(st.booleans()) else ""
+        told = {side: draw(limits) if parent else 0.0 for side in LIMITS}
+        if parent or draw(st.booleans()):
+            found.append(cohort(name, parent, draw(amounts), **told))
+    for number in range(draw(st.integers(1, 5))):
+        told = {side: draw(limits) for side in LIMITS}
+        above = draw(st.sampled_from(names))
+        found.append(cluster_queue(f"q{number}", draw(amounts), cohort=above, **told))
+    return tuple(found)
+
+
+def most_that_fits(queue: Quota, tree: tuple[Quota, ...]) -> float:
+    """What a queue can use while no other uses anything: a maximum flow, solved by HiGHS."""
+    nodes = [quota.queue for quota in tree]
+    nodes += sorted({quota.parent for quota in tree} - {"", *nodes})
+    at = {name: index for index, name in enumerate(nodes)}
+    edges = [quota for quota in tree if quota.parent]
+    columns = 2 * len(edges) + 1
+    balance = np.zeros((len(nodes), columns))
+    bounds: list[tuple[float, float | None]] = []
+    for number, edge in enumerate(edges):
+        for column, way, limit in (
+            (2 * number, 1, edge.lending_limit),
+            (2 * number + 1, -1, edge.borrowing_limit),
+        ):
+            balance[at[edge.queue], column], balance[at[edge.parent], column] = way, -way
+            bounds.append((0.0, 1e6 if limit is None else limit))
+    balance[at[queue.queue], -1] = 1
+    own = np.zeros(len(nodes))
+    for quota in tree:
+        own[at[quota.queue]] = quota.nominal or 0.0
+    aim = np.zeros(columns)
+    aim[-1] = -1
+    solved = linprog(aim, A_ub=balance, b_ub=own, bounds=[*bounds, (0.0, None)])
+    assert solved.status == 0
+    return float(-solved.fun)
+
+
+@given(cohort_trees())
+def test_a_queue_borrows_what_its_tree_of_cohorts_can_bring_it(tree: tuple[Quota, ...]) -> None:
+    """Every limit on the way, up and down; cohorts without an object pass on what others lend."""
+    queues = [quota for quota in tree if quota.kind is QuotaKind.CLUSTER_QUEUE]
+    found = shares("namespace", *tree, *(local_queue(quota.queue, quota.queue) for quota in queues))
+    for queue in queues:
+        quota, borrowable = found[queue.queue]
+        assert quota + borrowable == pytest.approx(most_that_fits(queue, tree))
+
+
+def test_a_circle_of_cohorts_ends() -> None:
+    """Kueue puts it out of use; nothing is lent around it for ever."""
+    circle = (cohort("a", "b", 2), cohort("b", "a", 3), cluster_queue("q", 1, cohort="a"))
+    assert shares("namespace", *circle, local_queue("q", "q"))["q"][0] == 1
 
 
 def test_a_limit_that_tenants_share_bounds_none_of_them() -> None:

@@ -21,7 +21,7 @@ from dashboard.reports.esg.periods import Every
 from dashboard.statement.book import sums_of
 from dashboard.statement.charges import STATES
 from dashboard.statement.focus import focus_rows
-from dashboard.statement.groups import GROUPS
+from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement
 from data.columns import SAMPLES, check_frame
 from data.report_settings import ReportSettings
@@ -155,7 +155,8 @@ def check_history(store: Store, samples: pd.DataFrame) -> None:
     fleet = store.reader.energy(start=BEGIN, end=END, by="fleet")["energy_kwh"].sum()
     assert (boards.total.gpu_kwh or 0.0) == pytest.approx(fleet, rel=1e-3, abs=1e-9)
     whole = statement(store)
-    cross = [name for name in GROUPS if name != "board"]
+    add_up(statement(store, "cluster").rows, boards.total)
+    cross = [name for name in GROUPS if name not in OF_BOARDS]
     for count in range(len(cross) + 1):
         for by in combinations(cross, count):
             add_up(whole.rows_by(*by), boards.total)
