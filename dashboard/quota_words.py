@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dashboard.figure_text import count_text
 from data.records.jobs import Job, Platform, SchedulerFacts
-from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
+from data.records.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs
 
 _LIMITS = ("QOSGrp", "QOSMax", "AssocGrp", "AssocMax", "MaxGRESPerAccount")
 """Beginnings of Slurm's reasons of jobs that a limit keeps waiting."""
@@ -38,7 +38,10 @@ def _slurm_rows(job: Job, facts: SchedulerFacts, quotas: Iterable[Quota]) -> Ite
     per = next((each for word, each in _EACH.items() if facts.reason.endswith(f"Per{word}")), "")
     known = [quota for quota in quotas if quota.source == job.source and quota.per == per]
     if not facts.reason.startswith("Assoc"):
-        yield from (q for q in known if (q.kind, q.queue) == (QuotaKind.QOS, facts.qos))
+        names = qos_of(facts)
+        yield from (
+            quota for quota in known if quota.kind is QuotaKind.QOS and quota.queue in names
+        )
         return
     accounts, account = set[str](), facts.account
     parents = {q.queue: q.parent for q in quotas if q.kind is QuotaKind.ACCOUNT}

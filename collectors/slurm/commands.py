@@ -33,7 +33,7 @@ from collectors.slurm.answering import (
 )
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from collectors.slurm.queue_facts import with_queue_facts
-from collectors.slurm.quotas import slurm_quotas
+from collectors.slurm.quotas import qos_of_partitions, slurm_quotas, with_partition_qos
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in, with_reservations
 from data.errors import (
@@ -101,6 +101,11 @@ class SlurmCommands:
             now=window.end,
             dropped=dropped,
         )
+        if quotas:
+            try:
+                queue = with_partition_qos(queue, qos_of_partitions(self.output))
+            except CollectorError as error:
+                hidden += (f"the QOS of partitions is not visible: {error}",)
         return SlurmAnswers(
             queue=queue,
             nodes=nodes,

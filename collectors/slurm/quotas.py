@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from collectors.slurm.answers import number_of, text_of
+from collectors.slurm.records import SlurmJob
 from data.errors import CollectorError, scrub
-from data.records.quotas import Quota, QuotaKind
+from data.records.quotas import PARTITION_QOS, Quota, QuotaKind
 
 _QOS = ("ID", "Priority", "GrpTRES", "MaxTRESPerUser", "MaxTRESPerAccount", "MaxTRESPerJob",
         "Preempt", "Name")  # fmt: skip
@@ -30,6 +31,8 @@ _NUMBER_OF = {
 _COUNTS = re.compile(r" GrpJobs=\w+\((\d+)\) .*? GrpSubmitJobs=\w+\((\d+)\)", re.ASCII)
 _GROUP = re.compile(r" GrpTRES=(\S*) ")
 
+_PARTITION = re.compile(r"PartitionName=(\S+) .*? QoS=(\S+)")
+
 Ask = Callable[..., str]
 """Runs a command with arguments and returns what it says. Errors: CollectorError."""
 
@@ -41,6 +44,25 @@ class _Use:
     gpus: Mapping[str, float] = field(default_factory=dict)
     running: int | None = None
     pending: int | None = None
+
+
+def qos_of_partitions(ask: Ask) -> dict[str, str]:
+    """Return the QOS that limits all jobs of a partition, by partition. Errors: CollectorError."""
+    lines = ask("scontrol", "--oneliner", "show", "partitions").splitlines()
+    found = filter(None, map(_PARTITION.match, lines))
+    return {match[1]: match[2] for match in found if match[2] not in ("N/A", "(null)")}
+
+
+def with_partition_qos(jobs: Iterable[SlurmJob], qos: Mapping[str, str]) -> tuple[SlurmJob, ...]:
+    """Return the jobs with the QOS of their partitions as a fact, comma-separated."""
+    found = []
+    for job in jobs:
+        names = ",".join(
+            dict.fromkeys(qos[part] for part in job.partition.split(",") if part in qos)
+        )
+        extra = (*job.extra, (PARTITION_QOS, names)) if names else job.extra
+        found.append(replace(job, extra=extra))
+    return tuple(found)
 
 
 def slurm_quotas(

@@ -6,7 +6,10 @@ from datetime import datetime
 from enum import StrEnum
 
 from data.clock import require_utc
-from data.records.jobs import Job, Platform
+from data.records.jobs import Job, Platform, SchedulerFacts
+
+PARTITION_QOS = "partition_qos"
+"""The fact of a Slurm job that names the QOS of its partitions, comma-separated."""
 
 
 class QuotaKind(StrEnum):
@@ -78,6 +81,12 @@ def quotas_of_jobs(quotas: Iterable[Quota], jobs: Iterable[Job]) -> tuple[Quota,
     return tuple(quota for quota in known if quota.place in sent)
 
 
+def qos_of(facts: SchedulerFacts) -> tuple[str, ...]:
+    """Return the QOS that limit a Slurm job: its own, then those of its partitions."""
+    further = dict(facts.extra).get(PARTITION_QOS, "").split(",")
+    return tuple(dict.fromkeys((facts.qos, *filter(None, further))))
+
+
 def _places(job: Job) -> Iterator[tuple[str, QuotaKind, str]]:
     """Yield (source, kind, queue) of each queue that a job names itself."""
     facts = job.scheduler
@@ -90,6 +99,7 @@ def _places(job: Job) -> Iterator[tuple[str, QuotaKind, str]]:
         if queue := extra.get("scheduler_queue", ""):
             yield job.source, QuotaKind.QUEUE, queue
         return
-    yield job.source, QuotaKind.QOS, facts.qos
+    for qos in qos_of(facts):
+        yield job.source, QuotaKind.QOS, qos
     yield job.source, QuotaKind.ACCOUNT, facts.account
     yield job.source, QuotaKind.USER, f"{facts.account}/{facts.user}"

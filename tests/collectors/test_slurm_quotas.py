@@ -15,8 +15,8 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
 from data.errors import SourceRefusedError
-from data.records.jobs import JobState
-from data.records.quotas import Quota, QuotaKind
+from data.records.jobs import Job, JobState
+from data.records.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs
 from data.source_settings import SlurmSettings
 
 NODES = (
@@ -167,6 +167,26 @@ def test_a_name_with_the_separator_is_left_out_and_counted(bed: SlurmBed) -> Non
     told = collected_from(bed)
     assert dict(told.report.dropped)["unreadable-quota"] == 1
     assert not [q for q in told.quotas or () if "pi" in q.queue]
+
+
+@pytest.mark.slurm
+@pytest.mark.slow
+def test_the_qos_of_a_partition_limits_its_jobs(bed: SlurmBed) -> None:
+    """As the controller has it at once; without one a job has its own alone."""
+    partition = bed.run("squeue", "-h", "-o", "%P").split()[0]
+    assert {limiting(job) for job in collected_from(bed).jobs} == {("high",), ("normal",)}
+    bed.run("scontrol", "update", f"partitionname={partition}", "qos=high")
+    told = collected_from(bed)
+    assert {limiting(job) for job in told.jobs} == {("high",), ("normal", "high")}
+    other = [job for job in told.jobs if limiting(job) != ("high",)]
+    found = quotas_of_jobs(told.quotas or (), other)
+    assert {quota.queue for quota in found if quota.kind is QuotaKind.QOS} == {"high"}
+
+
+def limiting(job: Job) -> tuple[str, ...]:
+    """Return the QOS that limit a job."""
+    assert job.scheduler is not None
+    return qos_of(job.scheduler)
 
 
 def answers(said: Mapping[str, str]) -> "object":
