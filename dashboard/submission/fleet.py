@@ -104,16 +104,18 @@ def catalogue_types(catalogue: GpuCatalogue) -> tuple[GpuType, ...]:
     return tuple(GpuType.of(model) for model in catalogue)
 
 
-def fleet_of_store(reader: StoreReader, catalogue: GpuCatalogue) -> SubmissionFleet:
+def fleet_of_store(
+    reader: StoreReader, catalogue: GpuCatalogue, *, cluster: str = ""
+) -> SubmissionFleet:
     """Return the fleet as the store knows it: boards that telemetry saw, else schedulers' nodes.
 
-    Boards cut by MIG are left out: a training run takes whole ones. So are further clusters: jobs
-    are submitted to the store's own.
+    Boards cut by MIG are left out: a training run takes whole ones. So are other clusters: jobs are
+    submitted to the main one.
     """
     latest = reader.latest_sample_at()
     boards = reader.gpus(start=latest - _RECENT, end=latest) if latest is not None else ()
-    boards = tuple(board for board in boards if not cluster_in(board.node))
-    nodes = tuple(node for node in reader.nodes() if not node.cluster)
+    boards = tuple(board for board in boards if cluster_in(board.node) == cluster)
+    nodes = tuple(node for node in reader.nodes() if node.cluster == cluster)
     given = occupied(reader.jobs(), (), nodes)
     described = {short_name(node.name): node for node in nodes}
     seen = list(_from_boards(boards, described, given))

@@ -29,6 +29,11 @@ def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:
         "them otherwise. How much longer a job waits is forecast from past starts of its queue: "
         "the median, and a band that should hold four of five. An empty cell is unknown."
     )
+    if any(row.elsewhere for row in rows):
+        st.caption(
+            "Free elsewhere: boards of the same model in other clusters, less what waits there. "
+            "Whether the job can run there, with its data and its rights, its owner knows."
+        )
 
 
 def show_quotas(quotas: Sequence[Quota]) -> None:
@@ -36,7 +41,9 @@ def show_quotas(quotas: Sequence[Quota]) -> None:
     if not quotas:
         return
     st.subheader("Quotas")
-    table(pd.DataFrame([_limits(quota) for quota in quotas]), "quotas")
+    rows = pd.DataFrame([_limits(quota) for quota in quotas])
+    several = len({quota.source for quota in quotas}) > 1
+    table(rows if several else rows.drop(columns="source"), "quotas")
     st.caption(
         "As schedulers enforce them. An empty limit is none; an empty number of what is used or "
         "waits is unknown."
@@ -57,6 +64,7 @@ def _limits(quota: Quota) -> dict[str, object]:
         "lends": quota.lending_limit,
         "waiting": quota.pending,
         "parent": quota.parent,
+        "source": quota.source,
         "as of": quota.observed_at,
     }
 
@@ -81,6 +89,7 @@ def _cells(row: QueueRow) -> dict[str, object]:
         "waited, h": row.waited_hours,
         "waits for": row.reason,
         "quota": row.quota,
+        "free elsewhere": row.elsewhere,
         "jobs ahead": row.jobs_ahead,
         "GPUs ahead": row.gpus_ahead,
         "more, min": row.more_minutes,

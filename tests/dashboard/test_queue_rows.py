@@ -1,10 +1,12 @@
 """Who waits for GPUs, by the command, the API and the page."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
-from factories import NOW, make_collected
+from factories import H100, NOW, make_collected, make_samples
 from waiting_jobs import waiting_jobs
 
 from dashboard.cli import main
@@ -45,3 +47,39 @@ def test_the_command_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[st
     rows = json.loads(capsys.readouterr().out)
     assert [row["job_id"] for row in rows] == ["slurm:2", "slurm:3", "slurm:4"]
     assert rows[0]["gpus"] == 4
+
+
+def boards_of(node: str, count: int, held: int) -> pd.DataFrame:
+    """An hour of a node's boards, of which jobs hold some."""
+    frame = make_samples(gpus=count)
+    index = frame["gpu_uuid"].str[-4:].astype(int)
+    frame["job_id"] = ["other/job" if number < held else "" for number in index]
+    frame.loc[index >= held, ["utilization_ratio", "memory_used_mib", "power_watts"]] = (0, 0, 70)
+    return frame.assign(gpu_uuid=node + "-" + frame["gpu_uuid"], node=node)
+
+
+@pytest.mark.parametrize(
+    ("held", "awaited", "words"),
+    [
+        (3, 0, f"paris: 5 {H100} free"),
+        (3, 1, f"paris: 4 {H100} free"),
+        (3, 2, ""),
+        (5, 0, ""),
+        (8, 0, ""),
+    ],
+)
+def test_a_waiting_job_is_told_of_room_in_another_cluster(
+    tmp_path: Path, held: int, awaited: int, words: str
+) -> None:
+    """Less what waits there; its own cluster's boards are no news, nor too few on each node."""
+    waiting = [replace(job, gpu_model=H100) for job in waiting_jobs(NOW)[1:2]]
+    there = [
+        replace(waiting[0], job_id=f"slurm:{number}@paris", source="slurm@paris", gpu_count=1)
+        for number in range(awaited)
+    ]
+    frame = pd.concat([boards_of("n1", 8, 4), boards_of("n1@paris", 8, held)], ignore_index=True)
+    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as store:
+        store.keep(make_collected(frame, jobs=(*waiting, *there)))
+        rows = {row.job_id: row for row in queue_rows(store.reader)}
+    assert rows["slurm:2"].elsewhere == words
+    assert {row.elsewhere for row in rows.values() if "@" in row.job_id} <= {""}
