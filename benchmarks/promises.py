@@ -37,12 +37,12 @@ _BY_HOUR = (
     (0.12,) * 6 + (0.22,) * 4 + (0.30,) * 4 + (0.22,) * 3 + (0.42,) * 4 + (0.16,) * 3
 )  # fmt: skip
 FIGURES = ("GPU-h", "kWh", "money")
-TUNED, JUDGED = ((1,), 20), (tuple(range(23, 37)), FLEETS)
+TUNED, JUDGED = ((1,), 20), (tuple(range(37, 47)), FLEETS)
 """Seeds and the fleets played of each. Assumptions were set on 1 to 5. On 6 and 7, which judged
 before, it was looked at where energy came otherwise, what came of 8 and 9 led to another law of
 ends, and of 10 and 11 to where ends lie between ended runs. What came of caps on 10 to 13 was
-looked into on 1 to 9. 14 to 22 judged before; of 16 to 22 it was looked at where money of reclaimed
-boards came otherwise. 23 to 36 only judge."""
+looked into on 1 to 9. 14 to 36 judged before; of 16 to 22 it was looked at where money of reclaimed
+boards came otherwise and what was measured of them. 37 to 46 only judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 A service would have had the same demand: its power is read off its own line of power over work of
 the day before, at the work done since. A job with an end would have done the same work in less or
 more time, at the mean power of the day before. One that stood idle would have gone on as at the
-same hours of the day before, one that was stopped as it was last.
+same hours of the day before, one that was stopped as it was last, for as long as it was expected to
+last when the change was recommended.
 
 Boards given up stay powered, so energy counts beyond what as many free boards draw. A range is q10
 to q90 of errors taken as independent: how stretches as long of the day before lay about the same
@@ -11,6 +12,7 @@ rule, what free boards draw, how much faster another GPU is (10 %), and how a bo
 shared.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +28,7 @@ NO_WORK_RATIO = 0.01
 _SPEED_ERROR = 0.1
 _MIN_SPREAD = 0.02
 """Spread of work over the slots, in boards held, from which a slope of power can be read."""
+_TAIL = 0.1
 _DAY = pd.Timedelta(hours=24)
 
 
@@ -46,12 +49,15 @@ class HeldBoards:
 class Since:
     """What a job did after a change: its history (columns HISTORY) and board energy in kWh.
 
-    `rows` are its known slots; none for a job that is stopped, which then held nothing for `hours`.
+    `rows` are its known slots; none for a job that is stopped, which would have lasted `hours`,
+    with `sooner` and `later` the sides of their range.
     """
 
     rows: pd.DataFrame
     hours: float
     energy_kwh: Range | None
+    sooner: float = 0.0
+    later: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +107,11 @@ def saved(
     held_apart = _apart(day.held, slots) * hours
     given_back = then_hours if counts_new_boards else 0.0
     own_error = boards * hours_error
+    end_error = (boards * since.sooner, boards * since.later)
     gpu_hours = _around(
-        boards * hours - given_back, [(own_error, own_error), _sides(held_apart)], "GPU-h"
+        boards * hours - given_back,
+        [(own_error, own_error), _sides(held_apart), end_error],
+        "GPU-h",
     )
     if since.energy_kwh is None or np.isnan(day.power).any():
         return MeasuredSaving(
@@ -129,6 +138,8 @@ def saved(
     net = watts * hours - boards * hours * free_now.central + then_hours * free_then.central
     errors += _free_errors(boards * hours, then_hours, free_now, free_then)
     errors.append((1000 * (used.high - used.central), 1000 * (used.central - used.low)))
+    beyond = abs(watts - boards * free_now.central)
+    errors.append((beyond * since.sooner, beyond * since.later))
     kwh = [(low / 1000, high / 1000) for low, high in errors]
     return MeasuredSaving(
         gpu_hours=gpu_hours,
@@ -157,6 +168,40 @@ class _Day:
     def worked(self) -> bool:
         """Whether there is work to measure by."""
         return bool(self.work.sum() > NO_WORK_RATIO * self.held.sum())
+
+
+def lasting(
+    expected_hours: float, horizon_hours: float, hours: float
+) -> tuple[float, float, float]:
+    """Return how many of the `hours` after a change a job would have lasted: low, mean, high.
+
+    It was expected to be there for so many hours of the plan's horizon; it is taken to end in any
+    hour alike. Four of five times lie between low and high, all above low where a tenth or more
+    last to the end.
+    """
+    left = expected_hours / horizon_hours
+    if not 0 < left < 1:
+        return hours, hours, hours
+    rate = _rate_of(left) / horizon_hours
+    mean = hours * _mean_left(rate * hours)
+    outlasts = math.exp(-rate * hours) > _TAIL
+    low = -math.log(1 - (2 * _TAIL if outlasts else _TAIL)) / rate
+    high = hours if outlasts else -math.log(_TAIL) / rate
+    return min(low, mean), mean, high
+
+
+def _mean_left(ended: float) -> float:
+    """Return the mean of exp(-t) for t from 0 to `ended`."""
+    return -math.expm1(-ended) / ended if ended > 0 else 1.0
+
+
+def _rate_of(left: float) -> float:
+    """Return the `ended` of which `_mean_left` is a number between 0 and 1, exclusively."""
+    low, high = 0.0, 1.0 / left
+    for _halving in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _mean_left(middle) > left else (low, middle)
+    return low
 
 
 def _line(day: _Day, now: HeldBoards) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import pandas as pd
 
-from dashboard.apply.counterfactual import NO_WORK_RATIO, HeldBoards, Since, saved
+from dashboard.apply.counterfactual import NO_WORK_RATIO, HeldBoards, Since, lasting, saved
 from dashboard.apply.progress import Progress
 from dashboard.apply.task import Task
 from data.catalogue.carbon_table import load_carbon_table
@@ -149,9 +149,18 @@ def compare(
     energy = Range(low=0, central=0, high=0, unit="kWh") if stopped else split_kwh
     if energy is None and not why and not stopped:
         energy, why = _board_energy(before, after, slot_hours)
+    horizon = settings.planning.horizon_slots * slot_hours
+    expected = recommendation.savings.horizon_hours if stopped else horizon
+    low, mean, high = lasting(expected, horizon, hours)
     found = saved(
         before,
-        Since(rows=after, hours=hours, energy_kwh=None if why else energy),
+        Since(
+            rows=after,
+            hours=mean,
+            energy_kwh=None if why else energy,
+            sooner=mean - low,
+            later=high - mean,
+        ),
         now=now,
         then=then,
         has_end=recommendation.delay_hours is not None and not recommendation.proposed.shared_with,

@@ -97,7 +97,7 @@ def compared(  # type: ignore[no-untyped-def]
         catalogue=catalogue,
         settings=replace(
             Settings(),
-            planning=PlanningSettings(slot_minutes=minutes),
+            planning=PlanningSettings(slot_minutes=minutes, horizon_slots=24 * 60 // minutes),
             energy=EnergySettings(pue=1.0, pue_uncertainty=0.0),
         ),
     )
@@ -191,6 +191,19 @@ def test_a_job_that_was_stopped_would_have_stood_idle_on() -> None:
     assert found.realised_gpu_hours.central == pytest.approx(12)
     assert found.realised_energy_kwh.central == pytest.approx(3 * 4 * 0.020)
     assert compared(before, history([], boards=0), proposed=0, slots=3, is_over=False).reasons
+
+
+def test_one_that_was_expected_to_end_soon_saves_the_less() -> None:
+    """Of twelve GPU-hours what it was expected to stay for; the range reaches to all of them."""
+    before = day_of([0.0] * 24, boards=4, resting=100.0)
+    soon = replace(PROMISED, horizon_hours=6.0)
+    found = compared(before, history([], boards=0), proposed=0, slots=3, savings=soon)
+    whole = compared(before, history([], boards=0), proposed=0, slots=3)
+    hours, kwh = found.realised_gpu_hours, found.realised_energy_kwh
+    assert hours.low < hours.central < hours.high == pytest.approx(12)
+    assert hours.central == pytest.approx(9.5, abs=0.1)
+    share = hours.central / whole.realised_gpu_hours.central
+    assert kwh.central == pytest.approx(share * whole.realised_energy_kwh.central)
 
 
 def test_what_an_idle_board_drew_tells_what_it_draws_free() -> None:
