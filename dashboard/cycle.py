@@ -13,6 +13,7 @@ from collectors.base import Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
+from dashboard.grid_refresh import refresh_grid
 from dashboard.heat import foreseen_racks
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.prepared import prepare_answers
@@ -161,6 +162,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     )
     slow = foreseen_slow_work(world.store.reader, view.jobs, view.as_of)
     past_runs = past_run_seconds(view.known_jobs)
+    refresh_grid(world.settings, now)
     grid = grid_as_paid(world.settings, now)
     problem = problem_of_view(
         view,

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from data.errors import SettingsError, scrub
-from data.settings import EnergySettings
+from data.settings import EnergySettings, Settings
 from data.small_files import read_small_file
 
 _MAX_BYTES = 8 << 20
@@ -44,10 +44,14 @@ class GridForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOutlook:
-    """The forecast that plans use, None without one; `why_not` says why the file's is not used."""
+    """The forecast that plans use, None without one; `why_not` says why the file's is not used.
+
+    `whose` it is where providers were asked, '' for a file.
+    """
 
     forecast: GridForecast | None = None
     why_not: str = ""
+    whose: str = ""
 
     def without_prices(self) -> "GridOutlook":
         """Return what is known of carbon alone."""
@@ -61,7 +65,24 @@ class GridOutlook:
         if self.forecast is None:
             return f"no forecast: {self.why_not}" if self.why_not else ""
         issued, until = self.forecast.issued_at, self.forecast.ends_at
-        return f"forecast issued {issued:%Y-%m-%d %H:%M} UTC, until {until:%Y-%m-%d %H:%M} UTC"
+        by = f" of {self.whose}" if self.whose else ""
+        return f"forecast{by} issued {issued:%Y-%m-%d %H:%M} UTC, until {until:%Y-%m-%d %H:%M} UTC"
+
+
+def current_outlook(settings: Settings, at: datetime) -> GridOutlook:
+    """Return the forecast that plans use at a time: of `energy.forecast_file`, else of providers.
+
+    What providers said stands in a file of the same form (`dashboard/grid_refresh.py`).
+    """
+    energy, grid = settings.energy, settings.grid
+    if energy.forecast_file or not grid.in_use:
+        return grid_outlook(energy, at)
+    whose = " and ".join(filter(None, (grid.carbon, grid.price)))
+    if not Path(grid.file).exists():
+        return GridOutlook(why_not=f"{whose} told nothing yet")
+    outlook = grid_outlook(replace(energy, forecast_file=grid.file), at)
+    why_not = outlook.why_not.replace("energy.forecast_file", "grid.file")
+    return replace(outlook, why_not=why_not and f"{whose}: {why_not}", whose=whose)
 
 
 def grid_outlook(energy: EnergySettings, at: datetime) -> GridOutlook:

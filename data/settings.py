@@ -18,6 +18,7 @@ from data.apply_settings import (
 from data.chat_settings import CHATS, ChatSettings
 from data.cluster_settings import ClusterSettings
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
+from data.grid_settings import GridSettings
 from data.report_settings import ReportSettings
 from data.serving_settings import ServingSettings
 from data.setting_fields import (
@@ -336,6 +337,7 @@ class Settings(SourceSections):
     planning: PlanningSettings = PlanningSettings()
     ray: RaySettings = RaySettings()
     energy: EnergySettings = EnergySettings()
+    grid: GridSettings = GridSettings()  # noqa: RUF009
     serve: ServeSettings = ServeSettings()
     # Frozen values: sharing one instance as the default is safe.
     access: AccessSettings = AccessSettings()  # noqa: RUF009

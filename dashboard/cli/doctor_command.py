@@ -11,13 +11,14 @@ from dashboard.apply.in_cluster import cluster_of
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import source_findings
+from dashboard.grid_refresh import refresh_grid
 from dashboard.problem_of_view import live_jobs
 from dashboard.reports.editions import recipients
 from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.errors import TrimtabError
-from data.grid_forecast import grid_outlook
+from data.grid_forecast import current_outlook
 from data.records.clusters import named_in
 from data.settings import Settings
 from data.source_settings import real_source_switches
@@ -54,7 +55,10 @@ def _check_region(settings: Settings) -> tuple[str, str]:
 
 
 def _check_grid_forecast(settings: Settings) -> tuple[str, str]:
-    outlook = grid_outlook(settings.energy, utc_now())
+    failed = refresh_grid(settings, utc_now())
+    outlook = current_outlook(settings, utc_now())
+    if failed:
+        return "missing", "; ".join((*failed, outlook.describe()))
     return ("ok" if outlook.forecast else "missing"), outlook.describe()
 
 
@@ -113,7 +117,7 @@ def doctor(options: argparse.Namespace) -> int:
         "grid carbon": _check_region,
         "change files": _check_changes,
     }
-    if settings.energy.forecast_file:
+    if settings.energy.forecast_file or settings.grid.in_use:
         checks["grid forecast"] = _check_grid_forecast
     if settings.tenants.shares:
         checks["tenants"] = _check_shares

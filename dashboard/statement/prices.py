@@ -9,7 +9,7 @@ from statistics import median
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
-from data.grid_forecast import GridOutlook, grid_outlook
+from data.grid_forecast import GridOutlook, current_outlook
 from data.settings import Settings
 from data.statement_settings import PRICE_KINDS, GpuPrice
 from data.units import SECONDS_PER_HOUR
@@ -139,7 +139,7 @@ def as_paid(settings: Settings) -> Settings:
 
 def grid_as_paid(settings: Settings, at: datetime) -> GridOutlook:
     """Return the forecast of the grid that a plan uses, without prices where nobody pays them."""
-    outlook = grid_outlook(settings.energy, at)
+    outlook = current_outlook(settings, at)
     return outlook.without_prices() if _includes_electricity(settings) else outlook
 
 
