@@ -26,6 +26,14 @@ KINDS: dict[str, tuple[str, ...]] = {
     "RayJob": ("apis/ray.io/v1/rayjobs", "apis/ray.io/v1alpha1/rayjobs"),
     "RayService": ("apis/ray.io/v1/rayservices", "apis/ray.io/v1alpha1/rayservices"),
     "LeaderWorkerSet": ("apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",),
+    # Above others: each is asked for where an object that was listed before it names it as owner.
+    "InferenceService": ("apis/serving.kserve.io/v1beta1/inferenceservices",),
+    "NIMService": ("apis/apps.nvidia.com/v1alpha1/nimservices",),
+    "PodClique": ("apis/grove.io/v1alpha1/podcliques",),
+    "PodCliqueScalingGroup": ("apis/grove.io/v1alpha1/podcliquescalinggroups",),
+    "PodCliqueSet": ("apis/grove.io/v1alpha1/podcliquesets",),
+    "DynamoComponentDeployment": ("apis/nvidia.com/v1alpha1/dynamocomponentdeployments",),
+    "DynamoGraphDeployment": ("apis/nvidia.com/v1alpha1/dynamographdeployments",),
     "Workload": (
         "apis/kueue.x-k8s.io/v1beta2/workloads",
         "apis/kueue.x-k8s.io/v1beta1/workloads",
@@ -77,11 +85,36 @@ def _in_a_cohort(objects: Mapping[str, list[Any]]) -> bool:
     return any(isinstance(spec, dict) and any(map(spec.get, names)) for spec in specs)
 
 
+def _owns(kind: str) -> "Condition":
+    """Return the condition that an object names an owner of this kind."""
+
+    def found(objects: Mapping[str, list[Any]]) -> bool:
+        return any(
+            isinstance(owner, dict) and owner.get("kind") == kind
+            for entries in objects.values()
+            for entry in entries
+            for owner in _owners_in(entry)
+        )
+
+    return found
+
+
+def _owners_in(entry: Mapping[str, Any]) -> list[Any]:
+    about = entry.get("metadata")
+    owners = about.get("ownerReferences") if isinstance(about, dict) else None
+    return owners if isinstance(owners, list) else []
+
+
+_ABOVE_OTHERS = (
+    "InferenceService", "NIMService", "PodClique", "PodCliqueScalingGroup", "PodCliqueSet",
+    "DynamoComponentDeployment", "DynamoGraphDeployment",
+)  # fmt: skip
 Condition = Callable[[Mapping[str, list[Any]]], bool]
 ASKED_WHERE: dict[str, Condition] = {
     **dict.fromkeys(
         ("ClusterQueue", "LocalQueue", "ResourceFlavor"), lambda objects: "Workload" in objects
     ),
+    **{kind: _owns(kind) for kind in _ABOVE_OTHERS},
     "Cohort": _in_a_cohort,
     "KaiQueue": _scheduled_by("kai-scheduler"),
     "VolcanoQueue": _scheduled_by("volcano"),

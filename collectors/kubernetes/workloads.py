@@ -18,7 +18,10 @@ from data.records.jobs import WorkloadKind
 
 _MAX_OWNERS = 8
 _TRAINING = {"Job", "CronJob", "PyTorchJob", "MPIJob", "TrainJob", "JobSet", "RayJob"}
-_INFERENCE = {"Deployment", "StatefulSet", "RayService", "LeaderWorkerSet"}
+_INFERENCE = {
+    "Deployment", "StatefulSet", "RayService", "LeaderWorkerSet", "InferenceService", "NIMService",
+    "DynamoComponentDeployment", "DynamoGraphDeployment",
+}  # fmt: skip
 _USER_LABELS = ("owner", "user", "hub.jupyter.org/username", "workflows.argoproj.io/creator")
 _QUEUE = "kueue.x-k8s.io/queue-name"
 INSTANCE = "app.kubernetes.io/instance"

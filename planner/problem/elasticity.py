@@ -56,6 +56,9 @@ _SERVICES = frozenset(
         "leaderworkerset",
         "rayservice",
         "inferenceservice",
+        "nimservice",
+        "dynamocomponentdeployment",
+        "dynamographdeployment",
     }
 )
 _RESTARTABLE = {
