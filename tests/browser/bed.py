@@ -19,10 +19,14 @@ from beds.forked_trimtab import Forked, fork_trimtab
 from beds.ports import free_port
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, WebSocket
 
-HOSTILE_JOB = (
+from data.records.clusters import named_in
+
+HOSTILE_NAME = (
     "evil/<img src=x onerror=window.hacked=1>[x](javascript:window.hacked=2)"
     "<script>window.hacked=3</script> www.evil.example https://evil.example/x a@evil.example"
 )
+HOSTILE_JOB = named_in(HOSTILE_NAME, "")
+"""An id that is made of it, as sources write it: no label names another cluster."""
 STEADY_JOBS = "steady/"
 """What begins the names of jobs that a page proposes the same for at every hour of the day."""
 

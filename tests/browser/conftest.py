@@ -15,6 +15,7 @@ from beds.small_page import Tab, open_tab, serving
 from beds.stores import Stores
 from browser.bed import (
     HOSTILE_JOB,
+    HOSTILE_NAME,
     PATIENCE,
     STEADY_JOBS,
     Server,
@@ -79,7 +80,12 @@ def known_jobs(now: datetime) -> Collected:
         )
         for name in names
     ]
-    jobs[0] = replace(jobs[0], namespace="<b onclick=window.hacked=4>", owner="=cmd|' /C calc'!A0")
+    jobs[0] = replace(
+        jobs[0],
+        name=HOSTILE_NAME,
+        namespace="<b onclick=window.hacked=4>",
+        owner="=cmd|' /C calc'!A0",
+    )
     idle = [
         make_samples(gpus=2, minutes=24 * 60, job_id=name, end=now, utilization_ratio=0.0).assign(
             gpu_uuid=lambda frame, number=number: f"K{number}-" + frame["gpu_uuid"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from beds.stores import Stores
-from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server
+from browser.bed import HOSTILE_JOB, HOSTILE_NAME, PATIENCE, Server, Visitor, running_server
 from factories import make_collected, make_job, make_samples
 from playwright.sync_api import Browser, Page, expect
 
@@ -32,7 +32,9 @@ def server(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     now = floor_to_slot(utc_now(), 300)
     source = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=2), step_seconds=300)
     idle = make_samples(gpus=2, minutes=24 * 60, job_id=HOSTILE_JOB, end=now)
-    hostile = make_job(HOSTILE_JOB, namespace="<b onclick=window.hacked=4>", owner=FORMULA)
+    hostile = make_job(
+        HOSTILE_JOB, name=HOSTILE_NAME, namespace="<b onclick=window.hacked=4>", owner=FORMULA
+    )
     with stores.empty(folder) as url:
         with open_store(url) as store:
             store.keep(source.collect(Window(start=now - timedelta(days=8), end=now)))
