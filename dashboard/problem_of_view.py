@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.grid_forecast import GridOutlook
+from data.other_clusters import settings_by_cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
 from data.records.memory import MemoryFinding, MemoryOutlook
@@ -74,13 +75,16 @@ def fleet_rules(
     """Return what the settings say of nodes, power limits, tenants and requeues.
 
     Of tenants, what schedulers enforce (`quotas`) of their live `jobs` stands before it. Without
-    an applier for Slurm a person makes the change, who may do more.
+    an applier for Slurm a person makes the change, who may do more. Of several Slurms nothing is
+    proposed that one of them would not take.
     """
-    slurm = settings.apply_slurm
+    slurms = [
+        own.apply_slurm for own in settings_by_cluster(settings).values() if own.apply_slurm.enabled
+    ]
     return FleetRules(
         nodes=settings.nodes,
         power=settings.power,
         tenants=with_enforced_shares(settings.tenants, quotas, jobs),
-        may_requeue=not slurm.enabled or (slurm.allow_requeue and slurm.mode == "commands"),
-        behind_others=not slurm.enabled or slurm.requeue_behind_others,
+        may_requeue=all(slurm.allow_requeue and slurm.mode == "commands" for slurm in slurms),
+        behind_others=all(slurm.requeue_behind_others for slurm in slurms),
     )

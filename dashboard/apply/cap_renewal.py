@@ -11,6 +11,8 @@ from pathlib import Path
 
 from dashboard.apply.shared_switch import stopped_anywhere
 from data.clock import utc_now
+from data.other_clusters import settings_by_cluster
+from data.records.clusters import name_in_cluster
 from data.settings import Settings
 from data.store import Store
 
@@ -21,7 +23,7 @@ _STILL_SEEN = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapRenewal:
-    """Renews the caps of running jobs, under the settings of the moment."""
+    """Renews the caps of running jobs of every cluster, under the settings of the moment."""
 
     store: Store
     settings: Callable[[], Settings]
@@ -33,7 +35,12 @@ class CapRenewal:
         Always False: there is never more to do at once.
         """
         settings = self.settings()
-        if not (settings.apply.enabled and settings.apply_power.enabled):
+        capping = {
+            cluster: own.apply_power
+            for cluster, own in settings_by_cluster(settings).items()
+            if own.apply_power.enabled
+        }
+        if not (settings.apply.enabled and capping):
             return False
         newest = self.store.reader.latest_sample_at()
         if newest is None or self.clock() - newest > _FRESH:
@@ -43,10 +50,8 @@ class CapRenewal:
         # Deferred: only a site that caps power needs it.
         from dashboard.apply.power.applier import PowerCapApplier
 
-        live = {
-            job.job_id
-            for job in self.store.reader.jobs()
-            if job.last_seen_at >= newest - _STILL_SEEN
-        }
-        PowerCapApplier(settings.apply_power, clock=self.clock).renew(live_jobs=live)
+        live = [job for job in self.store.reader.jobs() if job.last_seen_at >= newest - _STILL_SEEN]
+        for cluster, own in capping.items():
+            mine = {name_in_cluster(job.job_id) for job in live if job.cluster == cluster}
+            PowerCapApplier(own, clock=self.clock).renew(live_jobs=mine)
         return False

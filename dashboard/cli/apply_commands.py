@@ -32,6 +32,8 @@ from dashboard.notify.deliver import Notifier
 from dashboard.recording import present
 from data.clock import utc_now
 from data.errors import StoreBusyError
+from data.other_clusters import settings_by_cluster
+from data.records.clusters import named_in
 from data.records.lifecycle import OPEN, State
 from data.settings import Settings
 from data.store import Store, open_store
@@ -207,12 +209,17 @@ def status(options: argparse.Namespace) -> int:
 def _switches(settings: Settings) -> list[dict[str, object]]:
     path = stop_file_of(settings)
     found = stopped(path)
+    targets: list[dict[str, object]] = [
+        {
+            "what": named_in(f"{section}.enabled", cluster),
+            "state": _on(getattr(own, section).enabled),
+        }
+        for cluster, own in settings_by_cluster(settings).items()
+        for section in ("apply_kubernetes", "apply_git", "apply_slurm", "apply_power")
+    ]
     return [
-        {"what": "apply.enabled", "state": "on" if settings.apply.enabled else "off"},
-        {"what": "apply_kubernetes.enabled", "state": _on(settings.apply_kubernetes.enabled)},
-        {"what": "apply_git.enabled", "state": _on(settings.apply_git.enabled)},
-        {"what": "apply_slurm.enabled", "state": _on(settings.apply_slurm.enabled)},
-        {"what": "apply_power.enabled", "state": _on(settings.apply_power.enabled)},
+        {"what": "apply.enabled", "state": _on(settings.apply.enabled)},
+        *targets,
         {
             "what": f"stop file {path}",
             "state": found.describe() if found else "absent: not stopped",

@@ -26,6 +26,7 @@ from dashboard.problem_of_view import fleet_rules
 from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ApplyError
+from data.load_settings import load_settings
 from data.records.decisions import Action, Recommendation
 from data.settings import EnergySettings, PlanningSettings, Settings
 from data.source_settings import SlurmSettings
@@ -204,3 +205,22 @@ def test_plans_know_what_the_applier_may(settings: dict[str, Any], may_requeue: 
     """Without an applier a person makes the change; slurmrestd has no requeue."""
     found = fleet_rules(Settings(apply_slurm=SlurmApplySettings(**settings)))
     assert found.may_requeue is may_requeue
+
+
+@pytest.mark.parametrize(
+    ("main", "paris", "may_requeue"),
+    [("true", "true", True), ("true", "false", False), ("false", "true", False)],
+)
+def test_of_several_slurms_every_one_must_take_a_requeue(
+    tmp_path: Path, main: str, paris: str, may_requeue: bool
+) -> None:
+    """What one cluster's applier would refuse is proposed to none."""
+    for name, allowed in (("trimtab", main), ("paris", paris)):
+        (tmp_path / f"{name}.toml").write_text(
+            f'[apply_slurm]\nenabled = true\nmode = "commands"\nallow_requeue = {allowed}\n'
+            + '[[clusters.others]]\nname = "paris"\nsettings = "paris.toml"\n'
+            * (name == "trimtab"),
+            encoding="utf-8",
+        )
+    settings = load_settings(tmp_path / "trimtab.toml", environ={}).settings
+    assert fleet_rules(settings).may_requeue is may_requeue

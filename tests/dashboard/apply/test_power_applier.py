@@ -12,6 +12,7 @@ from factories import H100, NOW, make_collected, make_job, make_recommendation, 
 from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.power.applier import PowerCapApplier
 from data.apply_settings import ApplySettings, PowerApplySettings
+from data.cluster_settings import ClusterSettings, OtherCluster
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.cluster import Gpu
@@ -260,3 +261,34 @@ def test_a_cap_lives_as_long_as_its_job_and_who_watches_it(
             caps.renew_once()
             power.step()
     assert (power.limit_of() == 490_000) == (case == "runs")
+
+
+@pytest.mark.parametrize(("holder", "lives"), [("slurm:7@paris", True), ("slurm:7", False)])
+def test_a_cap_of_a_further_cluster_lives_as_long_as_its_own_job(
+    power: PowerBed, tmp_path: Path, holder: str, lives: bool
+) -> None:
+    """A job of the same number in another cluster keeps no cap alive."""
+    power.step()
+    change = prepared(power)
+    applier_of(power).execute(change.steps[0], change)
+    power.step()
+    (tmp_path / "paris.toml").write_text(
+        f'[apply_power]\nenabled = true\ndirectory = "{power.shared}"\n'
+        f'secret_file = "{power.secret_file}"\n',
+        encoding="utf-8",
+    )
+    other = OtherCluster(name="paris", settings=str(tmp_path / "paris.toml"))
+    settings = Settings(
+        apply=ApplySettings(enabled=True, stop_file=str(tmp_path / "STOP")),
+        clusters=ClusterSettings(others=(other,)),
+    )
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        end = power.now + timedelta(minutes=30)
+        samples = make_samples(job_id=holder, end=end)
+        store.keep(make_collected(samples, (make_job(holder, last_seen_at=end),)))
+        caps = CapRenewal(store=store, settings=lambda: settings, clock=lambda: power.now)
+        for _minute in range(20):
+            power.now += timedelta(minutes=1)
+            caps.renew_once()
+            power.step()
+    assert (power.limit_of() == 490_000) == lives
