@@ -107,7 +107,7 @@ def ask_scope() -> None:
     """Ask for the range, and behind one button for the filters."""
     pick("Days", _DAYS, "days", usual=_DAYS.index(str(USUAL_DAYS)))
     choices = current_world().reader.job_choices()
-    known = {name: [ALL, *choices[name]] for name in _LABELS if asks_for(name, choices)}
+    known = {name: [ALL, *choices.get(name, ())] for name in _LABELS if asks_for(name, choices)}
     # A page that was opened by its address knows its filters only when they are drawn, below.
     asked = {name: held(name) for name in known}
     chosen = [asked[name] for name, values in known.items() if asked[name] in values[1:]]
@@ -119,7 +119,7 @@ def ask_scope() -> None:
 
 def asks_for(name: str, choices: Mapping[str, Sequence[str]]) -> bool:
     """Tell whether a filter has anything to choose: of one cluster there is nothing."""
-    return name != "cluster" or len(choices[name]) > 1
+    return name != "cluster" or len(choices.get(name, ())) > 1  # none in answers kept before
 
 
 def scope_note(title: str) -> None:

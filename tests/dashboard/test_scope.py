@@ -8,7 +8,7 @@ import streamlit as st
 from factories import H100, make_job
 
 from dashboard.web.page import link_to
-from dashboard.web.scope import FOLLOWED, Scope, current_scope
+from dashboard.web.scope import FOLLOWED, Scope, asks_for, current_scope
 from data.records.jobs import Job, SchedulerFacts
 
 JOB = make_job("ml/train", scheduler=SchedulerFacts(account="vision"))
@@ -27,6 +27,9 @@ APP = Path(__file__).parents[2] / "dashboard/web/app.py"
         (Scope(namespace="ml", team="speech"), JOB, False),
         (Scope(team="vision"), make_job("ml/other"), False),
         (Scope(model="A100-SXM4-80GB"), JOB, False),
+        (Scope(cluster="main cluster"), JOB, True),
+        (Scope(cluster="paris"), JOB, False),
+        (Scope(cluster="paris"), make_job("ml/train@paris"), True),
     ],
 )
 def test_a_scope_takes_the_jobs_that_fit_all_of_it(
@@ -60,3 +63,19 @@ def test_every_page_that_follows_the_scope_exists() -> None:
     """A renamed page would say that it follows nothing."""
     titles = set(re.findall(r'title="([^"]+)"', APP.read_text(encoding="utf-8")))
     assert set(FOLLOWED) <= titles
+
+
+@pytest.mark.parametrize(
+    ("choices", "asks"),
+    [
+        ({}, False),
+        ({"cluster": ("main cluster",)}, False),
+        ({"cluster": ("main cluster", "paris")}, True),
+    ],
+)
+def test_a_cluster_is_asked_for_where_there_are_several(
+    choices: dict[str, tuple[str, ...]], asks: bool
+) -> None:
+    """Answers that an earlier version prepared know of none."""
+    assert asks_for("cluster", choices) is asks
+    assert asks_for("namespace", choices)
