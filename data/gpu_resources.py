@@ -16,6 +16,9 @@ MIG_STRATEGY_LABEL = f"{VENDOR}mig.strategy"
 BOARD_CLASS, INSTANCE_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
 """Device classes of resource claims; the driver bears the name of the first."""
 
+NIM_GROUP, DYNAMO_GROUP = "apps.nvidia.com", "nvidia.com"
+"""API groups of the vendor's operators for inference."""
+
 
 def resource_of(mig_profile: str) -> str:
     """Return the resource that counts a MIG profile's instances, or whole GPUs for ''."""

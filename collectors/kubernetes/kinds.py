@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from data.gpu_resources import VENDOR
+from data.gpu_resources import DYNAMO_GROUP, NIM_GROUP, VENDOR
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("api/v1/nodes",),
@@ -28,12 +28,12 @@ KINDS: dict[str, tuple[str, ...]] = {
     "LeaderWorkerSet": ("apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",),
     # Above others: each is asked for where an object that was listed before it names it as owner.
     "InferenceService": ("apis/serving.kserve.io/v1beta1/inferenceservices",),
-    "NIMService": ("apis/apps.nvidia.com/v1alpha1/nimservices",),
+    "NIMService": (f"apis/{NIM_GROUP}/v1alpha1/nimservices",),
     "PodClique": ("apis/grove.io/v1alpha1/podcliques",),
     "PodCliqueScalingGroup": ("apis/grove.io/v1alpha1/podcliquescalinggroups",),
     "PodCliqueSet": ("apis/grove.io/v1alpha1/podcliquesets",),
-    "DynamoComponentDeployment": ("apis/nvidia.com/v1alpha1/dynamocomponentdeployments",),
-    "DynamoGraphDeployment": ("apis/nvidia.com/v1alpha1/dynamographdeployments",),
+    "DynamoComponentDeployment": (f"apis/{DYNAMO_GROUP}/v1alpha1/dynamocomponentdeployments",),
+    "DynamoGraphDeployment": (f"apis/{DYNAMO_GROUP}/v1alpha1/dynamographdeployments",),
     "Workload": (
         "apis/kueue.x-k8s.io/v1beta2/workloads",
         "apis/kueue.x-k8s.io/v1beta1/workloads",
