@@ -22,7 +22,7 @@ from benchmarks._complete_report import complete_report
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.budgets import HISTORY_DAYS, forecast_sum
 from dashboard.statement.focus import COLUMNS, focus_rows
-from dashboard.statement.groups import GROUPS
+from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import make_cost_statement
 from data.collected import Collected
 from data.columns import SAMPLES, check_frame
@@ -118,7 +118,7 @@ def pods_lines(folder: Path) -> Iterator[str]:
     told = pd.Series({row.names[0]: row.board_hours for row in boards.rows})
     off = (told.reindex(seen.index).fillna(0.0) - seen).abs() / seen.where(seen > 0)
     yield f"| boards: largest difference to the time between readings | {100 * off.max():.4f} % |"
-    cross = [name for name in GROUPS if name != "board"]
+    cross = [name for name in GROUPS if name not in OF_BOARDS]
     spread = max(
         abs(sum(row.cost or 0.0 for row in made.rows_by(*by)) - (made.total.cost or 0.0))
         for count in range(len(cross) + 1)
