@@ -11,8 +11,10 @@ from data.records.forecasts import (
 )
 
 
-def forecast_row(forecast: DemandForecast | ForecastSkipped) -> dict[str, Any]:
-    """Return one job's forecast, or why there is none."""
+def forecast_row(
+    forecast: DemandForecast | ForecastSkipped, *, points: bool = False
+) -> dict[str, Any]:
+    """Return one job's forecast, with its paths for `points`, or why it has none."""
     common = {
         "job_id": forecast.job_id,
         "samples": forecast.samples,
@@ -28,7 +30,7 @@ def forecast_row(forecast: DemandForecast | ForecastSkipped) -> dict[str, Any]:
         "slots": len(forecast.slot_starts),
         "missing": {str(quantity): reason for quantity, reason in forecast.missing},
         "borrowed_from": forecast.borrowed_from or None,
-        "quantities": {str(path.quantity): _path_row(path) for path in forecast.paths},
+        **_paths(forecast, points=points),
         "peaks": [
             {
                 "quantity": str(peak.quantity),
@@ -45,8 +47,8 @@ def forecast_row(forecast: DemandForecast | ForecastSkipped) -> dict[str, Any]:
     }
 
 
-def group_row(forecast: GroupForecast) -> dict[str, Any]:
-    """Return the forecast of a namespace, a GPU model or the fleet."""
+def group_row(forecast: GroupForecast, *, points: bool = False) -> dict[str, Any]:
+    """Return the forecast of a namespace, a GPU model or the fleet, with its paths for `points`."""
     return {
         "kind": str(forecast.kind),
         "name": forecast.name,
@@ -54,8 +56,18 @@ def group_row(forecast: GroupForecast) -> dict[str, Any]:
         "first_slot": forecast.slot_starts[0],
         "last_slot": forecast.slot_starts[-1],
         "slots": len(forecast.slot_starts),
-        "quantities": {str(path.quantity): _path_row(path) for path in forecast.paths},
+        **_paths(forecast, points=points),
     }
+
+
+def _paths(forecast: DemandForecast | GroupForecast, *, points: bool) -> dict[str, Any]:
+    """Return what a forecast says of each quantity, and with `points` of each slot."""
+    rows = {str(path.quantity): _path_row(path) for path in forecast.paths}
+    if not points:
+        return {"quantities": rows}
+    for path in forecast.paths:
+        rows[str(path.quantity)] |= {"q10": path.q10, "q50": path.q50, "q90": path.q90}
+    return {"slot_starts": list(forecast.slot_starts), "quantities": rows}
 
 
 def summary_lines(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -86,6 +86,10 @@ class SettingsError(TrimtabError):
     """A settings file, environment variable or option that cannot be used."""
 
 
+class BadRangeError(SettingsError):
+    """A range of time, or groups in it, that cannot be asked for."""
+
+
 class UnknownGpuModelError(TrimtabError):
     """A GPU model that the catalogue does not know."""
 

@@ -26,6 +26,7 @@ from dashboard.api.rows import FindingRow, RecordRow, finding_row, record_of
 from dashboard.api.submissions import IdempotencyKey, add_submissions
 from dashboard.api.switch import add_switch
 from dashboard.api.token_wishes import add_tokens
+from dashboard.api.traces import add_traces
 from dashboard.api.wishes import Wish, WishOutcome, carry_out
 from dashboard.api.world import ApiWorld, Caller
 from dashboard.decisions import preview
@@ -39,9 +40,10 @@ FindingName = Annotated[
 ]
 _TAG_LENGTH = 16
 _OFFERED = (
-    "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "queue",
-    "quotas", "capacity", "heat", "sources", "urgent", "plan", "idle", "forecasts", "memory",
-    "energy", "statement", "reports/weekly", "savings", "serving", "audit", "dismissals", "stop",
+    "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "samples", "slots",
+    "nodes", "queue", "quotas", "capacity", "heat", "sources", "urgent", "plan", "idle",
+    "forecasts", "memory", "energy", "statement", "reports/weekly", "savings", "serving", "audit",
+    "dismissals", "stop",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(
@@ -49,6 +51,7 @@ _OF_THE_FLEET = frozenset(
         "estimate",
         "submissions",
         "what-if",
+        "samples",
         "nodes",
         "queue",
         "capacity",
@@ -172,6 +175,7 @@ def build_api(world: ApiWorld) -> FastAPI:
     add_chats(api, world.service)
     add_lists(api, world, anyone=Anyone, viewer=Viewer)
     add_documents(api, world, anyone=Anyone, viewer=Viewer)
+    add_traces(api, world, anyone=Anyone, viewer=Viewer)
     return api
 
 

@@ -42,6 +42,7 @@ class ForecastQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     by: Literal["job", "group"] = "group"
+    points: bool = False
 
 
 class RangeQuery(BaseModel):
@@ -201,8 +202,9 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
 
 def _forecasts(world: ApiWorld, query: ForecastQuery) -> list[dict[str, Any]]:
     if query.by == "job":
-        return [forecast_row(forecast) for forecast in world.reader.forecasts()]
-    return [group_row(group) for group in world.reader.group_forecasts()]
+        found = world.reader.forecasts()
+        return [forecast_row(forecast, points=query.points) for forecast in found]
+    return [group_row(group, points=query.points) for group in world.reader.group_forecasts()]
 
 
 def _energy(world: ApiWorld, settings: Settings, query: EnergyQuery) -> dict[str, object]:

@@ -58,31 +58,37 @@ def page_of(
     Rows that come or go between two pages are given once or not at all, never twice. Errors:
     BadCursorError.
     """
-    begun, limit = _after(query.cursor), query.limit
+    begun, limit = key_after(query.cursor), query.limit
     try:
         start = 0 if begun is None else bisect_right(ordered, begun, key=lambda pair: pair[0])
     except TypeError as error:
-        raise _bad_cursor() from error
+        raise bad_cursor() from error
     chosen = ordered[start : start + limit]
-    token = None
-    if len(ordered) > start + limit:
-        last = json.dumps(chosen[-1][0], separators=(",", ":"))
-        token = base64.urlsafe_b64encode(last.encode()).decode()
+    token = cursor_of(chosen[-1][0]) if len(ordered) > start + limit else None
     return PageOfRows(items=[made(row) for _key, row in chosen], total=len(ordered), next=token)
 
 
-def _after(cursor: str) -> tuple[Any, ...] | None:
-    """Return the key of the last row that was given, None for the first page."""
+def cursor_of(key: tuple[Any, ...]) -> str:
+    """Return the cursor of the page after the row with this key."""
+    return base64.urlsafe_b64encode(json.dumps(key, separators=(",", ":")).encode()).decode()
+
+
+def key_after(cursor: str) -> tuple[Any, ...] | None:
+    """Return the key of the last row that was given, None for the first page.
+
+    Errors: BadCursorError.
+    """
     if not cursor:
         return None
     try:
         found = json.loads(base64.urlsafe_b64decode(cursor))
     except (ValueError, RecursionError) as error:
-        raise _bad_cursor() from error
+        raise bad_cursor() from error
     if not isinstance(found, list):
-        raise _bad_cursor()
+        raise bad_cursor()
     return tuple(found)
 
 
-def _bad_cursor() -> BadCursorError:
+def bad_cursor() -> BadCursorError:
+    """Return the answer to a cursor that no page gave."""
     return BadCursorError("this is no cursor of such a list", "Begin again without `cursor`.")

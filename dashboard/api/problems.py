@@ -11,10 +11,10 @@ from starlette.responses import JSONResponse
 
 from dashboard.api.limits import KeyTakenError, TooManyRequestsError
 from dashboard.api.pages_of_rows import BadCursorError
-from dashboard.reports.esg.asked import BadRangeError
 from data.errors import (
     AlreadySubmittedError,
     ApplyError,
+    BadRangeError,
     CollectorError,
     NotAllowedError,
     NoTextError,

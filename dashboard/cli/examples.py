@@ -21,6 +21,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "import": ("trimtab import trace.parquet --map map.toml",),
     "jobs": ("trimtab jobs", "trimtab jobs --format csv > jobs.csv"),
     "gpus": ("trimtab gpus --format json",),
+    "samples": (
+        "trimtab samples --gpu GPU-5f3c --from 2026-11-01T00:00:00Z --format csv > gpu.csv",
+        "trimtab samples --slots --job search/chat --format json",
+    ),
     "nodes": ("trimtab nodes",),
     "heat": ("trimtab heat", "trimtab heat --format csv > heat.csv"),
     "capacity": ("trimtab capacity", "trimtab capacity --format json"),

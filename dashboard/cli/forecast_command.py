@@ -8,6 +8,7 @@ from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
 from dashboard.forecast_rows import forecast_row, group_row, summary_lines
 from data.clock import utc_now
+from data.errors import SettingsError
 from data.settings import PlanningSettings
 from data.store import Store
 
@@ -22,12 +23,15 @@ def forecast(options: argparse.Namespace) -> int:
     """Print the latest cycle's forecasts by job or group, or with --backtest a table of models."""
     if options.backtest:
         return _backtest(options)
+    if options.points and options.format != "json":
+        raise SettingsError("--points has no table", "Give --format json.")
     by_job = options.by == "job"
     with open_for_reading(settings_of(options)) as store:
+        points = options.points
         rows = (
-            [forecast_row(entry) for entry in store.reader.forecasts()]
+            [forecast_row(entry, points=points) for entry in store.reader.forecasts()]
             if by_job
-            else [group_row(group_forecast) for group_forecast in store.reader.group_forecasts()]
+            else [group_row(group, points=points) for group in store.reader.group_forecasts()]
         )
     if options.format == "json":
         print_json(rows)

@@ -14,6 +14,7 @@ from dashboard.cli.examples import examples_of
 from dashboard.cli.job_options import add_job_options
 from dashboard.cli.log_lines import FORMATS, LEVELS
 from dashboard.cli.option_types import utc_time
+from dashboard.cli.samples_options import add_samples
 from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.serving_command import add_serving
 from dashboard.cli.statement_options import add_statement
@@ -79,6 +80,9 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     forecast.add_argument(
         "--by", choices=("job", "group"), default="job", help="group: namespaces, models, fleet"
+    )
+    forecast.add_argument(
+        "--points", action="store_true", help="q10, q50 and q90 of every slot (--format json)"
     )
     forecast.add_argument(
         "--backtest",
@@ -204,6 +208,7 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             add_job_options(command)
         if name == "doctor":
             command.add_argument("--prometheus", metavar="URL", help="check this address too")
+    add_samples(commands)
     energy = add_command(
         commands,
         "energy",

@@ -22,6 +22,7 @@ from dashboard.applications import ApplicationRow
 from dashboard.capacity import CapacityRow
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.remote_server import RemoteServer
+from dashboard.cli.samples_command import remote_samples
 from dashboard.heat import HeatRow
 from dashboard.queue_rows import QueueRow
 from data.errors import SettingsError
@@ -177,8 +178,9 @@ _OTHERS: Mapping[tuple[str, str], Callable[[argparse.Namespace, RemoteServer], i
     ("recommendation_commands", "idle"): _document("idle", _nothing),
     ("plan_command", "plan"): _document("plan", _nothing, "what_if"),
     ("memory_command", "memory"): _document("memory", _nothing),
+    ("samples_command", "samples"): remote_samples,
     ("forecast_command", "forecast"): _document(
-        "forecasts", lambda options: {"by": options.by}, "backtest"
+        "forecasts", lambda options: {"by": options.by, "points": options.points}, "backtest"
     ),
     ("energy_command", "energy"): _document("energy", _range),
     ("statement_command", "statement"): _document(

@@ -6,7 +6,8 @@ what cannot be seen is shown as such in both (see `dashboard.foreign_text`).
 
 import json
 from dataclasses import asdict
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -18,10 +19,12 @@ from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED, covered
 from dashboard.reports.saved import WeeklySaved
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import WeeklyReport
+from data.energy_integration import MAX_GAP_SECONDS
 from data.records.decisions import Range
 
 UNKNOWN = "—"
 _LONGEST = 200
+_AROUND = timedelta(seconds=MAX_GAP_SECONDS + 1)
 
 
 _CONSTANTS = {"method": METHOD, "not_included": NOT_INCLUDED}
@@ -125,6 +128,7 @@ def render_json(report: WeeklyReport) -> str:
                 row_fields(row, report.energy.days.calendar) for row in report.energy.days.rows
             ],
             "waste": [asdict(row) for row in report.waste],
+            "made_of": made_of(report.week),
             "decided": [asdict(entry) for entry in report.decided],
             "saved": _saved(report.saved),
             "ahead": [asdict(entry) for entry in report.ahead],
@@ -146,6 +150,37 @@ def render_json(report: WeeklyReport) -> str:
     return (
         json.dumps(document, default=_plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     )
+
+
+def made_of(week: Week) -> dict[str, str]:
+    """Return by part of the report the address of the API that tells what it is made of.
+
+    Under the parts stand the slots and readings of a board; {gpu_uuid} is one of `boards`. Slots at
+    the ends of the week take from readings beyond these.
+    """
+    span = _span(week.start, week.end)
+    around = _span(week.start - _AROUND, week.end + _AROUND)
+    parts = {
+        "energy": f"energy?by=tenant&{span}",
+        "energy_by_job": f"energy?by=job&{span}",
+        "energy_by_day": f"energy?by=day&{span}",
+        "waste": f"energy?by=job&{span}",
+        "rent": f"statement?by=model&{span}",
+        "ahead": "forecasts?by=group&points=true",
+        "recommendations": "findings?all=true",
+        "saved": "savings",
+        "run_rate": "savings/to-date",
+        "decided": "audit",
+        "plan": "plan",
+        "boards": "gpus",
+        "slots": f"slots?gpu={{gpu_uuid}}&{span}",
+        "readings": f"samples?gpu={{gpu_uuid}}&{around}",
+    }
+    return {part: f"/api/v1/{address}" for part, address in parts.items()}
+
+
+def _span(start: datetime, end: datetime) -> str:
+    return urlencode({"from": start.isoformat(), "to": end.isoformat()})
 
 
 def _saved(saved: WeeklySaved) -> dict[str, object]:

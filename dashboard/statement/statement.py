@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 
-from dashboard.reports.esg.asked import BadRangeError
 from dashboard.reports.esg.build import calendar_of, expected_hours, tenant_key
 from dashboard.reports.esg.factors import factors_from
 from dashboard.reports.esg.periods import Calendar, Every
@@ -31,7 +30,7 @@ from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.prices import PLANNING, price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import scrub
+from data.errors import BadRangeError, scrub
 from data.settings import Settings
 from data.statement_settings import Invoice
 from data.store import StoreReader

@@ -28,6 +28,7 @@ from data.store.room import free_mib
 from data.store.service_reader import ServiceReader
 from data.store.submissions import SubmissionReader
 from data.store.tokens import TokenReader
+from data.store.traced_reader import TracedReader
 
 Foreseen = TypeVar("Foreseen")
 _FRAMES = ("samples", "allocations", "five_minute", "hourly")
@@ -87,6 +88,7 @@ class StoreReader(
     EnergyReader,
     PageReader,
     ServiceReader,
+    TracedReader,
 ):
     """Everything that can be read; nothing here writes."""
 

@@ -27,13 +27,15 @@ from data.store import Store, open_store
 ACCESS: AccessSettings = replace(PROXY, allowed_hosts="127.0.0.1")
 SAME = (
     "jobs", "jobs --by application", "gpus", "nodes", "queue", "quotas", "capacity", "heat",
-    "sources", "urgent", "audit list",
+    "sources", "urgent", "audit list", "samples --gpu GPU-0000",
+    "samples --slots --job search/chat",
     "findings list", "findings list --all --sort number", "findings list --state open",
     "findings list --team search", "findings list --kind reclaim", "findings list --risk high",
     "findings show TT-1", "findings show tt-2",
 )  # fmt: skip
 DOCUMENTS = (
-    "plan", "memory", "forecast", "forecast --by group", "recommendations idle", "energy",
+    "plan", "memory", "forecast", "forecast --by group", "forecast --points",
+    "recommendations idle", "energy",
     "energy --by job --every day", "statement", "statement --by owner,model --budgets",
     "savings --by finding", "report weekly --now 2026-11-20T00:00:00Z",
 )  # fmt: skip

@@ -10,8 +10,9 @@ from factories import NOW
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from data.store import Store, open_store
+from data.store import Store, StoreReader, open_store
 from data.store.bulk import read_frame
+from data.store.traced_reader import TracedRange
 
 pytestmark = pytest.mark.postgres
 
@@ -37,6 +38,13 @@ def both(
 
 WINDOW = {"start": NOW - timedelta(hours=9, minutes=17), "end": NOW - timedelta(minutes=3)}
 _SLOT = {"slot_seconds": 900}
+
+
+def a_board(reader: StoreReader) -> TracedRange:
+    """The first board, over the window."""
+    return TracedRange(**WINDOW, gpu_uuid=reader.boards(**WINDOW)["gpu_uuid"].iloc[0])
+
+
 QUESTIONS = {
     "job history": lambda reader: reader.job_history("", **WINDOW, **_SLOT),
     "fleet history": lambda reader: reader.fleet_history(**WINDOW, **_SLOT),
@@ -46,6 +54,14 @@ QUESTIONS = {
     "unwell boards": lambda reader: reader.unwell_boards(**WINDOW, throttled=0.0),
     "board history": lambda reader: reader.board_history(
         reader.boards(**WINDOW)["gpu_uuid"].iloc[0], **WINDOW, **_SLOT
+    ),
+    "readings of a board": lambda reader: reader.readings(a_board(reader), most=99),
+    "slots of a board": lambda reader: reader.slots(a_board(reader), most=99),
+    "slots of a job": lambda reader: reader.slots(
+        TracedRange(**WINDOW, job_id=reader.jobs()[0].job_id), most=10**6
+    ),
+    "slots after a place": lambda reader: reader.slots(
+        a_board(reader), most=9, after=(WINDOW["start"] + timedelta(hours=1), "", "", "", "")
     ),
     "all readings": lambda reader: reader.power_readings(**WINDOW, most=10**6),
     "disagreements": lambda reader: reader.energy_disagreements(**WINDOW),

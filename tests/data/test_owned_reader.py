@@ -27,13 +27,14 @@ from data.store.owned_reader import _SEEN, CLOSED, OPEN, OwnedReader
 from data.store.prepared_answers import QUESTIONS
 from data.store.preparing import prepare
 from data.store.samples_sql import ENERGY_KEYS
+from data.store.traced_reader import TracedRange
 
 Read = Callable[[StoreReader], object]
 DAY = timedelta(days=1)
 WHOLE = frozenset({
     "clock", "version", "remember", "counts", "free_mib", "observed_until", "latest_sample_at",
     "recording", "collected_until", "boards_since", "forecast_counts", "last_cycle", "owned_jobs",
-    "prepared_answers",
+    "prepared_answers", "count_readings", "count_slots",
 })  # fmt: skip
 """What answers by numbers and times alone."""
 FOR_THE_FLEET = frozenset({
@@ -152,6 +153,13 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         asked.setdefault("unwell_boards", []).append(
             lambda r: r.unwell_boards(**span, throttled=0.0)  # type: ignore[misc]
         )
+        traced = TracedRange(**span, gpu_uuid=f"GPU-{tenant}-0")
+        of_a_job = TracedRange(**span, job_id=named)
+        for kind in ("readings", "slots"):
+            asked.setdefault(kind, []).append(
+                lambda r, k=kind, t=traced: getattr(r, k)(t, most=99)  # type: ignore[misc]
+            )
+        asked["slots"].append(lambda r, t=of_a_job: r.slots(t, most=99))  # type: ignore[misc]
         asked.setdefault("board_history", []).append(
             lambda r, n=tenant: r.board_history(f"GPU-{n}-0", **span, **slots)  # type: ignore[misc]
         )

@@ -6,16 +6,12 @@ from dashboard.reports.esg.build import calendar_of, make_statement
 from dashboard.reports.esg.periods import Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from data.clock import utc_now
-from data.errors import SettingsError
+from data.errors import BadRangeError
 from data.settings import Settings
 from data.store import StoreReader
 
 _RANGE = timedelta(days=7)
 _PERIODS = frozenset(Every) - {Every.TOTAL}
-
-
-class BadRangeError(SettingsError):
-    """A range that ends before it begins."""
 
 
 def asked_statement(

@@ -15,7 +15,11 @@ from data.clock import utc_now
 from data.store import Store, open_store
 
 OWNERS = replace(PROXY, owners=f"{MINE},{THEIRS}")
-GIVEN = {"/estimate": "model=llama3-8b&batch=8&seq=8", "/events": "seconds=0&after=0"}
+GIVEN = {
+    "/estimate": "model=llama3-8b&batch=8&seq=8",
+    "/events": "seconds=0&after=0",
+    "/samples": f"gpu=GPU-{THEIRS}-0",
+}
 BODIES = {
     "/findings/{finding}/decisions": {"decision": "keep"},
     "/tokens": {"person": "x"},
@@ -31,9 +35,9 @@ OTHERS = re.compile(rf"(?<!re){THEIRS}")
 """What only rows of the other tenant hold."""
 OWN = {
     "get /", "get /findings", "get /events", "get /jobs", "get /applications", "get /gpus",
-    "get /urgent", "get /memory", "get /idle", "get /forecasts", "get /energy", "get /savings",
-    "get /savings/to-date", "get /serving", "get /reports/weekly", "get /audit", "get /quotas",
-    "get /stop", "post /stop",
+    "get /slots", "get /urgent", "get /memory", "get /idle", "get /forecasts", "get /energy",
+    "get /savings", "get /savings/to-date", "get /serving", "get /reports/weekly", "get /audit",
+    "get /quotas", "get /stop", "post /stop",
 }  # fmt: skip
 """What an owner is told of."""
 NO_ROWS = {"get /", "get /stop", "post /stop"}
@@ -83,6 +87,8 @@ def _queries(path: str, operation: Any) -> list[str]:
         for given in operation.get("parameters", [])
         for word in given["schema"].get("enum", ())
     ]
+    if path == "/slots":
+        return [f"job={tenant}/chat" for tenant in (MINE, THEIRS)]
     return ["", *words, *(f"by={by}&every=day&format=focus" for by in WHOM if path == STATEMENT)]
 
 

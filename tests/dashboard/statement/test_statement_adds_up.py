@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.reports.esg.asked import BadRangeError
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.book import sums_of
 from dashboard.statement.charges import STATES
@@ -24,6 +23,7 @@ from dashboard.statement.focus import focus_rows
 from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement
 from data.columns import SAMPLES, check_frame
+from data.errors import BadRangeError
 from data.report_settings import ReportSettings
 from data.settings import EnergySettings, Settings
 from data.statement_settings import GpuPrice, Invoice, StatementSettings
