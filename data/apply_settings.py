@@ -88,6 +88,23 @@ _PATH = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GitPath:
+    """An entry of `apply_git.paths`. `keys` is a part of Helm values, () for all of a file."""
+
+    workload: str
+    path: str
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, entry: str) -> "GitPath":
+        """Return it from WORKLOAD=PATH or WORKLOAD=PATH#KEY.KEY."""
+        workload, _, where = entry.partition("=")
+        path, hash_sign, keys = where.strip().partition("#")
+        found = tuple(keys.split(".")) if hash_sign else ()
+        return cls(workload=workload.strip(), path=path.rstrip("/"), keys=found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GitApplySettings(Section, name="apply_git"):
     """Changing Kubernetes objects in the Git repository that owns them, by pull requests.
 
@@ -101,7 +118,8 @@ class GitApplySettings(Section, name="apply_git"):
     paths: str = documented_list(
         "",
         "file or folder of a workload, WORKLOAD=PATH, a list. A workload is namespace/kind/name "
-        "with * and ?, argo-cd:APPLICATION or flux:NAMESPACE/KUSTOMIZATION",
+        "with * and ?, argo-cd:APPLICATION, flux:NAMESPACE/KUSTOMIZATION, flux-helm:NAMESPACE/"
+        "RELEASE or helm:NAMESPACE/RELEASE. WORKLOAD=PATH#KEY.KEY: a part of Helm values",
     )
     forge: str = documented("gitea", "API used to open pull requests", choices=("gitea", "github"))
     api_url: str = documented(
@@ -119,10 +137,9 @@ class GitApplySettings(Section, name="apply_git"):
     )
 
     @property
-    def path_of(self) -> tuple[tuple[str, str], ...]:
-        """(workload, path) of each entry of `paths`, in order."""
-        entries = [entry.strip().partition("=") for entry in self.paths.split(",") if entry.strip()]
-        return tuple((workload.strip(), path.strip().rstrip("/")) for workload, _, path in entries)
+    def entries(self) -> tuple[GitPath, ...]:
+        """The entries of `paths`, in order."""
+        return tuple(GitPath.of(entry) for entry in self.paths.split(",") if entry.strip())
 
     def _check(self) -> None:
         for name in ("repository", "api_url"):
@@ -146,9 +163,14 @@ class GitApplySettings(Section, name="apply_git"):
             "branch_prefix",
             "two characters or more, and not a prefix of apply_git.base_branch",
         )
-        for workload, path in self.path_of:
-            known = bool(workload) and _PATH.fullmatch(path) is not None
-            self.require(known, "paths", "WORKLOAD=PATH, the path inside the repository without ..")
+        for entry in self.entries:
+            known = bool(entry.workload) and _PATH.fullmatch(entry.path) is not None
+            known = known and all(entry.keys)
+            self.require(
+                known,
+                "paths",
+                "WORKLOAD=PATH or WORKLOAD=PATH#KEY.KEY, the path inside the repository without ..",
+            )
         for name in ("token_file", "paths"):
             self.require(not self.enabled or bool(getattr(self, name)), name, "set")
         named = re.fullmatch(r"[^<>\x00-\x1f]{1,80} <[^<>\s\x00-\x1f]{1,80}>", self.author)

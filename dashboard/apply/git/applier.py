@@ -12,7 +12,7 @@ from dashboard.apply.git.forge import Forge
 from dashboard.apply.git.manifests import line_difference
 from dashboard.apply.git.repository import base_copy
 from dashboard.apply.git.request_text import commit_message, request_body, title_of
-from dashboard.apply.git.sources import find_manifest, names_workload, path_for
+from dashboard.apply.git.sources import find_source, names_workload, source_of
 from dashboard.apply.git.steps import (
     CLOSE,
     PushOrder,
@@ -95,9 +95,9 @@ class GitApplier:
         edits = edits_of_plan(live_plan(recommendation, live))
         seen = seen_of(live)
         _path, document = reading.fetch(self._api, seen.place, seen.path)
-        path = path_for(self._settings, seen.place, document)
+        source = source_of(self._settings, seen.place, document)
         with base_copy(self._settings) as copy:
-            file, text, changed = find_manifest(copy, path, seen.place, edits)
+            found = find_source(copy, source, seen.place, edits)
         branch = self._branch(recommendation.digest)
         there = self._forge.request_of(branch)
         if there is not None:
@@ -105,13 +105,15 @@ class GitApplier:
                 f"a request of this recommendation is {there.state} already: {there.url}",
                 "Run a new cycle and approve its recommendation.",
             )
+        file = found.file
         return with_facts(
             live,
             **self._where(),
+            **({} if found.other is None else {"values": found.other.text}),
             path=file.path,
             mode=file.mode,
             blob=file.blob,
-            difference=line_difference(file.path, text, changed),
+            difference=line_difference(file.path, found.text, found.changed),
             request="none",
         )
 
@@ -127,6 +129,7 @@ class GitApplier:
             message=commit_message(recommendation, self._settings),
             at=int(recommendation.created_at.timestamp()),
             live=plan.steps[0].payload,
+            values=facts.get("values", ""),
         )
         body = request_body(recommendation, self._public_url)
         return Change(

@@ -37,11 +37,15 @@ class NamedElement:
     value: str
 
 
+Parts = tuple[str | NamedElement, ...]
+"""Where something is, from the top of a document."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberEdit:
     """A number that changes, as text. `required` is False for what a server fills in by itself."""
 
-    at: tuple[str | NamedElement, ...]
+    at: Parts
     before: str
     after: str
     required: bool = True
@@ -102,16 +106,13 @@ def edited(text: str, place: Place, edits: Sequence[NumberEdit]) -> str | None:
 
     Errors: ChangeRefusedError where it holds them in a way that cannot be changed safely.
     """
-    manifest = _Manifest(text)
+    manifest = ManifestText(text)
     found = [spans for node in manifest.objects(place) if (spans := manifest.spans(node, edits))]
     if not found:
         return None
     if len(found) > 1:
         raise ChangeRefusedError(f"it appears {len(found)} times in one file", _BY_HAND)
-    changed = text
-    for (start, end), after in sorted(found[0].items(), reverse=True):
-        changed = changed[:start] + after + changed[end:]
-    return changed
+    return manifest.changed(found[0])
 
 
 def line_difference(path: str, before: str, after: str) -> str:
@@ -126,7 +127,7 @@ def line_difference(path: str, before: str, after: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-class _Manifest:
+class ManifestText:
     """A parsed text, and where its scalars are."""
 
     def __init__(self, text: str) -> None:
@@ -145,42 +146,58 @@ class _Manifest:
                 f"A template is not changed; tabs do not indent. {_BY_HAND}",
             ) from error
 
+    def changed(self, spans: Mapping[tuple[int, int], str]) -> str:
+        """Return the text with the characters at these places changed."""
+        text = self._text
+        for (start, end), after in sorted(spans.items(), reverse=True):
+            text = text[:start] + after + text[end:]
+        return text
+
+    def documents(self) -> Iterator[yaml.MappingNode]:
+        """Yield the documents that are mappings."""
+        for document in self._documents:
+            if isinstance(document, yaml.MappingNode):
+                yield document
+
     def objects(self, place: Place) -> Iterator[yaml.MappingNode]:
         """Yield the objects of the file that are, or patch, the one at a place."""
-        for document in self._documents:
+        for document in self.documents():
             for node in self._with_items(document):
                 if isinstance(node, yaml.MappingNode) and self._is(node, place):
                     yield node
 
-    def _with_items(self, document: yaml.Node | None) -> Iterator[yaml.Node | None]:
+    def _with_items(self, document: yaml.MappingNode) -> Iterator[yaml.Node]:
         yield document
-        items = self._child(document, "items") if isinstance(document, yaml.MappingNode) else None
-        if isinstance(items, yaml.SequenceNode) and self._word(document, "kind").endswith("List"):
+        items = self.child(document, "items")
+        if isinstance(items, yaml.SequenceNode) and self.word(document, "kind").endswith("List"):
             yield from items.value
 
     def _is(self, node: yaml.MappingNode, place: Place) -> bool:
-        group, slash, _version = self._word(node, "apiVersion").partition("/")
-        about = self._child(node, "metadata")
+        group, slash, _version = self.word(node, "apiVersion").partition("/")
+        about = self.child(node, "metadata")
         return (
-            self._word(node, "kind") == place.kind
+            self.word(node, "kind") == place.kind
             and (group if slash else "") == GROUPS[place.kind]
-            and self._word(about, "name") == place.name
+            and self.word(about, "name") == place.name
             # Argo CD, Flux and kustomize fill in a namespace that is left out.
-            and self._word(about, "namespace") in ("", place.namespace)
+            and self.word(about, "namespace") in ("", place.namespace)
         )
 
-    def _word(self, node: yaml.Node | None, name: str) -> str:
-        found = self._child(node, name) if isinstance(node, yaml.MappingNode) else None
+    def word(self, node: yaml.Node | None, name: str) -> str:
+        """Return the scalar below a key, '' without one. Errors: as `child`."""
+        found = self.child(node, name)
         return str(found.value) if isinstance(found, yaml.ScalarNode) else ""
 
     def spans(
-        self, node: yaml.MappingNode, edits: Sequence[NumberEdit]
+        self, node: yaml.Node, edits: Sequence[NumberEdit], above: Sequence[yaml.Node] = ()
     ) -> dict[tuple[int, int], str]:
         """Return where which characters change; nothing where the object has none of the fields.
 
+        `above` are the nodes that the object is in.
+
         Errors: ChangeRefusedError where it has only some of them, or holds other values.
         """
-        found = {edit: self._at(node, edit) for edit in edits}
+        found = {edit: self._at(node, edit, above) for edit in edits}
         there = {edit: scalar for edit, scalar in found.items() if scalar is not None}
         missing = [edit.words for edit in edits if edit.required and edit not in there]
         if there and missing:
@@ -202,16 +219,19 @@ class _Manifest:
             )
         return (start, end), f"{number[1]}{edit.after}{number[1]}"
 
-    def _at(self, node: yaml.Node, edit: NumberEdit) -> yaml.Node | None:
+    def _at(
+        self, node: yaml.Node, edit: NumberEdit, above: Sequence[yaml.Node]
+    ) -> yaml.Node | None:
         nodes = [node]
         for part in edit.at:
-            below = self._below(nodes[-1], part)
+            below = self.below(nodes[-1], part)
             if below is None:
                 return None
             nodes.append(below)
-        for above, part in zip(nodes, ("", *edit.at), strict=True):
-            self._refuse_what_hides(above, edit)
-            flows = above is not nodes[-1] and getattr(above, "flow_style", False)
+        parts = (*("" for _node in above), "", *edit.at)
+        for passed, part in zip((*above, *nodes), parts, strict=True):
+            self._refuse_what_hides(passed, edit)
+            flows = passed is not nodes[-1] and getattr(passed, "flow_style", False)
             if flows and part not in _ON_ONE_LINE:
                 raise ChangeRefusedError(
                     f"{edit.words} is on one line with other fields, which a preview would show",
@@ -230,19 +250,22 @@ class _Manifest:
         if self._text.startswith("!", start):
             raise ChangeRefusedError(f"{edit.words} has a tag", _BY_HAND)
 
-    def _below(self, node: yaml.Node | None, part: str | NamedElement) -> yaml.Node | None:
+    def below(self, node: yaml.Node | None, part: str | NamedElement) -> yaml.Node | None:
+        """Return what a part of a place leads to, None where there is no such part.
+
+        Errors: ChangeRefusedError where it is there twice or may come from a merge key.
+        """
         if isinstance(part, str):
-            return self._child(node, part, merged=True)
+            return self.child(node, part, merged=True)
         if not isinstance(node, yaml.SequenceNode):
             return None
-        named = [entry for entry in node.value if self._word(entry, part.field) == part.value]
+        named = [entry for entry in node.value if self.word(entry, part.field) == part.value]
         if len(named) > 1:
             raise ChangeRefusedError(f"{part.value} appears twice in a list", _BY_HAND)
         return named[0] if named else None
 
-    def _child(
-        self, node: yaml.Node | None, name: str, *, merged: bool = False
-    ) -> yaml.Node | None:
+    def child(self, node: yaml.Node | None, name: str, *, merged: bool = False) -> yaml.Node | None:
+        """Return the value of a key, None without it. Errors: ChangeRefusedError for two of it."""
         if not isinstance(node, yaml.MappingNode):
             return None
         keys = [(key.value, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]

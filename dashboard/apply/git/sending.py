@@ -4,8 +4,9 @@ from datetime import timedelta
 
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.git.forge import Forge, ForgeAnswer, ForgeCutError, PullRequest
-from dashboard.apply.git.manifests import edited, line_difference
+from dashboard.apply.git.manifests import line_difference
 from dashboard.apply.git.repository import GitCopy, base_copy
+from dashboard.apply.git.sources import edited_at
 from dashboard.apply.git.steps import (
     CLOSE,
     PUSH,
@@ -15,6 +16,7 @@ from dashboard.apply.git.steps import (
     order_of,
     push_order,
 )
+from dashboard.apply.git.values import OtherPlace
 from dashboard.apply.kubernetes import checking
 from dashboard.apply.kubernetes.api import KubernetesApi
 from dashboard.apply.kubernetes.look import seen_of
@@ -71,7 +73,9 @@ def _commit(settings: GitApplySettings, copy: GitCopy, change: Change) -> str:
             "Run a new cycle and approve its recommendation.",
         )
     text = copy.text(file)
-    changed = edited(text, seen_of(change.target).place, edits_of_plan(live_change(change)))
+    other = OtherPlace.of(order.values) if order.values else None
+    edits = edits_of_plan(live_change(change))
+    changed = edited_at(text, seen_of(change.target).place, edits, other)
     difference = None if changed is None else line_difference(file.path, text, changed)
     if changed is None or difference != change.steps[0].text:
         raise StalePlanError("the difference is not the one that was approved", "")

@@ -1,12 +1,21 @@
 """Which file of the repository an object comes from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from collectors.kubernetes.kinds import GROUPS
 from collectors.kubernetes.objects import labels_of
 from dashboard.apply.git.manifests import NumberEdit, edited
 from dashboard.apply.git.repository import GitCopy, GitFile
+from dashboard.apply.git.values import (
+    APPLICATIONS,
+    KUSTOMIZATIONS,
+    RELEASES,
+    OtherPlace,
+    edited_there,
+    may_hold,
+)
 from dashboard.apply.kubernetes.api import Document
 from dashboard.apply.kubernetes.places import Place
 from data.apply_settings import GitApplySettings
@@ -14,54 +23,116 @@ from data.errors import ChangeRefusedError
 
 _ARGO_ID = "argocd.argoproj.io/tracking-id"
 _FLUX = "kustomize.toolkit.fluxcd.io/"
+_FLUX_RELEASE = "helm.toolkit.fluxcd.io/"
+_HELM = "meta.helm.sh/release-"
+_BY_HELM = ("helm.sh/chart", f"{_HELM}name", f"{_FLUX_RELEASE}name")
+"""Labels and annotations of what comes from a chart, whoever rendered it."""
+_SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+"""Kinds whose number a kustomization sets by its `replicas`."""
 _MAX_READ = 4 * 1024 * 1024
 """Of all files of a folder that name the object: more would keep a page waiting for a minute."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitSource:
+    """Where an object comes from: a file or folder, and the other places that may say its numbers.
+
+    With `keys` it is a part of values, and no manifest.
+    """
+
+    path: str
+    keys: tuple[str, ...]
+    others: tuple[OtherPlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSource:
+    """The file that says the numbers, its text before and after; `other`: not in a manifest."""
+
+    file: GitFile
+    text: str
+    changed: str
+    other: OtherPlace | None
+
+
 def names_workload(settings: GitApplySettings, job_id: str) -> bool:
     """Tell whether `apply_git.paths` has an entry of a job's id."""
-    return any(fnmatchcase(job_id, workload) for workload, _path in settings.path_of)
+    return any(fnmatchcase(job_id, entry.workload) for entry in settings.entries)
 
 
-def path_for(settings: GitApplySettings, place: Place, document: Document) -> str:
-    """Return the file or folder of an object. Errors: ChangeRefusedError when none is known."""
+def source_of(settings: GitApplySettings, place: Place, document: Document) -> GitSource:
+    """Return where an object comes from. Errors: ChangeRefusedError when no entry tells."""
     job_id = f"{place.namespace}/{place.kind.lower()}/{place.name}"
-    keys = list(_tracked(place, labels_of(document)))
-    for workload, path in settings.path_of:
-        if fnmatchcase(job_id, workload) or workload in keys:
-            return path
-    known = " or ".join([job_id, *keys])
+    marks = labels_of(document)
+    tracked = _tracked(place, marks)
+    for entry in settings.entries:
+        if fnmatchcase(job_id, entry.workload) or entry.workload in tracked:
+            # A pattern may name a folder with the values of many releases.
+            alone = not set("*?[") & set(entry.workload)
+            others = tuple(_others(place, marks, tracked, entry.keys, alone=alone))
+            return GitSource(path=entry.path, keys=entry.keys, others=others)
+    known = " or ".join([job_id, *tracked])
     raise ChangeRefusedError(
         f"no apply_git.paths entry matches {place.label}",
         f"Name its file or folder in apply_git.paths, by {known}.",
     )
 
 
-def _tracked(place: Place, marks: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names under which Argo CD and Flux say that they keep an object.
+def _tracked(place: Place, marks: Mapping[str, str]) -> list[str]:
+    """Return the names under which Argo CD, Flux and Helm say that they keep an object.
 
     A copied annotation names another object: Argo CD itself goes by it only when it names this one.
     """
+    found = []
     application, _, tracked = marks.get(_ARGO_ID, "").partition(":")
-    group = GROUPS[place.kind]
-    if tracked == f"{group}/{place.kind}:{place.namespace}/{place.name}":
-        yield f"argo-cd:{application}"
-    name, namespace = marks.get(f"{_FLUX}name"), marks.get(f"{_FLUX}namespace")
-    if name and namespace:
-        yield f"flux:{namespace}/{name}"
+    if tracked == f"{GROUPS[place.kind]}/{place.kind}:{place.namespace}/{place.name}":
+        found.append(f"argo-cd:{application}")
+    for kept, label, space in (
+        ("flux", f"{_FLUX}name", f"{_FLUX}namespace"),
+        ("flux-helm", f"{_FLUX_RELEASE}name", f"{_FLUX_RELEASE}namespace"),
+        ("helm", f"{_HELM}name", f"{_HELM}namespace"),
+    ):
+        if marks.get(label) and marks.get(space):
+            found.append(f"{kept}:{marks[space]}/{marks[label]}")
+    return found
 
 
-def find_manifest(
-    copy: GitCopy, path: str, place: Place, edits: tuple[NumberEdit, ...]
-) -> tuple[GitFile, str, str]:
-    """Return (file, text, changed text) of the one file that holds the fields of the edits.
+def _others(
+    place: Place,
+    marks: Mapping[str, str],
+    tracked: list[str],
+    keys: tuple[str, ...],
+    *,
+    alone: bool,
+) -> Iterator[OtherPlace]:
+    """Yield where else the numbers of an object may be, by who keeps it and the settings."""
+    by_helm = bool(keys) or marks.get("app.kubernetes.io/managed-by") == "Helm"
+    by_helm = by_helm or any(name in marks for name in _BY_HELM)
+    if place.kind in _SCALED and not keys:
+        yield OtherPlace(kind=KUSTOMIZATIONS, name=place.name)
+    for kept in tracked:
+        keeper, _, name = kept.partition(":")
+        if keeper == "flux-helm":
+            namespace, _, name = name.partition("/")
+            yield OtherPlace(kind=RELEASES, namespace=namespace, name=name, keys=keys)
+        elif keeper == "argo-cd" and by_helm:
+            yield OtherPlace(kind=APPLICATIONS, name=name, keys=keys)
+    if by_helm and (alone or keys):
+        yield OtherPlace(keys=keys)
+
+
+def find_source(
+    copy: GitCopy, source: GitSource, place: Place, edits: tuple[NumberEdit, ...]
+) -> FoundSource:
+    """Return the one file that holds the fields of the edits.
 
     Errors: ApplyError; ChangeRefusedError where no file does, or several do.
     """
-    found, refused, read = [], [], 0
+    path, found, refused, read = source.path, [], [], 0
     for file in copy.files(path):
         text = copy.text(file)
-        if place.name not in text:
+        places = list(_places(source, place, file.path, text))
+        if not places:
             continue
         read += len(text)
         if read > _MAX_READ:
@@ -69,19 +140,42 @@ def find_manifest(
                 f"{path} names {place.name} in too many files",
                 "Name the file itself in apply_git.paths.",
             )
-        try:
-            changed = edited(text, place, edits)
-        except ChangeRefusedError as error:
-            refused.append(f"{file.path}: {error.message}")
-            continue
-        if changed is not None:
-            found.append((file, text, changed))
+        for other in places:
+            try:
+                changed = edited_at(text, place, edits, other)
+            except ChangeRefusedError as error:
+                refused.append(f"{file.path}: {error.message}")
+                continue
+            if changed is not None:
+                found.append(FoundSource(file=file, text=text, changed=changed, other=other))
     if len(found) == 1 and not refused:
         return found[0]
-    places = [file.path for file, _text, _changed in found] + refused
+    tried = [there.file.path for there in found] + refused
     raise ChangeRefusedError(
         f"{place.word} is in no file of {path} that can be changed"
-        if not places
-        else f"the manifest of {place.label} is ambiguous or not editable: {'; '.join(places[:5])}",
-        "Name its file in apply_git.paths, or change it by hand.",
+        if not tried
+        else f"the manifest of {place.label} is ambiguous or not editable: {'; '.join(tried[:5])}",
+        "Name its file (or PATH#KEY.KEY, a part of its Helm values) in apply_git.paths, or change "
+        "it by hand.",
     )
+
+
+def _places(source: GitSource, place: Place, path: str, text: str) -> Iterator[OtherPlace | None]:
+    """Yield what a file may be: a manifest (None) or one of the other places."""
+    if place.name in text and not source.keys:
+        yield None
+    for other in source.others:
+        if may_hold(other, path, text, named=path == source.path):
+            yield other
+
+
+def edited_at(
+    text: str, place: Place, edits: Sequence[NumberEdit], other: OtherPlace | None
+) -> str | None:
+    """Return a text with the edits made in a manifest or in another place.
+
+    None where it holds none of them. Errors: ChangeRefusedError.
+    """
+    if other is None:
+        return edited(text, place, edits)
+    return edited_there(text, place, edits, other)

@@ -22,7 +22,10 @@ _NO_MATTER = (KUBECTL_FACT, INSTANCE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOrder:
-    """What is committed: which content of which file changes, and the branch that it goes to."""
+    """What is committed: which content of which file changes, and the branch that it goes to.
+
+    `values` is the other place (`OtherPlace.text`) of what is not in a manifest.
+    """
 
     path: str
     mode: str
@@ -31,6 +34,7 @@ class PushOrder:
     message: str
     at: int
     live: str
+    values: str = ""
 
 
 def push_order(change: Change) -> PushOrder:
@@ -93,7 +97,8 @@ def push_step(plan: Change, order: PushOrder, difference: str) -> ChangeStep:
 
     So a change by either way is known to replace one by the other.
     """
-    payload = canonical_json(asdict(order))
+    said = {name: value for name, value in asdict(order).items() if name != "values" or value}
+    payload = canonical_json(said)
     return replace(plan.steps[0], verb=PUSH, payload=payload, text=difference)
 
 
