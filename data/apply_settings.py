@@ -121,9 +121,13 @@ class GitApplySettings(Section, name="apply_git"):
         "with * and ?, argo-cd:APPLICATION, flux:NAMESPACE/KUSTOMIZATION, flux-helm:NAMESPACE/"
         "RELEASE or helm:NAMESPACE/RELEASE. WORKLOAD=PATH#KEY.KEY: a part of Helm values",
     )
-    forge: str = documented("gitea", "API used to open pull requests", choices=("gitea", "github"))
+    forge: str = documented(
+        "gitea", "API used to open pull requests", choices=("gitea", "github", "gitlab")
+    )
     api_url: str = documented(
-        "", "such as https://host/api/v1 (Gitea, Forgejo); for GitHub that of its REST API"
+        "",
+        "such as https://host/api/v1 (Gitea, Forgejo) or https://host/api/v4 (GitLab); for GitHub "
+        "that of its REST API",
     )
     token_file: str = documented_path("", "file with the token of an account that may push")
     author: str = documented(
@@ -146,12 +150,13 @@ class GitApplySettings(Section, name="apply_git"):
             self.require(not self.enabled or _is_safe(getattr(self, name)), name, _SAFE)
         owned = not self.enabled or urlsplit(self.repository).path.strip("/").count("/") > 0
         self.require(owned, "repository", "an address that ends in OWNER/NAME")
-        matches = self.api_url.rstrip("/").endswith("/api/v1") is (self.forge == "gitea")
+        end = self.api_url.rstrip("/")[-len("/api/v1") :]
+        speaks = {"/api/v1": "gitea", "/api/v4": "gitlab"}.get(end, "github")
         self.require(
-            not self.enabled or matches,
+            not self.enabled or speaks == self.forge,
             "api_url",
-            "an address that ends in /api/v1 where apply_git.forge is gitea, and in another way "
-            "where it is github",
+            "an address that ends in /api/v1 where apply_git.forge is gitea, in /api/v4 where it "
+            "is gitlab, and in another way where it is github",
         )
         for name, branch in (
             ("base_branch", self.base_branch),

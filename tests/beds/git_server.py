@@ -3,7 +3,8 @@
 Git is `git http-backend`, the program that serves git over HTTP everywhere; a hook refuses pushes
 to `main`, as a protected branch does. The API is a double of ours: paths, fields and status codes
 are those that Gitea publishes in its swagger and its `services/convert/pull.go`, of the five
-questions that the applier asks. `GitHub` answers the same in GitHub's manner where they differ.
+questions that the applier asks. `github` answers the same in GitHub's manner where they differ,
+`gitlab` with the merge requests of GitLab's API v4 as its documentation has them.
 """
 
 import base64
@@ -26,6 +27,7 @@ _CREATED = frozenset(
      "reviewers", "team_reviewers", "title"}
 )  # fmt: skip
 """Fields of CreatePullRequestOption."""
+_VERSION = {"gitea": "v1", "github": "v3", "gitlab": "v4"}
 _PROTECTED = """#!/bin/sh
 while read old new ref; do
   test "$ref" != refs/heads/main || { echo "main is protected" >&2; exit 1; }
@@ -61,7 +63,7 @@ class GitServer:
     @property
     def api_url(self) -> str:
         """Address of its API: that of Gitea is told by its end."""
-        return f"{self.url}/{'api/v1' if self.kind == 'gitea' else 'api/v3'}"
+        return f"{self.url}/api/{_VERSION[self.kind]}"
 
     @property
     def bare(self) -> Path:
@@ -137,6 +139,8 @@ class GitServer:
 
     def api(self, method: str, path: str, query: Mapping[str, str], content: Any) -> Answer:
         """Answer a question of the API."""
+        if self.kind == "gitlab":
+            return self._gitlab(method, path, query, content)
         above = "repos/team/fleet"
         if path == above and method == "GET":
             rights = {"admin": False, "push": self.pushes, "pull": True}
@@ -159,6 +163,37 @@ class GitServer:
             said = self.requests[int(rest[1]) - 1].get("comment")
             return 200, [{"id": 1, "body": said}] if said else []
         return 404, {"message": "not found"}
+
+    def _gitlab(self, method: str, path: str, query: Mapping[str, str], content: Any) -> Answer:
+        """Answer as GitLab does: a project by its quoted path, merge requests by their `iid`."""
+        above = "projects/team%2Ffleet"
+        if path == above:
+            roles = {"project_access": {"access_level": 30 if self.pushes else 20}}
+            return 200, {"id": 1, "permissions": roles | {"group_access": None}}
+        rest = path.removeprefix(f"{above}/").split("/")
+        if path == above or not path.startswith(f"{above}/merge_requests"):
+            return 404, {"message": "404 Project Not Found"}
+        if method == "POST":
+            if set(content) != {"source_branch", "target_branch", "title", "description"}:
+                return 400, {"error": "title is missing"}
+            answer = self._create(
+                {"head": content["source_branch"], "base": content["target_branch"],
+                 "title": content["title"], "body": content["description"]}
+            )  # fmt: skip
+            return answer if answer[0] != 201 else (201, _merge_request(self.requests[-1]))
+        if rest == ["merge_requests"]:
+            shown = [_merge_request(entry) for entry in self.requests]
+            names = [name for name in query if name != "state"]
+            return 200, [one for one in shown if all(one[name] == query[name] for name in names)]
+        found = self.requests[int(rest[1]) - 1]
+        if method == "PUT":
+            assert content == {"state_event": "close"}
+            found["state"] = "closed"
+        if rest[2:] == ["notes"]:
+            said = [{"id": 1, "body": found.get("comment"), "system": False}]
+            return 200, [*(said if said[0]["body"] else []),
+                         {"id": 2, "body": "closed", "system": True}]  # fmt: skip
+        return 200, _merge_request(found)
 
     def _create(self, content: Any) -> Answer:
         if not isinstance(content, dict) or set(content) - _CREATED:
@@ -189,6 +224,26 @@ class GitServer:
         return 201, _shown(self.requests[-1])
 
 
+def _merge_request(request: dict[str, Any]) -> dict[str, Any]:
+    """A request as GitLab tells of it: a branch keeps its name when it is deleted."""
+    repo = request["head"]["repo"]
+    state = "merged" if request["merged_at"] else request["state"].replace("open", "opened")
+    return {
+        "id": request["id"],
+        "iid": request["number"],
+        "project_id": 1,
+        "state": state,
+        "title": request["title"],
+        "description": request["body"],
+        "source_branch": request["head"]["label"].rpartition(":")[2],
+        "target_branch": request["base"]["ref"],
+        "source_project_id": None if repo is None else repo["id"],
+        "target_project_id": 1,
+        "web_url": request["html_url"],
+        **{name: request[name] for name in ("created_at", "merged_at", "closed_at")},
+    }
+
+
 def _shown(request: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name != "comment"}
 
@@ -204,9 +259,10 @@ class _Handler(BaseHTTPRequestHandler):
         bed.headers.append(dict(self.headers))
         said = self.headers.get("Authorization", "")
         basic = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
-        if said not in (f"token {TOKEN}", f"Basic {basic}"):
+        scheme = "Bearer" if bed.kind == "gitlab" else "token"
+        if said not in (f"{scheme} {TOKEN}", f"Basic {basic}"):
             self._send(401, b"who are you, " + said.encode(), {"WWW-Authenticate": "Basic"})
-        elif parts.path.startswith(("/api/v1/", "/api/v3/")):
+        elif parts.path.startswith(f"/api/{_VERSION[bed.kind]}/"):
             path = parts.path[len("/api/v1/") :]
             query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
             status, found = bed.instead(self.command, path) or bed.api(
@@ -217,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._git(parts.path, parts.query, body)
 
-    do_GET = do_POST = do_PATCH = _any  # noqa: N815 - names that the server looks for
+    do_GET = do_POST = do_PATCH = do_PUT = _any  # noqa: N815 - names that the server looks for
 
     def _git(self, path: str, query: str, body: bytes) -> None:
         """Hand the request to git http-backend, by CGI."""

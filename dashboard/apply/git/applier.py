@@ -8,7 +8,7 @@ from shutil import which
 
 from dashboard.apply.base import Closed
 from dashboard.apply.git import sending
-from dashboard.apply.git.forge import Forge
+from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.manifests import line_difference
 from dashboard.apply.git.repository import base_copy
 from dashboard.apply.git.request_text import commit_message, request_body, title_of
@@ -59,7 +59,7 @@ class GitApplier:
         self._patience = timedelta(seconds=cluster.pending_seconds)
         self._takes_all = not cluster.enabled
         self._public_url = public_url
-        self._forge = Forge(settings)
+        self._forge = forge_of(settings)
         self._catalogue = load_gpu_catalogue()
 
     @property

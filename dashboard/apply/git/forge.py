@@ -1,13 +1,14 @@
-"""Pull requests through a forge's API, in the few calls that Gitea, Forgejo and GitHub share.
+"""What the Git route asks of a forge, and how a question is sent; `forges` has each kind.
 
 A request is found by its branch, whose name holds the digest: nothing has to be remembered of it.
 """
 
 import json
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 from urllib3.exceptions import HTTPError
@@ -45,82 +46,63 @@ class ForgeAnswer:
     @property
     def words(self) -> str:
         """What a refusal says."""
-        said = self.found.get("message", "") if isinstance(self.found, dict) else ""
+        told = self.found if isinstance(self.found, dict) else {}
+        said = told.get("message") or told.get("error") or ""
         return scrub(f"the forge answers {self.status}: {said}", limit=200)
 
+    @property
+    def url(self) -> str:
+        """The page of the request that an answer tells of, '' where it tells of none."""
+        told = self.found if isinstance(self.found, dict) else {}
+        return safe_url(told.get("html_url") or told.get("web_url"))
 
-class Forge:
+
+class Forge(ABC):
     """The repository's pages at the forge."""
+
+    scheme = "token"
+    """How a token is presented to its API."""
 
     def __init__(self, settings: GitApplySettings) -> None:
         self._settings = settings
         # A forge may live below a folder of its host.
-        self._owner, name = urlsplit(settings.repository).path.strip("/").split("/")[-2:]
-        self._above = f"repos/{quote(self._owner)}/{quote(name.removesuffix('.git'))}"
+        self._names = urlsplit(settings.repository).path.strip("/").removesuffix(".git").split("/")
 
+    @abstractmethod
     def may_push(self) -> str:
         """Return why the account may not make requests, '' when it may. Errors: ApplyError."""
-        answer = self._ask("GET", self._above)
-        if answer.status != 200 or not isinstance(answer.found, dict):
-            return answer.words
-        rights = answer.found.get("permissions")
-        if isinstance(rights, dict) and rights.get("push") is True:
-            return ""
-        return "the account of apply_git.token_file may not push to the repository"
 
+    @abstractmethod
     def request_of(self, branch: str) -> PullRequest | None:
         """Return the newest request of a branch to the base, None without one. Errors: ApplyError.
 
-        Each forge has a question of its own for it; neither needs the branch to be there still.
+        It does not need the branch to be there still. A request from a fork is not one.
         """
-        base = self._settings.base_branch
-        if self._settings.forge == "gitea":
-            path, query = f"pulls/{quote(base, safe='')}/{quote(branch)}", {}
-        else:
-            path, query = "pulls", {"state": "all", "base": base, "head": f"{self._owner}:{branch}"}
-        answer = self._ask("GET", f"{self._above}/{path}", query=query)
-        # GitHub answers 404 for what an account may not see, and an empty list for none.
-        if answer.status == 404 and self._settings.forge == "gitea":
-            return None
-        found = [answer.found] if isinstance(answer.found, dict) else answer.found
-        if answer.status != 200 or not isinstance(found, list):
-            raise ApplyError(answer.words, "Look at apply_git.api_url and its token.")
-        mine = [entry for entry in found if self._is_of(entry, branch)]
-        return _request(max(mine, key=lambda entry: int(entry["number"]))) if mine else None
 
-    def _is_of(self, entry: Any, branch: str) -> bool:
-        """Whether an entry is a request of our branch: a fork may have one of the same name.
-
-        Gitea keeps the name of a branch that was deleted in `label` alone.
-        """
-        try:
-            head, base = entry["head"], entry["base"]
-            same = head["repo"] is not None and head["repo"]["id"] == base["repo"]["id"]
-            named = branch in (head["ref"], head.get("label"))
-            return bool(same and named and base["ref"] == self._settings.base_branch
-                        and type(entry["number"]) is int)  # fmt: skip
-        except (TypeError, KeyError):
-            return False
-
+    @abstractmethod
     def open(self, branch: str, title: str, body: str) -> ForgeAnswer:
         """Open a request, once. Errors: ApplyError when it never left, ForgeCutError."""
-        content = {
-            "title": title, "body": body, "head": branch, "base": self._settings.base_branch
-        }  # fmt: skip
-        return self._ask("POST", f"{self._above}/pulls", content=content)
 
+    @abstractmethod
     def close(self, number: int) -> ForgeAnswer:
         """Close a request without merging it, once. Errors: as `open`."""
-        return self._ask("PATCH", f"{self._above}/pulls/{number}", content={"state": "closed"})
 
+    @abstractmethod
     def reason(self, number: int) -> str:
         """Return the last comment on a request, '' when there is none that can be read."""
+
+    def _last_comment(self, path: str, query: dict[str, str] | None = None) -> str:
+        """Return the last of a list of comments that a person wrote."""
         try:
-            answer = self._ask("GET", f"{self._above}/issues/{number}/comments")
+            answer = self._ask("GET", path, query=query)
         except ApplyError:
             return ""
         said = answer.found if answer.status == 200 and isinstance(answer.found, list) else []
-        texts = [entry.get("body") for entry in said if isinstance(entry, dict)]
+        texts = [
+            entry.get("body")
+            for entry in said
+            if isinstance(entry, dict) and entry.get("system") is not True
+        ]
         return next(
             (scrub(text, limit=300) for text in reversed(texts) if isinstance(text, str)), ""
         )
@@ -136,7 +118,7 @@ class Forge:
         settings, token = self._settings, token_of(self._settings)
         seconds = settings.timeout_seconds
         ends = time.monotonic() + seconds
-        headers = {"Authorization": f"token {token}", "Accept": _ACCEPT}
+        headers = {"Authorization": f"{self.scheme} {token}", "Accept": _ACCEPT}
         try:
             with requests.Session() as session:
                 session.trust_env = False
@@ -180,13 +162,7 @@ def _json(body: bytes) -> Any:
         return None
 
 
-def _request(entry: dict[str, Any]) -> PullRequest:
-    merged, state = entry.get("merged_at"), entry.get("state")
-    said = "merged" if merged else "open" if state == "open" else "closed"
-    url = str(entry.get("html_url", ""))
-    return PullRequest(
-        number=entry["number"],
-        state=said,
-        url=scrub(url, limit=300) if url.startswith(("https://", "http://")) else "",
-        at=scrub(str(merged or entry.get("closed_at") or entry.get("created_at") or ""), limit=40),
-    )
+def safe_url(found: Any) -> str:
+    """Return an address that a page may link to, '' for what is none."""
+    url = str(found or "")
+    return scrub(url, limit=300) if url.startswith(("https://", "http://")) else ""

@@ -21,7 +21,7 @@ from dashboard.apply.kubernetes import checking
 from dashboard.apply.kubernetes.api import KubernetesApi
 from dashboard.apply.kubernetes.look import seen_of
 from data.apply_settings import GitApplySettings
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError, scrub
+from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, ChangeStep, ReadBack, StepOutcome, StepResult
 from data.records.changes import VerificationResult as Verdict
 
@@ -128,8 +128,7 @@ def _close(forge: Forge, branch: str) -> StepResult:
 
 def _told(answer: ForgeAnswer, *good: int) -> StepResult:
     if answer.status in good:
-        url = answer.found.get("html_url", "") if isinstance(answer.found, dict) else ""
-        return StepResult(outcome=StepOutcome.DONE, detail=scrub(f"done: {url}", limit=300))
+        return StepResult(outcome=StepOutcome.DONE, detail=f"done: {answer.url}")
     if answer.status >= 500 or answer.status < 400:
         return StepResult(outcome=StepOutcome.UNKNOWN, detail=answer.words)
     busy = answer.status == 429 or "rate limit" in answer.words

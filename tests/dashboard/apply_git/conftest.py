@@ -13,9 +13,10 @@ from dashboard.apply.git.applier import GitApplier
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
-    """A server that speaks Gitea, with the manifest on `main`."""
-    with running_git_server(tmp_path / "git") as running:
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GitServer]:
+    """A server that speaks Gitea unless told otherwise, with the manifest on `main`."""
+    kind = getattr(request, "param", "gitea")
+    with running_git_server(tmp_path / "git", kind) as running:
         running.commit({MANIFEST: manifest("ml"), "README.md": "fleet\n"})
         yield running
 

@@ -12,13 +12,16 @@ from beds.kubernetes_replay import kubeconfig
 
 from dashboard.apply.base import Left
 from dashboard.apply.git.applier import GitApplier
-from dashboard.apply.git.forge import Forge
+from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.repository import base_copy
 from dashboard.apply.git.request_text import request_body
 from data.errors import ApplyError, ChangeRefusedError, SettingsError, StalePlanError
 from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.decisions import Recommendation
 from data.records.plans import Configuration
+
+FORGES = ("gitea", "github", "gitlab")
+each_forge = pytest.mark.parametrize("server", FORGES, indirect=True)
 
 
 def planned(applier: GitApplier, one: Recommendation | None = None) -> Change:
@@ -84,7 +87,7 @@ def test_the_request_tells_evidence_interval_digest_and_page(
     assert line.endswith("# head`")
 
 
-@pytest.mark.parametrize("kind", ["gitea", "github"])
+@pytest.mark.parametrize("kind", FORGES)
 @pytest.mark.parametrize("delete", [True, False])
 def test_a_request_is_followed_until_the_cluster_has_its_value(
     cluster: FakeApi, tmp_path: Path, kind: str, delete: bool
@@ -113,6 +116,7 @@ def test_a_request_is_followed_until_the_cluster_has_its_value(
         assert cluster.sent == []
 
 
+@each_forge
 def test_a_request_that_is_closed_is_declined_with_its_reason(
     applier: GitApplier, server: GitServer
 ) -> None:
@@ -124,6 +128,7 @@ def test_a_request_that_is_closed_is_declined_with_its_reason(
     assert "(We need them for the launch)" in found.detail
 
 
+@each_forge
 def test_a_request_from_a_fork_is_not_ours(applier: GitApplier, server: GitServer) -> None:
     """Anybody may give a branch of a fork the name of ours, and merge or close that request."""
     change = opened(applier)
@@ -134,6 +139,7 @@ def test_a_request_from_a_fork_is_not_ours(applier: GitApplier, server: GitServe
     assert found.detail.startswith("no pull request for branch trimtab/")
 
 
+@each_forge
 def test_nothing_arrives_twice(applier: GitApplier, server: GitServer) -> None:
     """A step that is sent again, after a crash, finds what is there."""
     one = fewer()
@@ -227,6 +233,7 @@ def test_what_moved_since_the_look_is_told(
         assert server.text("README.md", branch_of(change, server)) == "more\n"
 
 
+@each_forge
 def test_an_open_request_is_closed_on_the_way_back_and_a_merged_one_is_not(
     applier: GitApplier, server: GitServer
 ) -> None:
@@ -246,6 +253,7 @@ def test_an_open_request_is_closed_on_the_way_back_and_a_merged_one_is_not(
     assert applier.close(change, sent=2).left is Left.AS_IT_IS
 
 
+@each_forge
 def test_a_change_that_is_given_up_leaves_no_open_request(
     applier: GitApplier, server: GitServer
 ) -> None:
@@ -265,12 +273,13 @@ def test_a_change_that_is_given_up_leaves_no_open_request(
     assert applier.read_back(change, done=2).seen is VerificationResult.UNREADABLE
 
 
+@each_forge
 def test_a_right_that_is_missing_is_told_before(applier: GitApplier, server: GitServer) -> None:
     """The forge says who may push."""
     assert applier.access() == (True, f"the account may push to {server.repository}")
     change = planned(applier)
     server.pushes = False
-    assert "may not push" in applier.rehearse(change).refusals[0]
+    assert "apply_git.token_file" in applier.rehearse(change).refusals[0]
     assert applier.access()[0] is False
 
 
@@ -344,7 +353,7 @@ def test_no_program_of_the_user_runs_and_no_word_of_the_token_comes_out(
         raise AssertionError
     assert TOKEN not in str(caught.value)
     server.instead = lambda _method, _path: (403, {"message": f"{TOKEN} is no friend of ours"})
-    assert Forge(settings).may_push() == "the forge answers 403: *** is no friend of ours"
+    assert forge_of(settings).may_push() == "the forge answers 403: *** is no friend of ours"
     Path(settings.token_file).write_text("canary-7f3a-wrong-token")
     with pytest.raises(ApplyError) as caught, base_copy(settings):
         raise AssertionError

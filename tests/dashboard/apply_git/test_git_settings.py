@@ -57,6 +57,7 @@ def test_both_ways_on_share_the_workloads_by_the_map(
         ("token_file", ""),
         ("author", "x\n<y>"),
         ("forge", "gitlab"),
+        ("forge", "bitbucket"),
     ],
 )
 def test_settings_that_could_do_something_else_are_refused(
