@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from data.records.clusters import CLUSTER_NAME
-from data.setting_fields import Section, documented_rows, require
+from data.setting_fields import Section, documented, documented_list, documented_rows, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,25 @@ class ClusterSettings(Section, name="clusters"):
         "further clusters: tables of name and settings, the file of its sources and apply targets",
     )
 
+    contexts: str = documented_list(
+        "",
+        "contexts of the kubeconfig, with * and ?, each a further cluster that is only read; those "
+        "of clusters.others are left to their files",
+    )
+    selector: str = documented(
+        "",
+        "prometheus.selector of such a cluster, with {name} for its name, such as "
+        "'cluster=\"{name}\"'; empty: no Prometheus is asked",
+    )
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The entries of `contexts`."""
+        return tuple(part.strip() for part in self.contexts.split(",") if part.strip())
+
     def _check(self) -> None:
+        named = not self.selector or "{name}" in self.selector
+        self.require(named, "selector", "one with {name}: clusters would count the same boards")
         names = [other.name for other in self.others]
         for other in self.others:
             require(

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from data.errors import SettingsError
+from data.kube_contexts import other_contexts
 from data.load_settings import ENVIRONMENT_PREFIX, LoadedSettings, load_settings
 from data.settings import Settings
 
@@ -32,7 +33,8 @@ def settings_by_cluster(settings: Settings) -> Mapping[str, Settings]:
 
     Errors: SettingsError for a file that cannot be read, is wrong, or sets what is not its own.
     """
-    others = {other.name: _read(Path(other.settings)) for other in settings.clusters.others}
+    others = _of_contexts(settings)
+    others |= {other.name: _read(Path(other.settings)) for other in settings.clusters.others}
     return {"": settings} | {
         name: replace(settings, **{part: getattr(own, part) for part in OWN_SECTIONS}, nvml=_NONE)
         for name, own in others.items()
@@ -40,6 +42,22 @@ def settings_by_cluster(settings: Settings) -> Mapping[str, Settings]:
 
 
 _NONE = Settings().nvml
+
+
+def _of_contexts(settings: Settings) -> dict[str, Settings]:
+    """Return the settings of the clusters of a kubeconfig: they are read, and never changed."""
+    clusters, kubernetes = settings.clusters, settings.kubernetes
+    if not clusters.patterns or not kubernetes.enabled:
+        return {}
+    found = {}
+    for name, context in other_contexts(kubernetes, clusters.patterns).items():
+        prometheus = Settings().prometheus
+        if clusters.selector:
+            selector = clusters.selector.replace("{name}", name)
+            prometheus = replace(settings.prometheus, selector=selector)
+        own = replace(kubernetes, context=context)
+        found[name] = replace(Settings(), kubernetes=own, prometheus=prometheus)
+    return found
 
 
 @cache
