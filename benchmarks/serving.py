@@ -8,12 +8,9 @@ trace, and judged on the later part. Prompts and what is generated are told apar
 """
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from benchmarks._serving_kernel import IN_FLIGHT, RATE
 from benchmarks._serving_rules import (
@@ -30,7 +27,6 @@ from benchmarks._serving_rules import (
     replayed,
 )
 from benchmarks._serving_traces import RequestTrace, burstgpt, images, servegen, shuffled
-from planner.serving.queueing import ServiceLoad, WaitObjective, replicas_needed
 
 RESULTS = Path(__file__).parent / "results" / "serving.md"
 WARM_UP, EARLY = 0.25, 0.625
@@ -41,7 +37,6 @@ MARGINS = (1.0, 1.1, 1.2, 1.3, 1.4)
 LAST_MARGINS = (1.0, 1.2, 1.4, 1.7, 2.0)
 LEANER_HOURS = 0.9
 MAX_MORE_HOURS, MAX_MISSED_RATIO, FEWER_HOURS = 1.05, 0.5, 0.8
-SERVICES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,17 +183,6 @@ def verdict(found: JudgedTrace) -> str:
     )
 
 
-def planning_seconds() -> float:
-    """Return the CPU seconds of sizing SERVICES drawn services once."""
-    rng = np.random.default_rng(5)
-    rates, services = rng.uniform(0.1, 30, SERVICES), rng.uniform(0.5, 20, SERVICES)
-    began = time.process_time()
-    for rate, service in zip(rates.tolist(), services.tolist(), strict=True):
-        load = ServiceLoad(requests_per_second=rate, service_seconds=service, slots_per_replica=16)
-        replicas_needed(load, WaitObjective(wait_seconds=1.0))
-    return time.process_time() - began
-
-
 def main() -> None:
     """Print the tables and write them to benchmarks/results/serving.md."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -216,7 +200,7 @@ def main() -> None:
     if options.full:
         traces += [*language[1:], shuffled(language[1])]
     lines = (__doc__ or "").splitlines()[2:]
-    said = [f"* {SERVICES:,} services sized once by the formula: {planning_seconds():.1f} CPU s"]
+    said = []
     for trace in traces:
         found = judged(trace)
         lines += table(found)

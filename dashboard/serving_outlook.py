@@ -53,7 +53,7 @@ def foreseen_serving(
     history = reader.services(start=now - HISTORY, end=now)
     if history.empty:
         return ()
-    jobs = reader.jobs_of(sorted(set(history["job_id"]) - {""}))
+    jobs = reader.jobs_of(sorted(set(history["job_id"].unique()) - {""}))
     newest = history["slot_start"].max()
     starts = _starts(reader, now)
     found = []

@@ -31,14 +31,19 @@ _SUMS = ", ".join(
 _REPLICAS = f"""
 WITH served AS (
     SELECT * FROM serving_slots WHERE slot_start >= :start AND slot_start < :end
+), labels AS (
+    SELECT DISTINCT label_id FROM served
 ), known AS (
     SELECT label_id, arg_max(job_id, seen_at) AS job_id FROM allocations
-    WHERE label_id <> '' AND label_id IN (SELECT label_id FROM served) GROUP BY label_id
+    WHERE label_id <> '' AND label_id IN (SELECT label_id FROM labels) GROUP BY label_id
+), jobs_of_labels AS (
+    SELECT labels.label_id,
+        coalesce(known.job_id, regexp_replace(labels.label_id, '{_ENDING}', '')) AS job_id
+    FROM labels LEFT JOIN known ON known.label_id = labels.label_id
 ), named AS (
     SELECT s.*, CASE WHEN s.label_id = '' THEN s.model ELSE '' END AS nameless,
-        CASE WHEN s.label_id = '' THEN s.address ELSE s.label_id END AS replica,
-        coalesce(known.job_id, regexp_replace(s.label_id, '{_ENDING}', '')) AS job_id
-    FROM served AS s LEFT JOIN known ON known.label_id = s.label_id
+        CASE WHEN s.label_id = '' THEN s.address ELSE s.label_id END AS replica, owner.job_id
+    FROM served AS s JOIN jobs_of_labels AS owner ON owner.label_id = s.label_id
 ), replicas AS (
     SELECT slot_start, job_id, nameless, replica, max(engine) AS engine, max(model) AS model,
         max(kv_cache_ratio) AS kv_cache_ratio, {_SUMS}
