@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from data.units import BYTES_PER_MIB
-from planner.memory.growth import SLOT_SECONDS, WINDOW_SLOTS, growth_towards
+from data.units import BYTES_PER_MIB, SLOT_SECONDS
+from planner.memory.growth import WINDOW_SLOTS, growth_towards
 
 RESULTS = Path(__file__).parent / "results" / "memory_growth.md"
 LIMITS = (0.6, 0.7, 0.8, 0.9, 0.95)

@@ -24,11 +24,11 @@ from collectors.metric_dialects import BY_NAME, HEALTH_QUANTITIES, INFOS, LARGES
 from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.columns import ACTIVITY, check_frame, empty_frame
+from data.units import SLOT_SECONDS
 
 Floats = npt.NDArray[np.float64]
 _Readings = tuple[npt.NDArray[np.int64], Floats, Floats]
 """Device number, time or slot in s since the epoch, value."""
-SLOT_SECONDS = 300
 SLOWED_BY_HEAT_OR_BRAKE = 0x8 | 0x20 | 0x40 | 0x80
 """NVML clock event reasons: HW slowdown, SW thermal, HW thermal, HW power brake. Not the power cap
 (0x4): a board at work reaches its limit, and a cap is a decision.

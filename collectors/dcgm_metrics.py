@@ -19,7 +19,7 @@ from collectors.exposition_text import parse_answer
 from collectors.metric_dialects import ACTIVITY, HEALTH, INFOS, NEEDED, XIDS
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
-from collectors.serving_slots import SLOT_SECONDS, serving_names, serving_slots, slots_of_window
+from collectors.serving_slots import serving_names, serving_slots, slots_of_window
 from data import columns
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot
@@ -30,6 +30,7 @@ from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.settings import Settings
 from data.source_settings import PrometheusSettings
+from data.units import SLOT_SECONDS
 
 TOO_MANY = "too-many-series"
 """The reason of readings beyond `prometheus.max_series`: labels multiply without end."""

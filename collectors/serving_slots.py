@@ -15,8 +15,8 @@ from collectors.dcgm_readings import Dropped, Series
 from collectors.serving_dialects import SERVING_NAMES
 from collectors.serving_signals import LatencyHistogram, ServiceSample, service_samples
 from data.columns import SERVING, check_frame, empty_frame
+from data.units import SLOT_SECONDS
 
-SLOT_SECONDS = 300
 _TIMED = {
     "first_token": "first_token_seconds",
     "queue_wait": "queue_wait_seconds",

@@ -18,8 +18,8 @@ from collectors.simulated_signals import Times, Values, hashed_uniform
 from data.columns import ACTIVITY, check_frame, empty_frame
 from data.records.jobs import WorkloadKind
 from data.records.slow_work import SlowCause
+from data.units import SLOT_SECONDS
 
-_SLOT_SECONDS = 300
 _SPREAD = 0.25
 """Half the width of how much one job differs from another of the same cause."""
 _HOT_SHARE, _BADLY_COOLED = 0.05, 8_000_009
@@ -62,6 +62,7 @@ SHAPES: Mapping[SlowCause, Shape] = MappingProxyType(
         SlowCause.THROTTLED: Shape(throttled=0.6, tensor=0.4),
     }
 )
+
 _OF_SEVERAL = frozenset({SlowCause.WAITING, SlowCause.COMMUNICATION})
 _SERVING = Shape(engine=0.97, tensor=0.3, nvlink=5.0)
 
@@ -131,8 +132,8 @@ def health_of(samples: pd.DataFrame, boards: npt.NDArray[np.int64]) -> pd.DataFr
 
 def by_slot(told: pd.DataFrame, start: int, end: int) -> pd.DataFrame:
     """Return the activity (columns ACTIVITY) of the slots that lie whole in [start, end], s."""
-    slots = told["time"] // _SLOT_SECONDS * _SLOT_SECONDS
-    whole = (slots >= start) & (slots + _SLOT_SECONDS <= end)
+    slots = told["time"] // SLOT_SECONDS * SLOT_SECONDS
+    whole = (slots >= start) & (slots + SLOT_SECONDS <= end)
     found = told[whole].assign(slot_start=slots[whole]).drop(columns="time")
     if found.empty:
         return empty_frame(ACTIVITY)

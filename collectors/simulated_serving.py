@@ -19,8 +19,8 @@ from collectors.simulated_layout import Tenant
 from collectors.simulated_signals import Times, Values, hashed_uniform
 from data.columns import SERVING, check_frame
 from data.records.jobs import WorkloadKind
+from data.units import SLOT_SECONDS
 
-SLOT_SECONDS = 300
 _DAY = 86_400
 _TROUGH_SECONDS = 4 * 3600
 _ENGINE_NAMES = ("chat", "captioner", "moderation")

@@ -17,8 +17,9 @@ from data.records.jobs import Job
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.records.submissions import Attempt, Submission
 from data.store import PlanningView, StoreReader
+from data.units import SLOT_SECONDS
 from planner.memory.bounds import USABLE
-from planner.memory.growth import SLOT_SECONDS, WINDOW_SLOTS, growth_towards
+from planner.memory.growth import WINDOW_SLOTS, growth_towards
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory.watch import WatchedJob, watch_memory
 

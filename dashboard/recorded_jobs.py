@@ -10,13 +10,12 @@ from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.errors import NotEnoughHistoryError
 from data.records.jobs import Job
 from data.settings import EnergySettings
-from data.units import SECONDS_PER_HOUR
+from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from forecasting.job_keys import JobKey, job_key
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.past import Indices, Values
 from planner.rightsizing.replay import Recorded
 
-SLOT_SECONDS = 300
 _LEARNING_SHARE = 0.25
 _MAX_LEARNING_HOURS = 24.0
 _BUSY_SHARE = 0.8

@@ -12,12 +12,12 @@ from data.records.jobs import Job
 from data.records.serving import BoundsUse, ColdStart, ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
+from data.units import SLOT_SECONDS
 from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles
 from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.cold_start import cold_start
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
-    READ_SECONDS,
     Floats,
     ReplicaCarries,
     ServiceReadings,
@@ -40,8 +40,8 @@ _GONE = timedelta(hours=1)
 _HISTORY = ("slot_start", "replicas", "requests_per_second", "is_late", "carried_per_second")
 _MIN_UNLESS_TOLD = 1
 """minReplicas of a HorizontalPodAutoscaler that states none."""
-_READ_MINUTES = READ_SECONDS // 60
-_SLOTS_OF_A_DAY = 86_400 // READ_SECONDS
+_READ_MINUTES = SLOT_SECONDS // 60
+_SLOTS_OF_A_DAY = 86_400 // SLOT_SECONDS
 _SLOTS = 36
 """Of ten minutes: the next six hours."""
 
@@ -87,7 +87,7 @@ def _outlook(
     rows: pd.DataFrame, job: Job | None, starting: ColdStart, settings: ServingSettings
 ) -> ServiceOutlook:
     readings, newest = _readings(rows), rows.iloc[-1]
-    carries, rates = learnt(readings), readings.arrivals() / READ_SECONDS
+    carries, rates = learnt(readings), readings.arrivals() / SLOT_SECONDS
     waits = readings.mean_waits()
     judged = waits[readings.lately() & ~np.isnan(waits)]
     late = int((judged > settings.wait_seconds).sum())
@@ -98,15 +98,15 @@ def _outlook(
         service=(name or str(newest["nameless"])) if job is None else job.name,
         engine=str(newest["engine"]),
         model=str(newest["model"]),
-        read_until=newest["slot_start"].to_pydatetime() + timedelta(seconds=READ_SECONDS),
+        read_until=newest["slot_start"].to_pydatetime() + timedelta(seconds=SLOT_SECONDS),
         replicas=int(newest["replicas"]),
         running_requests=_known(newest["running_requests"]),
         waiting_requests=_known(newest["waiting_requests"]),
         requests_per_second=_known(rates[-1]),
         kv_cache_ratio=_known(newest["kv_cache_ratio"]),
         kv_cache_max_ratio=_fullest(rows["kv_cache_ratio"]),
-        prompt_tokens_per_second=_known(newest["prompt_tokens"] / READ_SECONDS),
-        generation_tokens_per_second=_known(newest["generation_tokens"] / READ_SECONDS),
+        prompt_tokens_per_second=_known(newest["prompt_tokens"] / SLOT_SECONDS),
+        generation_tokens_per_second=_known(newest["generation_tokens"] / SLOT_SECONDS),
         wait_seconds=_known(waits[-1]),
         late_minutes=late * _READ_MINUTES if len(judged) else None,
         judged_minutes=len(judged) * _READ_MINUTES,
@@ -181,12 +181,12 @@ def service_history(
         {
             "slot_start": rows["slot_start"],
             "replicas": rows["replicas"].astype("float64"),
-            "requests_per_second": readings.arrivals() / READ_SECONDS,
+            "requests_per_second": readings.arrivals() / SLOT_SECONDS,
             "is_late": readings.mean_waits() > settings.wait_seconds,
             "carried_per_second": rows["replicas"].map(carried).astype("float64"),
         }
     )
-    found = found.set_index("slot_start").asfreq(f"{READ_SECONDS}s").reset_index()
+    found = found.set_index("slot_start").asfreq(f"{SLOT_SECONDS}s").reset_index()
     return found.assign(is_late=found["is_late"].eq(True))
 
 
@@ -269,7 +269,7 @@ def _foreseen(
     starts: Times, arrivals: Floats
 ) -> tuple[int, tuple[tuple[float, ...], tuple[float, ...]]]:
     """Return when the first slot of the forecast begins, and the rates' q50 and q95 from it on."""
-    first, rates = _by_ten_minutes(starts, arrivals / READ_SECONDS)
+    first, rates = _by_ten_minutes(starts, arrivals / SLOT_SECONDS)
     quantiles = rate_quantiles(rates, _SLOTS, first_slot=first)
     begins = first + len(rates) * RATE_SLOT_SECONDS
     if quantiles is None:
@@ -280,7 +280,7 @@ def _foreseen(
 def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:
     """Return the first slot of ten minutes, and the mean rate of each whole one, NaN if unknown."""
     first = int(starts[0]) // RATE_SLOT_SECONDS * RATE_SLOT_SECONDS
-    length = (int(starts[-1]) + READ_SECONDS - first) // RATE_SLOT_SECONDS
+    length = (int(starts[-1]) + SLOT_SECONDS - first) // RATE_SLOT_SECONDS
     slots = (starts - first) // RATE_SLOT_SECONDS
     usable = np.isfinite(rates) & (slots < length)
     counts = np.bincount(slots[usable], minlength=length)

@@ -10,6 +10,8 @@ SECONDS_PER_HOUR = 3600
 SECONDS_PER_DAY = 86_400
 HOURS_PER_YEAR = 8760
 GRAMS_PER_KILOGRAM = 1000
+SLOT_SECONDS = 300
+"""Of the slots that readings are counted in; a plan has slots of its own."""
 
 
 def joules_to_kwh(energy_joules: float) -> float:

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
-from collectors.board_activity import SLOT_SECONDS
 from collectors.board_xids import merged_xids
 from collectors.dcgm_readings import jobs_of
 from collectors.metric_dialects import LARGEST
@@ -34,6 +33,7 @@ from data.errors import SourceUnreachableError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.source_settings import NvmlSettings
+from data.units import SLOT_SECONDS
 
 NOW = timedelta(seconds=5)
 """A window that ended no longer ago ends now."""

@@ -9,6 +9,7 @@ from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
 from dashboard.statement.prices import priced
 from data.clock import utc_now
+from data.units import SLOT_SECONDS
 
 if TYPE_CHECKING:
     from dashboard.cycle_world import Progress
@@ -36,7 +37,7 @@ _NOTHING = "No job reported demand or memory in this span: run `trimtab collect`
 
 def rightsizing(options: argparse.Namespace) -> int:
     """Print one row per quantity and rule: what its limits would have come to."""
-    from dashboard.recorded_jobs import SLOT_SECONDS, job_recordings
+    from dashboard.recorded_jobs import job_recordings
     from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
     _check(options)

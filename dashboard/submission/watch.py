@@ -21,14 +21,13 @@ from data.records.submissions import Attempt, MeasuredPeak, Submission, Submissi
 from data.settings import Settings
 from data.store import Store, StoreReader
 from data.store.record_json import from_json
-from data.units import BYTES_PER_MIB
+from data.units import BYTES_PER_MIB, SLOT_SECONDS
 
 ACTOR = "trimtab"
 _SENDING = timedelta(minutes=2)
 _SEND_AGAIN = timedelta(minutes=12)
 _LOST_AFTER = timedelta(minutes=5)
 _MIN_SAMPLES = 3
-_SLOT_SECONDS = 300
 _STEP = 1.1
 _ABOVE = 1.05
 _TOO_FAR = 3.0
@@ -119,7 +118,7 @@ def measured_peak(reader: StoreReader, attempt: Attempt, *, until: datetime) -> 
     if not attempt.job_id:
         return None
     history = reader.job_history(
-        attempt.job_id, start=attempt.sent_at, end=until, slot_seconds=_SLOT_SECONDS
+        attempt.job_id, start=attempt.sent_at, end=until, slot_seconds=SLOT_SECONDS
     )
     largest = history["memory_used_mib"].max()
     if history["sample_count"].sum() < _MIN_SAMPLES or largest != largest:

@@ -9,11 +9,10 @@ from dashboard.charts.phase_segments import phase_segments
 from dashboard.web.page import chart, plain
 from data.records.jobs import Job, WorkloadKind
 from data.store import StoreReader
-from data.units import SECONDS_PER_DAY
+from data.units import SECONDS_PER_DAY, SLOT_SECONDS
 from forecasting.phases.find import find_phases
 from forecasting.phases.records import Phases, Signal
 
-_SLOT_SECONDS = 300
 _DAYS = 7
 
 
@@ -22,7 +21,7 @@ def job_phases(reader: StoreReader, job: Job, end: datetime) -> None:
     if job.kind is not WorkloadKind.TRAINING:
         return
     rows = reader.job_history(
-        job.job_id, start=end - timedelta(days=_DAYS), end=end, slot_seconds=_SLOT_SECONDS
+        job.job_id, start=end - timedelta(days=_DAYS), end=end, slot_seconds=SLOT_SECONDS
     )
     for column, signal in (("power_watts", Signal.POWER), ("effective_gpus", Signal.ACTIVITY)):
         known = rows[rows[column].notna()]
@@ -32,9 +31,9 @@ def job_phases(reader: StoreReader, job: Job, end: datetime) -> None:
 
 
 def _show(values: "pd.Series[float]", signal: Signal) -> None:
-    grid = pd.date_range(values.index[0], values.index[-1], freq=f"{_SLOT_SECONDS}s")
+    grid = pd.date_range(values.index[0], values.index[-1], freq=f"{SLOT_SECONDS}s")
     regular = values.reindex(grid)
-    phases = find_phases(regular.to_numpy(dtype=float), float(_SLOT_SECONDS), signal=signal)
+    phases = find_phases(regular.to_numpy(dtype=float), float(SLOT_SECONDS), signal=signal)
     st.subheader("Phases")
     chart(phase_segments([at.to_pydatetime() for at in grid], regular.tolist(), phases), "phases")
     st.caption(plain(_epoch_line(phases)))

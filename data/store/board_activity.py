@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from data.columns import ACTIVITY, check_frame
 from data.store.bulk import put_rows
 from data.store.rollup import kept_since
-from data.store.rollup_sql import SLOT_SECONDS
 from data.store.samples_sql import HEALTH_NAMES, HEALTH_VALUES, WINDOW
+from data.units import SLOT_SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,8 +20,7 @@ from data.clock import floor_to_slot
 from data.records.clusters import MAIN
 from data.store import tables
 from data.store.fact_reader import FactReader, as_utc
-from data.store.rollup_sql import SLOT_SECONDS
-from data.units import SECONDS_PER_HOUR
+from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 
 if TYPE_CHECKING:
     import numpy as np

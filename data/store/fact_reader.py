@@ -34,8 +34,7 @@ from data.store.models_held import with_models_held
 from data.store.planning_view import PlanningView
 from data.store.quotas import QuotaReader
 from data.store.record_json import from_json
-from data.store.rollup_sql import SLOT_SECONDS
-from data.units import SECONDS_PER_HOUR
+from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd

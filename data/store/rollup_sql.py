@@ -18,8 +18,8 @@ What it settles, in this order:
 """
 
 from data.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
+from data.units import SLOT_SECONDS
 
-SLOT_SECONDS = 300
 REACH_SECONDS = 2 * MAX_GAP_SECONDS
 """How far a sample or a holder reaches: over a hole in the mapping, then back over the interval."""
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from data.units import SLOT_SECONDS
+
 Floats = npt.NDArray[np.float64]
 
-SLOT_SECONDS = 300
 WINDOW_SLOTS = 12
 GROWTH_CHANCE = 1 / 3
 """Least chance that such growth reaches the limit in time, for work that loads and frees memory in

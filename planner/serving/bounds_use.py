@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from data.records.decisions import Range
 from data.records.serving import BoundsUse
-from data.units import SECONDS_PER_HOUR
+from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
-    READ_SECONDS,
     Floats,
     ReplicaCarries,
     ServiceReadings,
@@ -52,7 +51,7 @@ def bounds_use(
     service, at their high (low) end more (fewer) replicas are needed. Errors:
     ImpossibleProblemError when a rate keeps more slots busy than a cycle sizes.
     """
-    rates = readings.arrivals() / READ_SECONDS
+    rates = readings.arrivals() / SLOT_SECONDS
     known = np.isfinite(rates) & np.isfinite(readings.running) & np.isfinite(replicas)
     if not known.any():
         return None
@@ -63,7 +62,7 @@ def bounds_use(
     )
     floor = max(1, int(most[known].min()))
     held = known & (replicas <= min_replicas)
-    hours = READ_SECONDS / SECONDS_PER_HOUR
+    hours = SLOT_SECONDS / SECONDS_PER_HOUR
     low, central, high = (
         np.where(held, np.maximum(replicas - np.maximum(needed, floor), 0.0), 0.0)
         for needed in (most, middle, least)
@@ -73,7 +72,7 @@ def bounds_use(
     return BoundsUse(
         min_replicas=min_replicas,
         max_replicas=max_replicas,
-        span_hours=(int(readings.starts[-1] - readings.starts[0]) + READ_SECONDS)
+        span_hours=(int(readings.starts[-1] - readings.starts[0]) + SLOT_SECONDS)
         / SECONDS_PER_HOUR,
         known_hours=float(known.sum()) * hours,
         replica_hours=float(replicas[known].sum()) * hours,
@@ -109,13 +108,13 @@ def _needed(
     needed[known] = replicas_for_rates(carries.load(0.0), sized, rules.objective)
     inside = readings.running + np.nan_to_num(readings.waiting)
     reactive = np.ceil(inside / (rules.reactive_ratio * carries.slots))
-    ahead = -int(-rules.cold_start_seconds // READ_SECONDS)
+    ahead = -int(-rules.cold_start_seconds // SLOT_SECONDS)
     return np.fmax(_ahead(needed, readings.starts, ahead), reactive)
 
 
 def _ahead(needed: Floats, starts: Times, slots: int) -> Floats:
     """Return the most needed in each slot and so many after it, of those that were read."""
-    at = (starts - starts[0]) // READ_SECONDS
+    at = (starts - starts[0]) // SLOT_SECONDS
     by_slot = np.full(int(at[-1]) + 1 + slots, np.nan)
     by_slot[at] = needed
     return np.asarray(np.fmax.reduce([by_slot[at + step] for step in range(slots + 1)]))
@@ -123,6 +122,6 @@ def _ahead(needed: Floats, starts: Times, slots: int) -> Floats:
 
 def _spells(flags: Flags, starts: Times) -> int:
     """Return how often flagged slots begin anew: after one that is not, or that was not read."""
-    follows = np.diff(starts, prepend=starts[0] - 2 * READ_SECONDS) == READ_SECONDS
+    follows = np.diff(starts, prepend=starts[0] - 2 * SLOT_SECONDS) == SLOT_SECONDS
     before = np.concatenate([[False], flags[:-1]]) & follows
     return int((flags & ~before).sum())

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from data.errors import ImpossibleProblemError
 from data.records.decisions import Range
 from data.records.serving import ServiceOutlook
+from data.units import SLOT_SECONDS
 from planner.serving.queueing import ServiceLoad, WaitObjective, outlook, replicas_needed
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
-READ_SECONDS = 300
 _LATELY_SECONDS = 86_400
 _MIN_FULL_SLOTS = 3
 _MIN_CHANGES = 12
@@ -33,7 +33,7 @@ _PARTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReadings:
-    """One service by slots of READ_SECONDS, ascending; NaN is unknown.
+    """One service by slots of SLOT_SECONDS, ascending; NaN is unknown.
 
     `fullest` are the requests at work of the replica that had most, `full` of those that let
     requests wait; `timed_seconds` of `timed` requests add up, and their waits likewise. `prompt`
@@ -61,7 +61,7 @@ class ServiceReadings:
         """
         inside = self.running + self.waiting
         grown = np.diff(inside, prepend=np.nan)
-        next_to = np.diff(self.starts, prepend=0) == READ_SECONDS
+        next_to = np.diff(self.starts, prepend=0) == SLOT_SECONDS
         known = next_to & np.isfinite(grown)
         return np.maximum(self.finished + np.where(known, grown, 0.0), 0.0)
 
@@ -71,7 +71,7 @@ class ServiceReadings:
         As the engine timed it, else by Little's law from those that wait and those that came.
         """
         arrivals = self.arrivals()
-        rates = np.where(arrivals > 0, arrivals, np.nan) / READ_SECONDS
+        rates = np.where(arrivals > 0, arrivals, np.nan) / SLOT_SECONDS
         by_law = np.where(self.waiting > 0, self.waiting / rates, self.waiting)
         by_law = np.where((self.waiting > 0) & (arrivals == 0), np.inf, by_law)
         timed = self.waited_seconds / np.where(self.waited > 0, self.waited, np.nan)
@@ -141,7 +141,7 @@ def service_sums(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> tu
         )
         sums = sums - np.nan_to_num(waits) * counts
     if not np.nansum(counts):
-        sums, counts = readings.running[lately] * READ_SECONDS, readings.finished[lately]
+        sums, counts = readings.running[lately] * SLOT_SECONDS, readings.finished[lately]
     return sums, counts
 
 
@@ -166,7 +166,7 @@ def _arrival_scv(arrivals: Floats, starts: Times) -> float:
     that of Poisson, where too little is known; never less.
     """
     bent = arrivals[2:] - 2 * arrivals[1:-1] + arrivals[:-2]
-    bent = bent[np.isfinite(bent) & (starts[2:] - starts[:-2] == 2 * READ_SECONDS)]
+    bent = bent[np.isfinite(bent) & (starts[2:] - starts[:-2] == 2 * SLOT_SECONDS)]
     mean = float(np.nanmean(arrivals)) if np.isfinite(arrivals).any() else 0.0
     if len(bent) < _MIN_CHANGES or mean <= 0:
         return 1.0

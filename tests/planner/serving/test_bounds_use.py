@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from data.records.decisions import Range
 from data.records.serving import BoundsUse
+from data.units import SLOT_SECONDS
 from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.queueing import WaitObjective, replicas_needed
-from planner.serving.service_model import READ_SECONDS, ReplicaCarries, ServiceReadings
+from planner.serving.service_model import ReplicaCarries, ServiceReadings
 
-DAY = 86_400 // READ_SECONDS
+DAY = 86_400 // SLOT_SECONDS
 RULES = NeedRules(
     objective=WaitObjective(wait_seconds=2.0, share=0.99),
     reactive_ratio=0.7,
@@ -31,12 +32,12 @@ def readings(rates: np.ndarray, **columns: np.ndarray) -> ServiceReadings:
     """A service of which each request is worked on for 4 s and waits for none."""
     nothing = np.full(len(rates), np.nan)
     steady = {
-        "running": 4.0 * rates, "waiting": 0.0 * rates, "finished": READ_SECONDS * rates,
+        "running": 4.0 * rates, "waiting": 0.0 * rates, "finished": SLOT_SECONDS * rates,
         "fullest": nothing, "full": nothing, "timed_seconds": nothing, "timed": nothing,
-        "waited_seconds": 0.0 * rates, "waited": READ_SECONDS * rates,
+        "waited_seconds": 0.0 * rates, "waited": SLOT_SECONDS * rates,
         "prompt": nothing, "generated": nothing,
     }  # fmt: skip
-    starts = np.arange(len(rates)) * READ_SECONDS
+    starts = np.arange(len(rates)) * SLOT_SECONDS
     return ServiceReadings(engine="vllm", starts=starts, **(steady | columns))
 
 
@@ -60,7 +61,7 @@ def test_a_night_at_the_minimum_is_spare_down_to_what_it_needs() -> None:
     """4 replicas by night where 1 is enough: 3 of them, but for the cold start before the peak."""
     rates = day_and_night()
     found = used(readings(rates), np.where(rates < 1, 4.0, 9.0), 4)
-    before_peak = 2 * -(-RULES.cold_start_seconds // READ_SECONDS) / 12
+    before_peak = 2 * -(-RULES.cold_start_seconds // SLOT_SECONDS) / 12
     assert replicas_needed(replace(CARRIES.load(0.2)), RULES.objective) == 1
     assert found.least_needed == 1
     assert found.spare_hours == pytest.approx(24.0 - before_peak)
@@ -111,7 +112,7 @@ def test_waits_at_the_maximum_are_counted_by_spells() -> None:
     """Three spells: 2 slots, 1 slot, and 1 after a gap in the readings; below the maximum none."""
     rates = np.full(DAY, 8.0)
     waited = np.zeros(DAY)
-    waited[[10, 11, 50, 90, 91, 120]] = 5 * READ_SECONDS * 8.0
+    waited[[10, 11, 50, 90, 91, 120]] = 5 * SLOT_SECONDS * 8.0
     replicas = np.full(DAY, 3.0)
     replicas[120] = 2.0
     late = readings(rates, waited_seconds=waited)
@@ -168,7 +169,7 @@ def test_nothing_below_the_new_minimum_counts_as_spare(rate: float) -> None:
 def test_waits_at_the_maximum_without_known_requests_are_not_counted() -> None:
     """What was needed then is unknown as well."""
     rates = np.full(DAY, 8.0)
-    waited = np.where(np.arange(DAY) == 10, 5 * READ_SECONDS * 8.0, 0.0)
+    waited = np.where(np.arange(DAY) == 10, 5 * SLOT_SECONDS * 8.0, 0.0)
     running = np.where(np.arange(DAY) == 10, np.nan, 32.0)
     found = used(readings(rates, waited_seconds=waited, running=running), np.full(DAY, 3.0), 1, 3)
     assert (found.times_at_max, found.hours_at_max, found.most_needed) == (0, 0.0, 0)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.errors import ImpossibleProblemError
+from data.units import SLOT_SECONDS
 from planner.serving.queueing import WaitObjective, replicas_needed
 from planner.serving.service_model import (
     MAX_LEARNT_SLOTS,
-    READ_SECONDS,
     ServiceReadings,
     carried_rate,
     learnt,
@@ -20,7 +20,7 @@ from planner.serving.service_model import (
     to_order,
 )
 
-DAY = 86_400 // READ_SECONDS
+DAY = 86_400 // SLOT_SECONDS
 
 
 def readings(slots: int = DAY, **columns: float | np.ndarray) -> ServiceReadings:
@@ -33,7 +33,7 @@ def readings(slots: int = DAY, **columns: float | np.ndarray) -> ServiceReadings
     found = {
         name: np.broadcast_to(value, slots) + 0.0 for name, value in (steady | columns).items()
     }
-    return ServiceReadings(engine="vllm", starts=np.arange(slots) * READ_SECONDS, **found)
+    return ServiceReadings(engine="vllm", starts=np.arange(slots) * SLOT_SECONDS, **found)
 
 
 def test_seconds_of_service_are_without_the_wait() -> None:

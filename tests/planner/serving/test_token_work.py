@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.serving.service_model import READ_SECONDS, ServiceReadings, learnt
+from data.units import SLOT_SECONDS
+from planner.serving.service_model import ServiceReadings, learnt
 from planner.serving.token_work import demand, token_seconds
 
-DAY = 86_400 // READ_SECONDS
+DAY = 86_400 // SLOT_SECONDS
 
 
 def readings(
@@ -23,7 +24,7 @@ def readings(
         "waited_seconds": np.zeros(size), "waited": np.full(size, 300.0),
         "prompt": prompt, "generated": generated,
     }  # fmt: skip
-    starts = np.arange(size) * READ_SECONDS
+    starts = np.arange(size) * SLOT_SECONDS
     return ServiceReadings(engine="vllm", starts=starts, **(steady | columns))
 
 
