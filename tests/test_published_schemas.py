@@ -10,7 +10,11 @@ from beds.kubernetes_fake import FakeApi, fake_api
 from beds.published_schemas import pod_templates, schema_refusal
 
 ROOT = Path(__file__).parents[1]
-MANIFESTS = sorted([*ROOT.glob("deploy/*.yaml"), *ROOT.glob("tests/golden/submission/*.yaml")])
+MANIFESTS = sorted(
+    path
+    for where in ("deploy/*.yaml", "deploy/hpa/horizontal*.yaml", "tests/golden/submission/*.yaml")
+    for path in ROOT.glob(where)
+)
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -45,7 +49,7 @@ def test_manifests_are_valid_on_newer_servers(manifest: Path) -> None:
     ]
     assert documents
     assert all(
-        document["apiVersion"] in ("v1", "batch/v1")
+        document["apiVersion"] in ("v1", "batch/v1", "autoscaling/v2")
         or "rbac" in document["apiVersion"]
         or list(pod_templates(document))
         for document in documents

@@ -20,7 +20,8 @@ from data.serving_settings import ServingSettings
 from data.settings import Settings
 from data.store import Store, open_store
 
-KEDA = Path(__file__).parents[3] / "deploy/keda"
+DEPLOY = Path(__file__).parents[3] / "deploy"
+KEDA, HPA = DEPLOY / "keda", DEPLOY / "hpa"
 WORKLOAD = "search/Deployment/chat"
 NAMED = ServingSettings(named_on_metrics=True)
 CHAT = ServiceOutlook(
@@ -143,6 +144,33 @@ def test_both_examples_react_by_themselves_as_well() -> None:
     for name in ("scaledobject-prometheus.yaml", "scaledobject-api.yaml"):
         (scaled,) = documents(name)
         assert "num_requests_waiting" in scaled["spec"]["triggers"][1]["metadata"]["query"]
+
+
+def test_the_example_for_prometheus_adapter_asks_for_what_is_served(store: Store) -> None:
+    """By the adapter's published rules: the selector and the HPA's namespace become matchers.
+
+    Values of a selector are labels of Kubernetes, which hold no slash: `workload` cannot be one.
+    """
+    scaled = yaml.safe_load((HPA / "horizontalpodautoscaler.yaml").read_text(encoding="utf-8"))
+    values = yaml.safe_load((HPA / "prometheus-adapter-values.yaml").read_text(encoding="utf-8"))
+    metrics = [entry["external"]["metric"] for entry in scaled["spec"]["metrics"]]
+    first, second = values["rules"]["external"]
+    assert first["metricsQuery"] == "max(<<.Series>>{<<.LabelMatchers>>})"
+    assert first["resources"]["overrides"] == {"namespace": {"resource": "namespace"}}
+    assert f'__name__="{metrics[0]["name"]}"' in first["seriesQuery"]
+    assert second["name"]["as"] == metrics[1]["name"]
+    wanted = metrics[0]["selector"]["matchLabels"] | {"namespace": scaled["metadata"]["namespace"]}
+    for value in wanted.values():
+        assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", value)
+    own = OwnMetrics(store.reader, CycleState, lambda: False, lambda: NAMED)
+    found = [
+        sample.value
+        for family in text_string_to_metric_families(own.exposition(NOW).decode())
+        for sample in family.samples
+        if sample.name == metrics[0]["name"] and wanted.items() <= sample.labels.items()
+    ]
+    assert found == [4]
+    assert scaled["spec"]["metrics"][0]["external"]["target"]["averageValue"] == "1"
 
 
 @pytest.mark.parametrize(
