@@ -33,8 +33,8 @@ class ClusterSettings(Section, name="clusters"):
 
     contexts: str = documented_list(
         "",
-        "contexts of the kubeconfig, with * and ?, each a further cluster that is only read; those "
-        "of clusters.others are left to their files",
+        "contexts of the kubeconfig, with * and ?, each a further cluster that is only read; "
+        "kubernetes.context is the main one, and those of clusters.others are left to their files",
     )
     selector: str = documented(
         "",

@@ -33,8 +33,8 @@ def settings_by_cluster(settings: Settings) -> Mapping[str, Settings]:
 
     Errors: SettingsError for a file that cannot be read, is wrong, or sets what is not its own.
     """
-    others = _of_contexts(settings)
-    others |= {other.name: _read(Path(other.settings)) for other in settings.clusters.others}
+    others = {other.name: _read(Path(other.settings)) for other in settings.clusters.others}
+    others |= _of_contexts(settings, others)
     return {"": settings} | {
         name: replace(settings, **{part: getattr(own, part) for part in OWN_SECTIONS}, nvml=_NONE)
         for name, own in others.items()
@@ -44,13 +44,22 @@ def settings_by_cluster(settings: Settings) -> Mapping[str, Settings]:
 _NONE = Settings().nvml
 
 
-def _of_contexts(settings: Settings) -> dict[str, Settings]:
-    """Return the settings of the clusters of a kubeconfig: they are read, and never changed."""
+def _of_contexts(settings: Settings, others: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return the settings of the clusters of a kubeconfig: they are read, and never changed.
+
+    What the files of `others` watch, or are called, is left to them.
+    """
     clusters, kubernetes = settings.clusters, settings.kubernetes
     if not clusters.patterns or not kubernetes.enabled:
         return {}
+    taken = [
+        other.kubernetes.context
+        for other in others.values()
+        if other.kubernetes.enabled and other.kubernetes.kubeconfig == kubernetes.kubeconfig
+    ]
     found = {}
-    for name, context in other_contexts(kubernetes, clusters.patterns).items():
+    contexts = other_contexts(kubernetes, clusters.patterns, taken=taken, left_out=others)
+    for name, context in contexts.items():
         prometheus = Settings().prometheus
         if clusters.selector:
             selector = clusters.selector.replace("{name}", name)

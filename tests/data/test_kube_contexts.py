@@ -36,16 +36,25 @@ def kubeconfig(folder: Path, servers: dict[str, str], current: str = "oslo") -> 
     return path
 
 
+def servers(*contexts: str) -> dict[str, str]:
+    """A server of its own for each context."""
+    return {context: f"http://127.0.0.1:1/{number}" for number, context in enumerate(contexts)}
+
+
 def settings_at(path: Path, **environ: str) -> dict[str, Settings]:
     """The settings of every cluster, with the kubeconfig of a path."""
     named = {f"TRIMTAB_{name.upper()}": value for name, value in environ.items()}
-    on = {"TRIMTAB_KUBERNETES_ENABLED": "true", "TRIMTAB_KUBERNETES_KUBECONFIG": str(path)}
+    on = {
+        "TRIMTAB_KUBERNETES_ENABLED": "true",
+        "TRIMTAB_KUBERNETES_KUBECONFIG": str(path),
+        "TRIMTAB_KUBERNETES_CONTEXT": "oslo",
+    }
     return dict(settings_by_cluster(load_settings(None, environ=on | named).settings))
 
 
 def test_every_context_but_the_main_one_is_a_cluster_that_is_only_read(tmp_path: Path) -> None:
     """By the last part of its name; its Prometheus is told apart by the selector alone."""
-    path = kubeconfig(tmp_path, dict.fromkeys(("oslo", *NAMES), "http://127.0.0.1:1"))
+    path = kubeconfig(tmp_path, servers("oslo", *NAMES))
     found = settings_at(
         path,
         clusters_contexts="*",
@@ -67,42 +76,67 @@ def test_every_context_but_the_main_one_is_a_cluster_that_is_only_read(tmp_path:
 @pytest.mark.parametrize(
     ("pattern", "main", "taken"),
     [
-        ("*", "", ["paris", "rome-1", "rome-2"]),
+        ("*", "oslo", ["paris", "rome-1", "rome-2"]),
         ("*", "paris", ["oslo", "rome-1", "rome-2"]),
-        ("rome-?,paris", "", ["paris", "rome-1", "rome-2"]),
-        ("oslo", "", []),
-        ("", "", []),
+        ("rome-?,paris", "oslo", ["paris", "rome-1", "rome-2"]),
+        ("oslo", "oslo", []),
+        ("", "nothing", []),
     ],
 )
 def test_patterns_choose_among_the_contexts(
     tmp_path: Path, pattern: str, main: str, taken: list[str]
 ) -> None:
     """In the order of the file; the main cluster's own context is never a second one."""
-    path = kubeconfig(tmp_path, dict.fromkeys(("oslo", "paris", "rome-1", "rome-2"), "http://x"))
+    path = kubeconfig(tmp_path, servers("oslo", "paris", "rome-1", "rome-2"))
     found = settings_at(path, clusters_contexts=pattern, kubernetes_context=main)
     assert list(found) == ["", *taken]
 
 
-def test_a_cluster_with_a_file_keeps_it(tmp_path: Path) -> None:
-    """Its targets stand there: the context of the same name adds nothing."""
-    path = kubeconfig(tmp_path, dict.fromkeys(("oslo", "paris"), "http://127.0.0.1:1"))
-    (tmp_path / "paris.toml").write_text("[apply_kubernetes]\nenabled = true\n", encoding="utf-8")
+@pytest.mark.parametrize("name", ["paris", "fr"])
+def test_a_cluster_with_a_file_keeps_it(tmp_path: Path, name: str) -> None:
+    """By its name, and by the server that its context leads to, whatever it is called."""
+    at = servers("oslo", "admin@paris", "view@paris") | {"oslo-dev": "http://127.0.0.1:1/0"}
+    at["view@paris"] = at["admin@paris"]
+    path = kubeconfig(tmp_path, at)
+    (tmp_path / "own.toml").write_text(
+        f'[kubernetes]\nenabled = true\nkubeconfig = "{path}"\ncontext = "view@paris"\n'
+        "[apply_kubernetes]\nenabled = true\n",
+        encoding="utf-8",
+    )
     own = tmp_path / "trimtab.toml"
     own.write_text(
-        f'[kubernetes]\nenabled = true\nkubeconfig = "{path}"\n[clusters]\ncontexts = ["*"]\n'
-        '[[clusters.others]]\nname = "paris"\nsettings = "paris.toml"\n',
+        f'[kubernetes]\nenabled = true\nkubeconfig = "{path}"\ncontext = "oslo"\n'
+        '[clusters]\ncontexts = ["*"]\n'
+        f'[[clusters.others]]\nname = "{name}"\nsettings = "own.toml"\n',
         encoding="utf-8",
     )
     found = settings_by_cluster(load_settings(own, environ={}).settings)
-    assert list(found) == ["", "paris"]
-    assert found["paris"].apply_kubernetes.enabled
-    assert not found["paris"].kubernetes.enabled
+    assert list(found) == ["", name]
+    assert found[name].apply_kubernetes.enabled
+    assert found[name].kubernetes.context == "view@paris"
+
+
+def test_one_server_is_not_watched_twice(tmp_path: Path) -> None:
+    """Contexts of another namespace of the main cluster are it; two of another are refused."""
+    at = servers("oslo", "a", "b")
+    path = kubeconfig(tmp_path, at | {"oslo-dev": f"{at['oslo']}/", "b2": at["b"]})
+    assert list(settings_at(path, clusters_contexts="*dev,a")) == ["", "a"]
+    with pytest.raises(SettingsError, match="the contexts b, b2 would each watch"):
+        settings_at(path, clusters_contexts="*")
+
+
+@pytest.mark.parametrize("context", ["", "berlin"])
+def test_the_main_cluster_is_named(tmp_path: Path, context: str) -> None:
+    """Which context is the current one, tools do not agree on; in a pod it is none of them."""
+    path = kubeconfig(tmp_path, servers("oslo", "paris"))
+    with pytest.raises(SettingsError, match="the kubeconfig has oslo, paris"):
+        settings_at(path, clusters_contexts="*", kubernetes_context=context)
 
 
 @pytest.mark.parametrize(
     ("contexts", "pattern", "why"),
     [
-        (("oslo", "a@paris", "b@paris"), "*", "would both be the cluster 'paris'"),
+        (("oslo", "a@paris", "b@paris"), "*", "would each be the cluster 'paris'"),
         (("oslo", "---"), "*", "gives no name of a cluster"),
         (("oslo",), "rome", "no context of the kubeconfig is rome; there are oslo"),
     ],
@@ -111,12 +145,12 @@ def test_contexts_that_cannot_be_told_apart_are_refused(
     tmp_path: Path, contexts: tuple[str, ...], pattern: str, why: str
 ) -> None:
     """The message names them and what to do."""
-    path = kubeconfig(tmp_path, dict.fromkeys(contexts, "http://127.0.0.1:1"))
+    path = kubeconfig(tmp_path, servers(*contexts))
     with pytest.raises(SettingsError, match=why):
         settings_at(path, clusters_contexts=pattern)
 
 
-@pytest.mark.parametrize("text", ["a: [", "{", "a: b: c"])
+@pytest.mark.parametrize("text", ["a: [", "{", "a: b: c", 'x: "\\UFFFFFFFF"'])
 def test_a_kubeconfig_that_cannot_be_read_is_told(tmp_path: Path, text: str) -> None:
     """Its words are not repeated: they may hold a token."""
     path = tmp_path / "config"
@@ -129,25 +163,38 @@ def test_a_kubeconfig_that_cannot_be_read_is_told(tmp_path: Path, text: str) -> 
         settings_at(tmp_path / "other" / "config", clusters_contexts="*")
 
 
+@pytest.mark.parametrize(
+    "text", ["x: 2024-13-45", "x: !!bool foo", "x: !!int foo", f"x: {'9' * 5000}", "x: !!float y"]
+)
+def test_what_else_a_kubeconfig_holds_is_no_matter(tmp_path: Path, text: str) -> None:
+    """Dates and numbers that are none are texts."""
+    path = kubeconfig(tmp_path, servers("oslo", "paris"))
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n{text}\n", encoding="utf-8")
+    assert list(settings_at(path, clusters_contexts="*")) == ["", "paris"]
+
+
 def test_without_a_file_it_is_where_kubectl_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every file of KUBECONFIG; the first one's current context is the main cluster's."""
+    """Every file of KUBECONFIG."""
     (tmp_path / "more").mkdir()
     paths = (
-        kubeconfig(tmp_path, {"oslo": "http://x", "paris": "http://x"}),
-        kubeconfig(tmp_path / "more", {"rome": "http://x"}, current="rome"),
+        kubeconfig(tmp_path, {"oslo": "http://x", "paris": "http://y"}),
+        kubeconfig(tmp_path / "more", {"rome": "http://z"}, current="rome"),
     )
     monkeypatch.setenv("KUBECONFIG", ":".join(map(str, paths)))
-    found = other_contexts(KubernetesSettings(enabled=True), ("*",))
-    assert found == {"paris": "paris", "rome": "rome"}
+    settings = KubernetesSettings(enabled=True, context="oslo")
+    assert other_contexts(settings, ("*",)) == {"paris": "paris", "rome": "rome"}
+    monkeypatch.setenv("KUBECONFIG", "~nobody-of-this-name/config")
+    with pytest.raises(SettingsError, match="no home folder"):
+        other_contexts(settings, ("*",))
 
 
 def test_each_is_asked_by_its_own_context(tmp_path: Path) -> None:
     """Two servers that answer, and one that does not: told apart by their clusters."""
     with fake_api() as main, fake_api() as other:
-        servers = {"oslo": main.url, "paris": other.url, "rome": "http://127.0.0.1:9"}
-        path = kubeconfig(tmp_path, servers)
+        at = {"oslo": main.url, "paris": other.url, "rome": "http://127.0.0.1:9"}
+        path = kubeconfig(tmp_path, at)
         settings = settings_at(path, clusters_contexts="*")[""]
         found: dict[str, set[str]] = {}
         for source, (_what, state, _detail) in source_findings(settings, utc_now()):

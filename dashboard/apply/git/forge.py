@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import requests
 from urllib3.exceptions import HTTPError
@@ -66,7 +66,8 @@ class Forge(ABC):
     def __init__(self, settings: GitApplySettings) -> None:
         self._settings = settings
         # A forge may live below a folder of its host.
-        self._names = urlsplit(settings.repository).path.strip("/").removesuffix(".git").split("/")
+        path = unquote(urlsplit(settings.repository).path)
+        self._names = path.strip("/").removesuffix(".git").split("/")
 
     @abstractmethod
     def may_push(self) -> str:

@@ -60,8 +60,9 @@ class PullForge(Forge):
         """
         try:
             head, base = entry["head"], entry["base"]
-            same = head["repo"] is not None and head["repo"]["id"] == base["repo"]["id"]
-            named = branch in (head["ref"], head.get("label"))
+            same = type(base["repo"]["id"]) is int and head["repo"]["id"] == base["repo"]["id"]
+            deleted = self._settings.forge == "gitea" and head.get("label") == branch
+            named = head["ref"] == branch or deleted
             return bool(same and named and base["ref"] == self._settings.base_branch
                         and type(entry["number"]) is int)  # fmt: skip
         except (TypeError, KeyError):
@@ -119,7 +120,8 @@ class GitLabForge(Forge):
             if isinstance(entry, dict)
             and type(entry.get("iid")) is int
             and (entry.get("source_branch"), entry.get("target_branch")) == (branch, base)
-            and entry.get("source_project_id") == entry.get("target_project_id") is not None
+            and type(entry.get("target_project_id")) is int
+            and entry.get("source_project_id") == entry["target_project_id"]
         ]
         if not mine:
             return None

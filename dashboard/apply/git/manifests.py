@@ -25,7 +25,8 @@ _MAX_EVENTS, _MAX_DEPTH = 100_000, 60
 _NUMBER = re.compile(r"""(["']?)(0|[1-9][0-9]{0,8})\1""")
 _ANCHOR = re.compile(r"&([^\s,\[\]{}]+)")
 _ON_ONE_LINE = frozenset({"resources", "limits", "requests"})
-"""Fields that may be in flow style: what stands beside the number is numbers."""
+"""Fields that may be in flow style, where they hold quantities alone."""
+_QUANTITY = re.compile(r"[0-9.]{1,15}[A-Za-z]{0,2}", re.ASCII)
 _BY_HAND = "Change it in the repository by hand."
 
 
@@ -53,7 +54,8 @@ class NumberEdit:
     @property
     def words(self) -> str:
         """The place as people read it."""
-        return ".".join(part if isinstance(part, str) else part.value for part in self.at)
+        named = (part if isinstance(part, str) else part.value for part in self.at)
+        return scrub(".".join(named), limit=120)
 
 
 def number_edits(
@@ -137,7 +139,7 @@ class ManifestText:
         try:
             self._aliased = _aliased(text)
             self._documents = [*yaml.compose_all(text, Loader=yaml.SafeLoader)]
-        except (yaml.YAMLError, RecursionError) as error:
+        except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
             # The words of the parser quote the line, where a password may stand.
             mark = getattr(error, "problem_mark", None)
             where = f"{type(error).__name__}{f', line {mark.line + 1}' if mark else ''}"
@@ -232,7 +234,7 @@ class ManifestText:
         for passed, part in zip((*above, *nodes), parts, strict=True):
             self._refuse_what_hides(passed, edit)
             flows = passed is not nodes[-1] and getattr(passed, "flow_style", False)
-            if flows and part not in _ON_ONE_LINE:
+            if flows and not (part in _ON_ONE_LINE and _is_of_quantities(passed)):
                 raise ChangeRefusedError(
                     f"{edit.words} is on one line with other fields, which a preview would show",
                     "Write the object in block style instead of JSON or flow style.",
@@ -275,6 +277,16 @@ class ManifestText:
         if merged and not found and any(key == "<<" for key, _value in keys):
             raise ChangeRefusedError(f"{name} may come from a merge key (<<)", _BY_HAND)
         return found[0] if found else None
+
+
+def _is_of_quantities(node: yaml.Node, depth: int = 2) -> bool:
+    """Whether a node in flow style holds quantities alone, as resources, limits and requests do."""
+    if isinstance(node, yaml.ScalarNode):
+        return _QUANTITY.fullmatch(str(node.value)) is not None
+    inside = node.value if isinstance(node, yaml.MappingNode) else [(None, None)]
+    return depth >= 0 and all(
+        value is not None and _is_of_quantities(value, depth - 1) for _key, value in inside
+    )
 
 
 def _aliased(text: str) -> frozenset[str]:

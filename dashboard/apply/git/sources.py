@@ -14,6 +14,7 @@ from dashboard.apply.git.values import (
     RELEASES,
     OtherPlace,
     edited_there,
+    is_of_values,
     may_hold,
 )
 from dashboard.apply.kubernetes.api import Document
@@ -37,12 +38,14 @@ _MAX_READ = 4 * 1024 * 1024
 class GitSource:
     """Where an object comes from: a file or folder, and the other places that may say its numbers.
 
-    With `keys` it is a part of values, and no manifest.
+    With `keys` it is a part of values, and no manifest. `by_flux`: a file of values counts only
+    where the path names it, as Flux takes none out of a folder by itself.
     """
 
     path: str
     keys: tuple[str, ...]
     others: tuple[OtherPlace, ...]
+    by_flux: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,8 @@ def source_of(settings: GitApplySettings, place: Place, document: Document) -> G
             # A pattern may name a folder with the values of many releases.
             alone = not set("*?[") & set(entry.workload)
             others = tuple(_others(place, marks, tracked, entry.keys, alone=alone))
-            return GitSource(path=entry.path, keys=entry.keys, others=others)
+            by_flux = any(kept.startswith("flux-helm:") for kept in tracked)
+            return GitSource(path=entry.path, keys=entry.keys, others=others, by_flux=by_flux)
     known = " or ".join([job_id, *tracked])
     raise ChangeRefusedError(
         f"no apply_git.paths entry matches {place.label}",
@@ -129,9 +133,15 @@ def find_source(
     Errors: ApplyError; ChangeRefusedError where no file does, or several do.
     """
     path, found, refused, read = source.path, [], [], 0
-    for file in copy.files(path):
+    files = copy.files(path)
+    of_values = [file.path for file in files if is_of_values(file.path)]
+    for file in files:
         text = copy.text(file)
         places = list(_places(source, place, file.path, text))
+        if len(of_values) > 1 and file.path != path and OtherPlace(keys=source.keys) in places:
+            # Of several files of values one overrules another, or belongs to another release.
+            refused.append(f"{file.path}: one of {len(of_values)} files of values")
+            places.remove(OtherPlace(keys=source.keys))
         if not places:
             continue
         read += len(text)
@@ -165,7 +175,11 @@ def _places(source: GitSource, place: Place, path: str, text: str) -> Iterator[O
     if place.name in text and not source.keys:
         yield None
     for other in source.others:
-        if may_hold(other, path, text, named=path == source.path):
+        if not other.kind and (path == source.path or source.by_flux):
+            held = path == source.path
+        else:
+            held = may_hold(other, path, text)
+        if held:
             yield other
 
 

@@ -22,17 +22,21 @@ from data.records.identifiers import canonical_json
 RELEASES, APPLICATIONS, KUSTOMIZATIONS = "HelmRelease", "Application", "Kustomization"
 _GROUP_OF = {RELEASES: "helm.toolkit.fluxcd.io", APPLICATIONS: "argoproj.io"}
 """Group of the objects that hold values."""
+_EACH = "*"
 _INSIDE = {
     RELEASES: (("spec", "values"),),
     APPLICATIONS: (
         ("spec", "source", "helm", "valuesObject"),
-        ("spec", "sources", "helm", "valuesObject"),
+        ("spec", "sources", _EACH, "helm", "valuesObject"),
     ),
 }
-"""Where they hold them; a list stands for each of its elements."""
+"""Where they hold them; _EACH stands for each element of a list."""
 _KUSTOMIZE = "kustomize.config.k8s.io"
 _PODS: Parts = ("spec", "replicas")
+_KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml")
 _REPLICAS = ("replicas", "replicaCount")
+_NO_NAME = "[]"
+"""Part of a place in a list whose element has no name: it counts, and is never changed."""
 _GPUS_OF_A_POD = "requestGPU"
 """What the charts of vLLM's production stack call the GPUs of a pod, limit and request in one."""
 Trail = tuple[yaml.Node, ...]
@@ -63,11 +67,17 @@ class OtherPlace:
         return cls(**found | {"keys": tuple(found["keys"])})
 
 
-def may_hold(other: OtherPlace, path: str, text: str, *, named: bool) -> bool:
-    """Tell whether a file may be the place; `named` when the settings name this very file."""
-    if other.kind:
-        return other.name in text and (other.kind in text or other.kind == KUSTOMIZATIONS)
-    return named or path.rsplit("/", 1)[-1].startswith("values")
+def may_hold(other: OtherPlace, path: str, text: str) -> bool:
+    """Tell whether a file may be the place, by its name or what it holds."""
+    if other.kind == KUSTOMIZATIONS:
+        return path.rsplit("/", 1)[-1] in _KUSTOMIZATION_FILES and other.name in text
+    return other.name in text and other.kind in text if other.kind else is_of_values(path)
+
+
+def is_of_values(path: str) -> bool:
+    """Tell whether a file is called as files of values are."""
+    name = path.rsplit("/", 1)[-1]
+    return name.startswith("values") and ".schema." not in name
 
 
 def edited_there(
@@ -79,7 +89,7 @@ def edited_there(
     """
     manifest = ManifestText(text)
     found = []
-    for trail in _roots(manifest, other):
+    for trail in _roots(manifest, other, place):
         root = trail[-1]
         if other.kind == KUSTOMIZATIONS:
             at: Parts = ("replicas", NamedElement(field="name", value=place.name), "count")
@@ -97,53 +107,60 @@ def edited_there(
     return manifest.changed(found[0]) if found else None
 
 
-def _roots(manifest: ManifestText, other: OtherPlace) -> Iterator[Trail]:
+def _roots(manifest: ManifestText, other: OtherPlace, place: Place) -> Iterator[Trail]:
     """Yield what is a kustomization, or the values (or the named part of them) of each document."""
     for node in manifest.documents():
         kind, group = (manifest.word(node, name) for name in ("kind", "apiVersion"))
         if other.kind == KUSTOMIZATIONS:
-            # Both may be left out.
-            if (kind, group.partition("/")[0]) in ((KUSTOMIZATIONS, _KUSTOMIZE), ("", "")):
+            if _layers_on(manifest, node, place):
                 yield (node,)
         elif not other.kind:
             if not (kind and group):
                 yield from _below(manifest, (node,), other.keys)
-        elif _is(manifest, node, other):
+        elif _is(manifest, node, other, place):
             for names in _INSIDE[other.kind]:
                 yield from _below(manifest, (node,), (*names, *other.keys))
 
 
-def _is(manifest: ManifestText, node: yaml.Node, other: OtherPlace) -> bool:
+def _layers_on(manifest: ManifestText, node: yaml.Node, place: Place) -> bool:
+    """Whether a document is a kustomization of objects with the name of the one at a place."""
+    kind, group = manifest.word(node, "kind"), manifest.word(node, "apiVersion").partition("/")[0]
+    # Both may be left out.
+    known = (kind, group) in ((KUSTOMIZATIONS, _KUSTOMIZE), ("", ""))
+    renamed = any(manifest.word(node, name) for name in ("namePrefix", "nameSuffix"))
+    return known and not renamed and manifest.word(node, "namespace") in ("", place.namespace)
+
+
+def _is(manifest: ManifestText, node: yaml.Node, other: OtherPlace, place: Place) -> bool:
     """Whether a document is the object that holds the values."""
     about = manifest.child(node, "metadata")
     namespace = manifest.word(about, "namespace")
+    target = manifest.child(manifest.child(node, "spec"), "destination")
     return (
         manifest.word(node, "kind") == other.kind
         and manifest.word(node, "apiVersion").startswith(f"{_GROUP_OF[other.kind]}/")
         and manifest.word(about, "name") == other.name
         and (not other.namespace or namespace in ("", other.namespace))
+        # Of an Application alone: where it puts its objects.
+        and manifest.word(target, "namespace") in ("", place.namespace)
     )
 
 
 def _below(manifest: ManifestText, trail: Trail, names: Sequence[str]) -> Iterator[Trail]:
-    """Yield what keys lead to, with the nodes passed: the elements of a list go by their name.
-
-    A list whose elements have no name of their own (the sources of an Application) is passed
-    through.
-    """
+    """Yield what keys lead to, with the nodes passed: the elements of a list go by their name."""
     node = trail[-1]
     if not names:
         yield trail
-    elif not isinstance(node, yaml.SequenceNode):
-        below = manifest.below(node, names[0])
+    elif names[0] == _EACH:
+        for element in node.value if isinstance(node, yaml.SequenceNode) else ():
+            yield from _below(manifest, (*trail, element), names[1:])
+    else:
+        part: str | NamedElement = names[0]
+        if isinstance(node, yaml.SequenceNode):
+            part = NamedElement(field="name", value=names[0])
+        below = manifest.below(node, part)
         if below is not None:
             yield from _below(manifest, (*trail, below), names[1:])
-    else:
-        for element in node.value:
-            if manifest.word(element, "name") == names[0]:
-                yield from _below(manifest, (*trail, element), names[1:])
-            elif not manifest.word(element, "name"):
-                yield from _below(manifest, (*trail, element), names)
 
 
 def _translated(
@@ -151,54 +168,79 @@ def _translated(
 ) -> list[NumberEdit]:
     """Return the edits as edits of the values, none where one that is required has no key.
 
-    Errors: ChangeRefusedError where several keys could be meant.
+    Requests are those beside the limits. Errors: ChangeRefusedError where several keys could be
+    meant, and where two edits mean one key.
     """
-    known = list(_keys(manifest, node, set()))
-    found = []
+    known = [at for at, usable in _keys(manifest, node) if usable]
+    found: dict[Parts, NumberEdit] = {}
+    requests: list[NumberEdit] = []
     for edit in edits:
-        ends = _ends(edit)
-        meant = [at for at in known if any(at[-len(end) :] == end for end in ends)]
-        if len(meant) > 1:
-            words = ", ".join(replace(edit, at=at).words for at in meant[:5])
+        if edit.at[-3:-1] == ("resources", "requests"):
+            requests.append(edit)
+            continue
+        at = _meant(edit, known)
+        if at is None:
+            return []
+        if at in found:
             raise ChangeRefusedError(
-                f"{edit.words} may be any of {words}",
+                f"{edit.words} and {found[at].words} would both be {replace(edit, at=at).words}",
                 "Name the part that is meant.",
             )
-        if meant:
-            found.append(replace(edit, at=meant[0]))
-        elif edit.required:
+        found[at] = edit
+    translated = [replace(edit, at=at) for at, edit in found.items()]
+    for edit in requests:
+        limits = (*edit.at[:-2], "limits", edit.at[-1])
+        beside = {(*at[:-2], "requests", at[-1]) for at, by in found.items() if by.at == limits}
+        there = beside & set(known)
+        if edit.required and not there:
             return []
-    return found
+        translated += [replace(edit, at=at) for at in there if at[-2:] == edit.at[-2:]]
+    return translated
 
 
-def _ends(edit: NumberEdit) -> tuple[Parts, ...]:
-    """Return what the key of an edit ends in, by the names that charts share."""
+def _meant(edit: NumberEdit, known: Sequence[Parts]) -> Parts | None:
+    """Return the key of an edit, None without one. Errors: ChangeRefusedError for several."""
     if edit.at == _PODS:
-        return tuple((name,) for name in _REPLICAS)
-    above, below = edit.at[-3:-1], edit.at[-1]
-    if above == ("resources", "limits"):
-        return (("limits", below), (_GPUS_OF_A_POD,))
-    return (("requests", below),) if above == ("resources", "requests") else ()
-
-
-def _keys(
-    manifest: ManifestText, node: yaml.Node, seen: set[int], above: Parts = ()
-) -> Iterator[Parts]:
-    """Yield the places of all scalars below a node; what has no name is passed over.
-
-    What aliases stand for is looked at once: it is refused anyway, as it is shared.
-    """
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.ScalarNode):
-        yield above
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                yield from _keys(manifest, value, seen, (*above, str(key.value)))
+        meant = [at for at in known if at[-1] in _REPLICAS]
     else:
-        for element in node.value:
-            if name := manifest.word(element, "name"):
-                part = NamedElement(field="name", value=name)
-                yield from _keys(manifest, element, seen, (*above, part))
+        ends = ("limits", edit.at[-1])
+        meant = [
+            at
+            for at in known
+            if at[-1] == _GPUS_OF_A_POD
+            or (at[-2:] == ends and (len(at) == len(ends) or at[-3] == "resources"))
+        ]
+    if len(meant) > 1:
+        words = ", ".join(replace(edit, at=at).words for at in meant[:5])
+        raise ChangeRefusedError(
+            f"{edit.words} may be any of {words}", "Name the part that is meant."
+        )
+    return meant[0] if meant else None
+
+
+def _keys(manifest: ManifestText, root: yaml.Node) -> Iterator[tuple[Parts, bool]]:
+    """Yield the places of all scalars below a node, and whether what is there is in use.
+
+    Not in use is what is switched off, and init containers. What aliases stand for is looked at
+    once: it is refused anyway, as it is shared. Without recursion: aliases may go deep.
+    """
+    seen: set[int] = set()
+    ahead: list[tuple[yaml.Node, Parts, bool]] = [(root, (), True)]
+    while ahead:
+        node, at, usable = ahead.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.ScalarNode):
+            yield at, usable
+        elif isinstance(node, yaml.MappingNode):
+            usable = usable and manifest.word(node, "enabled").lower() != "false"
+            for key, value in reversed(node.value):
+                if isinstance(key, yaml.ScalarNode):
+                    name = str(key.value)
+                    ahead.append((value, (*at, name), usable and not name.startswith("init")))
+        else:
+            for element in reversed(node.value):
+                name = "" if id(element) in seen else manifest.word(element, "name")
+                part = NamedElement(field="name", value=name) if name else _NO_NAME
+                ahead.append((element, (*at, part), usable))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from beds.git_server import GitServer, running_git_server
+from beds.git_shop import Shop
 from beds.git_world import LIVE, MANIFEST, git_applier, kept_by_argo_cd, manifest
 from beds.kubernetes_fake import FakeApi, fake_api
 from beds.kubernetes_replay import kubeconfig
@@ -33,3 +34,10 @@ def cluster() -> Iterator[FakeApi]:
 def applier(server: GitServer, cluster: FakeApi, tmp_path: Path) -> GitApplier:
     """An applier of both."""
     return git_applier(server, tmp_path, kubeconfig(tmp_path / "kubeconfig", cluster.url))
+
+
+@pytest.fixture
+def shop(server: GitServer, cluster: FakeApi, tmp_path: Path) -> Shop:
+    """A shop whose repository holds no manifest of the object."""
+    server.commit({"apps/serve/deployment.yaml": "{}\n"})
+    return Shop(server, cluster, tmp_path)

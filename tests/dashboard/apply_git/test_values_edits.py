@@ -9,77 +9,24 @@ from typing import Any
 
 import pytest
 import yaml
-from beds.git_server import GitServer
-from beds.git_world import LIVE, fewer, git_applier
+from beds.git_shop import (
+    APPLICATION,
+    COMPONENTS,
+    HELM,
+    OF_ARGO,
+    OF_FLUX,
+    OF_RELEASE,
+    PRODUCTION_STACK,
+    RELEASE,
+    SOURCES,
+    Shop,
+)
+from beds.git_world import LIVE, fewer
 from beds.kubernetes_apply import gpus, proposal
-from beds.kubernetes_fake import FakeApi
-from beds.kubernetes_replay import kubeconfig
 
-from dashboard.apply.git.applier import GitApplier
-from data.errors import ChangeRefusedError
-from data.records.changes import StepOutcome, Target, VerificationResult
+from data.records.changes import StepOutcome, VerificationResult
 
 GPU = "nvidia.com/gpu"
-HELM = {"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "serve-1.2.3"}
-OF_RELEASE = {"meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": "ml"}
-OF_FLUX = {"helm.toolkit.fluxcd.io/name": "shop", "helm.toolkit.fluxcd.io/namespace": "ml"}
-OF_ARGO = {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:ml/serve"}
-RELEASE = """\
-apiVersion: helm.toolkit.fluxcd.io/v2
-kind: HelmRelease
-metadata:
-  name: shop
-  namespace: ml
-spec:
-  interval: 5m
-  chart:
-    spec: {chart: serve, version: 1.2.3}
-  install:
-    remediation:
-      retries: 4
-  values:
-    image:
-      tag: "4"
-    replicaCount: 4   # two per region
-"""
-APPLICATION = """\
-apiVersion: argoproj.io/v1alpha1
-kind: Application
-metadata:
-  name: shop
-  namespace: argocd
-spec:
-  source:
-    chart: serve
-    helm:
-      valuesObject:
-        replicaCount: 4
-"""
-SOURCES = APPLICATION.replace("  source:\n    chart", "  sources:\n  - ref: values\n  - chart")
-PRODUCTION_STACK = """\
-servingEngineSpec:
-  runtimeClassName: ""
-  modelSpec:
-  - name: "small"
-    modelURL: "org/small"
-    replicaCount: 4
-    requestCPU: 6
-    requestGPU: 1
-  - name: "large"
-    modelURL: "org/large"
-    replicaCount: 4
-    requestGPU: 8
-routerSpec:
-  replicaCount: 4
-"""
-COMPONENTS = """\
-server:
-  replicaCount: 4
-  resources: {}
-worker:
-  replicaCount: 4
-  autoscaling: {minReplicas: 4}
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,42 +114,19 @@ LAYOUTS = {
         files={"shop/kustomization.yaml": "resources: [../base]\nreplicas:\n"
                "  - count: 4\n    name: serve\n"},
         marks=OF_ARGO, entry="argo-cd:shop=shop", line=("  - count: 4", "  - count: 2")),
+    "a component beside one that is switched off": values(
+        "redis:\n  enabled: false\n  replicaCount: 4\nserve:\n  replicaCount: 4\n",
+        ("  replicaCount: 4", "  replicaCount: 2")),
+    "a container beside an init container": values(
+        f"initContainer:\n  resources:\n    limits:\n      {GPU}: 4\nserve:\n  resources:\n"
+        f"    limits:\n       {GPU}: 4\n", (f"       {GPU}: 4", f"       {GPU}: 2"), by_pods=False),
+    "limits of one component, requests of another": values(
+        f"server:\n  resources:\n    limits:\n      {GPU}: 4\nworker:\n  resources:\n"
+        f"    requests:\n       {GPU}: 4\n", (f"      {GPU}: 4", f"      {GPU}: 2"), by_pods=False),
+    "a GPU of a pod beside requests of another": values(
+        f"server:\n  requestGPU: 4\nworker:\n  resources:\n    requests:\n      {GPU}: 4\n",
+        ("  requestGPU: 4", "  requestGPU: 2"), by_pods=False),
 }  # fmt: skip
-
-
-@dataclass
-class Shop:
-    """A live object, its repository, and an applier of both."""
-
-    server: GitServer
-    cluster: FakeApi
-    folder: Path
-
-    def mark(self, marks: dict[str, str]) -> None:
-        """Give the live object labels and annotations."""
-        about = self.cluster.objects[LIVE]["metadata"]
-        about.pop("annotations", None)
-        for name, value in marks.items():
-            where = "annotations" if name in OF_RELEASE | OF_ARGO else "labels"
-            about.setdefault(where, {})[name] = value
-
-    def applier(self, entry: str) -> GitApplier:
-        """The applier, with an entry of `paths`."""
-        config = kubeconfig(self.folder / "config", self.cluster.url)
-        return git_applier(self.server, self.folder, config, paths=entry)
-
-    def look(self, files: dict[str, str], marks: dict[str, str], entry: str) -> Target:
-        """Commit files, and look at the object."""
-        self.server.commit(files)
-        self.mark(marks)
-        return self.applier(entry).look(fewer(), job=None, gpus=())
-
-
-@pytest.fixture
-def shop(server: GitServer, cluster: FakeApi, tmp_path: Path) -> Shop:
-    """A shop whose repository holds no manifest of the object."""
-    server.commit({"apps/serve/deployment.yaml": "{}\n"})
-    return Shop(server, cluster, tmp_path)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -234,81 +158,6 @@ def test_one_line_changes_wherever_the_number_is(shop: Shop, name: str) -> None:
     assert told[:2] == ["1", "1"]
     assert told[2] in layout.files
     assert applier.read_back(change, done=1).seen is VerificationResult.NOT_YET
-
-
-FLUX = HELM | OF_FLUX
-REFUSED = {
-    "several components": (
-        {"shop/values.yaml": COMPONENTS}, HELM | OF_RELEASE, "helm:ml/shop=shop",
-        r"may be any of server.replicaCount, worker.replicaCount.*#KEY.KEY"),
-    "another value": (
-        {"shop/values.yaml": "replicaCount: 3\n"}, HELM | OF_RELEASE, "helm:ml/shop=shop",
-        "is 3 in the file and 4 in the cluster"),
-    "two files of values": (
-        {"shop/values.yaml": "replicaCount: 4\n", "shop/values-prod.yaml": "replicaCount: 4\n"},
-        HELM | OF_RELEASE, "helm:ml/shop=shop", "ambiguous"),
-    "a folder that a pattern names": (
-        {"shop/values.yaml": "replicaCount: 4\n"}, HELM | OF_RELEASE, "ml/*/*=shop",
-        "is in no file of shop"),
-    "an object that no chart made": (
-        {"shop/values.yaml": "replicaCount: 4\n"}, OF_ARGO, "argo-cd:shop=shop",
-        "is in no file of shop"),
-    "no such part": (
-        {"shop/values.yaml": COMPONENTS}, HELM | OF_RELEASE, "helm:ml/shop=shop#web",
-        "is in no file of shop"),
-    "another release": (
-        {"shop/release.yaml": RELEASE.replace("name: shop", "name: shop-2")}, FLUX,
-        "flux-helm:ml/shop=shop", "is in no file of shop"),
-    "values of a release with an anchor above": (
-        {"shop/release.yaml": RELEASE.replace("  values:", "  values: &all")
-         + "  more: *all\n"}, FLUX, "flux-helm:ml/shop=shop", "shared by an anchor"),
-    "a part of values that another shares": (
-        {"shop/values.yaml": "x: &x\n  serve:\n    replicaCount: 4\ny: *x\n"}, HELM | OF_RELEASE,
-        "helm:ml/shop=shop#x.serve", "shared by an anchor"),
-    "values merged from elsewhere": (
-        {"shop/values.yaml": "base: &base\n  replicaCount: 4\nserve:\n  <<: *base\n"},
-        HELM | OF_RELEASE, "helm:ml/shop=shop", "shared by an anchor"),
-    "values on one line, with what else stands there": (
-        {"shop/values.yaml": "{password: hunter2, replicaCount: 4}\n"}, HELM | OF_RELEASE,
-        "helm:ml/shop=shop", "on one line"),
-    "a part of values on one line": (
-        {"shop/values.yaml": "serve: {password: x, main: {replicaCount: 4}}\n"},
-        HELM | OF_RELEASE, "helm:ml/shop=shop#serve.main", "on one line"),
-    "values as a text": (
-        {"shop/app.yaml": APPLICATION.replace("valuesObject:", "values: |")}, HELM | OF_ARGO,
-        "argo-cd:shop=shop", "is in no file of shop"),
-    "replicas of a kustomization on one line": (
-        {"shop/kustomization.yaml": "replicas: [{name: serve, count: 4}]\n"}, OF_ARGO,
-        "argo-cd:shop=shop", "on one line"),
-    "a kustomization of another value": (
-        {"shop/kustomization.yaml": "replicas:\n- name: serve\n  count: 3\n"}, OF_ARGO,
-        "argo-cd:shop=shop", "is 3 in the file"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_could_be_another_number_is_refused(shop: Shop, name: str) -> None:
-    """The message tells what stands against it, and quotes no line."""
-    files, marks, entry, why = REFUSED[name]
-    with pytest.raises(ChangeRefusedError, match=why) as caught:
-        shop.look(files, marks, entry)
-    assert "hunter2" not in str(caught.value)
-
-
-def test_a_bomb_of_aliases_in_values_is_not_expanded(shop: Shop) -> None:
-    """A billion laughs in a file of values are the few nodes that they are."""
-    lines = ["a0: &a0 {x: 1, y: 1}"]
-    lines += [f"a{n}: &a{n} {{{', '.join(f'k{m}: *a{n - 1}' for m in range(9))}}}"
-              for n in range(1, 12)]  # fmt: skip
-    text = "\n".join(lines) + "\nreplicaCount: 4\n"
-    found = shop.look({"shop/values.yaml": text}, HELM | OF_RELEASE, "helm:ml/shop=shop")
-    assert "+replicaCount: 2" in dict(found.state)["git difference"]
-
-
-def test_the_way_to_values_is_told(shop: Shop) -> None:
-    """A release that no entry names is told by the names that an entry can have."""
-    with pytest.raises(ChangeRefusedError, match="flux-helm:ml/shop or helm:ml/shop"):
-        shop.look({}, HELM | OF_RELEASE | OF_FLUX, "argo-cd:other=shop")
 
 
 @pytest.mark.skipif(
