@@ -184,7 +184,9 @@ class GitServer:
         if rest == ["merge_requests"]:
             shown = [_merge_request(entry) for entry in self.requests]
             names = [name for name in query if name != "state"]
-            return 200, [one for one in shown if all(one[name] == query[name] for name in names)]
+            return 200, [
+                request for request in shown if all(request[name] == query[name] for name in names)
+            ]
         found = self.requests[int(rest[1]) - 1]
         if method == "PUT":
             assert content == {"state_event": "close"}

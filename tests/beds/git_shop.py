@@ -82,7 +82,7 @@ class Shop:
     folder: Path
 
     def mark(self, marks: dict[str, str]) -> None:
-        """Give the live object labels and annotations."""
+        """Put labels and annotations on the live object."""
         about = self.cluster.objects[LIVE]["metadata"]
         about.pop("annotations", None)
         for name, value in marks.items():

@@ -175,11 +175,8 @@ def _places(source: GitSource, place: Place, path: str, text: str) -> Iterator[O
     if place.name in text and not source.keys:
         yield None
     for other in source.others:
-        if not other.kind and (path == source.path or source.by_flux):
-            held = path == source.path
-        else:
-            held = may_hold(other, path, text)
-        if held:
+        named = not other.kind and path == source.path
+        if named or (may_hold(other, path, text) and (other.kind or not source.by_flux)):
             yield other
 
 
