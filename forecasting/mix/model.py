@@ -8,6 +8,8 @@ figures: docs/forecasting.md.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -107,6 +109,7 @@ class _Ready:
     first_slot: int
     horizon: int
     hour: float
+    stride: int
     per_day: float
     origins: npt.NDArray[np.int64]
 
@@ -128,6 +131,7 @@ def _ready(series: DemandSeries, horizon: int) -> _Ready:
         first_slot=series.first_slot + start * series.slot_seconds,
         horizon=horizon,
         hour=hour,
+        stride=stride,
         per_day=per_day,
         origins=_origins(len(y), stride, round(per_day * _MAX_ORIGIN_DAYS)),
     )
@@ -148,7 +152,7 @@ def _mixed(ready: _Ready, said: Values) -> MixForecast:
     y, hour = ready.y, ready.hour
     length, season = len(y), max(1, ready.series.slots_per_day)
     logs = np.log1p(y) if np.nanmin(y) >= 0 else np.zeros(0)
-    buckets, probes = _buckets(ready.horizon, hour)
+    buckets, probes = _buckets(ready.horizon, hour, ready.stride)
     truth, points = collect_points(y, logs, ready.origins, probes, season, hour)
     ahead = np.arange(1, ready.horizon + 1)
     now = _points_now(y, logs, season, hour, ahead)
@@ -190,7 +194,10 @@ def _mixed(ready: _Ready, said: Values) -> MixForecast:
     )
 
 
-def _buckets(horizon: int, hour: float) -> tuple[list[_Bucket], npt.NDArray[np.int64]]:
+@cache
+def _buckets(
+    horizon: int, hour: float, stride: int
+) -> tuple[tuple[_Bucket, ...], npt.NDArray[np.int64]]:
     """Return the buckets up to the horizon and the leads (slots) at which they are judged."""
     ends = {max(1, round(end * hour)) for end in _BUCKET_ENDS_HOURS}
     ends = {end for end in ends if end <= _SHARE_WITH_LAST * horizon} | {horizon}
@@ -199,12 +206,29 @@ def _buckets(horizon: int, hour: float) -> tuple[list[_Bucket], npt.NDArray[np.i
     first = 1
     for last in sorted(ends):
         count = min(_MAX_PROBES, last - first + 1)
-        leads = np.unique(np.linspace(first, last, count + 1)[1:].round().astype(np.int64))
+        edges = np.linspace(first - 1, last, count + 1).round().astype(np.int64)
+        leads = _spread(edges, stride)
         columns = (len(probes), len(probes) + len(leads))
-        probes.extend(leads.tolist())
+        probes.extend(leads)
         buckets.append(_Bucket(first=first, last=last, columns=columns))
         first = last + 1
-    return buckets, np.array(probes, dtype=np.int64)
+    return tuple(buckets), np.array(probes, dtype=np.int64)
+
+
+def _spread(edges: npt.NDArray[np.int64], stride: int) -> list[int]:
+    """Return a lead of each range (edge, next edge], at all times of the day.
+
+    Origins lie `stride` slots apart, so leads that are alike modulo the stride look at the same
+    times of every day: a job of other hours would never be seen. Each lead is the one furthest from
+    those before it modulo the stride, the longest of several.
+    """
+    taken: list[int] = []
+    for first, last in pairwise(edges):
+        leads = np.arange(last, first, -1)
+        apart = np.abs(leads[:, None] - np.array(taken)) % stride
+        nearest = np.minimum(apart, stride - apart).min(axis=1, initial=stride)
+        taken.append(int(leads[np.argmax(nearest)]))
+    return taken
 
 
 def _origins(length: int, stride: int, most: int) -> npt.NDArray[np.int64]:
@@ -247,7 +271,7 @@ def _lead_accuracy(until_hours: float, figures: Values) -> LeadAccuracy:
 def _quantiles(
     series: DemandSeries,
     point: Values,
-    buckets: list[_Bucket],
+    buckets: Sequence[_Bucket],
     bands: Values,
     ahead: npt.NDArray[np.int64],
 ) -> Quantiles:

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from data.errors import NotEnoughHistoryError
 from forecasting.backtest import rolling_backtest
-from forecasting.mix.model import MixModel, _origins, mix
+from forecasting.mix.model import MixModel, _origins, mix, mix_many
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 NAMES = ("q05", "q10", "q50", "q90", "q95")
@@ -218,3 +218,19 @@ def test_the_seasonal_baseline_is_the_one_of_the_backtest() -> None:
     values = daily(20)
     model = SeasonalNaiveModel().forecast(series(values), 24).q50
     assert np.allclose(model, values[-24:])
+
+
+@pytest.mark.parametrize(("slot_minutes", "horizon_hours"), [(60, 168), (15, 24)])
+def test_a_job_of_any_hour_is_seen_at_any_lead(slot_minutes: int, horizon_hours: int) -> None:
+    """One that works in one hour of every day: no lead may look at other hours alone."""
+    per_hour = 60 // slot_minutes
+    days = [np.repeat(np.arange(24) == hour, per_hour).astype(float) * 4 for hour in range(24)]
+    found = mix_many(
+        [series(np.tile(day, 42), upper=4.0, slot_seconds=60 * slot_minutes) for day in days],
+        [horizon_hours * per_hour] * 24,
+    )
+    for day, made in zip(days, found, strict=True):
+        ahead = np.tile(day, horizon_hours // 24)
+        beyond = slice(12 * per_hour, None)  # nearer leads rest on the newest readings
+        assert made.quantiles.q50[beyond][ahead[beyond] > 0].min(initial=4.0) > 3
+        assert made.quantiles.q50[beyond][ahead[beyond] == 0].max(initial=0.0) < 1
