@@ -20,7 +20,6 @@ import pandas as pd
 
 from benchmarks._complete_report import complete_report
 from dashboard.reports.esg.periods import Every
-from dashboard.statement.budgets import HISTORY_DAYS, forecast_sum
 from dashboard.statement.focus import COLUMNS, focus_rows
 from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import make_cost_statement
@@ -30,6 +29,7 @@ from data.records.jobs import Job, Platform, WorkloadKind
 from data.settings import Settings
 from data.statement_settings import GpuPrice, Invoice, StatementSettings
 from data.store import open_store
+from forecasting.day_sums import HISTORY_DAYS, days_ahead
 
 RESULTS = Path(__file__).parent / "results" / "statement.md"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -190,11 +190,12 @@ def month_end_lines(folder: Path) -> Iterator[str]:
             left = min(30 - origin % 30, len(values) - origin)
             weekday = int(days.index[origin].weekday())
             past = values[max(0, origin - HISTORY_DAYS) : origin]
-            made = forecast_sum(past, days_left=float(left), weekday=weekday)
+            made = days_ahead(past, days_left=float(left), weekday=weekday)
             actual = float(values[origin : origin + left].sum())
             if made is not None and actual > 0:
-                inside = made[0] <= actual <= made[2]
-                found.setdefault(name, []).append((left, inside, abs(made[1] / actual - 1)))
+                low, central, high = made.sums
+                inside = low <= actual <= high
+                found.setdefault(name, []).append((left, inside, abs(central / actual - 1)))
     for name, outcomes in found.items():
         frame = pd.DataFrame(outcomes, columns=["left", "inside", "error"])
         parts = [
@@ -206,6 +207,25 @@ def month_end_lines(folder: Path) -> Iterator[str]:
             f"| {name} | {len(frame)} | {100 * frame['inside'].mean():.0f} % | {' | '.join(parts)} "
             f"| {100 * frame['error'].median():.0f} % |"
         )
+
+
+def short_history_lines(folder: Path) -> Iterator[str]:
+    """Yield by days of history how often the sum of 3, 7, 14 and 30 days lay in the interval."""
+    sets = [(name.split(",")[0], days.to_numpy(float)) for name, days in demand(folder)]
+    for history in (7, 10, 14, 21, 28, 42, 56):
+        cells = []
+        for ahead in (3, 7, 14, 30):
+            held: dict[str, list[bool]] = {"philly": [], "helios": []}
+            for name, values in sets:
+                for origin in range(history, len(values) - ahead):
+                    past = values[origin - history : origin]
+                    made = days_ahead(past, days_left=float(ahead), weekday=0)
+                    actual = float(values[origin : origin + ahead].sum())
+                    if made is not None and actual > 0:
+                        held[name].append(made.sums[0] <= actual <= made.sums[2])
+            shares = [f"{100 * np.mean(hits):.0f} %" if hits else "–" for hits in held.values()]
+            cells.append(" / ".join(shares))
+        yield f"| {history} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -233,6 +253,13 @@ def main() -> None:
             "| set | origins | inside | up to 7 days | up to 14 | up to 30 | median error |",
             "|---|---:|---:|---:|---:|---:|---:|",
             *month_end_lines(folder),
+            "",
+            "The same by days of history, Philly / Helios, for the days ahead. How much wider the",
+            "interval is for more days ahead than are known was chosen on Philly.",
+            "",
+            "| days known | 3 ahead | 7 ahead | 14 ahead | 30 ahead |",
+            "|---:|---:|---:|---:|---:|",
+            *short_history_lines(folder),
             "",
         ]
     )

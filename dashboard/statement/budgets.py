@@ -1,9 +1,6 @@
 """Budgets of tenants: the month so far, its forecast end, and this week beside the last.
 
-The rest of the month is forecast from whole days: the mean of the last `_LEVEL_DAYS`, times what
-each weekday is of the mean where four weeks are known. Its 80 % interval is that of a sum of days
-whose deviations stay alike for up to a week (long-run variance by Bartlett weights), widened for
-the mean being an estimate. `python -m benchmarks.statement` counts how often it holds.
+The rest of the month is forecast from whole days (forecasting/day_sums.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,21 +9,13 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement, month_of
 from data.records.decisions import Range
 from data.settings import Settings
 from data.store import StoreReader
-
-Floats = npt.NDArray[np.float64]
-HISTORY_DAYS = 56
-MIN_DAYS = 7
-_LEVEL_DAYS = 7
-_WEEKDAYS_FROM = 28
-_LAGS = 7
-_QUANTILE_90 = 1.2816
+from forecasting.day_sums import HISTORY_DAYS, DaysAhead, days_ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +95,7 @@ def month_row(
     left = _days_left(at, zone)
     known = [cost for cost in days if cost is not None]
     ahead = (
-        _forecast(np.array(known), days_left=left, weekday=today.weekday())
+        days_ahead(np.array(known), days_left=left, weekday=today.weekday())
         if len(known) == len(days)
         else None
     )
@@ -133,7 +122,7 @@ def month_row(
 
 def _spent_at(
     costs: Mapping[date, float | None],
-    ahead: "_Ahead | None",
+    ahead: DaysAhead | None,
     per_month: float | None,
     *,
     at: datetime,
@@ -187,61 +176,3 @@ def _days_left(at: datetime, zone: ZoneInfo) -> float:
     today = at.astimezone(zone).date()
     start, end = _midnight(today, zone), _midnight(today + timedelta(days=1), zone)
     return (following - today).days - (at - start) / (end - start)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """The next days as forecast: the cost of each, and of all together q10, central, q90."""
-
-    days: Floats
-    sums: tuple[float, float, float]
-
-
-def forecast_sum(
-    days: Floats, *, days_left: float, weekday: int
-) -> tuple[float, float, float] | None:
-    """Return what the next days are forecast to cost together: q10, central, q90.
-
-    `days` are whole days up to yesterday, `weekday` is that of today. None of fewer than a week.
-    """
-    ahead = _forecast(days, days_left=days_left, weekday=weekday)
-    return None if ahead is None else ahead.sums
-
-
-def _forecast(days: Floats, *, days_left: float, weekday: int) -> _Ahead | None:
-    if len(days) < MIN_DAYS:
-        return None
-    weights = _weekday_weights(days, weekday)
-    past = weights[(weekday - np.arange(len(days), 0, -1)) % 7]
-    level_days = min(_LEVEL_DAYS, len(days))
-    level = float((days[-level_days:] / past[-level_days:]).mean())
-    count = int(np.ceil(days_left))
-    parts = np.minimum(days_left - np.arange(count), 1.0)[::-1]  # today is the part that is left
-    ahead = level * weights[(weekday + np.arange(count)) % 7] * parts
-    central = float(ahead.sum())
-    spread = _long_run_sd(days - level * past) * np.sqrt(days_left + days_left**2 / level_days)
-    reach = _QUANTILE_90 * float(spread)
-    return _Ahead(ahead, (max(0.0, central - reach), central, central + reach))
-
-
-def _weekday_weights(days: Floats, weekday: int) -> Floats:
-    """Return what each weekday costs in shares of the mean, all 1 of fewer than four weeks."""
-    if len(days) < _WEEKDAYS_FROM or not days.mean():
-        return np.ones(7)
-    which = (weekday - np.arange(len(days), 0, -1)) % 7
-    means = np.array([days[which == day].mean() for day in range(7)])
-    return np.asarray(np.maximum(means / means.mean(), 0.05), dtype=np.float64)
-
-
-def _long_run_sd(deviations: Floats) -> float:
-    """Return the standard deviation of a day that carries its neighbours' likeness."""
-    count = len(deviations)
-    lags = min(_LAGS, count - 1)
-    covariances = [
-        float((deviations[lag:] * deviations[: count - lag]).sum() / count)
-        for lag in range(lags + 1)
-    ]
-    variance = covariances[0] + 2 * sum(
-        (1 - lag / (lags + 1)) * covariances[lag] for lag in range(1, lags + 1)
-    )
-    return float(np.sqrt(max(variance, covariances[0])))

@@ -17,13 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboard.reports.esg.periods import Calendar, Every
-from dashboard.statement.budgets import budget_rows, forecast_sum, month_row
+from dashboard.statement.budgets import budget_rows, month_row
 from dashboard.statement.export import COLUMNS
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement, month_of
 from data.report_settings import ReportSettings
 from data.settings import Settings
 from data.statement_settings import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
+from forecasting.day_sums import days_ahead
 
 NOW = datetime(2026, 2, 20, 12, tzinfo=UTC)
 BEGIN = NOW - timedelta(days=20, hours=12)
@@ -164,11 +165,12 @@ EMPTY = CostStatement(
 def test_steady_days_are_forecast_exactly_and_weekends_are_seen() -> None:
     """Four weeks of cheap weekends: the next days are what their weekdays were."""
     days = np.tile([10.0, 10, 10, 10, 10, 2, 2], 4)
-    made = forecast_sum(days, days_left=9.0, weekday=0)
-    assert made == pytest.approx((5 * 10 + 2 * 2 + 2 * 10,) * 3)
-    made = forecast_sum(days, days_left=1.5, weekday=0)
+    made = days_ahead(days, days_left=9.0, weekday=0)
     assert made is not None
-    assert made[1] == pytest.approx(15.0)
+    assert made.sums == pytest.approx((5 * 10 + 2 * 2 + 2 * 10,) * 3)
+    made = days_ahead(days, days_left=1.5, weekday=0)
+    assert made is not None
+    assert made.sums[1] == pytest.approx(15.0)
 
 
 @pytest.mark.parametrize("likeness", [0.0, 0.5, 0.8])
@@ -181,9 +183,9 @@ def test_the_interval_holds_on_months_that_it_has_not_seen(likeness: float) -> N
         for day in range(1, 72):
             noise[day] = likeness * noise[day - 1] + random.normal(0, 8 * np.sqrt(1 - likeness**2))
         days = np.maximum(100 * np.where(np.arange(72) % 7 < 5, 1.0, 0.6) + noise, 0)
-        made = forecast_sum(days[:56], days_left=16.0, weekday=0)
+        made = days_ahead(days[:56], days_left=16.0, weekday=0)
         assert made is not None
-        held.append(made[0] <= days[56:].sum() <= made[2])
+        held.append(made.sums[0] <= days[56:].sum() <= made.sums[2])
     assert 0.72 <= np.mean(held) <= 0.95
 
 
