@@ -22,6 +22,7 @@ from dashboard.serving_fit import with_fits
 from dashboard.serving_outlook import foreseen_serving, objective_of
 from dashboard.slow_work_outlook import foreseen_slow_work
 from dashboard.statement.prices import as_paid, grid_as_paid, priced
+from dashboard.workload_outlook import foreseen_workloads
 from data.clock import require_utc
 from data.collected import Collected
 from data.cycle_mark import begin_cycle
@@ -154,6 +155,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast groups", done, total),
     )
+    workloads = foreseen_workloads(world.store.reader, view, world.settings, now)
     memory = foreseen_memory(world.store.reader, view, forecasts)
     catalogue = priced(world.catalogue, world.settings, view.as_of)
     serving = foreseen_serving(world.store.reader, world.settings.serving, now)
@@ -217,6 +219,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         reports=reports,
         forecasts=forecasts,
         group_forecasts=group_forecasts,
+        workloads=workloads,
         memory=memory,
         serving=serving,
         slow_work=slow,

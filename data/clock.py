@@ -32,6 +32,12 @@ def require_utc(name: str, at: datetime) -> None:
         raise ValueError(f"{name} must be in UTC, got {at.isoformat()}")
 
 
+def ceil_to_slot(at: datetime, slot_seconds: int) -> datetime:
+    """Return `at` where a slot starts there, else the start of the next slot."""
+    below = floor_to_slot(at, slot_seconds)
+    return below if below == at else below + timedelta(seconds=slot_seconds)
+
+
 def floor_to_slot(at: datetime, slot_seconds: int) -> datetime:
     """Return the start of the slot (counted from the epoch, UTC) that holds `at`."""
     return datetime.fromtimestamp(int(at.timestamp()) // slot_seconds * slot_seconds, tz=UTC)

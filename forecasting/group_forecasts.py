@@ -38,7 +38,24 @@ def forecast_groups(
     groups by the hour. A group with fewer
     than four known slots of a horizon's size has none there.
     """
-    groups = [*group_series(history, SECONDS_PER_HOUR, jobs=jobs), *racks]
+    return forecast_series(
+        [*group_series(history, SECONDS_PER_HOUR, jobs=jobs), *racks],
+        as_of=as_of,
+        settings=settings,
+        ray_address=ray_address,
+        progress=progress,
+    )
+
+
+def forecast_series(
+    groups: Sequence[GroupSeries],
+    *,
+    as_of: datetime,
+    settings: PlanningSettings,
+    ray_address: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[GroupForecast, ...]:
+    """Return the forecasts of groups by the hour, as `forecast_groups` does."""
     work: list[tuple[GroupSeries, int, int, list[PathTask]]] = []
     for slot_seconds, horizon in HORIZONS:
         first = first_slot_after(as_of, slot_seconds)

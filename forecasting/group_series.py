@@ -4,7 +4,7 @@ A group without a row in an observed slot held nothing then. A slot in which cle
 were observed than usual is unknown, since nobody can tell what the others did.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,13 +32,23 @@ class GroupSeries:
     known_slots: int
 
 
+def names_of_groups(job: Job) -> tuple[str, ...]:
+    """Return the namespace and the GPU model that a job counts to."""
+    return (job.namespace, named_in(job.gpu_model, job.cluster))
+
+
 def group_series(
-    history: pd.DataFrame, slot_seconds: int, *, jobs: Sequence[Job] = ()
+    history: pd.DataFrame,
+    slot_seconds: int,
+    *,
+    jobs: Sequence[Job] = (),
+    names_of: Callable[[Job], tuple[str, ...]] = names_of_groups,
+    max_groups: int = MAX_GROUPS,
 ) -> Iterator[GroupSeries]:
     """Yield the series of each group of a history (columns GROUP_HISTORY), the largest first.
 
     `jobs` tell when some of a group waited for GPUs: what it held then is less than it wanted, and
-    these slots are counted as censored.
+    these slots are counted as censored. `names_of` says to which groups a job counts.
     """
     if history.empty:
         return
@@ -50,10 +60,15 @@ def group_series(
     observed = _observed(boards)
     history = history.assign(index=index)
     totals = history.groupby(["kind", "name"])["allocated_gpus"].sum()
-    ranked = totals.sort_values(ascending=False, kind="stable").head(MAX_GROUPS)
+    ranked = totals.sort_values(ascending=False, kind="stable").head(max_groups)
+    waits: dict[str, list[Job]] = {}
+    for job in jobs:
+        for name in names_of(job):
+            waits.setdefault(name, []).append(job)
     for kind, name in ranked.index:
         rows = history[(history["kind"] == kind) & (history["name"] == name)]
-        waited = _waited(jobs, GroupKind(kind), str(name), first, slot_seconds, len(observed))
+        mine = jobs if kind == GroupKind.FLEET else waits.get(str(name), ())
+        waited = _waited(mine, first, slot_seconds, len(observed))
         series = tuple(_series(rows, observed, first, slot_seconds, int((waited & observed).sum())))
         yield GroupSeries(
             kind=GroupKind(kind), name=str(name), series=series, known_slots=int(observed.sum())
@@ -68,20 +83,13 @@ def _observed(boards: Values) -> npt.NDArray[np.bool_]:
 
 
 def _waited(
-    jobs: Sequence[Job],
-    kind: GroupKind,
-    name: str,
-    first: int,
-    slot_seconds: int,
-    slots: int,
+    jobs: Sequence[Job], first: int, slot_seconds: int, slots: int
 ) -> npt.NDArray[np.bool_]:
-    """Say in which slots a job of the group stood in the queue for the whole slot."""
+    """Say in which slots one of these jobs stood in the queue for the whole slot."""
     waited = np.zeros(slots, dtype=bool)
     for job in jobs:
         facts = job.scheduler
-        model = named_in(job.gpu_model, job.cluster)
-        mine = kind is GroupKind.FLEET or name in (job.namespace, model)
-        if facts is None or facts.submitted_at is None or not mine:
+        if facts is None or facts.submitted_at is None:
             continue
         left = facts.started_at or facts.ended_at
         if left is None and facts.state is not JobState.PENDING:

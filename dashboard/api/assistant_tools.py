@@ -167,7 +167,7 @@ def _add_figures(server: "MCPServer", ask: Ask) -> None:
         return ask("savings", "--format=json", *_options(by=by), rows=_MAX_ROWS)
 
     @server.tool()
-    def forecasts(by: Literal["job", "group"] = "group", rows: Rows = 50) -> Answer:
+    def forecasts(by: Literal["job", "group", "workload"] = "group", rows: Rows = 50) -> Answer:
         """List the forecasts of the latest cycle with what they were worth in the past."""
         return ask("forecast", "--format=json", *_options(by=by), rows=rows)
 

@@ -31,6 +31,7 @@ from dashboard.statement.export import statement_document as cost_document
 from dashboard.statement.focus import PERIODS, VERSION, focus_rows
 from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import asked_cost_statement
+from dashboard.workload_rows import workload_rows
 from data.settings import Settings
 
 _MAX_RANGE = timedelta(days=400)
@@ -41,7 +42,7 @@ class ForecastQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    by: Literal["job", "group"] = "group"
+    by: Literal["job", "group", "workload"] = "group"
     points: bool = False
 
 
@@ -204,6 +205,9 @@ def _forecasts(world: ApiWorld, query: ForecastQuery) -> list[dict[str, Any]]:
     if query.by == "job":
         found = world.reader.forecasts()
         return [forecast_row(forecast, points=query.points) for forecast in found]
+    if query.by == "workload":
+        settings = world.service.settings()
+        return workload_rows(world.reader, settings, points=query.points)
     return [group_row(group, points=query.points) for group in world.reader.group_forecasts()]
 
 

@@ -7,12 +7,17 @@ from typing import Any
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
 from dashboard.forecast_rows import forecast_row, group_row, summary_lines
+from dashboard.workload_rows import SUMMARY, total_lines, workload_rows
 from data.clock import utc_now
 from data.errors import SettingsError
 from data.settings import PlanningSettings
 from data.store import Store
 
 _NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."
+_NO_WORKLOAD = (
+    "No service and no recurring job (five runs or more) is known, or no cycle has run: "
+    "run `trimtab cycle`."
+)
 _TOO_SHORT = "No series is long enough for a backtest: it takes a day of history or more."
 _SUMMARY = ("unit", "model", "slots", "q10_mean", "q50_mean", "q90_mean")
 _SCORES = ("model", "series", "origins", "mase", "pinball_to_naive", "coverage_ratio", "failures")
@@ -20,25 +25,44 @@ _BACKTEST_ORIGINS = 8
 
 
 def forecast(options: argparse.Namespace) -> int:
-    """Print the latest cycle's forecasts by job or group, or with --backtest a table of models."""
+    """Print the forecasts by job, group or workload, or with --backtest a table of models."""
+    if options.backtest and options.by == "workload":
+        raise SettingsError(
+            "--backtest has no --by workload", "Take --by job or --by group, or leave --backtest."
+        )
     if options.backtest:
         return _backtest(options)
     if options.points and options.format != "json":
         raise SettingsError("--points has no table", "Give --format json.")
-    by_job = options.by == "job"
-    with open_for_reading(settings_of(options)) as store:
-        points = options.points
+    by_job, points = options.by == "job", options.points
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        if options.by == "workload":
+            rows = workload_rows(store.reader, loaded.settings, points=points)
+            lines = total_lines(rows)
+            return _print(rows, lines, options, columns=("name", "kind", "runs", *SUMMARY))
         rows = (
             [forecast_row(entry, points=points) for entry in store.reader.forecasts()]
             if by_job
             else [group_row(group, points=points) for group in store.reader.group_forecasts()]
         )
-    if options.format == "json":
-        print_json(rows)
-        return 0
     keys = ("job_id",) if by_job else ("kind", "name")
     columns = (*keys, "quantity", *_SUMMARY, *(("skipped",) if by_job else ("first_slot",)))
-    print_rows(summary_lines(rows, keys), options.format, columns=columns, empty=_NO_CYCLE)
+    return _print(rows, summary_lines(rows, keys), options, columns=columns)
+
+
+def _print(
+    rows: list[dict[str, Any]],
+    lines: list[dict[str, Any]],
+    options: argparse.Namespace,
+    *,
+    columns: tuple[str, ...],
+) -> int:
+    if options.format == "json":
+        print_json(rows)
+    else:
+        empty = _NO_WORKLOAD if options.by == "workload" else _NO_CYCLE
+        print_rows(lines, options.format, columns=columns, empty=empty)
     return 0
 
 

@@ -79,7 +79,11 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         lists=True,
     )
     forecast.add_argument(
-        "--by", choices=("job", "group"), default="job", help="group: namespaces, models, fleet"
+        "--by",
+        choices=("job", "group", "workload"),
+        default="job",
+        help="group: namespaces, models, fleet; workload: services and recurring jobs, whose "
+        "week and month are forecast",
     )
     forecast.add_argument(
         "--points", action="store_true", help="q10, q50 and q90 of every slot (--format json)"

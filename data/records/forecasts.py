@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from data.records.decisions import Range
+
 
 class Quantity(StrEnum):
     """What is forecast; the value is the history column."""
@@ -154,12 +156,16 @@ class ForecastSkipped:
 
 
 class GroupKind(StrEnum):
-    """What jobs are added up by; of a rack (a power domain) the power of its boards alone."""
+    """What jobs are added up by; of a rack (a power domain) the power of its boards alone.
+
+    A workload is a service, or all runs of a recurring job.
+    """
 
     FLEET = "fleet"
     NAMESPACE = "namespace"
     GPU_MODEL = "gpu_model"
     RACK = "rack"
+    WORKLOAD = "workload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,3 +191,42 @@ class GroupForecast:
     def path(self, quantity: Quantity) -> QuantilePath | None:
         """Return the path of a quantity, or None when it could not be forecast."""
         return next((path for path in self.paths if path.quantity is quantity), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadTotal:
+    """What a workload will hold, use (GPU-h) and draw (kWh) in the next `days`: 80 % intervals.
+
+    `before` is the same of as many days until now. A quantity is absent where too little is known.
+    """
+
+    days: int
+    sums: tuple[tuple[Quantity, Range], ...]
+    before: tuple[tuple[Quantity, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadForecast:
+    """The week and the month of a service, or of a recurring job with all its runs.
+
+    `job_ids` are its newest runs, the newest last; `gpu_models` on what shares of its GPU-hours of
+    the last week it ran, by model. `horizons` are the week by the hour and
+    the month by the day, with jobs yet to come. Mean quantiles of slots added up would be too wide
+    for their sum, so `totals` are forecast from whole days.
+    """
+
+    name: str
+    job_ids: tuple[str, ...]
+    namespace: str
+    owner: str
+    gpu_models: tuple[tuple[str, float], ...]
+    is_service: bool
+    runs: int
+    known_days: float
+    totals: tuple[WorkloadTotal, ...]
+    horizons: tuple[GroupForecast, ...]
+
+    @property
+    def job_id(self) -> str:
+        """Its newest run."""
+        return self.job_ids[-1]

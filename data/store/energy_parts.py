@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from data.clock import floor_to_slot
+from data.clock import ceil_to_slot, floor_to_slot
 from data.records.clusters import MAIN
 from data.store import tables
 from data.store.fact_reader import FactReader, as_utc
@@ -130,8 +130,11 @@ _FORGOTTEN_BEFORE = (
 
 def _slots_of(start: datetime, end: datetime, periods: Periods) -> sa.Subquery:
     """Return the roll-up rows of the slots that begin in [start, end), each once; `at` is when."""
-    first, last = _ceiling(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
-    first_hour, last_hour = _ceiling(first, SECONDS_PER_HOUR), floor_to_slot(last, SECONDS_PER_HOUR)
+    first, last = ceil_to_slot(start, SLOT_SECONDS), ceil_to_slot(end, SLOT_SECONDS)
+    first_hour, last_hour = (
+        ceil_to_slot(first, SECONDS_PER_HOUR),
+        floor_to_slot(last, SECONDS_PER_HOUR),
+    )
     known_since: sa.ColumnElement[datetime] = sa.literal_column(_FORGOTTEN_BEFORE)
 
     def columns(rollup: sa.TableClause, share: float = 1.0) -> list[sa.ColumnElement[Any]]:
@@ -189,11 +192,6 @@ def _number(at: sa.ColumnElement[Any], periods: Periods) -> sa.ColumnElement[int
     if not periods.seconds:
         return sa.literal_column("0")
     return _whole((at + periods.shift_seconds) / periods.seconds)
-
-
-def _ceiling(at: datetime, seconds: int) -> datetime:
-    below = floor_to_slot(at, seconds)
-    return below if below == at else below + timedelta(seconds=seconds)
 
 
 def _names(field: EnergyKey) -> sa.Subquery:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import floor_to_slot, utc_now
+from data.clock import ceil_to_slot, floor_to_slot, utc_now
 from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
 from data.kept_on import kept_on, occupied
 from data.records.cluster import (
@@ -56,18 +56,13 @@ def _was_imported(source: str, report: str) -> bool:
     return not source.startswith(LIVE_SOURCES) if told is None else bool(told)
 
 
-def _ceiling(at: datetime, seconds: int) -> datetime:
-    below = floor_to_slot(at, seconds)
-    return below if below == at else below + timedelta(seconds=seconds)
-
-
 def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
     """Return the window of slots that (start, end] touches, and the whole hours inside it."""
-    first, last = floor_to_slot(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
+    first, last = floor_to_slot(start, SLOT_SECONDS), ceil_to_slot(end, SLOT_SECONDS)
     return {
         "start": first,
         "end": last,
-        "first_hour": _ceiling(first, SECONDS_PER_HOUR),
+        "first_hour": ceil_to_slot(first, SECONDS_PER_HOUR),
         "last_hour": floor_to_slot(last, SECONDS_PER_HOUR),
     }
 
@@ -125,7 +120,7 @@ class FactReader(QuotaReader):
             upto = floor_to_slot(as_of, SLOT_SECONDS)
         history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
         known_jobs = self.jobs()
-        history = _of_these_jobs(history, known_jobs, slot_seconds)
+        history = of_these_jobs(history, known_jobs, slot_seconds=slot_seconds)
         seen = set(history["job_id"])
         window = slots_of(start, upto)
         nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
@@ -289,7 +284,7 @@ class FactReader(QuotaReader):
         """
         frame = self._frame(
             samples_sql.GROUP_HISTORY,
-            start=_ceiling(start, SECONDS_PER_HOUR),
+            start=ceil_to_slot(start, SECONDS_PER_HOUR),
             end=floor_to_slot(end, SECONDS_PER_HOUR),
             slot_seconds=slot_seconds,
         )
@@ -299,7 +294,7 @@ class FactReader(QuotaReader):
         """Return by node and whole hour of (start, end] the boards with power and their W."""
         return self._frame(
             samples_sql.NODE_POWER,
-            start=_ceiling(start, SECONDS_PER_HOUR),
+            start=ceil_to_slot(start, SECONDS_PER_HOUR),
             end=floor_to_slot(end, SECONDS_PER_HOUR),
             slot_seconds=SECONDS_PER_HOUR,
         )
@@ -323,14 +318,14 @@ class FactReader(QuotaReader):
         if by not in samples_sql.ENERGY_KEYS:
             raise ValueError(f"energy by {by!r}; known: {', '.join(samples_sql.ENERGY_KEYS)}")
         query = samples_sql.ENERGY.replace("{key}", samples_sql.ENERGY_KEYS[by])
-        return self._frame(query, **slots_of(_ceiling(start, SLOT_SECONDS), end))
+        return self._frame(query, **slots_of(ceil_to_slot(start, SLOT_SECONDS), end))
 
     def energy_disagreements(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return boards whose counter and power integral differ by more than a tenth, in kWh."""
         return self._frame(
             samples_sql.DISAGREEMENTS,
             start=floor_to_slot(start, SECONDS_PER_HOUR),
-            end=_ceiling(end, SECONDS_PER_HOUR),
+            end=ceil_to_slot(end, SECONDS_PER_HOUR),
         )
 
     def board_xids(self, *, since: datetime) -> pd.DataFrame:
@@ -387,7 +382,7 @@ class FactReader(QuotaReader):
         return until
 
 
-def _of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], slot_seconds: int) -> pd.DataFrame:
+def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: int) -> pd.DataFrame:
     """Return the rows of a history without those of other jobs that had the same id before."""
     since = {job.job_id: job.named_since for job in jobs}
     begins = {

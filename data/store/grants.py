@@ -37,6 +37,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "plans": {"cycle": _REPLACE},
         "forecasts": {"cycle": _REPLACE},
         "group_forecasts": {"cycle": _REPLACE},
+        "workload_forecasts": {"cycle": _REPLACE},
         "memory_outlooks": {"cycle": _REPLACE},
         "serving_outlooks": {"cycle": _REPLACE},
         "slow_work": {"cycle": _REPLACE},

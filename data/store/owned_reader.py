@@ -42,7 +42,7 @@ _SEEN: dict[str, str] = {
     # A replica without a pod is nobody's; the holders that are named before are the owner's alone.
     "serving_slots": "label_id <> '' AND (label_id IN "  # noqa: S608
     f"(SELECT job_id FROM {_IDS}) OR label_id IN (SELECT label_id FROM allocations))",
-    **dict.fromkeys(("jobs", "forecasts"), _OF_JOBS),
+    **dict.fromkeys(("jobs", "forecasts", "workload_forecasts"), _OF_JOBS),
     "findings": f"target IN (SELECT job_id FROM {_IDS})",  # noqa: S608
     "recommendations": "finding IN (SELECT number FROM findings)",
     "finding_events": _OF_FINDINGS,

@@ -20,6 +20,7 @@ from data.store import tables
 from data.store.energy_parts import EnergyReader
 from data.store.fact_reader import as_utc
 from data.store.finding_log import MIN_PREFIX, FindingReader
+from data.store.kept_forecasts import WorkloadReader
 from data.store.page_reader import PageReader, newest_cycle
 from data.store.plan_json import plan_from_json
 from data.store.record_json import from_json
@@ -88,6 +89,7 @@ class StoreReader(
     EnergyReader,
     PageReader,
     ServiceReader,
+    WorkloadReader,
     TracedReader,
 ):
     """Everything that can be read; nothing here writes."""

@@ -96,10 +96,8 @@ ORDER BY gpu_model, gpu_uuid, sampled_at
 """  # noqa: S608
 """Drawn by hash: the same readings whenever they are asked for."""
 
-GROUP_HISTORY = f"""
-WITH namespaces AS MATERIALIZED (
-    SELECT job_id, record::JSON->>'namespace' AS namespace FROM jobs
-), parts AS (
+_DEVICES = f"""
+parts AS (
     SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, gpu_model, holder, job_id,
         sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
         sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
@@ -112,23 +110,38 @@ WITH namespaces AS MATERIALIZED (
     SELECT parts.*, weight / nullif(whole, 0) AS share, instances
     FROM parts JOIN whole USING (gpu_uuid, mig_instance, slot_start)
         JOIN cut USING (gpu_uuid, slot_start)
-), boards AS (
+)"""  # noqa: S608
+"""Who held which part of a device in each slot, by the share of its samples."""
+_HOLDING = """share / instances AS allocated, share / instances * utilization AS used,
+        share / instances * power AS power"""
+_SUMS = "sum(allocated) AS allocated_gpus, sum(used) AS effective_gpus, sum(power) AS power_watts"
+
+JOB_HOLDINGS = f"""
+WITH {_DEVICES}, held AS (
+    SELECT job_id, slot_start, {_HOLDING} FROM devices
+    WHERE holder = 'job' AND share IS NOT NULL AND job_id IN (SELECT unnest(:job_ids))
+)
+SELECT job_id, slot_start, {_SUMS} FROM held GROUP BY job_id, slot_start
+ORDER BY job_id, slot_start
+"""  # noqa: S608
+
+GROUP_HISTORY = f"""
+WITH namespaces AS MATERIALIZED (
+    SELECT job_id, record::JSON->>'namespace' AS namespace FROM jobs
+), {_DEVICES}, boards AS (
     SELECT slot_start, count(DISTINCT gpu_uuid)::FLOAT8 AS boards
     FROM devices WHERE share IS NOT NULL GROUP BY slot_start
 ), held AS (
     SELECT slot_start, coalesce(namespaces.namespace, '(unknown)') AS namespace,
         gpu_model || CASE split_part(job_id, '@', 2) WHEN '' THEN ''
-            ELSE '@' || split_part(job_id, '@', 2) END AS gpu_model,
-        share / instances AS allocated, share / instances * utilization AS used,
-        share / instances * power AS power
+            ELSE '@' || split_part(job_id, '@', 2) END AS gpu_model, {_HOLDING}
     FROM devices LEFT JOIN namespaces USING (job_id) WHERE holder = 'job' AND share IS NOT NULL
 ), grouped AS (
     SELECT 'fleet' AS kind, 'fleet' AS name, * FROM held
     UNION ALL SELECT 'namespace', namespace, * FROM held
     UNION ALL SELECT 'gpu_model', gpu_model, * FROM held
 )
-SELECT kind, name, slot_start, max(boards.boards) AS boards, sum(allocated) AS allocated_gpus,
-    sum(used) AS effective_gpus, sum(power) AS power_watts
+SELECT kind, name, slot_start, max(boards.boards) AS boards, {_SUMS}
 FROM boards JOIN grouped USING (slot_start)
 GROUP BY kind, name, slot_start
 UNION ALL

@@ -16,7 +16,12 @@ from data.records.cluster import SourceReport
 from data.records.commands import Person
 from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.findings import FindingEvent
-from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
+from data.records.forecasts import (
+    DemandForecast,
+    ForecastSkipped,
+    GroupForecast,
+    WorkloadForecast,
+)
 from data.records.lifecycle import LifecycleEvent
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
@@ -33,6 +38,7 @@ from data.store.engine import open_engine
 from data.store.facts import Kept, keep_collected
 from data.store.finding_log import FindingLog, append_event, numbers_of
 from data.store.head import Head
+from data.store.kept_forecasts import insert_forecasts, keep_workloads
 from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate, schema_version
 from data.store.outbox import Outbox, void_claims
@@ -229,6 +235,7 @@ class Store:
         reports: Sequence[SourceReport],
         forecasts: Sequence[DemandForecast | ForecastSkipped],
         group_forecasts: Sequence[GroupForecast] = (),
+        workloads: Sequence[WorkloadForecast] | None = None,
         memory: Sequence[MemoryFinding] | None = None,
         serving: Sequence[ServiceOutlook] = (),
         slow_work: Sequence[SlowWork] = (),
@@ -237,8 +244,9 @@ class Store:
     ) -> None:
         """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing.
 
-        `memory` is what is foreseen of the running jobs' memory, None where nobody looked;
-        `serving` of inference services; `slow_work` is why jobs are slow.
+        `workloads` take the place of those before, None leaves them. `memory` is what is foreseen
+        of the running jobs' memory, None where nobody looked; `serving` of inference services;
+        `slow_work` is why jobs are slow.
         """
         skipped = [isinstance(forecast, ForecastSkipped) for forecast in forecasts]
         with self._transaction(Lock.FACTS) as connection:
@@ -264,30 +272,9 @@ class Store:
                 [{"plan_id": plan.plan_id, "cycle_id": cycle_id, "record": plan_to_json(plan)}],
                 key=("plan_id",),
             )
-            insert_records(
-                connection,
-                "forecasts",
-                [
-                    {
-                        "cycle_id": cycle_id,
-                        "job_id": forecast.job_id,
-                        "position": position,
-                        "skipped": skipped[position],
-                        "record": to_json(forecast),
-                    }
-                    for position, forecast in enumerate(forecasts)
-                ],
-                key=("cycle_id", "position"),
-            )
-            insert_records(
-                connection,
-                "group_forecasts",
-                [
-                    {"cycle_id": cycle_id, "position": position, "record": to_json(forecast)}
-                    for position, forecast in enumerate(group_forecasts)
-                ],
-                key=("cycle_id", "position"),
-            )
+            insert_forecasts(connection, cycle_id, forecasts, group_forecasts)
+            if workloads is not None:
+                keep_workloads(connection, workloads, started_at)
             foreseen = {
                 "memory_outlooks": memory,
                 "serving_outlooks": serving or None,

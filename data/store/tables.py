@@ -90,6 +90,15 @@ group_forecasts = sa.Table(
     _count("position", key=True),
     _text("record"),
 )
+workload_forecasts = sa.Table(
+    "workload_forecasts",
+    metadata,
+    _text("name", key=True),
+    _count("position"),
+    _text("job_id"),
+    _time("made_at"),
+    _text("record"),
+)
 memory_outlooks = sa.Table(
     "memory_outlooks", metadata, _text("cycle_id", key=True), _text("record")
 )

@@ -71,6 +71,7 @@ _UNDONE_BY = {
             *("uncorrected_errors", "remapped_rows", "remap_failed"),
         )
     ),
+    18: ("DROP TABLE workload_forecasts",),
 }
 
 

@@ -23,7 +23,14 @@ from data.columns import SERVING, TIME, XIDS, check_frame
 from data.records.cluster import Node
 from data.records.commands import CommandKind, Measurement, Person
 from data.records.decisions import Action, Recommendation
-from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
+from data.records.forecasts import (
+    GroupForecast,
+    GroupKind,
+    QuantilePath,
+    Quantity,
+    WorkloadForecast,
+    WorkloadTotal,
+)
 from data.records.jobs import Job, SchedulerFacts
 from data.records.plans import Configuration, IdleCause, IdleGpus, JobPlan, TenantPlan
 from data.records.quotas import Quota, QuotaKind
@@ -155,6 +162,15 @@ def _apply(store: Store, one: Recommendation, tenant: str, at: datetime) -> None
     store.commands.finish(lease)
 
 
+def _workload(tenant: str) -> WorkloadForecast:
+    return WorkloadForecast(
+        name=f"{tenant}/chat", job_ids=(f"{tenant}/chat",), namespace=tenant, owner=tenant,
+        gpu_models=((f"{tenant}-model", 1.0),), is_service=True, runs=1,
+        known_days=9.0, horizons=(),
+        totals=tuple(WorkloadTotal(days=days, sums=(), before=()) for days in (7, 30)),
+    )  # fmt: skip
+
+
 def fill(store: Store, now: datetime) -> datetime:
     """Put the rows in; an applied finding (TT-1, TT-2) and an open one (TT-3, TT-4) of each."""
     end = floor_to_slot(now, 300)
@@ -184,6 +200,7 @@ def fill(store: Store, now: datetime) -> datetime:
             forecasts=[forecast_of(job_of(tenant, end), [1.0, 2.0], 70_000.0, 400.0)
                        for tenant in TENANTS],
             group_forecasts=groups,
+            workloads=[_workload(tenant) for tenant in TENANTS],
             memory=[make_memory_finding(job_id=f"{tenant}/chat", why=f"{tenant} grows")
                     for tenant in TENANTS],
             serving=[ServiceOutlook(

@@ -34,7 +34,8 @@ SAME = (
     "findings show TT-1", "findings show tt-2",
 )  # fmt: skip
 DOCUMENTS = (
-    "plan", "memory", "forecast", "forecast --by group", "forecast --points",
+    "plan", "memory", "forecast", "forecast --by group", "forecast --by workload",
+    "forecast --points",
     "recommendations idle", "energy",
     "energy --by job --every day", "statement", "statement --by owner,model --budgets",
     "savings --by finding", "report weekly --now 2026-11-20T00:00:00Z",

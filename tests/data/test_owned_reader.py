@@ -34,7 +34,7 @@ DAY = timedelta(days=1)
 WHOLE = frozenset({
     "clock", "version", "remember", "counts", "free_mib", "observed_until", "latest_sample_at",
     "recording", "collected_until", "boards_since", "forecast_counts", "last_cycle", "owned_jobs",
-    "prepared_answers", "count_readings", "count_slots",
+    "prepared_answers", "count_readings", "count_slots", "workloads_made_at",
 })  # fmt: skip
 """What answers by numbers and times alone."""
 FOR_THE_FLEET = frozenset({
@@ -136,7 +136,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "source_reports", "latest_plan", "forecasts", "memory_outlook", "states", "commands",
         "serving_outlook", "slow_work", "quotas",
         "journal", "audit", "finding_events", "skipped_forecasts", "forecast_tests",
-        "demand_total", "forecast_summary",
+        "demand_total", "forecast_summary", "workload_forecasts",
     )  # fmt: skip
     asked |= {name: [lambda r, name=name: getattr(r, name)()] for name in plain}  # type: ignore[misc]
     for tenant in TENANTS:
@@ -146,6 +146,12 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         asked.setdefault("forecast", []).append(lambda r, n=named: r.forecast(n))  # type: ignore[misc]
         asked.setdefault("latest_plan", []).append(
             lambda r, n=named: r.latest_plan(job_id=n)  # type: ignore[misc]
+        )
+        asked.setdefault("workload_forecast", []).append(
+            lambda r, n=named: r.workload_forecast(n)  # type: ignore[misc]
+        )
+        asked.setdefault("job_holdings", []).append(
+            lambda r, n=named: r.job_holdings((n,), **span)  # type: ignore[misc]
         )
         asked.setdefault("job_hours", []).append(
             lambda r, n=named: r.job_hours((n,), start=end - DAY)  # type: ignore[misc]

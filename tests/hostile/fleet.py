@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from collectors.exposition_text import read_prometheus_json
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.records.cluster import Node, SourceReport, SourceState
-from data.records.decisions import Decision, Recommendation
+from data.records.decisions import Decision, Range, Recommendation
 from data.records.forecasts import (
     DemandForecast,
     ForecastSkipped,
@@ -22,10 +23,13 @@ from data.records.forecasts import (
     GroupKind,
     QuantilePath,
     Quantity,
+    WorkloadForecast,
+    WorkloadTotal,
 )
 from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration, JobPlan, NodePlan, Plan, PlanBound, Stay, TenantPlan
 from data.store import Store
+from forecasting.workloads import workload_name
 
 TEXTS = tuple(payload.text for payload in PAYLOADS)
 _READINGS = 13
@@ -235,6 +239,32 @@ def _path(quantity: Quantity, slots: int, notes: tuple[str, ...]) -> QuantilePat
     )
 
 
+def _workload(job: Job, starts: tuple[datetime, ...]) -> WorkloadForecast:
+    name = workload_name(job)
+    held = Range(low=1.0, central=2.0, high=3.0, unit="GPU-h")
+    total = WorkloadTotal(days=7, sums=((Quantity.ALLOCATED_GPUS, held),), before=())
+    return WorkloadForecast(
+        name=name,
+        job_ids=(job.job_id,),
+        namespace=job.namespace,
+        owner=job.owner,
+        gpu_models=((job.gpu_model, 1.0),),
+        is_service=False,
+        runs=5,
+        known_days=9.0,
+        totals=(total, replace(total, days=30)),
+        horizons=(
+            GroupForecast(
+                kind=GroupKind.WORKLOAD,
+                name=name,
+                slot_starts=starts,
+                paths=(_path(Quantity.ALLOCATED_GPUS, 24, TEXTS[:9]),),
+                known_slots=10,
+            ),
+        ),
+    )
+
+
 def fill(store: Store, folder: Path, now: datetime) -> None:
     """Keep the fleet, a plan, forecasts, recommendations, and decisions on two in three."""
     telemetry = collected(folder, now)
@@ -284,6 +314,7 @@ def fill(store: Store, folder: Path, now: datetime) -> None:
                 *((GroupKind.NAMESPACE, entry) for entry in TEXTS),
             )
         ),
+        workloads=tuple({workload_name(job): _workload(job, starts) for job in jobs}.values()),
         plan=plan(jobs, now),
         recommendations=advice,
     )

@@ -15,6 +15,7 @@ from dashboard.web.job_models import TITLES
 from dashboard.web.page import chart, empty_state, figures, finding, plain, table, tense
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
+from dashboard.web.workload_ahead import ahead_table
 from data.clock import utc_now
 from data.records.forecast_tests import ForecastTest, lead_means
 from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
@@ -164,6 +165,16 @@ if weeks:
             )
 if not empty_state():
     jobs = scoped_jobs()
+    lasting = ahead_table()
+    if jobs is not None and not lasting.empty:
+        lasting = lasting[lasting["job"].isin(jobs)]
+    if not lasting.empty:
+        st.subheader("Services and recurring jobs")
+        table(lasting, "workloads", links=_TO_JOB)
+        st.caption(
+            "With runs yet to come. Ranges are 80 % intervals of the sum; costs are at today's "
+            "prices. A job's page has its week by the hour and its month by the day."
+        )
     tested_jobs = [
         job_id
         for job_id, is_skipped in reader.forecast_jobs()

@@ -28,6 +28,7 @@ from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from dashboard.web.similar_runs import similar_runs
 from dashboard.web.slow_work_line import slow_work_line
+from dashboard.web.workload_ahead import show_ahead
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.job_pages import JobFilter
 from data.records.jobs import Job
@@ -193,6 +194,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     show_findings(job)
     slow_work_line(job.job_id)
     show_demand(job, history, known)
+    show_ahead(job, end)
     job_phases(reader, job, end)
     show_memory_and_power(job, history, known)
     if known is not None:
