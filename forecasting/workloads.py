@@ -48,7 +48,7 @@ _SUM_UNITS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class WorkloadRuns:
     """A service, or the runs of a recurring job, the newest last."""
 
     name: str
@@ -66,7 +66,7 @@ def workload_name(job: Job) -> str:
     return named_in("/".join([*filter(None, who), name_stem(job.name)]), job.cluster)
 
 
-def workloads_of(jobs: Iterable[Job], as_of: datetime) -> tuple[Workload, ...]:
+def workloads_of(jobs: Iterable[Job], as_of: datetime) -> tuple[WorkloadRuns, ...]:
     """Return the services and the recurring jobs that are alive at `as_of`, by name.
 
     A job is recurring from `MIN_RUNS` runs on that held GPUs.
@@ -80,12 +80,12 @@ def workloads_of(jobs: Iterable[Job], as_of: datetime) -> tuple[Workload, ...]:
         is_service = members[-1].kind is WorkloadKind.INFERENCE
         is_alive = members[-1].last_seen_at >= as_of - _SEEN[is_service]
         if is_alive and (is_service or len(members) >= MIN_RUNS):
-            found.append(Workload(name=name, is_service=is_service, jobs=tuple(members)))
+            found.append(WorkloadRuns(name=name, is_service=is_service, jobs=tuple(members)))
     return tuple(found)
 
 
 def workload_history(
-    workloads: Sequence[Workload], held: pd.DataFrame, fleet: pd.DataFrame
+    workloads: Sequence[WorkloadRuns], held: pd.DataFrame, fleet: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the history (columns GROUP_HISTORY) of the workloads, and of the fleet beside them.
 
@@ -101,7 +101,7 @@ def workload_history(
 
 
 def models_of(
-    workloads: Sequence[Workload], held: pd.DataFrame, as_of: datetime
+    workloads: Sequence[WorkloadRuns], held: pd.DataFrame, as_of: datetime
 ) -> dict[str, dict[str, float]]:
     """Return by workload the shares of its GPU-hours of the last week by GPU model, if any."""
     jobs = {
@@ -123,7 +123,7 @@ def models_of(
 
 
 def forecast_workloads(
-    workloads: Sequence[Workload],
+    workloads: Sequence[WorkloadRuns],
     held: pd.DataFrame,
     fleet: pd.DataFrame,
     *,
@@ -222,7 +222,7 @@ def _whole_days(series: DemandSeries) -> Floats:
 
 
 def _forecast(
-    workload: Workload,
+    workload: WorkloadRuns,
     group: GroupSeries,
     horizons: Sequence[GroupForecast],
     models: tuple[tuple[str, float], ...],
