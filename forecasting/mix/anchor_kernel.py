@@ -4,6 +4,10 @@ A job's next slot is its last one, moved on. A slot in which demand rose shows a
 only, since it began within the slot (Working 1960 on changes of averages), and tails are longer
 after a move. So every quantile has a line of its own in the last rise, the last fall, what the same
 time of earlier days did next, and how far from it the series is.
+
+Where the job has calmed down, lines of its whole past hold too much. So the upper ones, by which
+plans are made, go only as far from the last value as has lately paid: rent, and a missing GPU-hour
+at p rents, cost p times the check loss of the quantile 1 - 1/p that is held.
 """
 
 import math
@@ -25,6 +29,13 @@ _SMOOTH = 0.05
 _STEPS = 12
 _KEEP_PER_ROW_OF_DAY = 0.97
 """What a row counts a day later."""
+_SHARES = 4
+"""A line's move counts whole, or 3, 2, 1 or none of so many parts."""
+_REPLAY_DAYS = 0.5
+"""Time in which what a share of a move would have cost comes to count half."""
+_SHARE_MARGIN = 0.03
+"""What leaving the whole of a line out must save, share of the line's loss."""
+_NEGLIGIBLE = 1e-3
 
 
 @inner
@@ -137,6 +148,47 @@ def _fit(
     return floor
 
 
+@inner
+def _move(features: Any, coefficients: Any, floor: float) -> float:
+    """Return how far a line goes from the last value; what is below `floor` is no move."""
+    move = 0.0
+    for k in range(FEATURES):
+        move += features[k] * coefficients[k]
+    return 0.0 if abs(move) < floor else move
+
+
+@inner
+def _paying_share(
+    features: Any,
+    changes: Any,
+    count: int,
+    level: float,
+    coefficients: Any,
+    floor: float,
+    season: int,
+) -> float:
+    """Return the share of a line's moves with the least check loss at its last moments.
+
+    The rows are newest first. A part that is left out must save its part of the margin.
+    """
+    losses = np.zeros(_SHARES + 1)
+    weight = 1.0
+    for i in range(count):
+        move = _move(features[i], coefficients, floor)
+        for part in range(_SHARES + 1):
+            missed = changes[i] - move * part / _SHARES
+            losses[part] += weight * max(level * missed, (level - 1.0) * missed)
+        weight *= 0.5 ** (1.0 / (_REPLAY_DAYS * season))
+        if weight < _NEGLIGIBLE:
+            break
+    best = _SHARES
+    for part in range(_SHARES):
+        losses[part] += _SHARE_MARGIN * losses[_SHARES] * (1.0 - part / _SHARES)
+        if losses[part] < losses[best]:
+            best = part
+    return best / _SHARES
+
+
 @outer
 def anchored(y: Any, leads: Any, season: int) -> Any:
     """Return quantiles [LEVELS, leads] after the series' last slot, NaN where little is known.
@@ -156,9 +208,11 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
         coefficients = np.zeros(FEATURES)
         for level in range(len(LEVELS)):
             floor = _fit(features, changes, weights, count, LEVELS[level], coefficients)
-            move = 0.0
-            for feature in range(FEATURES):
-                move += coefficients[feature] * now[feature]
-            found[level, k] = y[len(y) - 1] + (0.0 if abs(move) < floor else move)
+            share = 1.0
+            if LEVELS[level] > 0.5:
+                share = _paying_share(
+                    features, changes, count, LEVELS[level], coefficients, floor, season
+                )
+            found[level, k] = y[len(y) - 1] + share * _move(now, coefficients, floor)
         sort(found[:, k], len(LEVELS))
     return found

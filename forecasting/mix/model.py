@@ -39,6 +39,9 @@ _STRIDE_HOURS = 6.0
 _MIN_STRIDES = 64
 _MAX_ORIGIN_DAYS = 60.0
 _REPLAYS = 28
+_HEARD_SHARE = 0.125
+"""Prophet counts from when it had a word at more than this share of the moments: before, it would
+take naive's weight without having been judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +159,8 @@ def _mixed(ready: _Ready, said: Values) -> MixForecast:
     truth, points = collect_points(y, logs, ready.origins, probes, season, hour)
     ahead = np.arange(1, ready.horizon + 1)
     now = _points_now(y, logs, season, hour, ahead)
-    if np.isfinite(said[-1]).all():
+    heard = np.asarray(np.isfinite(said).all(axis=1))
+    if heard[-1] and heard.mean() > _HEARD_SHARE:
         now[PROPHET] = said[-1]
         past = said[:-1, probes - 1]
         points[PROPHET] = np.where(np.isfinite(past), past, points[BASELINE])

@@ -6,10 +6,13 @@ from data.units import SECONDS_PER_HOUR
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.anchor_kernel import LEVELS, anchored
+from forecasting.naive_model import NaiveModel
 
 _NAMES = tuple(f"q{round(100 * level):02d}" for level in LEVELS)
 _FITTED_HOURS = 3.0
 _UNTIL_HOURS = 6.0
+_YOUNG_DAYS = 2
+_MIN_YOUNG_SLOTS = 12
 _QUARTILE = np.log(2.0) / np.log(5.0)
 """Where a quartile lies between the median and the decile: of two exponential tails, which jumps of
 demand have; the straight line's 0.625 lies far above."""
@@ -18,22 +21,44 @@ demand have; the straight line's 0.625 lies far above."""
 def with_short_leads(series: DemandSeries, y: Values, mixed: Quantiles) -> Quantiles:
     """Return the mix with quartiles, and its first hours from `y`, the series from its first slot.
 
-    Lines of every quantile are fitted at one slot, 1 h and 3 h and are straight between; up to 6 h
-    they fade into the mix. Where little is known or the newest slot is not, the mix stands.
+    Up to 3 h the short leads hold, up to 6 h they fade into the mix. Where little is known or the
+    newest slot is not, the mix stands.
     """
-    rows = np.stack([getattr(mixed, name) for name in _NAMES if getattr(mixed, name) is not None])
-    low, middle, high = rows[1], rows[2], rows[3]
-    lower = middle - _QUARTILE * (middle - low)
-    rows = np.insert(rows, [2, 3], [lower, middle + _QUARTILE * (high - middle)], axis=0)
-    hour = SECONDS_PER_HOUR / series.slot_seconds
-    leads = np.unique([1, max(1, round(hour)), max(1, round(_FITTED_HOURS * hour))])
-    found = anchored(y, leads, max(1, series.slots_per_day))
-    known = np.isfinite(found[0])
-    if known.any():
+    rows = _with_quartiles(mixed)
+    near = _near(series, y, rows.shape[1])
+    if near is not None:
+        hour = SECONDS_PER_HOUR / series.slot_seconds
         ahead = np.arange(1, rows.shape[1] + 1)
-        near = np.stack([np.interp(ahead, leads[known], row[known]) for row in found])
         fading = (_UNTIL_HOURS * hour - ahead) / ((_UNTIL_HOURS - _FITTED_HOURS) * hour)
         share = np.clip(fading, 0.0, 1.0)
         rows = np.where(share > 0, share * near + (1 - share) * rows, rows)
     rows = np.clip(rows, series.lower, series.upper)
     return Quantiles(**dict(zip(_NAMES, rows, strict=True)))
+
+
+def _near(series: DemandSeries, y: Values, horizon: int) -> Values | None:
+    """Return the quantiles [LEVELS, horizon] that start from the newest reading, None if unknown.
+
+    Lines of every quantile are fitted at one slot, 1 h and 3 h and are straight between. A job of
+    less than two days, in which no course of the day shows, has the last value and its past errors.
+    """
+    hour, season = SECONDS_PER_HOUR / series.slot_seconds, max(1, series.slots_per_day)
+    leads = np.unique([1, max(1, round(hour)), max(1, round(_FITTED_HOURS * hour))])
+    found = anchored(y, leads, season)
+    known = np.isfinite(found[0])
+    if known.any():
+        ahead = np.arange(1, horizon + 1)
+        return np.stack([np.interp(ahead, leads[known], row[known]) for row in found])
+    if _MIN_YOUNG_SLOTS <= len(y) < _YOUNG_DAYS * season and np.isfinite(y).all():
+        return _with_quartiles(NaiveModel().forecast(series, horizon))
+    return None
+
+
+def _with_quartiles(quantiles: Quantiles) -> Values:
+    """Return the quantiles [LEVELS, slots] of a forecast without quartiles."""
+    rows = np.stack(
+        [getattr(quantiles, name) for name in _NAMES if getattr(quantiles, name) is not None]
+    )
+    low, middle, high = rows[1], rows[2], rows[3]
+    lower = middle - _QUARTILE * (middle - low)
+    return np.insert(rows, [2, 3], [lower, middle + _QUARTILE * (high - middle)], axis=0)

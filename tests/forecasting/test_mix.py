@@ -107,6 +107,14 @@ def test_weights_go_to_what_was_right() -> None:
     assert abs(sum(curve.values()) - 1) < 1e-9
 
 
+def test_prophet_counts_once_it_has_been_judged() -> None:
+    """Its first word, after two days, has no past to be weighed by; six hours later it has."""
+    demand = daily(3)
+    for hours, counts in ((48, False), (52, False), (54, True)):
+        weights = mix(series(demand[:hours]), 24).weights[0].weights
+        assert (dict(weights)["prophet-log"] > 1e-9) == counts
+
+
 @pytest.mark.parametrize("kind", ["noise", "daily", "bursts"])
 def test_eighty_percent_bands_hold_eighty_percent(kind: str) -> None:
     """Over rolling origins q10..q90 holds 72 to 88 % of what came."""
