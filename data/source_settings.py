@@ -1,5 +1,6 @@
 """The settings of every source of facts."""
 
+import re
 from dataclasses import dataclass, fields
 
 from data.setting_fields import Section, documented, documented_list, documented_path
@@ -119,6 +120,15 @@ class KubernetesSettings(SourceSection, name="kubernetes"):
     namespaces: str = documented_list("", "namespaces to read, comma-separated; empty: all")
     page_size: int = documented(500, "objects asked for at once", minimum=1, maximum=5000)
     timeout_seconds: float = documented(30.0, "time for one request, s", above=0, maximum=600)
+    mig_layouts: str = documented(
+        "",
+        "NAMESPACE/NAME of the ConfigMap of the GPU operator's MIG manager, such as "
+        "gpu-operator/default-mig-parted-config; empty: no node is proposed to be cut",
+    )
+
+    def _check(self) -> None:
+        named = re.fullmatch(r"[a-z0-9][-a-z0-9]{0,62}/[a-z0-9][-a-z0-9.]{0,252}", self.mig_layouts)
+        self.require(not self.mig_layouts or named is not None, "mig_layouts", "NAMESPACE/NAME")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,16 +37,26 @@ _TRIES = 3
 _MAX_WAIT_SECONDS = 10
 
 
+def path_of_config_map(source: str) -> str:
+    """Return the API path of a ConfigMap that settings name as NAMESPACE/NAME."""
+    namespace, _, name = source.partition("/")
+    return f"api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
+
+
 @dataclass(slots=True)
 class Inventory:
     """The objects by kind, and the kinds that were refused or failed, with the reason.
 
-    `unreadable` counts the list entries that were no objects.
+    `unreadable` counts the list entries that were no objects. `mig_config` is the ConfigMap that
+    `mig_source` names, None where none is read; `warnings` tell what else could not be read.
     """
 
     objects: dict[str, list[Document]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     unreadable: int = 0
+    mig_source: str = ""
+    mig_config: Document | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def of(self, kind: str) -> list[Document]:
         """Return the objects of a kind, none when it is not installed or was refused."""
@@ -109,7 +119,21 @@ class KubernetesClient:
                     f"{self.name} knows no {kind}s: {KINDS[kind][0]} answered 404",
                     "Is this the address of a Kubernetes API?",
                 )
+        self._read_mig_config(found)
         return found
+
+    def _read_mig_config(self, found: Inventory) -> None:
+        """Add the ConfigMap of MIG layouts where one is named: without it none is known."""
+        source = self._settings.mig_layouts
+        if not source:
+            return
+        path = path_of_config_map(source)
+        try:
+            found.mig_config, found.mig_source = self.get(path), source
+        except _NotServedError:
+            found.warnings.append(f"no ConfigMap {source}. Correct kubernetes.mig_layouts.")
+        except CollectorError as error:
+            found.warnings.append(f"no MIG layout is known: {error}")
 
     def listed(self, kind: str, *, kept: Callable[[str, Any], Any] = lean) -> list[Any] | None:
         """Return every entry of a kind's list, None when the server does not know the kind.

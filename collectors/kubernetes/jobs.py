@@ -24,12 +24,11 @@ from collectors.kubernetes.claims import (
 from collectors.kubernetes.client import Document, Inventory, KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.kinds import KINDS
-from collectors.kubernetes.nodes import read_node
+from collectors.kubernetes.nodes import read_nodes
 from collectors.kubernetes.objects import (
     GpuRequest,
     PodFacts,
     count_of,
-    gpu_resources,
     labels_of,
     model_of,
     on_node,
@@ -98,7 +97,7 @@ class KubernetesCollector:
                 samples=0,
                 dropped=tuple(sorted((+view.dropped).items())),
                 completeness_ratio=1 - len(inventory.missing) / len(KINDS),
-                warnings=tuple(inventory.missing.values()),
+                warnings=(*inventory.missing.values(), *inventory.warnings),
                 window_start=window.start,
                 window_end=window.end,
             ),
@@ -165,11 +164,8 @@ class _View:
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node that offers GPUs."""
-        return tuple(
-            read_node(entry, self.catalogue, seen_at=self.window.end, source=self.source)
-            for _name, entry in sorted(self._nodes.items())
-            if gpu_resources(entry)
-        )
+        inventory, seen_at = self._inventory, self.window.end
+        return read_nodes(inventory, self.catalogue, seen_at=seen_at, source=self.source)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return every workload whose pods ask for GPUs, or that wants such pods and has none."""

@@ -1,8 +1,10 @@
 """A Kubernetes node as the fleet knows it: what it offers, and whether it takes pods."""
 
+from dataclasses import replace
 from datetime import datetime
 
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.mig_layouts import mig_manager_of
 from collectors.kubernetes.objects import (
     boards_of,
     count_of,
@@ -16,6 +18,21 @@ from collectors.kubernetes.objects import (
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.gpu_resources import VENDOR, is_of_vendor
 from data.records.cluster import Node
+
+
+def read_nodes(
+    inventory: Inventory, catalogue: GpuCatalogue, *, seen_at: datetime, source: str
+) -> tuple[Node, ...]:
+    """Return every node that offers GPUs, by name."""
+    found = (
+        replace(
+            read_node(node, catalogue, seen_at=seen_at, source=source),
+            mig_manager=mig_manager_of(node, catalogue, inventory.mig_config, inventory.mig_source),
+        )
+        for node in inventory.of("Node")
+        if gpu_resources(node)
+    )
+    return tuple(sorted(found, key=lambda node: node.name))
 
 
 def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, source: str) -> Node:

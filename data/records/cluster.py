@@ -29,17 +29,75 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigLayout:
+    """A way to cut all boards of a node, by the name that its MIG manager knows.
+
+    `boards` are (number of boards, slices of each), the slices as (profile, count) pairs; boards
+    without slices stay whole.
+    """
+
+    name: str
+    boards: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
+
+    @property
+    def whole(self) -> int:
+        """How many boards stay whole."""
+        return sum(number for number, slices in self.boards if not slices)
+
+    @property
+    def cut(self) -> int:
+        """How many boards are cut."""
+        return sum(number for number, slices in self.boards if slices)
+
+    @property
+    def slices(self) -> dict[str, int]:
+        """The number of slices of each profile on the whole node."""
+        found: dict[str, int] = {}
+        for number, slices in self.boards:
+            for profile, count in slices:
+                found[profile] = found.get(profile, 0) + number * count
+        return found
+
+    def describe(self) -> str:
+        """Return its name and its slices in words."""
+        slices = ", ".join(f"{count} × {profile}" for profile, count in sorted(self.slices.items()))
+        return f"{self.name}: {slices}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigManager:
+    """What cuts the boards of a node: a manager that obeys the layout named by a label.
+
+    `layout` is that name, `state` what the manager says of its work and `strategy` how slices are
+    offered, each '' where nobody says. `layouts` are those that `source` (a ConfigMap,
+    namespace/name) offers for the node's boards; empty where they are not known.
+    """
+
+    layout: str
+    state: str
+    strategy: str
+    source: str = ""
+    layouts: tuple[MigLayout, ...] = ()
+
+    def offered(self, name: str) -> MigLayout | None:
+        """Return the layout of that name, None where it is not offered."""
+        return next((layout for layout in self.layouts if layout.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One node as its scheduler describes it.
 
     `gpu_model` is the catalogue's name, or the scheduler's own word (a Slurm gres type) when the
     catalogue does not know it. `mig_instances` are (profile, count) pairs that can be asked for.
+    `mig_manager` is None where none is known.
     """
 
     name: str
     gpu_model: str
     gpu_count: int
     mig_instances: tuple[tuple[str, int], ...] = ()
+    mig_manager: MigManager | None = None
     cpus: int | None = None
     memory_mib: float | None = None
     partitions: tuple[str, ...] = ()

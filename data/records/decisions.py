@@ -26,6 +26,7 @@ class Action(StrEnum):
     TIME_LIMIT = "time-limit"
     SCALE_OUT = "scale-out"
     CONSOLIDATE = "consolidate"
+    MIG_LAYOUT = "mig-layout"
     ADD_GPUS = "add-gpus"
     LARGER_GPU = "larger-gpu"
     SPREAD = "spread"
@@ -51,10 +52,9 @@ class Risk(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSpec:
-    """What holds of an action whatever it is proposed for: all that a new one must state.
+    """What holds of an action whatever it is proposed for.
 
-    `deeds` say what making the change does, and what undoing it does. `appliers` are the names of
-    those that can make it, see `dashboard.apply.APPLIERS`: where there is none, a person does it.
+    `deeds` say what making and undoing the change do, `appliers` who can; without one a person.
     """
 
     title: str
@@ -73,10 +73,9 @@ class ActionSpec:
     """Whether it changes the node that `Recommendation.details` name."""
     caps_power: bool = False
     """Whether it caps boards, which keep their job; the cap lapses unless it is renewed."""
-    takes_all: bool = False
-    """Whether the job keeps no GPU, for good."""
-    pauses: bool = False
-    """Whether it ends by design, with nothing to put back."""
+    cuts: bool = False  # whether it cuts that node's boards, by the layout in `details`
+    takes_all: bool = False  # whether the job keeps no GPU, for good
+    pauses: bool = False  # whether it ends by design, with nothing to put back
     of_service: bool = False
     """Whether it is advice on how a service is run, which no plan gives."""
     of_program: bool = False
@@ -86,8 +85,7 @@ class ActionSpec:
 _OBJECTS = ("kubernetes", "slurm")
 """No shift-in-time and no time-limit in Kubernetes: an object has no time at which it begins."""
 _EVERYWHERE = (*_OBJECTS, "simulated")
-_NUMBERS = (*_EVERYWHERE, "git")
-"""What one number of a manifest says."""
+_NUMBERS = (*_EVERYWHERE, "git")  # what one number of a manifest says
 
 ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
     {
@@ -137,6 +135,13 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             deeds=("take {target} out of use, to power it down", "put {target} back into use"),
             appliers=_OBJECTS,
             of_node=True,
+        ),
+        Action.MIG_LAYOUT: ActionSpec(
+            title="Cut a node's boards",
+            deeds=("cut {target} as {change}", "give {target} its old MIG layout back"),
+            appliers=_OBJECTS[:1],
+            of_node=True,
+            cuts=True,
         ),
         Action.ADD_GPUS: ActionSpec(
             title="More boards needed",
@@ -234,9 +239,8 @@ class Savings:
 class Transition:
     """What making the change takes once: `seconds` without work for the job, in all its parts.
 
-    `parts` are (what, central seconds); `cost` and `gpu_hours` are already in the savings. The
-    seconds are assumptions per kind of job until changes have been measured. `queue` tells the
-    forecast of the wait in the scheduler's queue, '' where there is no queue.
+    `parts` are (what, central seconds), assumed per kind of job; `cost` and `gpu_hours` are in the
+    savings already. `queue` tells the forecast of the wait in the queue, '' where there is none.
     """
 
     seconds: Range
@@ -273,14 +277,13 @@ class Evidence:
 class Recommendation:
     """One proposed change. `digest` names everything but the digest and the id themselves.
 
-    `job_id` is empty for advice on the fleet, whose `job_name` says what it is about. `change` says
-    in words what the configurations do not. The change holds from `starts_at` (None: at once) to
-    `ends_at` (None: for good). `delay_hours` is how much later the work of the horizon is done,
-    None where a job has no end, such as a service.
+    `job_id` is empty for advice on the fleet, of which `job_name` says what it is about; `change`
+    says what the configurations do not. It holds from `starts_at` (None: at once) to `ends_at`
+    (None: for good). `delay_hours` is how much later the horizon's work is done, None without end.
 
-    `details` are (name, value) pairs for the applier where two configurations do not say it all:
-    time_limit_seconds, begin_at (ISO 8601), node; for the verification of what is done for memory
-    memory_limit_mib, what a program can have on each proposed device.
+    `details` are (name, value) pairs where two configurations do not say it all:
+    time_limit_seconds, begin_at (ISO 8601), node, mig_layout with mig_layouts_of (its ConfigMap);
+    memory_limit_mib, what a program can have on each proposed device, by which it is verified.
     """
 
     plan_id: str
@@ -332,10 +335,7 @@ class Recommendation:
         return not for_memory, self.expires_at.timestamp() if for_memory else 0.0
 
     def is_like(self, other: "Recommendation") -> bool:
-        """Say whether two recommendations propose the same change of the same target.
-
-        Advice changes nothing by itself: it is the same whatever amount it names.
-        """
+        """Say whether two propose the same change of the same target, advice of any amount."""
         names = _CHANGE[:3] if self.action in ADVICE else _CHANGE
         return all(getattr(self, name) == getattr(other, name) for name in names)
 

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from data.records.plans import Stay
 from planner.nodes.consolidation import consolidated
-from planner.nodes.mig_placement import CutBoard, Slice, pack_slices
 from planner.nodes.node_hours import node_cost, switched, unplaced_cost
 from planner.nodes.node_placement import PlacementNode, Run, place_on_nodes
 from planner.nodes.node_runs import Places, Stretch, Unit, stretches
 from planner.nodes.node_stays import stays_of
 from planner.problem.fleet import FleetNode
+from planner.problem.mig_placement import CutBoard, Slice, pack_slices
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, move_cost, node_cost_per_board
 

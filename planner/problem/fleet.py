@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from data.fleet_settings import Maintenance
-from data.records.cluster import Cluster, Gpu, Node
+from data.records.cluster import Cluster, Gpu, MigManager, Node
 from data.records.clusters import cluster_in
 from data.records.jobs import Job, Platform
 from planner.problem.taken_boards import HOLDS_FOR, short_name, taken_boards, works_for_nobody
@@ -38,8 +38,8 @@ class FleetNode:
     node of one scheduler, `known_as` that scheduler's name for it: '' where nobody can be asked to
     change the node as a whole. `foreign`: something runs on it that none of them explains or that
     has no readings, or jobs that wait may start there. `mig_profiles` are the slices that can be
-    asked for. `nameable`: its schedulers know its model, so that a job can ask for it. Not `read`:
-    nothing is known of what its boards do.
+    asked for, `mig_manager` cuts its boards. `nameable`: its schedulers know its model, so that a
+    job can ask for it. Not `read`: nothing is known of what its boards do.
     """
 
     name: str
@@ -58,6 +58,7 @@ class FleetNode:
     known_as: str = ""
     foreign: bool = False
     mig_profiles: frozenset[str] = frozenset()
+    mig_manager: MigManager | None = None
     nameable: bool = True
     read: bool = True
 
@@ -330,6 +331,7 @@ def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNo
         platform=newest.platform if sole else Platform.UNKNOWN,
         known_as=newest.name if sole else "",
         mig_profiles=own.mig_profiles | offered,
+        mig_manager=newest.mig_manager if sole else None,
         nameable=any(node.gpu_model == own.gpu_model for node in nodes),
     )
 

@@ -23,6 +23,7 @@ from planner.recommendations.idle_gpus import idle_gpus
 from planner.recommendations.keeping_up import ProposedBefore, kept_up, margin_of, too_early
 from planner.recommendations.memory_advice import memory_recommendation
 from planner.recommendations.memory_relief import Relief, reliefs
+from planner.recommendations.mig_layouts import nodes_to_cut
 from planner.recommendations.portfolio import Portfolio, portfolio_of
 from planner.recommendations.proposals import Proposal, proposal_of
 from planner.recommendations.rejections import Rejections, rejected
@@ -113,12 +114,29 @@ def advise(
     changes += [proposals[number] for number in chosen]
     short = list(missing_boards(problem, groups, changes))
     found += _not_rejected((_of_fleet(advice, plan, problem) for advice in short), no)
-    empty = [
+    empty = list(empty_nodes(plan, problem, changes))
+    cuts = nodes_to_cut(
+        problem,
+        kept.keys() - resting.keys(),
+        changes,
+        unneeded={node.subject for node in empty},
+        short={advice.gpu_model for advice in short},
+        past_runs=runs,
+        rejections=no,
+    )
+    cut = list(
+        _not_rejected(
+            (_of_fleet(node, plan, problem) for node in cuts if node.subject not in resting), no
+        )
+    )
+    found += cut
+    stays = {row.target for row in cut} | resting.keys()
+    off = [
         _of_fleet(node, plan, problem)
-        for node in empty_nodes(plan, problem, changes)
-        if node.subject not in resting and not _wanted(node, relieved, short)
+        for node in empty
+        if node.subject not in stays and not _wanted(node, relieved, short)
     ]
-    found += _not_rejected(empty, no)
+    found += _not_rejected(off, no)
     names = {proposals[entry].job.demand.job.job_id for entry in chosen}
     idle = {
         proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, kept, resting)
@@ -332,7 +350,8 @@ def _of_fleet(advice: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Reco
         savings=advice.savings,
         risk=advice.action.spec.risk,
         confidence="medium: it follows from the plan and the forecasts of all jobs",
-        details=(("node", advice.subject),) if advice.action.spec.of_node else (),
+        details=((("node", advice.subject),) if advice.action.spec.of_node else ())
+        + advice.details,
         change=advice.change,
         starts_at=advice.starts_at,
         ends_at=advice.ends_at,

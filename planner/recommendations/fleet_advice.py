@@ -35,6 +35,7 @@ class FleetAdvice:
     starts_at: datetime | None
     ends_at: datetime | None
     factors: tuple[tuple[str, str], ...]
+    details: tuple[tuple[str, str], ...] = ()
 
 
 def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str = "") -> Values:

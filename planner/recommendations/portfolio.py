@@ -35,9 +35,9 @@ class Portfolio:
     of recommended jobs, which one approval does not make; `service` the change of the price of
     expected shortfall, which is no money. `for_memory` is beside the total: what the changes save
     that keep jobs from running out of memory, most often a loss. So are `nodes`, what powering
-    nodes down saves, `services`, what advice on services saves, and `programs`, the rent of the
-    time that slow work loses. `taken` is what those of
-    all that cost money cost: `together` is so much below the savings of the others.
+    nodes down or cutting them saves, `services`, what advice on services saves, and `programs`, the
+    rent of the time that slow work loses. `taken` is what those of all that cost money cost:
+    `together` is so much below the savings of the others.
     """
 
     recommended: float

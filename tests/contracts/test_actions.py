@@ -19,6 +19,7 @@ NAMED_IN = {
     "planner/recommendations/advise.py": "makes time limits",
     "planner/recommendations/fleet_advice.py": "makes those of boards",
     "planner/recommendations/emptied_nodes.py": "makes those of nodes",
+    "planner/recommendations/mig_layouts.py": "makes those of nodes to cut",
     "planner/recommendations/autoscaler_bounds.py": "makes those of autoscalers' bounds",
     "planner/recommendations/slow_work_advice.py": "makes those of slow work",
     "planner/recommendations/smaller_for_service.py": "makes that a model fits a smaller GPU",
@@ -68,7 +69,11 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     assert sorted(FOR_MEMORY) == ["larger-gpu", "less-memory", "spread"]
     assert FOR_MEMORY | {Action.SCALE_OUT, Action.RAISE_MAXIMUM} == NOT_FOR_SAVING
     assert {action for action in Action if action.spec.caps_power} == {Action.POWER_CAP}
-    assert {action for action in Action if action.spec.of_node} == {Action.CONSOLIDATE}
+    assert {action for action in Action if action.spec.of_node} == {
+        Action.CONSOLIDATE,
+        Action.MIG_LAYOUT,
+    }
+    assert {action for action in Action if action.spec.cuts} == {Action.MIG_LAYOUT}
     services = {Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM, Action.MODEL_FITS}
     assert {action for action in Action if action.spec.of_service} == services
     assert {action for action in Action if action.spec.of_program} == {Action.SPEED_UP}

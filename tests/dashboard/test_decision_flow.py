@@ -116,6 +116,19 @@ def again(store: Store, plan_id: str = "p2", **changes: Any) -> Recommendation:
     return newer
 
 
+@pytest.mark.parametrize("action", [action for action in Action if action.spec.of_node])
+def test_an_approved_change_of_a_node_becomes_a_file(
+    store: Store, tmp_path: Path, action: Action
+) -> None:
+    """It names no job: who runs it looks at the node."""
+    layout = (("node", "n1"), ("mig_layout", "all-1g.10gb"))
+    details = layout if action is Action.MIG_LAYOUT else layout[:1]
+    found = again(store, action=action, job_id="", job_name="n1", details=details)
+    decisions.approve(store, found.digest, by="A", now=LATER)
+    path = decisions.write_approved(store, found.digest, by="A", now=LATER, folder=tmp_path)
+    assert "kubectl cordon n1" in path.read_text(encoding="utf-8")
+
+
 def saving(cost: float) -> Savings:
     """Another central saving; the range that was shown is 108 to 132 EUR."""
     return replace(make_recommendation().savings, cost=make_range(cost, "EUR"))

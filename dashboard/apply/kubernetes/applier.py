@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from dashboard.apply.kubernetes import changing, checking, events, rehearsal, sending
+from dashboard.apply.base import Closed, Left
+from dashboard.apply.kubernetes import changing, checking, cutting, events, rehearsal, sending
 from dashboard.apply.kubernetes import look as looking
 from dashboard.apply.kubernetes.access import access_of
 from dashboard.apply.kubernetes.api import KubernetesApi
@@ -22,6 +23,8 @@ class KubernetesApplier:
     ) -> None:
         self._api = KubernetesApi(settings)
         self._patience = timedelta(seconds=settings.pending_seconds)
+        self._cuts_nodes = settings.cut_nodes
+        self._cutting = timedelta(seconds=settings.cut_seconds)
         self._catalogue = catalogue or load_gpu_catalogue()
 
     @property
@@ -36,7 +39,8 @@ class KubernetesApplier:
     def covers(self, recommendation: Recommendation) -> bool:
         """Tell whether this applier makes changes of this kind."""
         on_kubernetes = recommendation.platform is Platform.KUBERNETES
-        return on_kubernetes and self.name in recommendation.action.spec.appliers
+        allowed = self._cuts_nodes or not cutting.is_cut(recommendation)
+        return on_kubernetes and allowed and self.name in recommendation.action.spec.appliers
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
@@ -63,11 +67,25 @@ class KubernetesApplier:
 
     def execute(self, step: ChangeStep, change: Change) -> StepResult:
         """Send one patch, once. A step that has to wait answers BUSY until its turn has come."""
-        return sending.execute(self._api, step, change, patience=self._patience)
+        return sending.execute(
+            self._api, step, change, patience=self._patience, cutting_limit=self._cutting
+        )
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
         """Look at the object and its pods, once."""
         return checking.read_back(self._api, change, done=done, patience=self._patience)
+
+    def close(self, change: Change, *, sent: int) -> Closed:
+        """Take back a cut that is given up; a node of ours is uncordoned. Never raises."""
+        facts = looking.seen_of(change.target).facts
+        if not sent or cutting.CUT_FACT not in facts:
+            return Closed(left=Left.AS_IT_IS, detail="")
+        return cutting.close(self._api, change, facts, self._cutting)
+
+    def between_steps(self, change: Change, *, sent: int) -> str:
+        """Return why a node cannot be left as it is, '' when it can."""
+        cut = cutting.CUT_FACT in looking.seen_of(change.target).facts
+        return cutting.between_steps(change, sent) if cut else ""
 
     def note(self, change: Change, *, actor: str, outcome: str) -> str:
         """Write an Event on the object; give '' or a warning."""

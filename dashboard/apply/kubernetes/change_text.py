@@ -21,7 +21,7 @@ from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, node_place, place_of
 from dashboard.apply.kubernetes.steps import StepWait, command_of, ended_pods, steps_for
 from data.errors import ChangeRefusedError, scrub
-from data.gpu_resources import PRODUCT_LABEL, resource_of
+from data.gpu_resources import MIG_LAYOUT_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL, resource_of
 from data.records.changes import Change
 from data.records.decisions import Recommendation
 from data.records.identifiers import SHORT_ID_LENGTH
@@ -44,7 +44,7 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     `namespace/pod` whose names Kubernetes allows.
     """
     if recommendation.action.spec.of_node:
-        return _cordon_text(recommendation)
+        return _node_text(recommendation)
     named = place_of(recommendation.job_id)
     place = named
     if named.kind == "Pod":  # its owner, which most often is a Deployment
@@ -93,18 +93,32 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     )
 
 
-def _cordon_text(recommendation: Recommendation) -> ChangeText:
-    name = shlex.quote(node_place(dict(recommendation.details).get("node", "")).name)
-    lines = [
-        "#!/bin/sh",
-        f"# recommendation {recommendation.digest}",
-        "set -eu",
+def _node_text(recommendation: Recommendation) -> ChangeText:
+    details = dict(recommendation.details)
+    name = shlex.quote(node_place(details.get("node", "")).name)
+    lines = ["#!/bin/sh", f"# recommendation {recommendation.digest}", "set -eu"]
+    if recommendation.action.spec.cuts:
+        layout = shlex.quote(f"{MIG_LAYOUT_LABEL}={details.get('mig_layout', '')}")
+        lines += [
+            "# No pod with GPUs may be on it: the MIG manager takes their boards.",
+            f"kubectl cordon {name}",
+            f"kubectl label node {name} --overwrite {layout}",
+            f"# Once {MIG_STATE_LABEL} says success, and the node offers what was cut:",
+            f"#    kubectl uncordon {name}",
+            "# The way back: the same with the layout of before.",
+        ]
+        return _script(recommendation, lines)
+    lines += [
         "# No further pod is put on it; the pods that run there stay.",
         f"kubectl cordon {name}",
         "# To move the pods, once their owners agree:",
         f"#    kubectl drain {name} --ignore-daemonsets",
         f"# The way back: kubectl uncordon {name}",
     ]
+    return _script(recommendation, lines)
+
+
+def _script(recommendation: Recommendation, lines: list[str]) -> ChangeText:
     return ChangeText(
         file_name=f"{recommendation.recommendation_id}.kubernetes.sh", text="\n".join(lines) + "\n"
     )

@@ -1,9 +1,11 @@
 """The steps of a change and of its way back, from what a look saw. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from collectors.kubernetes.workloads import INSTANCE
+from dashboard.apply.kubernetes import cutting
 from dashboard.apply.kubernetes.edits import edits_for
 from dashboard.apply.kubernetes.look import (
     KUBECTL_FACT,
@@ -35,7 +37,7 @@ from dashboard.apply.kubernetes.steps import (
     outage,
     steps_for,
 )
-from data.errors import StalePlanError
+from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Change, ChangeStep, Target
 from data.records.decisions import Recommendation
 
@@ -43,6 +45,8 @@ from data.records.decisions import Recommendation
 def change_for(recommendation: Recommendation, target: Target) -> Change:
     """Return the change. Errors: ChangeRefusedError, with the difference of the manifest."""
     seen = seen_of(target)
+    if cutting.is_cut(recommendation):
+        return _cut(recommendation.digest, target, seen, dict(recommendation.details)["mig_layout"])
     edits = edits_for(recommendation, seen.place.kind, seen.document, seen.facts)
     why = obstacle(seen.place.kind, seen.document, edits, seen.facts)
     if why:
@@ -60,6 +64,8 @@ def change_back(change: Change, target: Target) -> Change:
     """
     seen = seen_of(target)
     edits = list(_restoring(change, seen.document))
+    if cutting.CUT_FACT in seen.facts:
+        return _cut_back(change, target, seen, edits)
     steps = steps_for(seen.place, seen.path, seen.document, edits, surge=False)
     return _change(change.recommendation_digest, target, seen, steps, edits)
 
@@ -80,6 +86,36 @@ def _change(
         undo=steps_for(seen.place, seen.path, after, reverse, surge=False),
         notes=tuple(_notes(seen, steps, edits)),
     )
+
+
+def _cut(digest: str, target: Target, seen: ObservedTarget, layout: str) -> Change:
+    steps = cutting.cut_steps(seen.place, seen.path, seen.document, layout)
+    before = value_at(seen.document, cutting.LAYOUT_AT)
+    after = seen.document
+    for step in steps:
+        after = patched(after, command_of(step).operations)
+    return Change(
+        recommendation_digest=digest,
+        target=target,
+        steps=steps,
+        undo=cutting.cut_steps(seen.place, seen.path, after, before),
+        notes=tuple(cutting.notes(seen.facts, layout)),
+    )
+
+
+def _cut_back(
+    change: Change, target: Target, seen: ObservedTarget, edits: Sequence[Edit]
+) -> Change:
+    """Return the change back to the layout of before, while nobody holds its slices."""
+    if not edits:
+        return replace(change, target=target, steps=(), undo=change.steps)
+    if held := seen.facts.get(PODS_FACT):
+        raise ChangeRefusedError(
+            f"pods hold GPUs of {seen.place.word}: {held}",
+            "Take back what they were given first, or drain the node.",
+        )
+    before = value_at(seen_of(change.target).document, cutting.LAYOUT_AT)
+    return _cut(change.recommendation_digest, target, seen, before)
 
 
 def touched(change: Change, done: int | None = None) -> dict[str, list[Any]]:

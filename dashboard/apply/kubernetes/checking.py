@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from collectors.kubernetes.templates import why_pods_stay
-from dashboard.apply.kubernetes import reading
+from dashboard.apply.kubernetes import cutting, reading
 from dashboard.apply.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import ObservedTarget, pods_on, seen_of
@@ -63,8 +63,15 @@ def _judged(
         return ReadBack(seen=Verdict.DIFFERENT, detail=differs, observed=observed)
     if at_step < done:
         detail = f"it is as after {at_step} of {len(change.steps)} steps"
-        return ReadBack(seen=Verdict.UNTOUCHED, detail=detail, observed=observed)
-    verdict, detail = _effect(api, seen, document, answer, patience)
+        # A node that stays cordoned after a cut was taken back is not as it was.
+        half = at_step > 0 and cutting.CUT_FACT in seen.facts
+        verdict = Verdict.DIFFERENT if half else Verdict.UNTOUCHED
+        return ReadBack(seen=verdict, detail=detail, observed=observed)
+    if cutting.CUT_FACT in seen.facts:
+        over = done == len(change.steps)
+        verdict, detail = cutting.effect(seen.facts, document, over=over)
+    else:
+        verdict, detail = _effect(api, seen, document, answer, patience)
     return ReadBack(seen=verdict, detail=detail, observed=observed)
 
 

@@ -41,7 +41,7 @@ def edits_for(
 ) -> list[Edit]:
     """Return the edits of an object, or of its excerpt. Errors: ChangeRefusedError."""
     if recommendation.action.spec.of_node:
-        return _cordon(document)
+        return [] if recommendation.action.spec.cuts else _cordon(document)
     if recommendation.proposed.gpu_count == 0:
         return _stop(recommendation, kind, document)
     roles = roles_of(kind, document)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
 from collectors.kubernetes.workloads import INSTANCE
-from dashboard.apply.kubernetes import reading
+from dashboard.apply.kubernetes import cutting, reading
 from dashboard.apply.kubernetes.api import Document, KubernetesApi
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
@@ -110,6 +110,9 @@ def look(
         pods = reading.pods(api, fieldSelector=f"spec.nodeName={place.name}")
         _require_nothing_new(place, pods or [], recommendation.created_at)
         facts[PODS_FACT] = _pods_text(pods)
+        if cutting.is_cut(recommendation):
+            _require_free(place, facts[PODS_FACT])
+            facts[cutting.CUT_FACT] = cutting.cut_fact(api, catalogue, recommendation, document)
     edits = edits_for(recommendation, place.kind, document, facts)
     owners = _owners(api, place, document, edits)
     if against := [name for name in owners if name not in carried_by]:
@@ -150,6 +153,8 @@ def look_again(
         now = pods_on(api, seen.place.name)
         fewer = set(now.split(", ")) <= set(seen.facts[PODS_FACT].split(", ")) | {""}
         facts[PODS_FACT] = seen.facts[PODS_FACT] if fewer else now
+    if cutting.CUT_FACT in seen.facts:
+        facts[cutting.CUT_FACT] = cutting.cut_fact_again(api, catalogue, seen.facts, document)
     if ROOM_FACT in seen.facts:
         facts[ROOM_FACT] = seen.facts[ROOM_FACT]
         if not avoids_surge(change.steps):
@@ -261,6 +266,14 @@ def _require_nothing_new(place: Place, pods: Iterable[Document], planned_at: dat
             f"{place.word} was to be free, but pods with GPUs were placed there after the plan of "
             f"{planned_at:%Y-%m-%d %H:%M:%S} UTC: {_pods_text(newer)}",
             "Run a new cycle.",
+        )
+
+
+def _require_free(place: Place, pods: str) -> None:
+    """Refuse (StalePlanError) to cut a node that somebody holds."""
+    if pods:
+        raise StalePlanError(
+            f"{place.word} was to be free, and holds pods with GPUs: {pods}", "Run a new cycle."
         )
 
 

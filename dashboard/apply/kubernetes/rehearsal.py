@@ -10,12 +10,12 @@ from dashboard.apply.kubernetes.api import CutError, Document, KubernetesApi, No
 from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.obstacles import difference
-from dashboard.apply.kubernetes.pointers import Edit, Operation, as_text, leaves, patched, value_at
+from dashboard.apply.kubernetes.pointers import Edit, as_text, leaves, patched, value_at
 from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refusal
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt, holders, roles_of
-from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, ends_first
+from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, ends_first, sent
 from data.errors import ApplyError
 from data.records.changes import Change, Rehearsal
 
@@ -74,20 +74,6 @@ def standing_refusals(api: KubernetesApi, document: Document, change: Change) ->
     yield from _named_beyond(document, change)
     yield from _launched_beyond(document, change)
     yield from _without_successor(api, document, change)
-
-
-def sent(command: StepCommand, document: Document) -> list[Operation]:
-    """Return the patch as it is sent: refused unless the object is the one, and as, just seen."""
-    metadata = document["metadata"]
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-        {
-            "op": "replace",
-            "path": "/metadata/resourceVersion",
-            "value": metadata["resourceVersion"],
-        },
-        *command.operations,
-    ]
 
 
 def differing(document: Document, command: StepCommand, answered: Document) -> Iterator[Difference]:

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from dashboard.apply.kubernetes import reading
+from dashboard.apply.kubernetes import cutting, reading
 from dashboard.apply.kubernetes.api import (
     ApiAnswer,
     CutError,
@@ -10,18 +10,18 @@ from dashboard.apply.kubernetes.api import (
     KubernetesApi,
     NotSentError,
 )
-from dashboard.apply.kubernetes.look import ObservedTarget, seen_of
+from dashboard.apply.kubernetes.look import ObservedTarget, pods_on, seen_of
 from dashboard.apply.kubernetes.ownership import owners_of
 from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import outcome_of
-from dashboard.apply.kubernetes.rehearsal import differing, sent
+from dashboard.apply.kubernetes.rehearsal import differing
 from dashboard.apply.kubernetes.rollout import (
     has_no_pods,
     has_rolled_out,
     trouble,
     waiting_for,
 )
-from dashboard.apply.kubernetes.steps import VERB, StepCommand, StepWait, command_of
+from dashboard.apply.kubernetes.steps import VERB, StepCommand, StepWait, command_of, sent
 from data.errors import ApplyError, TrimtabError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
@@ -32,7 +32,12 @@ _GRACES, _MARGIN_SECONDS = 2.5, 5.0
 
 
 def execute(
-    api: KubernetesApi, step: ChangeStep, change: Change, *, patience: timedelta
+    api: KubernetesApi,
+    step: ChangeStep,
+    change: Change,
+    *,
+    patience: timedelta,
+    cutting_limit: timedelta,
 ) -> StepResult:
     """Send a step with the resourceVersion of a look taken now. Never raises.
 
@@ -50,7 +55,10 @@ def execute(
     why = _moved(command, seen, change, document)
     if why:
         return _refused(why)
-    waiting = _not_yet(api, command, seen, answer, patience)
+    if command.wait in (StepWait.FREE, StepWait.CUT):
+        waiting = _not_cut_yet(api, command, seen, document, cutting_limit)
+    else:
+        waiting = _not_yet(api, command, seen, answer, patience)
     return waiting or _send(api, command, document)
 
 
@@ -116,6 +124,25 @@ def _not_yet(
             wait_within_seconds=float(limit if isinstance(limit, int) else _DEADLINE_SECONDS),
         )
     return None
+
+
+def _not_cut_yet(
+    api: KubernetesApi,
+    command: StepCommand,
+    seen: ObservedTarget,
+    document: Document,
+    limit: timedelta,
+) -> StepResult | None:
+    """Return BUSY while a node's MIG manager works, a refusal where it fails or pods are there."""
+    pods = pods_on(api, seen.place.name) if command.wait is StepWait.FREE else ""
+    why, may_come = cutting.not_yet(command, seen.facts, document, pods)
+    if not why:
+        return None
+    if not may_come:
+        return _refused(why)
+    return StepResult(
+        outcome=StepOutcome.BUSY, detail=why, wait_within_seconds=limit.total_seconds()
+    )
 
 
 def _send(api: KubernetesApi, command: StepCommand, document: Document) -> StepResult:

@@ -10,7 +10,7 @@ from typing import Any
 
 from collectors.kubernetes.objects import count_of, list_in, part, requests_of, text_in
 from dashboard.apply.kubernetes.pointers import pointer, value_at
-from data.gpu_resources import MIG_PREFIX, WHOLE_GPU, is_of_vendor
+from data.gpu_resources import MIG_LAYOUT_LABEL, MIG_PREFIX, WHOLE_GPU, is_of_vendor
 
 Document = Mapping[str, Any]
 
@@ -83,8 +83,11 @@ class GpuContainer:
 
 
 def excerpt(document: Document) -> dict[str, Any]:
-    """Return the part of an object that decides about its GPUs."""
+    """Return the part of an object that decides about its GPUs; of a node its MIG layout too."""
     found: dict[str, Any] = {"spec": _lean(part(document, "spec") or {})}
+    layout = part(document, "metadata", "labels", MIG_LAYOUT_LABEL)
+    if layout is not None:
+        found["metadata"] = {"labels": {MIG_LAYOUT_LABEL: layout}}
     return found
 
 

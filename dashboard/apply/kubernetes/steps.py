@@ -43,6 +43,8 @@ class StepWait(StrEnum):
     NOTHING = ""
     NO_PODS = "no-pods"
     ROLLED_OUT = "rolled-out"
+    FREE = "free"
+    CUT = "cut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,20 @@ def command_of(step: ChangeStep) -> StepCommand:
     return StepCommand(
         path=told["path"], operations=told["operations"], wait=StepWait(told["wait"])
     )
+
+
+def sent(command: StepCommand, document: Document) -> list[Operation]:
+    """Return the patch as it is sent: refused unless the object is the one, and as, just seen."""
+    metadata = document["metadata"]
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        {
+            "op": "replace",
+            "path": "/metadata/resourceVersion",
+            "value": metadata["resourceVersion"],
+        },
+        *command.operations,
+    ]
 
 
 def steps_for(
@@ -93,9 +109,9 @@ def steps_for(
         if after:
             wait_after = StepWait.ROLLED_OUT
     found = [
-        _step(place, path, before, (), StepWait.NOTHING),
-        _step(place, path, template or others, guards, wait_before),
-        _step(place, path, after, (), wait_after),
+        step_of(place, path, before, (), StepWait.NOTHING),
+        step_of(place, path, template or others, guards, wait_before),
+        step_of(place, path, after, (), wait_after),
     ]
     return tuple(step for step in found if step is not None)
 
@@ -198,13 +214,14 @@ def _guards(document: Document, edits: Iterable[Edit]) -> list[Operation]:
     return found
 
 
-def _step(
+def step_of(
     place: Place,
     path: str,
     edits: Sequence[Edit],
     guards: Sequence[Operation],
     wait: StepWait,
 ) -> ChangeStep | None:
+    """Return the step that makes the edits once what it waits for holds, None without any."""
     if not edits:
         return None
     operations = [*guards, *operations_of(edits)]
