@@ -1,19 +1,23 @@
 """What the store knows of inference services, made into the replicas that each will need."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from data.errors import ImpossibleProblemError
 from data.records.jobs import Job
-from data.records.serving import BoundsUse, ColdStart, ServiceOutlook
+from data.records.serving import BoundsUse, ColdStart, ServiceOutlook, TokenSeconds
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
+from data.store.served_history import ServedHistory
 from data.units import SLOT_SECONDS
-from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles
+from forecasting.demand_model import Quantiles
+from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles_of
 from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.cold_start import cold_start
 from planner.serving.queueing import WaitObjective
@@ -40,6 +44,8 @@ _GONE = timedelta(hours=1)
 _HISTORY = ("slot_start", "replicas", "requests_per_second", "is_late", "carried_per_second")
 _MIN_UNLESS_TOLD = 1
 """minReplicas of a HorizontalPodAutoscaler that states none."""
+_BATCH = 256
+"""Services that are forecast at once."""
 _READ_MINUTES = SLOT_SECONDS // 60
 _SLOTS_OF_A_DAY = 86_400 // SLOT_SECONDS
 _SLOTS = 36
@@ -50,19 +56,54 @@ def foreseen_serving(
     reader: StoreReader, settings: ServingSettings, now: datetime
 ) -> tuple[ServiceOutlook, ...]:
     """Return the services that were read in the last hour of readings up to `now`, by name."""
-    history = reader.services(start=now - HISTORY, end=now)
-    if history.empty:
-        return ()
-    jobs = reader.jobs_of(sorted(set(history["job_id"].unique()) - {""}))
-    newest = history["slot_start"].max()
-    starts = _starts(reader, now)
-    found = []
-    for rows in _by_service(history):
-        if rows["slot_start"].iloc[-1] >= newest - _GONE:
-            job_id = str(rows["job_id"].iloc[0])
+    services = reader.services(start=now - HISTORY, end=now, within=_GONE)
+    found: list[ServiceOutlook] = []
+    starts: dict[str, dict[str, list[float]]] | None = None
+    while batch := list(islice(services, _BATCH)):
+        starts = _starts(reader, now) if starts is None else starts
+        jobs = reader.jobs_of(sorted({history.job_id for history in batch} - {""}))
+        learned = [_learned(history) for history in batch]
+        rates = [series for service in learned for series in service.series]
+        quantiles = iter(rate_quantiles_of(rates, _SLOTS))
+        for service in learned:
+            job_id = service.history.job_id
             starting = cold_start(starts.get(job_id, {}), settings.cold_start_minutes * 60)
-            found.append(_outlook(rows, jobs.get(job_id), starting, settings))
+            foreseen = [next(quantiles) for _ in service.series]
+            found.append(_outlook(service, foreseen, jobs.get(job_id), starting, settings))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learned:
+    """What the readings of one service teach; `carries` is None where that is too little.
+
+    `series` are to be forecast (start, rates by slots of ten minutes): requests, and the work that
+    comes where tokens tell it.
+    """
+
+    history: ServedHistory
+    readings: ServiceReadings
+    arrivals: Floats
+    carries: ReplicaCarries | None
+    tokens: TokenSeconds | None
+    series: tuple[tuple[int, Floats], ...]
+
+
+def _learned(history: ServedHistory) -> _Learned:
+    readings = _readings(history.engine, history.starts, history.columns)
+    arrivals, carries = readings.arrivals(), learnt(readings)
+    each = None if carries is None else token_seconds(readings)
+    coming = [] if carries is None else [arrivals]
+    if carries is not None and each is not None:
+        coming.append(demand(readings, carries, each))
+    return _Learned(
+        history=history,
+        readings=readings,
+        arrivals=arrivals,
+        carries=carries,
+        tokens=each,
+        series=tuple(_by_ten_minutes(readings.starts, came / SLOT_SECONDS) for came in coming),
+    )
 
 
 def _starts(reader: StoreReader, now: datetime) -> dict[str, dict[str, list[float]]]:
@@ -75,36 +116,32 @@ def _starts(reader: StoreReader, now: datetime) -> dict[str, dict[str, list[floa
     return found
 
 
-def _by_service(history: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the rows of each service; they lie together in order."""
-    named = history["job_id"] + "\n" + history["nameless"]
-    begins = np.flatnonzero(named.ne(named.shift()).to_numpy())
-    for first, last in zip(begins, [*begins[1:], len(history)], strict=True):
-        yield history.iloc[first:last]
-
-
 def _outlook(
-    rows: pd.DataFrame, job: Job | None, starting: ColdStart, settings: ServingSettings
+    service: _Learned,
+    foreseen: Sequence[Quantiles | None],
+    job: Job | None,
+    starting: ColdStart,
+    settings: ServingSettings,
 ) -> ServiceOutlook:
-    readings, newest = _readings(rows), rows.iloc[-1]
-    carries, rates = learnt(readings), readings.arrivals() / SLOT_SECONDS
+    history, readings, carries = service.history, service.readings, service.carries
+    newest = {name: values[-1] for name, values in history.columns.items()}
     waits = readings.mean_waits()
     judged = waits[readings.lately() & ~np.isnan(waits)]
     late = int((judged > settings.wait_seconds).sum())
-    namespace, _, name = str(newest["job_id"]).rpartition("/")
+    namespace, _, name = history.job_id.rpartition("/")
     plain = ServiceOutlook(
-        job_id=str(newest["job_id"]),
+        job_id=history.job_id,
         namespace=namespace.partition("/")[0] if job is None else job.namespace,
-        service=(name or str(newest["nameless"])) if job is None else job.name,
-        engine=str(newest["engine"]),
-        model=str(newest["model"]),
-        read_until=newest["slot_start"].to_pydatetime() + timedelta(seconds=SLOT_SECONDS),
+        service=(name or history.nameless) if job is None else job.name,
+        engine=history.engine,
+        model=history.model,
+        read_until=datetime.fromtimestamp(int(readings.starts[-1]) + SLOT_SECONDS, UTC),
         replicas=int(newest["replicas"]),
         running_requests=_known(newest["running_requests"]),
         waiting_requests=_known(newest["waiting_requests"]),
-        requests_per_second=_known(rates[-1]),
+        requests_per_second=_known(service.arrivals[-1] / SLOT_SECONDS),
         kv_cache_ratio=_known(newest["kv_cache_ratio"]),
-        kv_cache_max_ratio=_fullest(rows["kv_cache_ratio"]),
+        kv_cache_max_ratio=_fullest(history.columns["kv_cache_ratio"]),
         prompt_tokens_per_second=_known(newest["prompt_tokens"] / SLOT_SECONDS),
         generation_tokens_per_second=_known(newest["generation_tokens"] / SLOT_SECONDS),
         wait_seconds=_known(waits[-1]),
@@ -115,21 +152,17 @@ def _outlook(
     )
     if carries is None:
         return plain
-    sized = _sized(plain, carries, readings, starting, settings)
+    sized = _sized(plain, service, carries, foreseen, starting, settings)
     rules = NeedRules(
         objective=objective_of(settings),
         reactive_ratio=settings.reactive_ratio,
         cold_start_seconds=starting.seconds,
     )
-    return replace(sized, bounds=_bounds(job, rows, readings, carries, rules))
+    return replace(sized, bounds=_bounds(job, service, carries, rules))
 
 
 def _bounds(
-    job: Job | None,
-    rows: pd.DataFrame,
-    readings: ServiceReadings,
-    carries: ReplicaCarries,
-    rules: NeedRules,
+    job: Job | None, service: _Learned, carries: ReplicaCarries, rules: NeedRules
 ) -> BoundsUse | None:
     """Return how the autoscaler's bounds served, None where the scheduler tells of none."""
     told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
@@ -138,8 +171,8 @@ def _bounds(
         return None
     try:
         return bounds_use(
-            readings,
-            rows["replicas"].to_numpy(dtype="float64"),
+            service.readings,
+            service.history.columns["replicas"],
             carries,
             rules,
             min_replicas=int(low) if low.isdecimal() else _MIN_UNLESS_TOLD,
@@ -168,7 +201,9 @@ def service_history(
     rows = reader.service(outlook.job_id, nameless, start=end - timedelta(days=1), end=end)
     if rows.empty:
         return pd.DataFrame(columns=list(_HISTORY))
-    readings = _readings(rows)
+    starts = np.asarray(rows["slot_start"].astype("int64") // 1_000_000, dtype=np.int64)
+    columns = {str(name): values for name, values in rows.items()}
+    readings = _readings(str(rows["engine"].iloc[-1]), starts, columns)
     objective = objective_of(settings)
     carries = carries_of(outlook)
     carried: dict[int, float | None] = {}
@@ -190,13 +225,13 @@ def service_history(
     return found.assign(is_late=found["is_late"].eq(True))
 
 
-def _readings(rows: pd.DataFrame) -> ServiceReadings:
+def _readings(engine: str, starts: Times, columns: Mapping[str, Any]) -> ServiceReadings:
     def column(name: str) -> Floats:
-        return rows[name].to_numpy(dtype="float64")
+        return np.asarray(columns[name], dtype=np.float64)
 
     return ServiceReadings(
-        engine=str(rows["engine"].iloc[-1]),
-        starts=np.asarray(rows["slot_start"].astype("int64") // 1_000_000, dtype=np.int64),
+        engine=engine,
+        starts=starts,
         running=column("running_requests"),
         waiting=column("waiting_requests"),
         finished=column("finished_requests"),
@@ -213,8 +248,9 @@ def _readings(rows: pd.DataFrame) -> ServiceReadings:
 
 def _sized(
     plain: ServiceOutlook,
+    service: _Learned,
     carries: ReplicaCarries,
-    readings: ServiceReadings,
+    foreseen: Sequence[Quantiles | None],
     starting: ColdStart,
     settings: ServingSettings,
 ) -> ServiceOutlook:
@@ -222,15 +258,14 @@ def _sized(
 
     Rates are of requests; where tokens tell the work that comes, replicas follow that.
     """
-    begins, quantiles = _foreseen(readings.starts, readings.arrivals())
-    each = token_seconds(readings)
-    work = quantiles
-    if each is not None:
-        _begins, work = _foreseen(readings.starts, demand(readings, carries, each))
+    readings = service.readings
+    first, rates = service.series[0]
+    begins = first + len(rates) * RATE_SLOT_SECONDS
+    middle, high = _middle_and_high(foreseen[0])
+    _middle, work = _middle_and_high(foreseen[-1])
     reactive = reactive_replicas(carries, readings, settings.reactive_ratio)
     # As long as these readings count, and no longer: the next ones ask for what they need.
     fresh = 1 + int(settings.stale_minutes * 60 // RATE_SLOT_SECONDS)
-    middle, high = quantiles
     objective = objective_of(settings)
     known = replace(
         plain,
@@ -239,14 +274,14 @@ def _sized(
         seen_full=carries.seen_full,
         service_seconds=carries.service_seconds,
         arrival_scv=carries.arrival_scv,
-        token_seconds=each,
+        token_seconds=service.tokens,
         reactive_replicas=reactive,
         rates_q50=middle,
         rates_q95=high,
         reason="" if high else "too little history for a forecast: what the reactive rule asks",
     )
     try:
-        needed = replicas_for_rates(carries.load(0.0), work[1] or (0.0,) * fresh, objective)
+        needed = replicas_for_rates(carries.load(0.0), work or (0.0,) * fresh, objective)
     except ImpossibleProblemError as error:
         return replace(known, reason=str(error))
     required = to_order(
@@ -265,16 +300,10 @@ def _sized(
     )
 
 
-def _foreseen(
-    starts: Times, arrivals: Floats
-) -> tuple[int, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return when the first slot of the forecast begins, and the rates' q50 and q95 from it on."""
-    first, rates = _by_ten_minutes(starts, arrivals / SLOT_SECONDS)
-    quantiles = rate_quantiles(rates, _SLOTS, first_slot=first)
-    begins = first + len(rates) * RATE_SLOT_SECONDS
-    if quantiles is None:
-        return begins, ((), ())
-    return begins, (tuple(quantiles.q50.tolist()), tuple(quantiles.q95.tolist()))
+def _middle_and_high(found: Quantiles | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if found is None:
+        return (), ()
+    return tuple(found.q50.tolist()), tuple(found.q95.tolist())
 
 
 def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:
@@ -288,9 +317,9 @@ def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:
     return first, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def _fullest(ratios: "pd.Series[float]") -> float | None:
+def _fullest(ratios: Floats) -> float | None:
     """Return the highest of them, None where less than a day of slots is known."""
-    known = ratios.dropna()
+    known = ratios[np.isfinite(ratios)]
     return float(known.max()) if len(known) >= _SLOTS_OF_A_DAY else None
 
 

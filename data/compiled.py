@@ -1,10 +1,11 @@
 """How numeric kernels are compiled: once for each state of the sources, kept in the user's cache.
 
 Divisions of `inner` and `outer` follow NumPy (no check for zero); no fast-math, so unknown values
-stay unknown. An `inner` function becomes machine code only within what calls it: numba by itself
-optimizes and emits each function alone, and again in every function between it and Python. numba
-notices that a kernel's file changed, but not that a function it calls from another file did; so
-the folder it keeps compiled code in is named after all kernels' sources.
+stay unknown; `reordering` alone takes sums in another order. An `inner` function becomes machine
+code only within what calls it: numba by itself optimizes and emits each function alone, and again
+in every function between it and Python. numba notices that a kernel's file changed, but not that a
+function it calls from another file did; so the folder it keeps compiled code in is named after all
+kernels' sources.
 """
 
 import hashlib
@@ -40,6 +41,11 @@ def compiled(function: _F) -> _F:
 def inner(function: _F) -> _F:
     """Compile a function that only compiled ones call: with each of them, and kept with them."""
     return cast(_F, njit(**_COMMON, **_BARE, **_late())(function))
+
+
+def reordering(function: _F) -> _F:
+    """Compile as `inner` does, with sums in any order: several of their terms are added at once."""
+    return cast(_F, njit(**_COMMON, **_BARE, **_late(), fastmath={"reassoc"})(function))
 
 
 def outer(function: _F) -> _F:

@@ -28,7 +28,7 @@ from data.records.cluster import (
 from data.records.jobs import Job
 from data.store import board_xids, samples_sql, tables
 from data.store.bridge import spoken
-from data.store.bulk import read_frame
+from data.store.bulk import frame_of, read_table
 from data.store.job_sql import FIELDS
 from data.store.models_held import with_models_held
 from data.store.planning_view import PlanningView
@@ -38,8 +38,8 @@ from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-_RECORDED = "recorded"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ def as_utc(at: Any) -> datetime:
 
 def _was_imported(source: str, report: str) -> bool:
     """Tell whether a report is of an import; one of an earlier version goes by its name."""
-    told = json.loads(report).get(_RECORDED)
+    told = json.loads(report).get("recorded")
     return not source.startswith(LIVE_SOURCES) if told is None else bool(told)
 
 
@@ -80,9 +80,12 @@ class FactReader(QuotaReader):
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
+    def _table(self, query: str, **parameters: Any) -> pa.Table:
         with self._engine.connect() as connection:
-            return read_frame(connection, query, parameters)
+            return read_table(connection, query, parameters)
+
+    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
+        return frame_of(self._table(query, **parameters))
 
     def _rows(self, statement: sa.Executable) -> list[Any]:
         with self._engine.connect() as connection:
@@ -163,8 +166,7 @@ class FactReader(QuotaReader):
 
     def jobs_of(self, job_ids: Collection[str]) -> dict[str, Job]:
         """Return those of these jobs that were ever seen, by id, in one question."""
-        wanted = sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids))
-        rows = self._rows(wanted)
+        rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids)))
         return {job.job_id: job for job in self._completed(from_json(Job, r.record) for r in rows)}
 
     def job_names(self, field: str) -> dict[str, str]:
@@ -189,9 +191,8 @@ class FactReader(QuotaReader):
 
     def nodes(self) -> tuple[Node, ...]:
         """Return every node as its scheduler described it last, by name."""
-        statement = sa.select(tables.nodes.c.record).order_by(
-            tables.nodes.c.name, tables.nodes.c.source
-        )
+        nodes = tables.nodes.c
+        statement = sa.select(nodes.record).order_by(nodes.name, nodes.source)
         return tuple(from_json(Node, row.record) for row in self._rows(statement))
 
     def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:

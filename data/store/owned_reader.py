@@ -29,6 +29,7 @@ from data.store.job_sql import FIELDS
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from data.store.energy_parts import Floats
 
@@ -102,9 +103,9 @@ class OwnedReader(CachedReader):
 
         return self._whole.remember(("owned jobs", self._names), ask)
 
-    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
+    def _table(self, query: str, **parameters: Any) -> pa.Table:
         given = parameters | {_IDS: sorted(self.owned_jobs())}
-        return super()._frame(_through_gate(query), **given)
+        return super()._table(_through_gate(query), **given)
 
     def _rows(self, statement: sa.Executable) -> list[Any]:
         ids = sorted(self.owned_jobs())

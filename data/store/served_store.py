@@ -24,14 +24,13 @@ from data import errors
 from data.clock import utc_now
 from data.errors import StoreBusyError, StoreError, TrimtabError
 from data.store.bridge import Lock
-from data.store.bulk import frame_of
 from data.store.migrate import newest_schema
 from data.store.reader import StoreReader
 from data.store.served_queries import FRAME, ROWS, compiled, encode, rows_of, table_of
 from data.store.store import Store
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
 _MAX_ADDRESS = 100
 """Bytes of a path that fit into the address of a socket on every system."""
@@ -136,8 +135,8 @@ class ServedReader(StoreReader):
         """Return the time that the holder goes by: a demo's is ahead."""
         return utc_now() + self._ahead
 
-    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
-        return frame_of(table_of(self._ask(FRAME, sa.text(query).bindparams(**parameters))))
+    def _table(self, query: str, **parameters: Any) -> pa.Table:
+        return table_of(self._ask(FRAME, sa.text(query).bindparams(**parameters)))
 
     def _rows(self, statement: sa.Executable) -> list[Any]:
         return rows_of(self._ask(ROWS, statement))

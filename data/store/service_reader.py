@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from data.store import board_activity, serving_slots
@@ -11,23 +13,36 @@ from data.store.fact_reader import FactReader
 if TYPE_CHECKING:
     import pandas as pd
 
+    from data.store.served_history import ServedHistory
+
 
 class ServiceReader(FactReader):
     """Services and jobs by slots of five minutes, tokens by hour; nothing here writes."""
 
-    def services(self, *, start: datetime, end: datetime) -> pd.DataFrame:
-        """Return what services served per slot of five minutes in [start, end), by `job_id`.
+    def services(
+        self, *, start: datetime, end: datetime, within: timedelta
+    ) -> Iterator[ServedHistory]:
+        """Yield each service that was read in [start, end), by `job_id` and `nameless`.
+
+        Those of which nothing was read `within` that of the newest reading are no more. Two
+        thousand are read at once: their arrays take no more memory where there are more of them.
+        """
+        from data.store.served_history import served_histories
+
+        engines = self._frame(serving_slots.ENGINES, start=start, end=end)
+        yield from served_histories(
+            engines, partial(self._table, start=start, end=end), start, end, within
+        )
+
+    def service(
+        self, job_id: str, nameless: str, *, start: datetime, end: datetime
+    ) -> pd.DataFrame:
+        """Return what one service served per slot of five minutes in [start, end).
 
         Sums over replicas, columns of SERVING; `replicas`; `fullest_requests`, of the replica that
         had most at work, and `full_requests`, of those that let requests wait. `nameless` is the
         model of replicas without a pod, '' for others.
         """
-        return self._frame(serving_slots.SERVICES, start=start, end=end)
-
-    def service(
-        self, job_id: str, nameless: str, *, start: datetime, end: datetime
-    ) -> pd.DataFrame:
-        """Return what `services` does of the one with this `job_id` and `nameless`."""
         return self._frame(
             serving_slots.SERVICE, job_id=job_id, nameless=nameless, start=start, end=end
         )

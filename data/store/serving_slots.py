@@ -13,6 +13,7 @@ from data.columns import SERVING, check_frame
 from data.records.serving import MAX_START_SECONDS
 from data.store.bulk import put_rows
 from data.store.rollup import kept_since
+from data.units import SLOT_SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,16 +23,17 @@ _KEY = ("slot_start", "label_id", "engine", "model", "address")
 _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"  # of which Kubernetes makes the ends of names
 _ENDING = f"(-{_LETTER}{{6,10}})?-{_LETTER}{{5}}$|-[0-9]+$"
 
+
+def _known_sum(name: str) -> str:
+    """Return a sum that is unknown where a part of it is."""
+    return f"CASE WHEN count({name}) = count(*) THEN sum({name}) END AS {name}"
+
+
 _SUMS = ", ".join(
-    # A sum is unknown where a part of it is.
-    f"CASE WHEN count({name}) = count(*) THEN sum({name}) END AS {name}"
-    for name in SERVING.names
-    if name not in (*_KEY, "kv_cache_ratio")
+    _known_sum(name) for name in SERVING.names if name not in (*_KEY, "kv_cache_ratio")
 )
-_REPLICAS = f"""
-WITH served AS (
-    SELECT * FROM serving_slots WHERE slot_start >= :start AND slot_start < :end
-), labels AS (
+_OF_SERVICES = f"""
+labels AS (
     SELECT DISTINCT label_id FROM served
 ), known AS (
     SELECT label_id, arg_max(job_id, seen_at) AS job_id FROM allocations
@@ -44,12 +46,17 @@ WITH served AS (
     SELECT s.*, CASE WHEN s.label_id = '' THEN s.model ELSE '' END AS nameless,
         CASE WHEN s.label_id = '' THEN s.address ELSE s.label_id END AS replica, owner.job_id
     FROM served AS s JOIN jobs_of_labels AS owner ON owner.label_id = s.label_id
-), replicas AS (
+)
+"""  # noqa: S608 - only constants of this package are put together
+_REPLICAS = f"""
+WITH served AS (
+    SELECT * FROM serving_slots WHERE slot_start >= :start AND slot_start < :end
+), {_OF_SERVICES}, replicas AS (
     SELECT slot_start, job_id, nameless, replica, max(engine) AS engine, max(model) AS model,
         max(kv_cache_ratio) AS kv_cache_ratio, {_SUMS}
     FROM named GROUP BY slot_start, job_id, nameless, replica
 )
-"""  # noqa: S608 - only constants of this package are put together
+"""  # noqa: S608
 _BY_SLOT = f"""
 SELECT job_id, nameless, slot_start, max(engine) AS engine, max(model) AS model,
     count(*)::BIGINT AS replicas, max(running_requests) AS fullest_requests,
@@ -57,9 +64,39 @@ SELECT job_id, nameless, slot_start, max(engine) AS engine, max(model) AS model,
     max(kv_cache_ratio) AS kv_cache_ratio, {_SUMS}
 FROM replicas
 """  # noqa: S608
-_ORDER = "GROUP BY job_id, nameless, slot_start ORDER BY job_id, nameless, slot_start"
-SERVICES = f"{_REPLICAS}{_BY_SLOT}{_ORDER}"
-SERVICE = f"{_REPLICAS}{_BY_SLOT}WHERE job_id = :job_id AND nameless = :nameless {_ORDER}"
+SERVICE = f"""{_REPLICAS}{_BY_SLOT}WHERE job_id = :job_id AND nameless = :nameless
+GROUP BY job_id, nameless, slot_start ORDER BY slot_start
+"""
+ENGINES = f"""
+WITH served AS (
+    SELECT label_id, engine, model, address, count(*)::BIGINT AS slots, max(slot_start) AS newest
+    FROM serving_slots WHERE slot_start >= :start AND slot_start < :end GROUP BY 1, 2, 3, 4
+), {_OF_SERVICES}
+SELECT * FROM named ORDER BY job_id, nameless, replica
+"""  # noqa: S608
+SUMS = tuple(
+    name
+    for name in SERVING.names
+    if name not in (*_KEY, "kv_cache_ratio", "preemptions", "first_token_seconds",
+                    "first_token_count")
+)  # fmt: skip
+"""What is read of many services; requests at work and those that wait are first."""
+_WANTED = ("label_id", "engine", "model", "address")
+_READ = f"""
+FROM serving_slots JOIN (
+    SELECT unnest(CAST(:service AS BIGINT[])) AS service,
+        unnest(CAST(:replica AS BIGINT[])) AS replica,
+        {", ".join(f"unnest(CAST(:{name} AS VARCHAR[])) AS {name}" for name in _WANTED)}
+) AS wanted USING ({", ".join(_WANTED)}) WHERE slot_start >= :start AND slot_start < :end
+"""
+_SLOT = f"CAST(floor(epoch(slot_start) / {SLOT_SECONDS}) AS BIGINT) AS slot"
+READINGS = f"SELECT service, {_SLOT}, {', '.join(SUMS)}, kv_cache_ratio {_READ}"
+_SUMMED = ", ".join(_known_sum(name) for name in SUMS)
+READINGS_OF_SEVERAL = f"""
+SELECT service, {_SLOT}, {_SUMMED}, max(kv_cache_ratio) AS kv_cache_ratio {_READ}
+GROUP BY service, replica, slot_start
+"""
+"""Where several engines or models are read of one replica."""
 TOKENS = f"""{_REPLICAS}
 SELECT job_id, to_timestamp(floor(epoch(slot_start) / 3600) * 3600) AS hour_start,
     CASE WHEN count(generation_tokens) = count(*) AND count(DISTINCT slot_start) = 12

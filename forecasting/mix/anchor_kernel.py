@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import copy_into, inner, outer
+from data.compiled import copy_into, inner, outer, reordering
 from forecasting.mix.members_kernel import sort
 
 LEVELS = np.array([0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95])
@@ -69,14 +69,24 @@ def _features(y: Any, origin: int, lead: int, season: int, out: Any) -> bool:
 
 
 @inner
-def _rows(y: Any, lead: int, season: int, features: Any, changes: Any, weights: Any) -> int:
-    """Write features, changes over the lead and weights of past moments, newest first; how many."""
+def _rows(
+    y: Any, lead: int, season: int, by_age: Any, features: Any, rows: Any, weights: Any
+) -> int:
+    """Write features and then the change over the lead of past moments, newest first; how many.
+
+    `weights` are theirs; `by_age` [slots] those of an age, NaN until one is needed.
+    """
     count, origin = 0, len(y) - lead
-    while origin >= 2 and count < len(changes):
+    while origin >= 2 and count < len(weights):
         change = y[origin + lead - 1] - y[origin - 1]
-        if not np.isnan(change) and _features(y, origin, lead, season, features[count]):
-            changes[count] = change
-            weights[count] = _KEEP_PER_ROW_OF_DAY ** ((len(y) - lead - origin) / season)
+        if not np.isnan(change) and _features(y, origin, lead, season, features):
+            for k in range(FEATURES):
+                rows[k, count] = features[k]
+            rows[FEATURES, count] = change
+            age = len(y) - lead - origin
+            if np.isnan(by_age[age]):
+                by_age[age] = _KEEP_PER_ROW_OF_DAY ** (age / season)
+            weights[count] = by_age[age]
             count += 1
         origin -= 1
     return count
@@ -98,54 +108,57 @@ def _solve(matrix: Any, right: Any) -> None:
         right[k] /= matrix[k, k]
 
 
+@reordering
+def _product(left: Any, rows: Any, row: int, count: int) -> Any:
+    """Return the inner product with a row, of the first `count`."""
+    total = 0.0
+    for i in range(count):
+        total += left[i] * rows[row, i]
+    return total
+
+
 @inner
-def _moments(features: Any, changes: Any, count: int, square: Any) -> Any:
-    """Fill each feature's mean square, from zeros; give the standard deviation of the changes."""
-    total, spread = 0.0, 0.0
-    for i in range(count):
-        total += changes[i]
-        for k in range(FEATURES):
-            square[k] += features[i, k] ** 2
+def _moments(rows: Any, count: int, square: Any) -> Any:
+    """Fill each feature's mean square; give the standard deviation of the changes."""
+    changes = rows[FEATURES]
     for k in range(FEATURES):
-        square[k] /= count
+        square[k] = _product(rows[k], rows, k, count) / count
+    mean, spread = changes[:count].sum() / count, 0.0
     for i in range(count):
-        spread += (changes[i] - total / count) ** 2
+        spread += (changes[i] - mean) ** 2
     return math.sqrt(spread / count)
 
 
 @inner
 def _fit(
-    features: Any, changes: Any, weights: Any, count: int, level: float, coefficients: Any
-) -> Any:
+    rows: Any, weights: Any, count: int, level: float, square: Any, floor: float, coefficients: Any
+) -> None:
     """Improve a quantile's coefficients: majorize-minimize of the check loss (Hunter, Lange 2000).
 
-    A ridge in units of each feature's mean square pulls them towards the last value as it is. Gives
-    the distance below which the fit tells no two values apart.
+    `rows` are the features and the changes. A ridge in units of each feature's mean `square` pulls
+    them towards the last value as it is; misses below `floor` count as that.
     """
-    square = np.zeros(FEATURES)
-    floor = _SMOOTH * _moments(features, changes, count, square) + 1e-12
     matrix, right = np.empty((FEATURES, FEATURES)), np.empty(FEATURES)
+    majorized, weighted = np.empty(count), np.empty(count)
     for _step in range(_STEPS):
-        matrix[:] = 0.0
-        right[:] = 0.0
-        heavy = 0.0
+        c0, c1, c2 = coefficients[0], coefficients[1], coefficients[2]
+        c3, c4 = coefficients[3], coefficients[4]
         for i in range(count):
-            missed = changes[i]
-            for k in range(FEATURES):
-                missed -= features[i, k] * coefficients[k]
-            weight = weights[i] * (level if missed > 0 else 1.0 - level) / max(abs(missed), floor)
-            heavy += weight
-            for k in range(FEATURES):
-                right[k] += weight * features[i, k] * changes[i]
-                for j in range(k + 1):
-                    matrix[k, j] += weight * features[i, k] * features[i, j]
+            missed = rows[5, i] - rows[0, i] * c0 - rows[1, i] * c1 - rows[2, i] * c2
+            missed = missed - rows[3, i] * c3 - rows[4, i] * c4
+            slope = level if missed > 0 else 1.0 - level
+            majorized[i] = weights[i] * slope / max(abs(missed), floor)
         for k in range(FEATURES):
-            for j in range(k):
-                matrix[j, k] = matrix[k, j]
+            for i in range(count):
+                weighted[i] = majorized[i] * rows[k, i]
+            for j in range(k + 1):
+                matrix[k, j] = matrix[j, k] = _product(weighted, rows, j, count)
+            right[k] = _product(weighted, rows, FEATURES, count)
+        heavy = matrix[4, 4]  # the last feature is 1
+        for k in range(FEATURES):
             matrix[k, k] += _RIDGE * heavy * square[k] + 1e-12 * heavy
         _solve(matrix, right)
         copy_into(coefficients, right)
-    return floor
 
 
 @inner
@@ -159,13 +172,7 @@ def _move(features: Any, coefficients: Any, floor: float) -> float:
 
 @inner
 def _paying_share(
-    features: Any,
-    changes: Any,
-    count: int,
-    level: float,
-    coefficients: Any,
-    floor: float,
-    season: int,
+    rows: Any, count: int, level: float, coefficients: Any, floor: float, season: int
 ) -> float:
     """Return the share of a line's moves with the least check loss at its last moments.
 
@@ -174,9 +181,9 @@ def _paying_share(
     losses = np.zeros(_SHARES + 1)
     weight = 1.0
     for i in range(count):
-        move = _move(features[i], coefficients, floor)
+        move = _move(rows[:, i], coefficients, floor)
         for part in range(_SHARES + 1):
-            missed = changes[i] - move * part / _SHARES
+            missed = rows[FEATURES, i] - move * part / _SHARES
             losses[part] += weight * max(level * missed, (level - 1.0) * missed)
         weight *= 0.5 ** (1.0 / (_REPLAY_DAYS * season))
         if weight < _NEGLIGIBLE:
@@ -196,23 +203,23 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
     y: the series, NaN unknown; leads in slots; season is the slots of a day.
     """
     found = np.full((len(LEVELS), len(leads)), np.nan)
-    now = np.empty(FEATURES)
-    features = np.empty((_MAX_ROWS, FEATURES))
-    changes, weights = np.empty(_MAX_ROWS), np.empty(_MAX_ROWS)
+    now, features = np.empty(FEATURES), np.empty(FEATURES)
+    rows, weights = np.empty((FEATURES + 1, _MAX_ROWS)), np.empty(_MAX_ROWS)
+    square, by_age = np.empty(FEATURES), np.full(len(y), np.nan)
     for k in range(len(leads)):
         if not _features(y, len(y), leads[k], season, now):
             continue
-        count = _rows(y, leads[k], season, features, changes, weights)
+        count = _rows(y, leads[k], season, by_age, features, rows, weights)
         if count < MIN_ROWS:
             continue
+        # The distance below which the fit tells no two values apart.
+        floor = _SMOOTH * _moments(rows, count, square) + 1e-12
         coefficients = np.zeros(FEATURES)
         for level in range(len(LEVELS)):
-            floor = _fit(features, changes, weights, count, LEVELS[level], coefficients)
+            _fit(rows, weights, count, LEVELS[level], square, floor, coefficients)
             share = 1.0
             if LEVELS[level] > 0.5:
-                share = _paying_share(
-                    features, changes, count, LEVELS[level], coefficients, floor, season
-                )
+                share = _paying_share(rows, count, LEVELS[level], coefficients, floor, season)
             found[level, k] = y[len(y) - 1] + share * _move(now, coefficients, floor)
         sort(found[:, k], len(LEVELS))
     return found

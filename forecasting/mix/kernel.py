@@ -14,12 +14,15 @@ from data.compiled import copy_into, inner, outer
 from forecasting.mix.members_kernel import (
     BASELINE,
     MEMBERS,
+    PROFILES,
     SEASONAL_NAIVE,
     member_points,
+    select,
     update_profiles,
 )
 
 LEVELS = np.array([0.05, 0.10, 0.50, 0.90, 0.95])
+_MIDDLE_FIRST = (2, 3, 4, 1, 0)
 _ETA = 15.0
 """Sharpness of the weights: loss one tenth of naive's worse costs a factor exp(-1.5)."""
 _TO_NAIVE = 0.1
@@ -42,48 +45,29 @@ q10..q90; origins tested."""
 
 
 @inner
-def _select(values: Any, count: int, rank: int) -> Any:
-    """Return value of that rank among the first `count`, reordering them (Hoare's selection)."""
-    low, high = 0, count - 1
-    while low < high:
-        pivot = values[(low + high) // 2]
-        i, j = low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if rank <= j:
-            high = j
-        elif rank >= i:
-            low = i
-        else:
-            break
-    return values[rank]
-
-
-@inner
 def _quantiles(values: Any, count: int, out: Any) -> None:
     """Write the quantiles at LEVELS of the first `count` values, linear between ranks."""
-    for k in range(len(LEVELS)):
+    below, above = 0, count
+    for k in _MIDDLE_FIRST:  # each splits the values, and the next ones lie in the smaller part
         place = LEVELS[k] * (count - 1)
         rank = int(place)
-        low = _select(values, count, rank)
+        first, end = (below, count) if LEVELS[k] >= 0.5 else (0, above)
+        low = select(values, first, end, rank)
+        if LEVELS[k] >= 0.5:
+            below = rank
+        if LEVELS[k] <= 0.5:
+            above = rank + 1
         if place > rank:
-            high = values[rank + 1]
-            for i in range(rank + 2, count):
-                high = min(high, values[i])
-            low += (place - rank) * (high - low)
+            end = end if rank + 1 < end else count
+            low += (place - rank) * (select(values, rank + 1, end, rank + 1) - low)
         out[k] = low
 
 
 @inner
-def _weigh(losses: Any, first: int, last: int, per_day: float, out: Any) -> None:
+def _weigh(losses: Any, first: int, last: int, by_age: Any, out: Any) -> None:
     """Write the members' weights from `losses` [origins, members] of origins first..last - 1.
+
+    `by_age` is what an origin counts so many origins later.
 
     Softmax of the discounted mean loss in units of naive's, then a share to naive (Hedge: Cesa-
     Bianchi and Lugosi 2006, with a fixed share). Origins without a loss are left out, and members
@@ -95,7 +79,7 @@ def _weigh(losses: Any, first: int, last: int, per_day: float, out: Any) -> None
     for origin in range(first, last):
         if np.isnan(losses[origin, BASELINE]):
             continue
-        weight = _DISCOUNT_PER_DAY ** ((last - 1 - origin) / per_day)
+        weight = by_age[last - 1 - origin]
         weights += weight
         for member in range(members):
             total[member] += weight * losses[origin, member]
@@ -121,14 +105,14 @@ def _residuals(
     truth [origins, probes], points [rows, origins, probes]; unknown truths are left out.
     """
     count = 0
+    used = np.flatnonzero(weights)
     for origin in range(first, last):
         for probe in range(probes[0], probes[1]):
             value = truth[origin, probe]
             if np.isnan(value):
                 continue
-            for row in range(len(weights)):
-                if weights[row] != 0.0:
-                    value -= weights[row] * points[row, origin, probe]
+            for row in used:
+                value -= weights[row] * points[row, origin, probe]
             work[count] = value
             count += 1
     return count
@@ -176,7 +160,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
     rows = SEASONAL_NAIVE + 1
     points = np.empty((rows, len(origins), len(probes)))
     truth = np.full((len(origins), len(probes)), np.nan)
-    profiles = np.full((3, season), np.nan)
+    profiles = np.full((PROFILES, season), np.nan)
     out = np.empty((rows, len(probes)))
     done, last = _ZERO, _ZERO
     for k in range(len(origins)):
@@ -224,6 +208,7 @@ def _fit(
     probes: Any,
     until: int,
     per_day: float,
+    by_age: Any,
     weights: Any,
     band: Any,
     work: Any,
@@ -238,7 +223,7 @@ def _fit(
         weights[BASELINE] = 1.0
         return False
     recent = max(0, until - int(_WEIGHT_DAYS * per_day))
-    _weigh(losses, recent, until, per_day, weights[: len(MEMBERS)])
+    _weigh(losses, recent, until, by_age, weights[: len(MEMBERS)])
     count = _residuals(truth, points, weights, probes, first, until, work)
     _quantiles(work, count, band)
     return True
@@ -246,13 +231,20 @@ def _fit(
 
 @outer
 def mix_bucket(
-    truth: Any, points: Any, probes: Any, complete: int, per_day: float, replays: int
+    truth: Any,
+    points: Any,
+    probes: Any,
+    complete: int,
+    per_day: float,
+    replays: int,
+    judged: bool,
 ) -> Any:
     """Return (weights [rows], band [5], backtest [MEASURES], enough) of one bucket of lead times.
 
     `probes` is the bucket's range of columns; `complete` is the number of leading origins whose
     truths of this bucket are past; an origin k of a replay may use those before
-    k - (origins - complete) only. `replays` earlier moments are replayed, spread evenly.
+    k - (origins - complete) only. `replays` earlier moments are replayed, spread evenly. Not
+    `judged`: without the backtest, which nothing else follows from.
     """
     rows = points.shape[0]
     losses = _mean_losses(truth, points, probes)
@@ -260,6 +252,9 @@ def mix_bucket(
     naive, seasonal = np.zeros(rows), np.zeros(rows)
     naive[BASELINE], seasonal[SEASONAL_NAIVE] = 1.0, 1.0
     work = np.empty(truth.shape[0] * (probes[1] - probes[0]) + 1)
+    by_age = np.empty(truth.shape[0])
+    for age in range(len(by_age)):
+        by_age[age] = _DISCOUNT_PER_DAY ** (age / per_day)
     delay = truth.shape[0] - complete
     backtest = np.zeros(MEASURES)
     other = np.zeros(len(LEVELS))
@@ -273,10 +268,14 @@ def mix_bucket(
         past = origin - delay
         if np.isnan(losses[origin, BASELINE]):
             continue
-        if not _fit(truth, points, losses, probes, past, per_day, weights, band, work):
+        if not _fit(truth, points, losses, probes, past, per_day, by_age, weights, band, work):
             continue
         wide = np.exp(log_width)
         loss, inside, _known = _judge(truth, points, weights, probes, origin, band, wide)
+        log_width = keep * log_width + gain * (_TARGET - inside)
+        log_width = min(_WIDEST, max(_NARROWEST, log_width))
+        if not judged:
+            continue
         backtest[0] += loss
         backtest[3] += inside
         start = max(0, past - int(_BAND_DAYS * per_day))
@@ -287,11 +286,9 @@ def mix_bucket(
         _quantiles(work, count, other)
         backtest[2] += _judge(truth, points, seasonal, probes, origin, other, 1.0)[0]
         backtest[4] += 1.0
-        log_width = keep * log_width + gain * (_TARGET - inside)
-        log_width = min(_WIDEST, max(_NARROWEST, log_width))
     if backtest[4] > 0:
         backtest[:4] /= backtest[4]
-    enough = _fit(truth, points, losses, probes, complete, per_day, weights, band, work)
+    enough = _fit(truth, points, losses, probes, complete, per_day, by_age, weights, band, work)
     wide = np.exp(log_width)
     for level in (0, 1, 3, 4):
         band[level] = band[2] + wide * (band[level] - band[2])

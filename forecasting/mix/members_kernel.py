@@ -18,6 +18,7 @@ PROPHET = 5
 """Row that `forecasting.prophet.member` fills; this module leaves it unknown."""
 SEASONAL_NAIVE = len(MEMBERS)
 """Row of the same slot of the day before: a yardstick, never part of the mix."""
+PROFILES = 4
 _LAGS_H = np.array([1.0, 3.0, 6.0, 12.0, 24.0])
 _LONG_DAYS = 28
 _SHORT_DAYS = 14
@@ -44,16 +45,50 @@ def sort(values: Any, count: int) -> None:
 
 
 @inner
+def select(values: Any, first: int, end: int, rank: int) -> Any:
+    """Return what stands at `rank` once values[first:end] are sorted; smaller ones go before it.
+
+    Hoare's selection by partitions of Lomuto's kind, in which no jump depends on a value: a
+    processor guesses half of those wrong.
+    """
+    while end - first > 1:
+        low, middle, high = values[first], values[(first + end) // 2], values[end - 1]
+        pivot = max(min(low, middle), min(max(low, middle), high))
+        begin = first
+        for i in range(first, end):
+            value = values[i]
+            values[i] = values[begin]
+            values[begin] = value
+            begin += value < pivot
+        if rank < begin:
+            end = begin
+        elif begin > first:
+            first = begin
+        else:  # none is smaller: those that are equal go first
+            for i in range(first, end):
+                value = values[i]
+                values[i] = values[begin]
+                values[begin] = value
+                begin += value == pivot
+            if rank < begin:
+                break
+            first = begin
+    return values[rank]
+
+
+@inner
 def _median(values: Any, count: int) -> Any:
-    """Return the median of the first `count` values, which it sorts in place."""
-    sort(values, count)
+    """Return the median of the first `count` values, which it reorders."""
     middle = count // 2
-    return values[middle] if count % 2 else 0.5 * (values[middle - 1] + values[middle])
+    found = select(values, 0, count, middle)
+    return found if count % 2 else 0.5 * (select(values, 0, middle, middle - 1) + found)
 
 
 @outer
 def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any) -> None:
-    """Bring rows (mean 28 d, median 28 d, median 14 d) of `profiles` [3, season] up to `origin`.
+    """Bring `profiles` [PROFILES, season] up to `origin`: mean 28 d, median 28 d and 14 d.
+
+    The last row is log1p of the second.
 
     Only slots of the day in [first, origin) have new values; a slot seen on fewer than two days is
     NaN: one day has no daily course.
@@ -81,6 +116,7 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
             else:
                 profiles[2, clock] = np.nan
             profiles[1, clock] = _median(values, count)
+            profiles[3, clock] = np.log1p(profiles[1, clock])
         else:
             profiles[:, clock] = np.nan
 
@@ -89,36 +125,53 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
 def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
     """Smooth the day's course by a triangle of `reach` slots to each side; unknown is `filler`."""
     season = len(profile)
+    around = np.empty(season + 2 * reach - 2)
+    clock = (1 - reach) % season
+    for place in range(len(around)):
+        around[place] = filler if np.isnan(profile[clock]) else profile[clock]
+        clock = clock + 1 if clock + 1 < season else 0
+    out[:] = 0.0
+    weights = 0.0
+    for step in range(2 * reach - 1):
+        weight = float(reach - abs(step + 1 - reach))
+        weights += weight
+        beside = around[step : step + season]  # so that the compiler sees no index below 0
+        for slot in range(season):
+            out[slot] += weight * beside[slot]
     for slot in range(season):
-        total, weights = 0.0, 0.0
-        for step in range(1 - reach, reach):
-            value = profile[(slot + step) % season]
-            weight = reach - abs(step)
-            total += weight * (filler if np.isnan(value) else value)
-            weights += weight
-        out[slot] = total / weights
+        out[slot] /= weights
 
 
 @inner
-def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged: bool) -> Any:
-    """Return the share of a departure from the profile that lasts 1, 3, 6, 12, 24 h, 0..0.999.
+def _departures(z: Any, profile: Any, start: int, origin: int) -> Any:
+    """Return how far each slot in [start, origin) is from the profile, NaN where unknown."""
+    found = np.empty(origin - start)
+    clock = start % len(profile)
+    for place in range(len(found)):
+        found[place] = z[start + place] - profile[clock]
+        clock += 1
+        if clock == len(profile):
+            clock = 0
+    return found
+
+
+@inner
+def _lasting(departures: Any, hour: float, lagged: bool) -> Any:
+    """Return the share of a departure that lasts 1, 3, 6, 12, 24 h, 0..0.999.
 
     `lagged` divides by the squares of the earlier departure only. Pairs are taken an hour apart. A
     lag with fewer than eight pairs goes on as the shorter ones fell.
     """
-    season = len(profile)
     step = max(1, round(hour))
     shares = np.empty(len(_LAGS_H))
     before, before_lag = 0.999, 1.0
     for k in range(len(_LAGS_H)):
         lag = max(1, round(_LAGS_H[k] * hour))
         product, square, pairs = 0.0, 0.0, 0
-        for t in range(start + lag, origin, step):
-            now, past = z[t], z[t - lag]
-            if np.isnan(now) or np.isnan(past):
+        for t in range(lag, len(departures), step):
+            a, b = departures[t], departures[t - lag]
+            if np.isnan(a) or np.isnan(b):
                 continue
-            a = now - profile[t % season]
-            b = past - profile[(t - lag) % season]
             product += a * b
             square += b * b if lagged else 0.5 * (a * a + b * b)
             pairs += 1
@@ -132,42 +185,52 @@ def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged:
 
 
 @inner
-def _share_at(shares: Any, hours: float) -> Any:
+def _places(leads: Any, hour: float) -> Any:
+    """Return where each lead lies among the lags: after which one, and what part of the way."""
+    after, part = np.zeros(len(leads), np.int64), np.zeros(len(leads))
+    logs = np.log(_LAGS_H)
+    for i in range(len(leads)):
+        hours = leads[i] / hour
+        if _LAGS_H[0] < hours <= _LAGS_H[-1]:
+            while hours > _LAGS_H[after[i] + 1]:
+                after[i] += 1
+            low, high = logs[after[i]], logs[after[i] + 1]
+            part[i] = (np.log(hours) - low) / (high - low)
+    return after, part
+
+
+@inner
+def _share_at(shares: Any, hours: float, after: int, part: float) -> Any:
     """Return the lasting share at a lead of `hours`: linear in log time, falling beyond a day."""
     if hours <= _LAGS_H[0]:
         return shares[0] ** max(hours, 0.0)
     if hours > _LAGS_H[-1]:
         return shares[-1] * np.exp(-(hours - _LAGS_H[-1]) / 48.0)
-    k = 1
-    while hours > _LAGS_H[k]:
-        k += 1
-    low, high = np.log(_LAGS_H[k - 1]), np.log(_LAGS_H[k])
-    part = (np.log(hours) - low) / (high - low)
-    return shares[k - 1] + part * (shares[k] - shares[k - 1])
+    return shares[after] + part * (shares[after + 1] - shares[after])
 
 
 @inner
-def _recent_departure(z: Any, profile: Any, origin: int, slots: int, otherwise: float) -> Any:
+def _recent_departure(departures: Any, slots: int, otherwise: float) -> Any:
     """Return the mean departure of the last `slots` slots; `otherwise` when none is known."""
     total, count = 0.0, 0
-    for t in range(max(0, origin - slots), origin):
-        if not np.isnan(z[t]):
-            total += z[t] - profile[t % len(profile)]
+    for t in range(max(0, len(departures) - slots), len(departures)):
+        if not np.isnan(departures[t]):
+            total += departures[t]
             count += 1
     return otherwise if count == 0 else total / count
 
 
 @inner
 def _damped(
-    z: Any, profile: Any, last: int, origin: int, leads: Any, hour: float, out: Any
+    z: Any, profile: Any, last: int, origin: int, leads: Any, hour: float, places: Any, out: Any
 ) -> None:
     """Level plus damped seasonal: profile + lasting share x recent departure, into `out`."""
     season = len(profile)
-    start = max(0, origin - _SHORT_DAYS * season)
-    shares = _lasting(z, profile, start, origin, hour, True)
+    departures = _departures(z, profile, max(0, origin - _SHORT_DAYS * season), origin)
+    shares = _lasting(departures, hour, True)
     now = z[last] - profile[last % season]
-    six = _recent_departure(z, profile, origin, max(1, round(6 * hour)), now)
-    day = _recent_departure(z, profile, origin, season, now)
+    six = _recent_departure(departures, max(1, round(6 * hour)), now)
+    day = _recent_departure(departures, season, now)
     for i in range(len(leads)):
         hours = leads[i] / hour
         level = now
@@ -175,7 +238,8 @@ def _damped(
             level = 0.3 * now + 0.3 * six + 0.4 * day
         elif hours > 3:
             level = 0.5 * now + 0.5 * six
-        out[i] = profile[(origin + leads[i] - 1) % season] + _share_at(shares, hours) * level
+        share = _share_at(shares, hours, places[0][i], places[1][i])
+        out[i] = profile[(origin + leads[i] - 1) % season] + share * level
 
 
 @inner
@@ -210,11 +274,13 @@ def member_points(
     work = np.empty(season)
     _smooth(profiles[0], center, reach, work)
     start = max(0, origin - _LONG_DAYS * season)
-    shares = _lasting(y, work, start, origin, hour, False)
+    shares = _lasting(_departures(y, work, start, origin), hour, False)
+    places = _places(leads, hour)
     departure = y[last] - work[last % season]
     for i in range(len(leads)):
         slot = (origin + leads[i] - 1) % season
-        damped = work[slot] + _share_at(shares, leads[i] / hour) * departure
+        share = _share_at(shares, leads[i] / hour, places[0][i], places[1][i])
+        damped = work[slot] + share * departure
         out[0, i] = y[last]
         out[1, i] = 0.5 * y[last] + 0.5 * damped
         same = profiles[1, slot]
@@ -225,16 +291,15 @@ def member_points(
         out[PROPHET, i] = np.nan
         out[SEASONAL_NAIVE, i] = y[last] if back < 0 else y[back]
     if len(logs):
-        plain = np.log1p(profiles[1])
-        _smooth(plain, np.log1p(center), reach, work)
-        _damped(logs, work, last, origin, leads, hour, out[2])
+        _smooth(profiles[3], np.log1p(center), reach, work)
+        _damped(logs, work, last, origin, leads, hour, places, out[2])
         for i in range(len(leads)):
             out[2, i] = np.expm1(out[2, i])
     else:
         _smooth(profiles[1], center, reach, work)
-        _damped(y, work, last, origin, leads, hour, out[2])
+        _damped(y, work, last, origin, leads, hour, places, out[2])
     _smooth(profiles[2], center, reach, work)
-    _damped(y, work, last, origin, leads, hour, out[3])
+    _damped(y, work, last, origin, leads, hour, places, out[3])
     if len(logs):
         for member in range(out.shape[0]):
             for i in range(len(leads)):

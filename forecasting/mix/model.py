@@ -8,7 +8,7 @@ figures: docs/forecasting.md.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -23,6 +23,7 @@ from forecasting.mix.kernel import LEVELS, collect_points, mix_bucket
 from forecasting.mix.members_kernel import (
     BASELINE,
     MEMBERS,
+    PROFILES,
     PROPHET,
     member_points,
     update_profiles,
@@ -90,9 +91,12 @@ def mix(series: DemandSeries, horizon: int) -> MixForecast:
     return mix_many([series], [horizon])[0]
 
 
-def mix_many(series: Sequence[DemandSeries], horizons: Sequence[int]) -> list[MixForecast]:
+def mix_many(
+    series: Sequence[DemandSeries], horizons: Sequence[int], *, judged: bool = True
+) -> list[MixForecast]:
     """Return the mixed forecasts of many series, each the same as alone; one batch for Prophet.
 
+    Not `judged`: without a backtest, where nobody asks for it.
     Errors: NotEnoughHistoryError when one has fewer than MIN_KNOWN known slots.
     """
     ready = [
@@ -100,7 +104,7 @@ def mix_many(series: Sequence[DemandSeries], horizons: Sequence[int]) -> list[Mi
         for demand_series, horizon in zip(series, horizons, strict=True)
     ]
     said = prophet_points([_moments(flag) for flag in ready])
-    return [_mixed(flag, points) for flag, points in zip(ready, said, strict=True)]
+    return [_mixed(flag, points, judged) for flag, points in zip(ready, said, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +154,7 @@ def _moments(ready: _Ready) -> Moments:
     )
 
 
-def _mixed(ready: _Ready, said: Values) -> MixForecast:
+def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
     """Mix; `said` is Prophet's word at each origin and now [origins + 1, horizon]."""
     y, hour = ready.y, ready.hour
     length, season = len(y), max(1, ready.series.slots_per_day)
@@ -172,7 +176,7 @@ def _mixed(ready: _Ready, said: Values) -> MixForecast:
     for bucket in buckets:
         complete = int(np.searchsorted(ready.origins, length - bucket.last, side="right"))
         share, band, figures, enough = mix_bucket(
-            truth, points, np.array(bucket.columns), complete, ready.per_day, _REPLAYS
+            truth, points, np.array(bucket.columns), complete, ready.per_day, _REPLAYS, judged
         )
         if enough:
             calibrated = bucket.last / hour
@@ -198,7 +202,7 @@ def _mixed(ready: _Ready, said: Values) -> MixForecast:
     )
 
 
-@cache
+@lru_cache(maxsize=64)
 def _buckets(
     horizon: int, hour: float, stride: int
 ) -> tuple[tuple[_Bucket, ...], npt.NDArray[np.int64]]:
@@ -244,7 +248,7 @@ def _origins(length: int, stride: int, most: int) -> npt.NDArray[np.int64]:
 def _points_now(
     y: Values, logs: Values, season: int, hour: float, ahead: npt.NDArray[np.int64]
 ) -> Values:
-    profiles = np.full((3, season), np.nan)
+    profiles = np.full((PROFILES, season), np.nan)
     update_profiles(y, len(y), season, 0, profiles)
     last = int(np.flatnonzero(np.isfinite(y))[-1])
     out = np.empty((len(MEMBERS) + 1, len(ahead)))

@@ -65,11 +65,11 @@ def prophet_points(moments: Sequence[Moments]) -> list[Values]:
         if moment.slot_seconds <= SECONDS_PER_HOUR and len(moment.origins)
     }
     for days in _WINDOW_DAYS:
-        chosen = [
-            (index, origin)
+        chosen = {
+            index: origins
             for index, entry in hourly.items()
-            for origin in np.flatnonzero(entry.windows == 24 * days)
-        ]
+            if len(origins := np.flatnonzero(entry.windows == 24 * days))
+        }
         if chosen:
             _fill(found, hourly, chosen, 24 * days)
     return found
@@ -78,28 +78,30 @@ def prophet_points(moments: Sequence[Moments]) -> list[Values]:
 def _fill(
     found: list[Values],
     hourly: Mapping[int, _Hourly],
-    chosen: Sequence[tuple[int, np.intp]],
+    chosen: Mapping[int, npt.NDArray[np.intp]],
     length: int,
 ) -> None:
-    """Fit all chosen (series, origin) windows of `length` hours at once and write their points."""
-    ends = [int(hourly[index].ends[origin]) for index, origin in chosen]
-    windows = np.stack(
+    """Fit the windows of `length` hours at the chosen origins at once and write their points."""
+    begins = {index: hourly[index].ends[origins] - length for index, origins in chosen.items()}
+    windows = np.concatenate(
         [
-            hourly[index].rows[end - length : end]
-            for (index, _origin), end in zip(chosen, ends, strict=True)
+            np.lib.stride_tricks.sliding_window_view(hourly[index].rows, length)[begin]
+            for index, begin in begins.items()
         ]
     )
-    starts = [
-        (hourly[index].base + end - length) * SECONDS_PER_HOUR
-        for (index, _origin), end in zip(chosen, ends, strict=True)
-    ]
-    reach = max(int(hourly[index].ahead[origin].max()) for index, origin in chosen) + 1
-    points = fit_batch(windows, SECONDS_PER_HOUR, np.array(starts)).predict(reach).point
-    logarithm = np.array([hourly[index].logarithm for index, _origin in chosen])
+    starts = np.concatenate([hourly[index].base + begin for index, begin in begins.items()])
+    reach = max(int(hourly[index].ahead[origins].max()) for index, origins in chosen.items()) + 1
+    points = fit_batch(windows, SECONDS_PER_HOUR, starts * SECONDS_PER_HOUR).predict(reach).point
+    logarithm = np.repeat(
+        [hourly[index].logarithm for index in chosen], [len(entry) for entry in chosen.values()]
+    )
     limits = np.log1p(_MAX_RISE * np.expm1(np.nanmax(windows[logarithm], axis=1)))
     points[logarithm] = np.expm1(np.clip(points[logarithm], 0.0, limits[:, None]))
-    for row, (index, origin) in enumerate(chosen):
-        found[index][origin] = points[row, hourly[index].ahead[origin]]
+    row = 0
+    for index, origins in chosen.items():
+        own = points[row : row + len(origins)]
+        found[index][origins] = np.take_along_axis(own, hourly[index].ahead[origins], axis=1)
+        row += len(origins)
 
 
 def _by_hour(moments: Moments) -> _Hourly:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from beds.faulty_server import answers_series, faulty_server
@@ -24,8 +25,10 @@ from data.columns import ALLOCATIONS, SERVING, check_frame
 from data.records.jobs import OwnNames
 from data.settings import RetentionSettings
 from data.source_settings import PrometheusSettings
-from data.store import Store, open_store
+from data.store import Store, open_store, served_history
 from data.store.owned_reader import OwnedReader
+from data.store.served_history import ServedHistory
+from data.store.service_reader import ServiceReader
 
 END = datetime(2026, 1, 8, 12, tzinfo=UTC)
 START = END - timedelta(minutes=30)
@@ -157,12 +160,18 @@ def keep(store: Store, serving: pd.DataFrame, name: str, **facts: object) -> Non
     store.keep(make_collected(serving=serving, batch_id=name, **facts))  # type: ignore[arg-type]
 
 
+def histories(reader: ServiceReader) -> list[ServedHistory]:
+    """What each service of the half hour served."""
+    return list(reader.services(start=START, end=END, within=timedelta(hours=1)))
+
+
 def kept(store: Store) -> dict[tuple[str, str], list[float]]:
     """Requests at work by service and slot."""
-    frame = store.reader.services(start=START, end=END)
     return {
-        (str(job), str(model)): found["running_requests"].fillna(-1).tolist()
-        for (job, model), found in frame.groupby(["job_id", "nameless"])
+        (found.job_id, found.nameless): np.nan_to_num(
+            found.columns["running_requests"], nan=-1.0
+        ).tolist()
+        for found in histories(store.reader)
     }
 
 
@@ -192,8 +201,55 @@ def test_replicas_are_one_service(store: Store) -> None:
         ("search/Deployment/chat", ""): [4.0],
         ("", "m"): [5.0],
     }
-    found = store.reader.services(start=START, end=END).iloc[-2]
-    assert (found["replicas"], found["fullest_requests"], found["full_requests"]) == (2, 7.0, 7.0)
+    (found,) = (entry for entry in histories(store.reader) if entry.job_id == "search/llama")
+    names = ("replicas", "fullest_requests", "full_requests")
+    assert [found.columns[name][0] for name in names] == [2, 7.0, 7.0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_services_read_at_once_are_what_each_is_alone(
+    store: Store, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods with several engines, gaps, unknown values, and pods that come and go."""
+    monkeypatch.setattr(served_history, "_MAX_SERVICES", 2)
+    monkeypatch.setattr(served_history, "_MAX_ROWS", 30)
+    random = np.random.default_rng(seed)
+    labels = ["search/llama-0", "search/llama-1", "search/chat-0", "search/chat-1", "", "ml/a-0"]
+    names = [name for name in SERVING.names if name.endswith(("requests", "_count", "_ratio"))]
+    frames = []
+    for label in labels:
+        for model in ("m", "n")[: random.integers(1, 3)]:
+            slots = np.flatnonzero(random.random(6) < 0.7)
+            told = rows(*((int(slot), label, 1.0) for slot in slots), model=model)
+            frames.append(
+                told.assign(
+                    engine=str(random.choice(["vllm", "tgi"])),
+                    **{
+                        name: np.where(
+                            random.random(len(slots)) < 0.1, np.nan, random.random(len(slots)) * 3
+                        )
+                        for name in names
+                    },
+                )
+            )
+    keep(store, pd.concat(frames, ignore_index=True), "all")
+    found = histories(store.reader)
+    assert len({(entry.job_id, entry.nameless) for entry in found}) == len(found) > 2
+    for entry in found:
+        alone = store.reader.service(entry.job_id, entry.nameless, start=START, end=END)
+        assert entry.starts.tolist() == [at.timestamp() for at in alone["slot_start"]]
+        newest = alone.iloc[-1]
+        assert (entry.engine, entry.model) == (newest["engine"], newest["model"])
+        for name, values in entry.columns.items():
+            np.testing.assert_allclose(values, alone[name].to_numpy(float), err_msg=name)
+
+
+def test_a_service_that_was_last_read_long_before_the_others_is_no_more(store: Store) -> None:
+    """Within five minutes of the newest reading it is there."""
+    keep(store, rows((0, "search/old-0", 1.0), (2, "search/new-0", 1.0)), "one")
+    for minutes, names in ((5, ["search/new"]), (10, ["search/new", "search/old"])):
+        there = store.reader.services(start=START, end=END, within=timedelta(minutes=minutes))
+        assert [found.job_id for found in there] == names
 
 
 def test_a_slot_told_again_is_the_latter_and_unknown_parts_leave_a_sum_unknown(
@@ -226,8 +282,8 @@ def test_an_owner_sees_replicas_of_their_pods_and_none_that_is_nobodys(store: St
     mine = OwnedReader(
         store.reader_for_pages(), OwnNames(owners=frozenset({"lea"}), users=frozenset())
     )
-    assert mine.services(start=START, end=END)["running_requests"].tolist() == [4.0]
-    assert len(store.reader.services(start=START, end=END)) == 3
+    assert [found.job_id for found in histories(mine)] == ["search/Deployment/chat"]
+    assert len(histories(store.reader)) == 3
 
 
 @given(st.text(min_size=0, max_size=1200), st.text(min_size=0, max_size=1200))

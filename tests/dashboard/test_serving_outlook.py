@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 
+from dashboard import serving_outlook
 from dashboard.serving_outlook import foreseen_serving, service_history
 from data.columns import ALLOCATIONS, SERVING, check_frame
 from data.records.serving import ColdStart, ServiceOutlook
@@ -181,6 +182,33 @@ def test_without_a_pattern_never_fewer_than_the_reactive_rule(store: Store, seed
     assert found.reactive_replicas is not None
     assert len(fresh) >= 3
     assert min(fresh) >= found.reactive_replicas > 0
+
+
+def test_services_forecast_at_once_are_what_each_is_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Odd lengths, gaps, unknown values, tokens, too little, just come, without a pod."""
+    random = np.random.default_rng(4)
+    frames = []
+    for number, slots in enumerate((2016, 1301, 700, 97, 40, 7, 1)):
+        rates = random.uniform(0.5, 8) * random.lognormal(0, 0.3, slots)
+        label = "" if number == 2 else f"ml/service-{number}-0"
+        frame = served(rates, label=label, engine=("vllm", "kserve", "tgi")[number % 3])
+        if number % 2:
+            tokens = {"prompt_tokens": 9e4 * rates * random.lognormal(0, 1, slots)}
+            frame = frame.assign(**tokens, generation_tokens=6e4 * rates)
+        frame.loc[random.random(slots) < 0.05, "finished_requests"] = np.nan
+        frames.append(frame[random.random(slots) < (0.8 if number % 3 else 1.0)])
+    together = outlook(store, *frames)
+    monkeypatch.setattr(serving_outlook, "_BATCH", 1)
+    alone = foreseen_serving(store.reader, SETTINGS, NOW)
+    assert len(alone) == len(together) >= 6
+    assert any(found.token_seconds for found in alone)
+    for one, found in zip(alone, together, strict=True):
+        for name in ("rates_q50", "rates_q95"):
+            assert getattr(found, name) == pytest.approx(getattr(one, name), rel=1e-9)
+        rates = {"rates_q50": (), "rates_q95": ()}
+        assert replace(found, **rates) == replace(one, **rates)
 
 
 def test_readings_that_are_stale_give_no_number(store: Store) -> None:

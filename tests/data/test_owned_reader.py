@@ -109,7 +109,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         "boards": [lambda r: r.boards(**span)],
         "silent_boards": [lambda r: r.silent_boards(**span, since=end + DAY)],
         "gpus": [lambda r: r.gpus(), lambda r: r.gpus(**span)],
-        "services": [lambda r: r.services(**span)],
+        "services": [lambda r: list(r.services(**span, within=DAY))],
         "service": [
             lambda r: r.service(f"{THEIRS}/chat", "", **span),
             lambda r: r.service("", f"{THEIRS}-other", **span),

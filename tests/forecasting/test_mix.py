@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from data import compiled
 from data.errors import NotEnoughHistoryError
 from forecasting.backtest import rolling_backtest
+from forecasting.mix.kernel import LEVELS, _quantiles
+from forecasting.mix.members_kernel import select
 from forecasting.mix.model import MixModel, _origins, mix, mix_many
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
@@ -242,3 +245,40 @@ def test_a_job_of_any_hour_is_seen_at_any_lead(slot_minutes: int, horizon_hours:
         beyond = slice(12 * per_hour, None)  # nearer leads rest on the newest readings
         assert made.quantiles.q50[beyond][ahead[beyond] > 0].min(initial=4.0) > 3
         assert made.quantiles.q50[beyond][ahead[beyond] == 0].max(initial=0.0) < 1
+
+
+@given(st.lists(st.sampled_from([*map(float, range(9)), -0.0, 1e9, 0.5]), min_size=1, max_size=40))
+def test_what_is_selected_is_what_sorting_finds(drawn: list[float]) -> None:
+    """Of any values with ties; smaller ones go before, and the quantiles are numpy's."""
+    values = np.array(drawn)
+    for rank in range(len(values)):
+        work = values.copy()
+        assert select.py_func(work, 0, len(work), rank) == np.sort(values)[rank] == work[rank]
+        assert sorted(work) == sorted(drawn)
+        assert work[:rank].max(initial=-np.inf) <= work[rank] <= work[rank:].min()
+
+
+@compiled.outer
+def _quantiles_of(values: np.ndarray, found: np.ndarray) -> None:
+    _quantiles(values, len(values), found)
+
+
+@given(hnp.arrays(float, st.integers(1, 80), elements=st.floats(-9, 9)))
+def test_quantiles_of_residuals_are_numpys(drawn: np.ndarray) -> None:
+    """Linear between ranks, of few values and of many."""
+    found = np.empty(len(LEVELS))
+    _quantiles_of(drawn.copy(), found)
+    assert found == pytest.approx(np.quantile(drawn, LEVELS), abs=1e-12)
+
+
+def test_without_a_backtest_the_forecast_is_the_same() -> None:
+    """Nothing follows from it but what it says itself."""
+    curve = daily(20)
+    (told,), (untold,) = (
+        mix_many([series(curve)], [96], judged=judged) for judged in (True, False)
+    )
+    assert told.backtest
+    assert untold.backtest == ()
+    assert (untold.weights, untold.calibrated_hours) == (told.weights, told.calibrated_hours)
+    for name in NAMES:
+        assert (getattr(untold.quantiles, name) == getattr(told.quantiles, name)).all()
