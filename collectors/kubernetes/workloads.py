@@ -24,6 +24,9 @@ _INFERENCE = {
 }  # fmt: skip
 _USER_LABELS = ("owner", "user", "hub.jupyter.org/username", "workflows.argoproj.io/creator")
 _QUEUE = "kueue.x-k8s.io/queue-name"
+_ELASTIC = "kueue.x-k8s.io/elastic-job"
+ELASTIC_KUEUE = "Kueue (elastic job)"
+"""Kueue, of a Job whose number of pods others may change: it admits them as a further workload."""
 INSTANCE = "app.kubernetes.io/instance"
 """Label that Helm charts set, and by which Argo CD may track an object."""
 
@@ -198,7 +201,12 @@ def _flux(marks: Mapping[str, str]) -> bool:
 
 
 def _kueue(marks: Mapping[str, str]) -> bool:
-    return bool(marks.get(_QUEUE))
+    return bool(marks.get(_QUEUE)) and not is_elastic_in_kueue(marks)
+
+
+def is_elastic_in_kueue(marks: Mapping[str, str]) -> bool:
+    """Say whether the labels and annotations of an object let its number of pods change."""
+    return bool(marks.get(_QUEUE)) and marks.get(_ELASTIC) == "true"
 
 
 _APPLIERS = {
@@ -221,7 +229,13 @@ def _appliers(document: Document) -> Iterator[str]:
                 yield name
 
 
-_MANAGERS = {"Helm": _helm, "Argo CD": _argo, "Flux": _flux, "Kueue": _kueue}
+_MANAGERS = {
+    "Helm": _helm,
+    "Argo CD": _argo,
+    "Flux": _flux,
+    "Kueue": _kueue,
+    ELASTIC_KUEUE: is_elastic_in_kueue,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,6 +297,10 @@ def test_owners_in_a_ring_end() -> None:
         ({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps"}}, "Flux"),
         ({"labels": {"helm.toolkit.fluxcd.io/name": "apps"}}, "Flux"),
         ({"labels": {"kueue.x-k8s.io/queue-name": "research"}}, "Kueue"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "research"},
+          "annotations": {"kueue.x-k8s.io/elastic-job": "false"}}, "Kueue"),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "research"},
+          "annotations": {"kueue.x-k8s.io/elastic-job": "true"}}, "Kueue (elastic job)"),
     ],
 )  # fmt: skip
 def test_who_would_undo_a_change(marks: dict[str, Any], manager: str) -> None:

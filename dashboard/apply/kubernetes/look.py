@@ -4,7 +4,7 @@ A target's state holds the leaves of the object's excerpt under their pointers, 
 facts from elsewhere (room for a rollout, the server's version) under plain names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -217,11 +217,13 @@ def _own_facts(api: KubernetesApi, place: Place, document: Document) -> dict[str
 
 
 def _owners(
-    api: KubernetesApi, place: Place, document: Document, edits: Iterable[Edit]
+    api: KubernetesApi, place: Place, document: Document, edits: Sequence[Edit]
 ) -> tuple[str, ...]:
     if place.kind == "Node":
         return ()
     fields = [edit.at for edit in edits]
+    if place.kind == "Job" and any(edit.after == 0 for edit in edits):
+        fields.append("/spec/suspend")  # no pods at all are as good as that
     return owners_of(place, document, fields, reading.autoscalers(api, place.namespace))
 
 

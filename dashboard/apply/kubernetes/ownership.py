@@ -6,7 +6,7 @@ from typing import Any
 
 from collectors.kubernetes.client import Document, Inventory
 from collectors.kubernetes.objects import controller_of, labels_of, list_in, part, text_in
-from collectors.kubernetes.workloads import INSTANCE, Owners, Workload
+from collectors.kubernetes.workloads import ELASTIC_KUEUE, INSTANCE, Owners, Workload
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import names_of, pointer, value_at
 
@@ -43,6 +43,8 @@ def owners_of(
 
 def would_undo(name: str, fields: Iterable[str]) -> bool:
     """Whether someone of this name would set one of the fields again."""
+    if name == ELASTIC_KUEUE:
+        return any(at != "/spec/parallelism" for at in fields)
     return name not in _OF_REPLICAS or any(at.endswith("/replicas") for at in fields)
 
 

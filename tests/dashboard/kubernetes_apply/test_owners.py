@@ -53,6 +53,25 @@ def test_an_autoscaler_stands_against_no_other_field() -> None:
     assert "nodeSelector" in kubernetes_change(smaller, job).text
 
 
+def test_an_elastic_job_of_kueue_takes_another_number_of_pods_and_nothing_else(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """Kueue admits further pods by themselves; what it makes of a job without any is not known."""
+    at = room(bed, "elastic", 8)
+    spec = {"parallelism": 2, "template": {"spec": pod_spec(2, restartPolicy="Never", **at)}}
+    document = built_in("batch/v1", "Job", "serve", spec, namespace="elastic")
+    document["metadata"] |= {
+        "labels": {"kueue.x-k8s.io/queue-name": "research"},
+        "annotations": {"kueue.x-k8s.io/elastic-job": "true"},
+    }
+    bed.apply(document)
+    change = planned(applier, proposal("elastic/job/serve", gpus(4), gpus(2)))
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
+    assert spec_of(bed, "elastic", "Job")["parallelism"] == 1
+    with pytest.raises(ChangeRefusedError, match=r"Kueue \(elastic job\) would undo"):
+        planned(applier, proposal("elastic/job/serve", gpus(2), gpus(0)))
+
+
 def test_a_label_that_argo_cd_may_track_by_is_a_note_and_so_is_the_outage_of_one_pod() -> None:
     """Both stand in the text that a person reads before the approval."""
     one = proposal("ml/deployment/serve", gpus(2), gpus(1))
