@@ -33,8 +33,10 @@ def foreseen_workloads(
     held = of_these_jobs(
         reader.job_holdings(ids, start=first, end=end), jobs, slot_seconds=SECONDS_PER_HOUR
     )
+    # A run that waits, or never held a GPU, makes no job a recurring one.
+    seen = set(held["job_id"])
     return forecast_workloads(
-        workloads,
+        workloads_of([job for job in jobs if job.job_id in seen], view.as_of),
         held,
         fleet,
         as_of=view.as_of,

@@ -109,7 +109,7 @@ def models_of(
         for workload in workloads
         for job in workload.jobs
     }
-    week = held[held["slot_start"] >= as_of - _PRICED]
+    week = held[(held["slot_start"] >= as_of - _PRICED) & held["job_id"].isin(jobs)]
     hours = week.groupby("job_id")["allocated_gpus"].sum()
     sums: dict[str, dict[str, float]] = {}
     for job_id, gpu_hours in hours[hours > 0].items():

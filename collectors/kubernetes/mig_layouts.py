@@ -5,6 +5,7 @@ ConfigMap, and writes another label with the state of its work. A layout is a li
 which boards, of which device ids, whether MIG is on, and how many slices of which profile.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -26,6 +27,9 @@ from data.records.cluster import MigLayout, MigManager
 
 _Slices = tuple[tuple[str, int], ...]
 _FILE = "config.yaml"
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_MAX_SLICES = 7
+"""Of one board, whatever its model (NVIDIA, MIG User Guide)."""
 _DEVICE_IDS = {
     "A100-SXM4-40GB": "0x20B010DE",
     "A100-SXM4-80GB": "0x20B210DE",
@@ -76,13 +80,15 @@ def layouts_in(text: str, model: GpuModel, boards: int) -> tuple[MigLayout, ...]
     """
     try:
         told = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError):
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError):
         return ()
     named = part(told, "mig-configs")
     found = (
         MigLayout(name=name, boards=_grouped(cut))
         for name, entries in (named.items() if isinstance(named, Mapping) else ())
-        if isinstance(name, str) and (cut := _cut(entries, model, boards)) is not None
+        if isinstance(name, str)
+        and _LABEL_VALUE.fullmatch(name)
+        and (cut := _cut(entries, model, boards)) is not None
     )
     return tuple(sorted(found, key=lambda layout: layout.name))
 
@@ -96,7 +102,7 @@ def _cut(entries: Any, model: GpuModel, boards: int) -> list[_Slices] | None:
         if matches is None or slices is None:
             return None
         for index in _devices(entry, boards) if matches else ():
-            if index in cut or not isinstance(index, int) or not 0 <= index < boards:
+            if not isinstance(index, int) or index in cut or not 0 <= index < boards:
                 return None
             cut[index] = slices
     return [cut[index] for index in range(boards)] if boards and len(cut) == boards else None
@@ -109,7 +115,8 @@ def _is_for(entry: Any, model: GpuModel) -> bool | None:
         return True
     device = _DEVICE_IDS.get(model.name)
     ids = wanted if isinstance(wanted, list) else [wanted]
-    return None if device is None else device.casefold() in {str(name).casefold() for name in ids}
+    named = {name.casefold() for name in ids if isinstance(name, str)}
+    return None if device is None else device.casefold() in named
 
 
 def _devices(entry: Any, boards: int) -> Iterator[Any]:
@@ -128,7 +135,9 @@ def _slices(entry: Any, model: GpuModel) -> _Slices | None:
     if enabled is not True or not isinstance(wanted, Mapping) or not wanted:
         return None
     pairs = tuple(sorted((str(name), count_of(count)) for name, count in wanted.items()))
-    return pairs if all(name in known and count for name, count in pairs) else None
+    counts = sum(count for _name, count in pairs)
+    is_known = all(name in known and count for name, count in pairs)
+    return pairs if is_known and counts <= _MAX_SLICES else None
 
 
 def _grouped(cut: list[_Slices]) -> tuple[tuple[int, _Slices], ...]:

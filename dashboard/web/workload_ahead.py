@@ -86,14 +86,15 @@ def _show_total(found: WorkloadForecast, total: WorkloadTotal) -> None:
 
 
 def _history(found: WorkloadForecast, end: datetime, days: int) -> pd.DataFrame:
-    """Return what its runs held by the hour of as many days up to now, 0 between them."""
+    """Return what its runs held by the hour, 0 between runs; of a service a gap is unknown."""
     held = current_world().reader.job_holdings(
         found.job_ids, start=end - timedelta(days=days), end=end
     )
     sums = held.groupby("slot_start")[str(Quantity.ALLOCATED_GPUS)].sum()
     if sums.empty:
         return sums.reset_index()
-    return sums.asfreq(f"{SECONDS_PER_HOUR}s", fill_value=0.0).reset_index()
+    between = None if found.is_service else 0.0
+    return sums.asfreq(f"{SECONDS_PER_HOUR}s", fill_value=between).reset_index()
 
 
 def ahead_table() -> pd.DataFrame:

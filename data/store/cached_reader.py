@@ -143,7 +143,6 @@ class CachedReader(StoreReader):
     boards = _kept(StoreReader.boards)
     silent_boards = _kept(StoreReader.silent_boards)
     board_xids = _kept(StoreReader.board_xids)
-    services = _kept(StoreReader.services)
     service = _kept(StoreReader.service)
     served_tokens = _kept(StoreReader.served_tokens)
     board_history = _kept(StoreReader.board_history)

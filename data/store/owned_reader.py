@@ -137,6 +137,13 @@ class OwnedReader(CachedReader):
         """Return the time of the newest sample of the fleet: what is shown counts from there."""
         return self._whole.latest_sample_at(until=until)
 
+    def job_holdings(
+        self, job_ids: tuple[str, ...], *, start: datetime, end: datetime
+    ) -> pd.DataFrame:
+        """Return what the owner's jobs held of boards that others may have held beside them."""
+        mine = tuple(sorted(self.owned_jobs().intersection(job_ids)))
+        return self._whole.job_holdings(mine, start=start, end=end)
+
     def gpus(self, **window: datetime) -> tuple[Gpu, ...]:
         """Return what the owner's jobs held last; a board that went to others is theirs."""
         ids = self.owned_jobs()

@@ -119,7 +119,8 @@ _SUMS = "sum(allocated) AS allocated_gpus, sum(used) AS effective_gpus, sum(powe
 JOB_HOLDINGS = f"""
 WITH {_DEVICES}, held AS (
     SELECT job_id, slot_start, {_HOLDING} FROM devices
-    WHERE holder = 'job' AND share IS NOT NULL AND job_id IN (SELECT unnest(:job_ids))
+    WHERE holder = 'job' AND share IS NOT NULL
+        AND job_id IN (SELECT unnest(CAST(:job_ids AS VARCHAR[])))
 )
 SELECT job_id, slot_start, {_SUMS} FROM held GROUP BY job_id, slot_start
 ORDER BY job_id, slot_start

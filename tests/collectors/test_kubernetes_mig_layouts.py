@@ -104,7 +104,11 @@ def test_a_layout_says_how_many_boards_it_cuts_and_what_it_offers() -> None:
     "text",
     ["", "]", "version: v1", "mig-configs: {a: {devices: all}}", "mig-configs: {a: [1]}",
      "mig-configs: {a: [{devices: all, mig-enabled: 'true', mig-devices: {1g.10gb: 7}}]}",
-     "mig-configs: {a: [{devices: [x], mig-enabled: false}]}", "[" * 5000],
+     "mig-configs: {a: [{devices: [x], mig-enabled: false}]}", "[" * 5000,
+     "mig-configs: {a: [{devices: [[0]], mig-enabled: false}]}", "mig-configs: !!bool x",
+     "mig-configs: !!int ''", "mig-configs: !!timestamp x",
+     "mig-configs: {a: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 8}}]}",
+     "mig-configs: {a; b: [{devices: all, mig-enabled: false}]}"],
 )  # fmt: skip
 def test_what_is_no_file_of_layouts_offers_none(text: str) -> None:
     """Nothing is guessed from it."""

@@ -12,10 +12,11 @@ from dashboard.cli import main
 from dashboard.workload_outlook import foreseen_workloads
 from dashboard.workload_rows import total_lines, workload_rows
 from data.records.forecasts import GroupKind, Quantity, WorkloadForecast
-from data.records.jobs import Job, WorkloadKind
+from data.records.jobs import Job, OwnNames, WorkloadKind
 from data.settings import Settings
 from data.statement_settings import GpuPrice, StatementSettings
 from data.store import Store, open_store
+from data.store.owned_reader import OwnedReader
 
 DAYS = 9
 END = datetime(2026, 1, 14, 0, tzinfo=UTC)
@@ -97,6 +98,38 @@ def test_what_jobs_held_adds_up_to_the_fleet(store_url: str) -> None:
     assert len(sums) == 72
     for name in sums.columns:
         assert sums[name].to_numpy() == pytest.approx(fleet[name].to_numpy())
+
+
+def test_runs_that_wait_are_no_runs(tmp_path: Path) -> None:
+    """Four that stand in the queue beside one that held a board make no recurring job."""
+    waiting = [
+        make_job(f"team/sweep-{number}", kind=WorkloadKind.TRAINING, last_seen_at=END)
+        for number in range(1, 5)
+    ]
+    held = make_job("team/sweep-0", kind=WorkloadKind.TRAINING, last_seen_at=END)
+    samples = make_samples(minutes=3 * 24 * 60, end=END, job_id=held.job_id)
+    with open_store(f"duckdb:///{tmp_path}/w.duckdb") as store:
+        store.keep(make_collected(samples, jobs=(held, *waiting)))
+        assert foreseen(store) == ()
+
+
+def test_an_owner_is_told_their_part_of_a_board(tmp_path: Path) -> None:
+    """Ten minutes of an hour that others had for fifty are a sixth of a board, to the owner too."""
+    mine = make_job("team/a", owner="ann", last_seen_at=END)
+    other = make_job("team/b", owner="bob", last_seen_at=END)
+    samples = make_samples(minutes=60, end=END - timedelta(minutes=1), job_id=other.job_id)
+    samples.loc[samples.index[:10], "job_id"] = mine.job_id
+    with open_store(f"duckdb:///{tmp_path}/w.duckdb") as store:
+        store.keep(make_collected(samples, jobs=(mine, other)))
+        owned = OwnedReader(
+            store.reader_for_pages(), OwnNames(owners=frozenset({"ann"}), users=frozenset())
+        )
+        ids = (mine.job_id, other.job_id)
+        span = {"start": END - timedelta(hours=1), "end": END}
+        whole = store.reader.job_holdings((mine.job_id,), **span)
+        told = owned.job_holdings(ids, **span)
+    pd.testing.assert_frame_equal(told, whole)
+    assert list(told["allocated_gpus"]) == [pytest.approx(1 / 6)]
 
 
 def test_rows_tell_sums_and_what_they_cost(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class KubernetesApplier:
         facts = looking.seen_of(change.target).facts
         if not sent or cutting.CUT_FACT not in facts:
             return Closed(left=Left.AS_IT_IS, detail="")
-        return cutting.close(self._api, change, facts, self._cutting)
+        pods = looking.pods_on(self._api, change.target.name)
+        return cutting.close(self._api, change, facts, self._cutting, pods=pods)
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         """Return why a node cannot be left as it is, '' when it can."""

@@ -31,7 +31,7 @@ from dashboard.apply.kubernetes.api import (
     NotSentError,
 )
 from dashboard.apply.kubernetes.places import Place
-from dashboard.apply.kubernetes.pointers import Edit, operations_of, pointer, value_at
+from dashboard.apply.kubernetes.pointers import Edit, Operation, operations_of, pointer, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, sent, step_of
 from data.catalogue.gpu_catalogue import GpuCatalogue
@@ -191,9 +191,10 @@ def cut_steps(place: Place, path: str, document: Document, layout: str) -> tuple
     cordon = Edit(at=_CORDON_AT, before=cordoned, after=True, what="unschedulable")
     away = [] if cordoned is True else [cordon]
     back = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
+    held: Operation = {"op": "test", "path": _CORDON_AT, "value": True}
     found = (
         step_of(place, path, away, (), StepWait.NOTHING),
-        step_of(place, path, [] if before == layout else [name], (), StepWait.FREE),
+        step_of(place, path, [] if before == layout else [name], [held], StepWait.FREE),
         step_of(place, path, [back], (), StepWait.CUT),
     )
     return tuple(step for step in found if step is not None)
@@ -242,10 +243,13 @@ def between_steps(change: Change, sent_steps: int) -> str:
     return f"node {change.target.name} is cordoned (by hand: kubectl uncordon {change.target.name})"
 
 
-def close(api: KubernetesApi, change: Change, facts: Mapping[str, str], limit: timedelta) -> Closed:
+def close(
+    api: KubernetesApi, change: Change, facts: Mapping[str, str], limit: timedelta, *, pods: str
+) -> Closed:
     """Name the layout of before again, and uncordon the node once it offers that. Never raises.
 
-    A node whose manager does not give that back within `limit` stays cordoned.
+    A node whose manager does not give that back within `limit` stays cordoned. One on which `pods`
+    hold GPUs by now keeps its layout.
     """
     place = Place(kind="Node", namespace="", name=change.target.name)
     path = facts["path"]
@@ -255,6 +259,9 @@ def close(api: KubernetesApi, change: Change, facts: Mapping[str, str], limit: t
         if text_in(node, "metadata", "uid") != change.target.identity:
             return Closed(left=Left.AS_IT_IS, detail="the node is another one of the same name")
         edit, closed = _next_edit(change, facts, node, answer.at, limit)
+        if edit is not None and edit.at == LAYOUT_AT and pods:
+            detail = f"pods hold GPUs of its slices, so it stays cut: {pods}"
+            return Closed(left=Left.PART, detail=detail)
         if edit is not None:
             _send(api, path, node, edit)
     except ApplyError as error:

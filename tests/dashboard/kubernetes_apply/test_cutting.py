@@ -220,6 +220,35 @@ def test_a_pod_that_lands_before_the_cordon_stops_the_cut(
     assert state_of(manager)[:2] == ("all-disabled", False)
 
 
+def test_a_node_that_somebody_uncordons_is_not_cut(
+    managed: Callable[..., StandInMigManager], cutter: KubernetesApplier
+) -> None:
+    """Between cordon and layout: pods could land while the manager works."""
+    manager = managed("opened")
+    change = planned(cutter, advised(manager.node))
+    cordon, name, _uncordon = change.steps
+    assert cutter.execute(cordon, change).outcome is StepOutcome.DONE
+    manager.bed.patch("Node", manager.node, {"spec": {"unschedulable": None}})
+    assert cutter.execute(name, change).outcome is not StepOutcome.DONE
+    assert state_of(manager)[:2] == ("all-disabled", False)
+
+
+def test_a_cut_is_not_taken_back_under_pods(
+    managed: Callable[..., StandInMigManager], cutter: KubernetesApplier
+) -> None:
+    """A node that somebody uncordoned and uses keeps its slices, and the pods are named."""
+    manager = managed("used")
+    change = planned(cutter, advised(manager.node))
+    for step in change.steps[:2]:
+        assert cutter.execute(step, change).outcome is StepOutcome.DONE
+    manager.work()
+    manager.bed.patch("Node", manager.node, {"spec": {"unschedulable": None}})
+    manager.bed.apply(holding(manager, "nvidia.com/mig-1g.10gb"))
+    closed = cutter.close(change, sent=2)
+    assert (closed.left, "used/holder (1)" in closed.detail) == (Left.PART, True)
+    assert state_of(manager)[0] == "all-1g.10gb"
+
+
 def has_moved(cutter: KubernetesApplier, change: Change) -> bool:
     """Say whether what was approved would be refused now."""
     try:
