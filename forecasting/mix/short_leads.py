@@ -6,13 +6,10 @@ from data.units import SECONDS_PER_HOUR
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.anchor_kernel import LEVELS, anchored
-from forecasting.naive_model import NaiveModel
 
 _NAMES = tuple(f"q{round(100 * level):02d}" for level in LEVELS)
 _FITTED_HOURS = 3.0
 _UNTIL_HOURS = 6.0
-_YOUNG_DAYS = 2
-_MIN_YOUNG_SLOTS = 12
 _QUARTILE = np.log(2.0) / np.log(5.0)
 """Where a quartile lies between the median and the decile: of two exponential tails, which jumps of
 demand have; the straight line's 0.625 lies far above."""
@@ -39,8 +36,7 @@ def with_short_leads(series: DemandSeries, y: Values, mixed: Quantiles) -> Quant
 def _near(series: DemandSeries, y: Values, horizon: int) -> Values | None:
     """Return the quantiles [LEVELS, horizon] that start from the newest reading, None if unknown.
 
-    Lines of every quantile are fitted at one slot, 1 h and 3 h and are straight between. A job of
-    less than two days, in which no course of the day shows, has the last value and its past errors.
+    Lines of every quantile are fitted at one slot, 1 h and 3 h and are straight between.
     """
     hour, season = SECONDS_PER_HOUR / series.slot_seconds, max(1, series.slots_per_day)
     leads = np.unique([1, max(1, round(hour)), max(1, round(_FITTED_HOURS * hour))])
@@ -49,8 +45,6 @@ def _near(series: DemandSeries, y: Values, horizon: int) -> Values | None:
     if known.any():
         ahead = np.arange(1, horizon + 1)
         return np.stack([np.interp(ahead, leads[known], row[known]) for row in found])
-    if _MIN_YOUNG_SLOTS <= len(y) < _YOUNG_DAYS * season and np.isfinite(y).all():
-        return _with_quartiles(NaiveModel().forecast(series, horizon))
     return None
 
 

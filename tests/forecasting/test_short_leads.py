@@ -9,7 +9,6 @@ from forecasting.demand_series import Values
 from forecasting.mix.anchor_kernel import LEVELS, anchored
 from forecasting.mix.model import mix
 from forecasting.mix.short_leads import with_short_leads
-from forecasting.naive_model import NaiveModel
 
 DAY = 24
 MISSING_PRICE = 4.0
@@ -115,19 +114,6 @@ def test_hours_fade_into_the_mix() -> None:
     assert (found.q50[5:] == 400.0).all()
     assert found.q75 is not None
     assert found.q75[5:] == pytest.approx(400 + 10 * np.log(2) / np.log(5))
-
-
-def test_a_young_job_has_its_last_value_and_past_errors() -> None:
-    """Before two days are known the next three hours are the yardstick's; with a gap the mix's."""
-    demand = jobs_per_hour(47, seed=2)
-    naive = NaiveModel().forecast(series(demand, upper=1000.0), 24)
-    found = with_short_leads(series(demand, upper=1000.0), demand, flat(400.0, 24))
-    for name in ("q05", "q10", "q50", "q90", "q95"):
-        assert (getattr(found, name)[:3] == getattr(naive, name)[:3]).all()
-    assert (found.q50[5:] == 400.0).all()
-    demand[20] = np.nan
-    found = with_short_leads(series(demand, upper=1000.0), demand, flat(400.0, 24))
-    assert (found.q50 == 400.0).all()
 
 
 def test_an_unknown_newest_slot_leaves_the_mix() -> None:

@@ -172,7 +172,7 @@ if not empty_state():
         st.subheader("Services and recurring jobs")
         table(lasting, "workloads", links=_TO_JOB)
         st.caption(
-            "With runs yet to come. Ranges are 80 % intervals of the sum; costs are at today's "
+            "With runs yet to come. Ranges are 80 % intervals of the sum; costs are at the latest "
             "prices. A job's page has its week by the hour and its month by the day."
         )
     tested_jobs = [
