@@ -17,7 +17,7 @@ from benchmarks._serving_kernel import (
 from benchmarks._serving_traces import MINUTE, RequestTrace
 from forecasting.mix.model import MIN_KNOWN
 from forecasting.request_rates import RATE_SLOT_SECONDS as SLOT
-from forecasting.request_rates import rate_quantiles
+from forecasting.request_rates import rate_quantiles_of
 from planner.serving.service_model import replicas_for_rates
 
 STEP = 15
@@ -129,7 +129,7 @@ def forecast_rates(trace: RequestTrace, first: int = MIN_KNOWN) -> dict[str, Flo
     rates = slot_rates(trace)
     found = {level: np.zeros(len(rates)) for level in LEVELS}
     for origin in range(max(first, MIN_KNOWN), len(rates)):
-        quantiles = rate_quantiles(rates[:origin], AHEAD)
+        quantiles = rate_quantiles_of([(0, rates[:origin])], AHEAD)[0]
         for level in LEVELS:
             values = getattr(quantiles, level)
             found[level][origin] = 0.0 if values is None else values.max()

@@ -36,7 +36,7 @@ from benchmarks._serving_rules import (
 )
 from benchmarks._serving_traces import SERVICE_SECONDS, RequestTrace, servegen
 from benchmarks.serving import EARLY, MARGINS, MAX_MORE_HOURS, WARM_UP, cheapest
-from forecasting.request_rates import rate_quantiles
+from forecasting.request_rates import rate_quantiles_of
 
 RESULTS = Path(__file__).parent / "results" / "serving_tokens.md"
 PREFILL_SHARES = (0.1, 0.5)
@@ -87,7 +87,7 @@ def highest_ahead(series: Floats, first: int) -> dict[str, Floats]:
     """Return, by level and slot from `first`, the highest of the next AHEAD slots as forecast."""
     found = {level: np.zeros(len(series)) for level in LEVELS}
     for origin in range(first, len(series)):
-        quantiles = rate_quantiles(series[:origin], AHEAD)
+        quantiles = rate_quantiles_of([(0, series[:origin])], AHEAD)[0]
         for level in LEVELS:
             values = getattr(quantiles, level)
             found[level][origin] = 0.0 if values is None else values.max()

@@ -18,6 +18,7 @@ _SUM_NAMES = {
     Quantity.EFFECTIVE_GPUS: "used_gpu_hours",
     Quantity.POWER: "energy_kwh",
 }
+_ENDS = (("", "central"), ("_low", "low"), ("_high", "high"))
 SUMMARY = (
     *("days", "gpu_hours", "gpu_hours_low", "gpu_hours_high", "gpu_hours_before"),
     *("used_gpu_hours", "energy_kwh", "cost", "cost_low", "cost_high", "currency"),
@@ -91,9 +92,6 @@ def total_lines(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 }
             )
     return lines
-
-
-_ENDS = (("", "central"), ("_low", "low"), ("_high", "high"))
 
 
 def _total_row(total: WorkloadTotal, cost: Range | None) -> dict[str, Any]:

@@ -13,19 +13,14 @@ from forecasting.mix.model import MIN_KNOWN, mix_many
 RATE_SLOT_SECONDS = 600
 
 
-def rate_quantiles(rates: Values, ahead: int, *, first_slot: int = 0) -> Quantiles | None:
-    """Return the quantiles of the next slots, None with too little history.
-
-    `rates` are requests per second by slot, NaN where unknown; `first_slot` is the start of the
-    first (s, epoch), on which hours of the day are counted.
-    """
-    return rate_quantiles_of([(first_slot, rates)], ahead)[0]
-
-
 def rate_quantiles_of(
     histories: Sequence[tuple[int, Values]], ahead: int
 ) -> list[Quantiles | None]:
-    """Return the quantiles of many services, each as `rate_quantiles` does: faster than alone."""
+    """Return q05 to q95 of the next `ahead` slots of each service, None with too little known.
+
+    `histories` are of each the start of the first slot (s, epoch), on which hours of the day are
+    counted, and requests per second by slot, NaN where unknown. Many at once are faster than alone.
+    """
     enough = [int(np.isfinite(rates).sum()) >= MIN_KNOWN for _first, rates in histories]
     series = [
         DemandSeries(
