@@ -174,7 +174,7 @@ class PlanningSettings(Section, name="planning"):
         maximum=43_200,
     )
     churn_ratio: float = documented(
-        0.02,
+        0.005,
         "saving that a job must bring to leave its announced path, share of a mean job's cost",
         minimum=0,
         maximum=1,

@@ -22,15 +22,27 @@ from planner.solver.slot_problem import NOTHING, SlotProblem
 Path = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 _DIGITS = 6
+_ALIKE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolling:
-    """The last plan as the next one's start; `frozen_problem` pins its first slots."""
+    """The last plan as the next one's start; `frozen_problem` pins its first slots.
+
+    `usual_gap` is the certified gap of the last plan, as a share of its cost; 0 where more than a
+    tenth of the jobs are planned anew, for then the last plan says little.
+    """
 
     warm_start: WarmStart
     frozen_problem: SlotProblem
     frozen_slots: int
+    usual_gap: float
+
+    def churn_cost(self, paths: Path) -> float:
+        """Return the churn price of the kept jobs whose paths [J, H] are not the announced ones."""
+        warm = self.warm_start
+        left = (paths != warm.announced).any(axis=1) & warm.kept
+        return warm.churn_price * int(left.sum())
 
 
 def kept_prices(mapping: SlotMapping, prices: PlanPrices) -> tuple[PlanPrice, ...]:
@@ -86,7 +98,12 @@ def rolling(
     if required is not None:
         before = mapping.slots.jobs.required
         required[~kept] = NOTHING if before is None else before[~kept]
-    return Rolling(warm_start=warm_start, frozen_problem=pinned, frozen_slots=count)
+    return Rolling(
+        warm_start=warm_start,
+        frozen_problem=pinned,
+        frozen_slots=count,
+        usual_gap=last.gap_ratio if kept.mean() >= _ALIKE else 0.0,
+    )
 
 
 def without_pins(start: Rolling, mapping: SlotMapping) -> Rolling:

@@ -96,6 +96,38 @@ def test_a_small_saving_changes_no_announced_path() -> None:
     assert leave.revised_jobs == 1
 
 
+def surprised(seed: int, factor: float, slot_minutes: int) -> tuple[PlanningProblem, list[str]]:
+    """Twelve jobs on 36 boards: half need `factor` times what they did, the others that less."""
+    random = np.random.default_rng(seed)
+    level, rises = random.uniform(0.5, 4.0, 12), random.random(12) < 0.5
+    scale = np.where(rises, factor, 1 / factor)
+    waves = 1 + 0.3 * np.sin(np.arange(24) / 4 + np.arange(12)[:, None])
+    demand = np.clip(level[:, None] * scale[:, None] * waves, 0.1, 16.0)
+    names = [f"a/{number}" for number in range(12)]
+    problem = case(
+        *((make_job(name, gpu_count=2), 0.5, 10_000.0, None) for name in names),
+        gpus=boards(H100, 36),
+        planning=PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24, frozen_minutes=0),
+        demand=dict(zip(names, demand.tolist(), strict=True)),
+    )
+    return problem, [name for name, rose in zip(names, rises, strict=True) if rose]
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+@pytest.mark.parametrize("factor", [2.0, 4.0])
+def test_after_a_surprise_a_plan_is_as_good_as_one_from_nothing(
+    factor: float, slot_minutes: int
+) -> None:
+    """Prices of a demand that is gone lead to no dearer plan, the churn of all jobs apart."""
+    for seed in (1, 4):
+        first = plan_of(surprised(seed, 1.0, slot_minutes)[0])
+        problem, risen = surprised(seed, factor, slot_minutes)
+        fresh, again = plan_of(problem), plan_of(problem, first, *risen)
+        churn = problem.planning.churn_ratio * first.cost * (12 - len(risen)) / 12
+        assert again.cost <= fresh.cost * 1.003 + churn
+        assert again.lower_bound >= fresh.lower_bound - 0.003 * fresh.cost
+
+
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 def test_slots_that_have_passed_are_dropped(slot_minutes: int) -> None:
     """Three slots later the announced path and its prices begin three slots later."""
