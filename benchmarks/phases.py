@@ -28,6 +28,7 @@ from benchmarks._phase_truth import (
     make_trace,
     period_rows,
 )
+from benchmarks._run_ends import end_rows
 from forecasting.phases.change_points import change_points, noise_scale
 from forecasting.phases.find import (
     DIPS,
@@ -319,6 +320,10 @@ def report(folder: Path, pods: Path) -> str:
         "Forecasts inside those runs, slots of ten seconds, two minutes ahead:",
         "",
         *forecast_rows(folder),
+        "",
+        "The end of each run, told at its half by the other runs of its benchmark and size:",
+        "",
+        *end_rows(folder),
         "",
         pods_line(pods),
         "",

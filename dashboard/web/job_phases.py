@@ -36,7 +36,9 @@ def _show(values: "pd.Series[float]", signal: Signal) -> None:
     phases = find_phases(regular.to_numpy(dtype=float), float(SLOT_SECONDS), signal=signal)
     st.subheader("Phases")
     chart(phase_segments([at.to_pydatetime() for at in grid], regular.tolist(), phases), "phases")
-    st.caption(plain(_epoch_line(phases)))
+    now = phases.segments[-1]
+    since = f"Latest: {now.kind}, since {grid[now.start]:%Y-%m-%d %H:%M} UTC. "
+    st.caption(plain(since + _epoch_line(phases)))
 
 
 def _epoch_line(phases: Phases) -> str:

@@ -1,5 +1,6 @@
 """Other runs of the same recurring job: how long, how busy, how much energy."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pandas as pd
@@ -18,14 +19,16 @@ _DRAWN, _LISTED = 5, 20
 _DAYS = 30
 
 
-def similar_runs(reader: CachedReader, job: Job) -> None:
-    """Show the latest runs of the job beside this one, or say that there are none."""
+def runs_of(reader: CachedReader, job: Job) -> list[Job]:
+    """Return the other runs of a recurring job, the latest first."""
+    found = reader.similar_jobs(job, most=_LOOKED_AT)
+    return [entry for entry in found if job_key(entry) == job_key(job)]
+
+
+def similar_runs(reader: CachedReader, job: Job, others: Sequence[Job]) -> None:
+    """Show the latest `others` of the same job beside this one, or say that there are none."""
     st.subheader("Runs of the same job")
-    others = [
-        entry
-        for entry in reader.similar_jobs(job, most=_LOOKED_AT)
-        if job_key(entry) == job_key(job)
-    ][:_LISTED]
+    others = others[:_LISTED]
     if not others:
         st.write("None is known: no other job has this name, owner, kind and GPU model.")
         return

@@ -17,7 +17,7 @@ from data.records.jobs import Job, JobState
 Values = npt.NDArray[np.float64]
 
 _RECORDED = "its recorded end"
-_MIN_RUNS = 5
+MIN_RUNS = 5
 """Fewer ended runs say too little of the end."""
 _SPREAD = (0.1, 0.9)
 _LEVELS = (np.arange(40) + 0.5) / 40
@@ -62,6 +62,53 @@ class Remaining:
         return float(self.central.sum()) * slot_hours
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedEnd:
+    """When a running job ends: q10, median and q90 by `runs` ended runs of the same job.
+
+    The shares done are those of `as_of` in a run that ends so, `low_ratio` for the latest end.
+    """
+
+    low: datetime
+    central: datetime
+    high: datetime
+    low_ratio: float
+    central_ratio: float
+    high_ratio: float
+    runs: int
+
+
+def expected_end(job: Job, past_runs: Sequence[float], as_of: datetime) -> ExpectedEnd | None:
+    """Return when a running job ends by itself; None where fewer than five ended runs tell it.
+
+    `past_runs` are lengths of ended runs in s. What its scheduler ends earlier ends then.
+    """
+    ends, told = _forecast_ends(job, past_runs, as_of, as_of), told_end(job, as_of)
+    started_at = None if job.scheduler is None else job.scheduler.started_at
+    if not ends or started_at is None:
+        return None
+    ends = ends if told is None else [min(end, max(told[0], as_of)) for end in ends]
+    seconds = [(end - started_at).total_seconds() for end in ends]
+    lengths = [float(length) for length in np.quantile(seconds, (_SPREAD[0], 0.5, _SPREAD[1]))]
+    low, central, high = (started_at + timedelta(seconds=length) for length in lengths)
+    so_far = (as_of - started_at).total_seconds()
+    ratios = [min(1.0, max(0.0, so_far / max(1.0, length))) for length in lengths]
+    return ExpectedEnd(
+        low=low,
+        central=central,
+        high=high,
+        low_ratio=ratios[2],
+        central_ratio=ratios[1],
+        high_ratio=ratios[0],
+        runs=len(past_runs),
+    )
+
+
+def told_end(job: Job, as_of: datetime) -> tuple[datetime, str] | None:
+    """Return the earliest end that a scheduler tells and its name, None where it tells none."""
+    return min(_told_ends(job, as_of), default=None)
+
+
 def remaining_of(
     job: Job,
     slot_starts: Sequence[datetime],
@@ -73,7 +120,7 @@ def remaining_of(
     """Return how much of each slot is left of a job; `past_runs` are lengths of ended runs, s."""
     latest = np.ones(len(slot_starts))
     why = ""
-    told = min(_told_ends(job, as_of), default=None)
+    told = told_end(job, as_of)
     if told is not None:
         latest = _shares([told[0]], slot_starts, slot)[0]
         why = f"{told[1]} ends it by {told[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
@@ -143,7 +190,7 @@ def _forecast_ends(
     started_at = None if facts is None else facts.started_at
     if facts is not None and facts.state is JobState.PENDING:
         started_at = as_of = first_slot
-    if started_at is None or len(past_runs) < _MIN_RUNS:
+    if started_at is None or len(past_runs) < MIN_RUNS:
         return []
     so_far = max(1.0, (as_of - started_at).total_seconds())
     bounds = [so_far, *sorted(seconds for seconds in past_runs if seconds > so_far), np.inf]

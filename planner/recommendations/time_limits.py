@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from data.feasible_changes import untouchable
 from data.records.jobs import Job, Platform
+from planner.problem.job_end import MIN_RUNS
 
-_MIN_RUNS = 5
 _FAR_ABOVE = 2.0
 _MARGIN = 1.5
 _STEP_SECONDS = 900
@@ -23,7 +23,7 @@ def advised_limit(job: Job, past_runs: Sequence[float]) -> float | None:
     """
     facts = job.scheduler
     limit = None if facts is None else facts.time_limit_seconds
-    if job.platform is not Platform.SLURM or limit is None or len(past_runs) < _MIN_RUNS:
+    if job.platform is not Platform.SLURM or limit is None or len(past_runs) < MIN_RUNS:
         return None
     if untouchable(job) or facts is None or "time_min_minutes" in dict(facts.extra):
         return None  # with --time-min Slurm shortens it itself, and refuses a limit below that

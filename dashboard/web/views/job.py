@@ -23,10 +23,11 @@ from dashboard.web.page import (
     table,
     tense,
 )
+from dashboard.web.run_end import run_end
 from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
-from dashboard.web.similar_runs import similar_runs
+from dashboard.web.similar_runs import runs_of, similar_runs
 from dashboard.web.slow_work_line import slow_work_line
 from dashboard.web.workload_ahead import show_ahead
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
@@ -195,6 +196,8 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     slow_work_line(job.job_id)
     show_demand(job, history, known)
     show_ahead(job, end)
+    others = runs_of(reader, job)
+    run_end(job, others, end)
     job_phases(reader, job, end)
     show_memory_and_power(job, history, known)
     if known is not None:
@@ -203,7 +206,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
         st.caption(plain(f"Assumed, not measured: {pairs}"))
     scheduler_facts(job)
-    similar_runs(reader, job)
+    similar_runs(reader, job, others)
     show_boards(reader, job, end)
 
 

@@ -1,0 +1,66 @@
+"""The end of a running job as its page tells it: by runs of the same job, by its limit, or not."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from factories import NOW, make_job
+
+from dashboard.web.run_end import end_line
+from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
+from planner.problem.job_end import expected_end, remaining_of
+
+HOUR = 3_600.0
+
+
+def running(hours: float, limit_hours: float | None = None, **changes: object) -> Job:
+    """A training job that has run for so many hours."""
+    facts = SchedulerFacts(
+        state=JobState.RUNNING,
+        started_at=NOW - timedelta(hours=hours),
+        time_limit_seconds=None if limit_hours is None else limit_hours * HOUR,
+    )
+    values = {"kind": WorkloadKind.TRAINING, "scheduler": facts} | changes
+    return make_job("a/job/x", **values)
+
+
+def test_runs_of_the_same_job_tell_end_and_share_done() -> None:
+    """Ten runs of ten hours: one that has run for five is half done and ends in five hours."""
+    said = end_line(running(5), [10 * HOUR] * 10, NOW)
+    assert said.startswith(f"Expected {NOW + timedelta(hours=5):%Y-%m-%d}")
+    assert "by 10 finished runs of the same job" in said
+    found = expected_end(running(5), [10 * HOUR] * 10, NOW)
+    assert found is not None
+    assert found.central_ratio == pytest.approx(0.5, abs=0.02)
+    assert found.low_ratio < found.central_ratio < found.high_ratio
+
+
+@pytest.mark.parametrize("so_far", [0.0, 3.0, 9.0, 30.0, 200.0])
+@pytest.mark.parametrize("limit", [None, 12.0, 31.0])
+def test_the_page_tells_the_end_that_plans_count_with(so_far: float, limit: float | None) -> None:
+    """The interval of the page is that of the hours left in a plan, whatever was survived."""
+    lengths = [float(length) * HOUR for length in np.random.default_rng(5).gamma(4.0, 3.0, 9)]
+    job = running(so_far, limit)
+    found = expected_end(job, lengths, NOW)
+    assert found is not None
+    assert NOW <= found.low <= found.central <= found.high
+    if limit is not None:
+        assert found.high <= max(NOW, NOW + timedelta(hours=limit - so_far))
+    slots = [NOW + timedelta(hours=number) for number in range(2_000)]
+    left = remaining_of(job, slots, timedelta(hours=1), as_of=NOW, past_runs=lengths)
+    hours = np.quantile(left.likely.sum(axis=1), [0.1, 0.5, 0.9])
+    shown = [(at - NOW) / timedelta(hours=1) for at in (found.low, found.central, found.high)]
+    assert np.minimum(shown, 2_000.0) == pytest.approx(hours, rel=1e-3, abs=1e-3)
+
+
+def test_too_few_runs_leave_the_end_unknown_and_a_limit_stands() -> None:
+    """Four runs tell no end; what the scheduler enforces is said."""
+    assert end_line(running(1), [HOUR] * 4, NOW).startswith("Unknown: 4 finished runs")
+    limited = end_line(running(1, 8), [], NOW)
+    assert "0 finished runs" in limited
+    assert f"its time limit at {NOW + timedelta(hours=7):%Y-%m-%d %H:%M} UTC" in limited
+
+
+def test_a_service_has_no_end() -> None:
+    """A deployment that serves ends by nobody's clock."""
+    assert end_line(running(1, kind=WorkloadKind.INFERENCE), [], NOW) == ""
