@@ -280,16 +280,17 @@ def _next_edit(
     }
     before, after = edits.get(LAYOUT_AT, (value_at(node, LAYOUT_AT),) * 2)
     label, cordoned = value_at(node, LAYOUT_AT), value_at(node, _CORDON_AT)
-    by_hand = f"node {change.target.name} stays cordoned (kubectl uncordon {change.target.name})"
+    name = change.target.name
+    stays = f"stays cordoned (kubectl uncordon {name})" if cordoned else "takes pods"
+    by_hand = f"node {name} {stays}"
     if label == after and label != before:
         back = Edit(at=LAYOUT_AT, before=after, after=before, what=MIG_LAYOUT_LABEL)
         return back, Closed(left=Left.UNKNOWN, detail=f"the layout {before} is named again")
     if label != before:
         return None, Closed(left=Left.PART, detail=f"others named the layout {label}; {by_hand}")
-    state = _state(node)
-    if cordoned is not True:
-        return None, Closed(left=Left.NOTHING, detail="nothing of the change stands")
-    if CutPlan.of(facts).holds(node) and state in _DONE:
+    if CutPlan.of(facts).holds(node) and _state(node) in _DONE:
+        if cordoned is not True:
+            return None, Closed(left=Left.NOTHING, detail="nothing of the change stands")
         uncordon = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
         return uncordon, Closed(left=Left.UNKNOWN, detail="the node is uncordoned")
     since = _last_written(node)

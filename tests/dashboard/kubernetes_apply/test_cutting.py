@@ -249,6 +249,25 @@ def test_a_cut_is_not_taken_back_under_pods(
     assert state_of(manager)[0] == "all-1g.10gb"
 
 
+def test_a_node_uncordoned_on_the_way_back_is_as_before_once_it_offers_that(
+    managed: Callable[..., StandInMigManager], cutter: KubernetesApplier
+) -> None:
+    """The old layout in the label is not enough while the manager still works."""
+    manager = managed("hasty")
+    change = planned(cutter, advised(manager.node))
+    for step in change.steps[:2]:
+        assert cutter.execute(step, change).outcome is StepOutcome.DONE
+    for _call in range(2):
+        manager.work()
+    assert cutter.close(change, sent=2).left is Left.UNKNOWN
+    manager.bed.patch("Node", manager.node, {"spec": {"unschedulable": None}})
+    closed = cutter.close(change, sent=2)
+    assert (closed.left, "waits for the old layout" in closed.detail) == (Left.UNKNOWN, True)
+    for _call in range(2):
+        manager.work()
+    assert cutter.close(change, sent=2).left is Left.NOTHING
+
+
 def has_moved(cutter: KubernetesApplier, change: Change) -> bool:
     """Say whether what was approved would be refused now."""
     try:
