@@ -43,7 +43,7 @@ def _show(values: "pd.Series[float]", signal: Signal) -> None:
 
 def _epoch_line(phases: Phases) -> str:
     epoch = phases.epoch
-    notes = "".join(f" {note}." for note in phases.notes)
+    notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in phases.notes)
     if epoch.seconds is None:
         return f"Epoch unknown: {epoch.reason}.{notes}"
     period = (
