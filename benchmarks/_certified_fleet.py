@@ -27,6 +27,7 @@ class FleetFeatures:
 
     seed: int = 0
     nodes: int = 2
+    boards: int = 4
     models: int = 1
     unlike: bool = False
     busy: float = 0.7
@@ -86,7 +87,7 @@ def problem_of(features: FleetFeatures) -> PlanningProblem:
     jobs: list[Job] = []
     for number in range(features.nodes):
         model = MODELS[number % features.models]
-        size = int(rng.choice([1, 2, 3, 4])) if features.unlike else 4
+        size = int(rng.choice([1, 2, 3, 4])) if features.unlike else features.boards
         name = f"node-{number}"
         profiles = catalogue.get(model).mig_profiles if features.mig else ()
         nodes.append(

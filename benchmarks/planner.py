@@ -1,16 +1,24 @@
 """The planner on simulated fleets of growing size: seconds, certified gap, saving against today.
 
 `python -m benchmarks.planner [--full] [--nodes N]`; the peer is today's allocation. Placement on
-nodes is part of the plan; a second plan starts from the first.
+nodes is part of the plan; a second plan starts from the first. Then full fleets of nodes of eight,
+drawn: what of their gap is the plan and what the bound, where HiGHS proves the optimum on nodes.
 """
 
 import argparse
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
+from benchmarks._certified import COMPARED
+from benchmarks._certified_fleet import FleetFeatures
+from benchmarks._certified_fleet import problem_of as fleet_of
+from benchmarks._certified_nodes import judged
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from data.catalogue.carbon_table import load_carbon_table
@@ -84,6 +92,29 @@ def timed(problem: PlanningProblem, last: Plan | None) -> tuple[Plan, float]:
     return plan, time.process_time() - started
 
 
+def full_fleets(nodes: int, slots: int, seeds: range, *, exact: bool) -> str:
+    """Return a row of full fleets: their gap, and its two parts where the optimum is proved."""
+    gaps, plans, bounds = [], [], []
+    for seed in seeds:
+        features = FleetFeatures(seed=seed, nodes=nodes, boards=8, busy=1.0, slots=slots)
+        if exact:
+            found = judged(features)
+            if not found.broken and found.kind == COMPARED:
+                gaps.append(found.gap)
+                plans.append(found.distance)
+                bounds.append(1 - found.bound / found.optimum)
+        else:
+            problem = fleet_of(features)
+            gaps.append(build_plan(problem, budget_seconds=inf, created_at=END).gap_ratio)
+    cells = [
+        f"{100 * np.mean(values):.2f} / {100 * max(values):.2f}"
+        for values in (gaps, plans, bounds)
+        if values
+    ]
+    cells += ["not proved"] * (3 - len(cells))
+    return f"| {nodes} × {slots} | {len(gaps)} of {len(seeds)} | {' | '.join(cells)} |"
+
+
 def main() -> None:
     """Print the table and write it to benchmarks/results/planner.md."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -112,6 +143,17 @@ def main() -> None:
             f"{100 * (placed.attained / placed.value - 1):.1f} % | {plan.moves} | {later:.2f} | "
             f"{again.revised_jobs} |"
         )
+    if not options.nodes:
+        number = 50 if options.full else 5
+        lines += [
+            "",
+            "Full fleets of nodes with eight boards, mean and largest in %:",
+            "",
+            "| nodes × slots | fleets | certified gap | plan above the optimum | bound below it |",
+            "|---|---:|---:|---:|---:|",
+            full_fleets(3, 6, range(2000, 2000 + number), exact=True),
+            full_fleets(9, 8, range(2000, 2000 + number // 2), exact=False),
+        ]
     text = "\n".join(lines) + "\n"
     if not options.nodes:
         RESULTS.parent.mkdir(exist_ok=True)
