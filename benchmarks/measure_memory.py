@@ -4,36 +4,21 @@
 accelerate and peft; it downloads nothing. Each case trains for four steps with the Trainer.
 """
 
-import argparse
-import gc
-import json
-import os
 import time
-import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from importlib import import_module
-from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pynvml
 
+from benchmarks._gpu_memory import DEVICE, Gpu, count_parameters, measure_and_write
 from planner.memory.known_models import known_model
 
 STEPS = 4
-DEVICE = "cuda:0"
-_LIMIT_BYTES = int(78.6 * 2**30)
-"""What torch may take, so that a larger board gives the rows of an 80 GB one."""
 ATTENTION = ("q", "k", "v", "o")
 LINEAR = (*ATTENTION, "gate", "up", "down")
-_CLEAN_BYTES = 64 * 2**20
-"""What may be left of a case: buffers of libraries."""
-_OUT_OF_MEMORY = ("out of memory", "ALLOC_FAILED")
 
 _POLICIES = {
     "amp": ("full", "float32", True),
@@ -131,39 +116,6 @@ CASES = (
     Case("llama3-8b", "lora", 4, 1024, recompute=True, rank=8, targets=ATTENTION),
 )
 """In an order in which the first twenty vary everything."""
-
-
-class Gpu:
-    """The GPU of this process as NVML sees it, from before the first model on."""
-
-    def __init__(self) -> None:
-        torch = import_module("torch")
-        torch.zeros(1, device=DEVICE)
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        self.total_bytes = int(torch.cuda.get_device_properties(0).total_memory)
-        self.driver: str | None = None
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlInit()
-            self.driver = str(pynvml.nvmlSystemGetDriverVersion())
-        self.baseline_bytes = self.used_bytes()
-
-    def used_bytes(self) -> int | None:
-        """Return what NVML calls used, without what the driver keeps; None where it is silent."""
-        with suppress(pynvml.NVMLError):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-            return int(pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2).used)
-        return None
-
-    def readings(self) -> dict[str, int | None]:
-        """Return what is taken now, and the peaks since the last cleaning."""
-        cuda = import_module("torch").cuda
-        return {
-            "peak_allocated_bytes": int(cuda.max_memory_allocated()),
-            "peak_reserved_bytes": int(cuda.max_memory_reserved()),
-            "reserved_bytes": int(cuda.memory_reserved()),
-            "nvml_used_bytes": self.used_bytes(),
-        }
 
 
 def configuration(case: Case) -> dict[str, Any]:
@@ -267,11 +219,7 @@ def _train(case: Case, gpu: Gpu, seen: dict[str, Any]) -> None:
     """Train a case's model, with what is found written into `seen`."""
     transformers = import_module("transformers")
     model = _model(case)
-    weights = list(model.parameters())
-    seen["parameters"] = sum(weight.numel() for weight in weights)
-    trained = [weight for weight in weights if weight.requires_grad]
-    seen["trainable_parameters"] = sum(weight.numel() for weight in trained)
-    seen["trainable_dtype"] = str(trained[0].dtype).removeprefix("torch.")
+    count_parameters(model, seen)
     with TemporaryDirectory() as folder:
         trainer = transformers.Trainer(
             model=model,
@@ -284,35 +232,11 @@ def _train(case: Case, gpu: Gpu, seen: dict[str, Any]) -> None:
     seen.update(gpu.readings())
 
 
-def _clean() -> int | None:
-    """Return the bytes that are still allocated after all of a case was let go, None if unknown."""
-    torch = import_module("torch")
-    gc.collect()
-    with suppress(RuntimeError):
-        torch.cuda.synchronize()
-        with suppress(AttributeError):
-            # The buffers of cuBLAS are torch's tensors; without this the next case inherits them.
-            torch._C._cuda_clearCublasWorkspaces()  # noqa: SLF001 - no public name
-        gc.collect()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        return int(torch.cuda.memory_allocated())
-    return None
-
-
-def _failure(error: Exception) -> dict[str, Any]:
-    """Return what a row says of a case that did not end."""
-    text = f"{type(error).__name__}: {error}"
-    oom = any(words in text for words in _OUT_OF_MEMORY)
-    file, number, *_ = traceback.extract_tb(error.__traceback__)[-1]
-    return {"oom": oom, "error": text[:1000], "raised_at": f"{Path(file).name}:{number}"}
-
-
-def measure(case: Case, gpu: Gpu) -> dict[str, Any]:
-    """Return the row of a case; one that fails has the peaks before it, and the error's text."""
+def described(case: Case) -> dict[str, Any]:
+    """Return what the row of a case says of it."""
     method, dtype, autocast = _POLICIES[case.policy]
     given = asdict(case)
-    row = {
+    return {
         "name": case.name,
         **{f"lora_{field}": given.pop(field) for field in ("rank", "targets", "dropout")},
         **given,
@@ -320,81 +244,8 @@ def measure(case: Case, gpu: Gpu) -> dict[str, Any]:
         "weights_dtype": dtype,
         "autocast": "bfloat16" if autocast else "",
         "method": method,
-        "steps": 0,
-        **dict.fromkeys(("parameters", "trainable_parameters", "seconds_per_step")),
-        "baseline_nvml_bytes": gpu.baseline_bytes,
-        "total_bytes": gpu.total_bytes,
-        "oom": False,
-        "error": "",
     }
-    try:
-        _train(case, gpu, row)
-    except Exception as error:  # noqa: BLE001 - one case must not cost the others
-        row.update(gpu.readings())
-        row.update(_failure(error))
-        traceback.clear_frames(error.__traceback__)
-    return row
-
-
-def _header(gpu: Gpu) -> dict[str, Any]:
-    """Return what the machine runs."""
-    libraries = ("torch", "transformers", "peft", "accelerate")
-    return {
-        "gpu": import_module("torch").cuda.get_device_name(0),
-        "driver": gpu.driver,
-        **{name: str(import_module(name).__version__) for name in libraries},
-        "allocator": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
-        "total_bytes": gpu.total_bytes,
-        "limit_bytes": _LIMIT_BYTES,
-        "baseline_nvml_bytes": gpu.baseline_bytes,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def _line(row: dict[str, Any]) -> str:
-    """Return a row as one printed line."""
-    figures = [row[f"{name}_bytes"] for name in ("peak_allocated", "peak_reserved", "nvml_used")]
-    peaks = " ".join("     ?" if size is None else f"{size / 2**30:6.2f}" for size in figures)
-    end = "out of memory" if row["oom"] else row["error"][:200]
-    return f"{row['name']:72} {peaks} GiB {row['wall_seconds']:5.1f} s {end}"
-
-
-def rows(cases: Iterable[Case], gpu: Gpu, until: float) -> Iterator[dict[str, Any]]:
-    """Yield the row of each case that begins before the monotonic time `until`."""
-    _clean()
-    for case in cases:
-        begun = time.monotonic()
-        if begun >= until:
-            return
-        row = measure(case, gpu)
-        left = row["allocated_after_bytes"] = _clean()
-        row["wall_seconds"] = time.monotonic() - begun
-        clean = left is not None and left <= _CLEAN_BYTES
-        row["note"] = "" if clean else f"{left} bytes are still allocated after the case"
-        yield row
-
-
-def measure_and_write() -> None:
-    """Measure the cases and write them to a file after each of them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=170.0, help="no case begins after them")
-    parser.add_argument("--only", default="", help="only cases with this in their name")
-    arguments = parser.parse_args()
-    until = time.monotonic() + arguments.seconds
-    # Nothing is fetched: a library that would ask the network fails at once instead of waiting.
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    gpu = Gpu()
-    cuda = import_module("torch").cuda
-    cuda.set_per_process_memory_fraction(min(1.0, _LIMIT_BYTES / gpu.total_bytes))
-    header, done = _header(gpu), []
-    for row in rows([case for case in CASES if arguments.only in case.name], gpu, until):
-        done.append(row)
-        print(_line(row), flush=True)
-        text = json.dumps({"header": header, "rows": done}, indent=1)
-        arguments.out.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    measure_and_write()
+    measure_and_write(__doc__, CASES, described, _train)

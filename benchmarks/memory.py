@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks._held_out_runs import held_out_lines
 from benchmarks._memory_own_runs import own_lines
 from benchmarks._memory_scores import (
     Known,
@@ -257,7 +258,7 @@ def main() -> None:
     parser.add_argument("--data", default="../shared/data", help="folder of the recorded data")
     parser.add_argument("--own", action="store_true", help="print our own measurements alone")
     options = parser.parse_args()
-    own = "\n".join(own_lines())
+    own = "\n".join([*own_lines(), *held_out_lines()])
     if options.own:
         print(own)
         return

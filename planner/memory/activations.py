@@ -39,26 +39,68 @@ def _norms(recipe: Recipe) -> tuple[float, float]:
     traits, shape, trains = recipe.traits, recipe.job.shape, recipe.trains_weights
     each = traits.norm_trained if trains else traits.norm_frozen
     if shape.norm_vectors == 2 or recipe.compiled:
-        each = recipe.policy.compute
+        each = 4 if _casts_norms(recipe) else recipe.policy.compute
     hidden = each * shape.norms_per_layer * shape.hidden
     heads = each * (shape.query_width + shape.key_width) if shape.qk_norm else 0.0
     return hidden, heads
 
 
-def _attention_core(recipe: Recipe, *, keep_scores: bool = True) -> float:
-    """Bytes of attention itself: its output and the softmax's sums, or the matrix of scores.
+def _casts_norms(recipe: Recipe) -> bool:
+    """Whether autocast, under which LayerNorm computes in fp32, casts a 16-bit stream for it.
+
+    torch's list of operations that autocast to fp32; measured,
+    benchmarks/measured/training_memory_2_h200.json.
+    """
+    autocast = recipe.traits.adapter_input == "autocast" and recipe.job.precision != "bf16-true"
+    frozen = not recipe.trains_weights and not recipe.compiled
+    return frozen and autocast and recipe.stream_bytes < 4
+
+
+def _score_bytes(recipe: Recipe) -> float:
+    """Return the bytes per head and pair of tokens that attention keeps; 0 where it is fused.
 
     Eager attention keeps the scores for their product with the values, what an fp32 softmax made
     before they were cast to 16 bits, and of dropout a mask and what it lets through: 5 bytes a
-    score in Korthikanti et al. (arXiv 2205.05198, section 4.1), whose softmax is in 16 bits.
+    score in Korthikanti et al. (arXiv 2205.05198, section 4.1), whose softmax is in 16 bits. Where
+    no fused kernel of torch takes the heads, its softmax stays in fp32; a bias of fp32 is cast in
+    every layer. Code of transformers and torch, benchmarks/measured/training_memory_2_h200.json.
     """
-    shape, width = recipe.job.shape, recipe.policy.compute
-    output = width * shape.attention_width
-    if recipe.flash_attention or not keep_scores:
+    traits, width = recipe.traits, recipe.policy.compute
+    attention = recipe.job.shape.attention if traits.hub_modules else "fused"
+    if attention == "eager" or not recipe.flash_attention:
+        dropped = width + 1 if traits.dropout else 0
+        return width + dropped + (traits.softmax_bytes if width < 4 else 0)
+    if _unfused(recipe):
+        return 4.0
+    return width if attention == "biased" and recipe.stream_bytes > width else 0.0
+
+
+def _unfused(recipe: Recipe) -> bool:
+    """Whether torch computes attention in single fp32 operations for want of a fused kernel.
+
+    It does so where models of transformers leave it fewer key heads than query heads: for fp32
+    without a padding mask, and where one head is broadcast.
+    """
+    shape = recipe.job.shape
+    hub = recipe.traits.hub_modules and not recipe.compiled and recipe.flash_attention
+    if not hub or shape.kv_heads == shape.heads:
+        return False
+    fp32 = recipe.policy.compute == 4 and not _masked(recipe)
+    return fp32 or shape.attention == "broadcast"
+
+
+def _masked(recipe: Recipe) -> bool:
+    return recipe.length_varies or not recipe.flash_attention
+
+
+def _attention_core(recipe: Recipe, *, keep_scores: bool = True) -> float:
+    """Bytes of attention itself: its output and the softmax's sums, or the matrix of scores."""
+    shape = recipe.job.shape
+    output = recipe.policy.compute * shape.attention_width
+    scores = _score_bytes(recipe) if keep_scores else 0.0
+    if not scores:
         return output + 4 * shape.heads
-    traits = recipe.traits
-    each = width + (width + 1 if traits.dropout else 0) + (traits.softmax_bytes if width < 4 else 0)
-    return output + each * shape.heads * recipe.sequence_length
+    return output + scores * shape.heads * recipe.sequence_length
 
 
 def _projected(recipe: Recipe) -> float:
@@ -70,8 +112,9 @@ def _projected(recipe: Recipe) -> float:
     """
     shape, traits, width = recipe.job.shape, recipe.traits, recipe.policy.compute
     keys, values = shape.key_width, shape.value_width
-    masked = recipe.length_varies or not recipe.flash_attention
-    if traits.repeats_kv == "always" or (traits.repeats_kv == "masked" and masked):
+    if _unfused(recipe):
+        return 4 * (2 * shape.query_width + shape.attention_width)
+    if traits.repeats_kv == "always" or (traits.repeats_kv == "masked" and _masked(recipe)):
         keys, values = shape.query_width, shape.attention_width
     kept = shape.query_width + keys + values
     fused = shape.fused_qkv or traits.fuses_qkv
@@ -97,7 +140,7 @@ def _composed_gelu(recipe: Recipe) -> float:
     benchmarks/measured/training_memory_h200.json.
     """
     width = recipe.policy.compute
-    if not (recipe.job.shape.composed_gelu and recipe.traits.composed_gelu) or recipe.compiled:
+    if not (recipe.job.shape.composed_gelu and recipe.traits.hub_modules) or recipe.compiled:
         return 0.0
     autocast = width < 4 and recipe.job.precision != "bf16-true"
     return 12.0 if autocast else 3 * width

@@ -84,7 +84,7 @@ def adapter_kept_bytes(recipe: Recipe) -> float:
 def _input_bytes(recipe: Recipe, targets: list[str], widths: dict[str, tuple[int, int]]) -> float:
     manner, width = recipe.traits.adapter_input, recipe.policy.compute
     if manner == "autocast" and recipe.job.precision == "bf16-true":
-        manner = "cast"
+        manner = "shared" if recipe.traits.casts_adapters else "cast"
     dropped = 1 if recipe.adapter and recipe.adapter.dropout else 0
     kept = {"cast": recipe.policy.weight, "shared": width, "autocast": width + dropped}
     each = kept.get(manner, width + 1)

@@ -103,7 +103,8 @@ class _Gaps:
 
 def _policy(job: TrainingJob, traits: FrameworkTraits, gaps: _Gaps) -> StatePolicy:
     if job.method is not Method.FULL:
-        return state_policy(traits.adapter_policy)
+        cast = traits.casts_adapters and job.precision == "bf16-true"
+        return state_policy("bf16-true" if cast else traits.adapter_policy)
     sharded = job.parallelism.sharding is not Sharding.NONE
     usual = traits.sharded_policy if sharded else traits.full_policy
     stated = job.precision

@@ -82,6 +82,7 @@ class FrameworkTraits:
     full_policy: str
     sharded_policy: str
     adapter_policy: str
+    casts_adapters: bool
     default_optimizer: str
     default_recompute: str
     optimizer_copies: float
@@ -91,7 +92,7 @@ class FrameworkTraits:
     repeats_kv: str
     fuses_qkv: bool
     dropout: bool
-    composed_gelu: bool
+    hub_modules: bool
     softmax_bytes: float
     loss_bytes: float
     compiled_loss_bytes: float

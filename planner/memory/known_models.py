@@ -20,9 +20,13 @@ def known_models() -> dict[str, ModelShape]:
         values = {
             name: bool(int(value)) if name in flags else int(value)
             for name, value in row.items()
-            if name not in {"name", "public_parameters"}
+            if name not in {"name", "attention", "public_parameters"}
         }
-        found[row["name"]] = ModelShape(name=row["name"], **values)  # type: ignore[arg-type]
+        found[row["name"]] = ModelShape(
+            name=row["name"],
+            attention=row["attention"],
+            **values,  # type: ignore[arg-type]
+        )
     return found
 
 

@@ -21,6 +21,7 @@ _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_exp
 _SHAPE_FLAGS = (
     "gated_mlp", "norms_per_layer", "norm_vectors", "qk_norm", "parallel_block", "qkv_bias",
     "output_bias", "mlp_bias", "fused_qkv", "fused_gate_up", "composed_gelu", "rotary",
+    "attention", "wide_qk_norm", "softcapped_logits",
 )  # fmt: skip
 
 
@@ -123,9 +124,21 @@ def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> Mode
     values = {flag: family[flag] for flag in _SHAPE_FLAGS if flag in family}
     if "attention_bias" in source.values and not values.get("qkv_bias"):
         values["qkv_bias"] = values["output_bias"] = source.flag("attention_bias", False)
+    if family.get("embedding_norm"):
+        values["other_parameters"] = values["norm_vectors"] * hidden
+    if source.flag("use_qkv_bias", False):
+        values["qkv_bias"] = True
+    if values.get("composed_gelu"):
+        stated = source.values.get("activation_function") or source.values.get("hidden_act")
+        values["composed_gelu"] = stated in (None, "gelu_new")
     if family_name == "falcon":
         new = source.flag("new_decoder_architecture", False)
-        values["norms_per_layer"] = 2 if new else 1
+        if source.flag("alibi", False):
+            values |= {"attention": "biased", "rotary": False}
+        elif not new and source.flag("multi_query", True):
+            values["attention"] = "broadcast"
+        values["parallel_block"] = parallel = new or source.flag("parallel_attn", True)
+        values["norms_per_layer"] = 2 if new or not parallel else 1
         values["qkv_bias"] = values["output_bias"] = values["mlp_bias"] = source.flag("bias", False)
     return ModelShape(
         name=source.name,

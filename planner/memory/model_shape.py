@@ -44,7 +44,10 @@ class ModelShape:
     `fused_qkv` when one projection gives queries, keys and values, `fused_gate_up` when one gives
     both inputs of the gate; `rotary` when queries and keys are turned by their position, which
     makes new tensors of them; `composed_gelu` when GELU is the tanh form that Hugging Face writes
-    in single operations (`gelu_new`).
+    in single operations (`gelu_new`); `attention` what Hugging Face does unasked: "fused", "eager",
+    "broadcast" (one key head for all, which no fused kernel takes) or "biased" (the bias of every
+    head, added in a fused kernel); `wide_qk_norm` when queries and keys are normed over their whole
+    width, not per head; `softcapped_logits` when logits go through a tanh.
 
     Errors: ImpossibleProblemError naming the field, for sizes that no model has.
     """
@@ -71,6 +74,9 @@ class ModelShape:
     fused_qkv: bool = False
     fused_gate_up: bool = False
     composed_gelu: bool = False
+    attention: str = "fused"
+    wide_qk_norm: bool = False
+    softcapped_logits: bool = False
     experts: ExpertLayers | None = None
     latent: LatentAttention | None = None
     other_parameters: int = 0

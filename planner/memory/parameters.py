@@ -85,7 +85,8 @@ def mlp_parameters(hidden: int, ffn: int, *, gated: bool) -> int:
 def _vector_parameters(shape: ModelShape, *, dense: bool) -> int:
     norms = shape.norms_per_layer * shape.norm_vectors * shape.hidden
     if shape.qk_norm:
-        norms += 2 * shape.head_dim
+        wide = shape.query_width + shape.key_width
+        norms += wide if shape.wide_qk_norm else 2 * shape.head_dim
     if shape.latent:
         norms += shape.latent.query_rank + shape.latent.key_value_rank
     biases = 0

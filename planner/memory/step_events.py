@@ -125,7 +125,9 @@ def _logits(view: _StageView) -> float:
         return 0.0
     recipe = view.recipe
     vocabulary = recipe.job.shape.vocab / recipe.job.parallelism.tensor
-    return loss_bytes_per_logit(recipe) * vocabulary * view.tokens
+    # The tanh keeps what it gave.
+    capped = recipe.policy.compute if recipe.job.shape.softcapped_logits else 0.0
+    return (loss_bytes_per_logit(recipe) + capped) * vocabulary * view.tokens
 
 
 def gathered(view: _StageView) -> float:
