@@ -22,7 +22,7 @@ from xml.etree import ElementTree as Xml
 import requests
 from urllib3.exceptions import HTTPError
 
-from collectors.http_deadline import DeadlineAdapter
+from collectors.http_deadline import sent, whole_body
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -69,21 +69,14 @@ class _GridProvider:
         **query: str,
     ) -> bytes:
         """Return the body of an answer. Errors: CollectorError."""
+        seconds = self.settings.timeout_seconds
         try:
-            with requests.Session() as session:
-                session.trust_env = False
-                for scheme in ("https://", "http://"):
-                    session.mount(scheme, DeadlineAdapter())
-                with session.get(
-                    url,
-                    headers=dict(headers),
-                    params=query,
-                    auth=auth,
-                    timeout=self.settings.timeout_seconds,
-                    allow_redirects=False,
-                    stream=True,
-                ) as response:
-                    body, status = self._body(response), response.status_code
+            with sent(
+                "GET", url, seconds=seconds, headers=dict(headers), params=query, auth=auth
+            ) as response:
+                ends = time.monotonic() + seconds
+                body = whole_body(response, ends=ends, max_bytes=_MAX_BYTES)
+                status = response.status_code
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             raise SourceUnreachableError(
                 f"{self.name} gave no answer: {type(error).__name__}",
@@ -98,15 +91,6 @@ class _GridProvider:
             said = scrub(body[:200].decode(errors="replace"))
             raise UnexpectedAnswerError(f"{self.name} answered {status}: {said}", "Ask later.")
         return body
-
-    def _body(self, response: requests.Response) -> bytes:
-        """Return a body that comes in time, and is not too large. Errors: OSError, HTTPError."""
-        body, ends = bytearray(), time.monotonic() + self.settings.timeout_seconds
-        while piece := response.raw.read1(1 << 16, decode_content=True):
-            body += piece
-            if len(body) > _MAX_BYTES or time.monotonic() > ends:
-                raise TimeoutError
-        return bytes(body)
 
     def token(self, path: str, setting: str) -> str:
         """Return what is in a file of a secret. Errors: SourceNotConfiguredError."""

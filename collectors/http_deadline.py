@@ -1,4 +1,4 @@
-"""HTTP connections whose wait for the head of an answer ends, however slowly it comes.
+"""HTTP requests whose wait for an answer ends, however slowly it comes.
 
 A timeout of a socket is per read: a server that drips its headers byte by byte would hold a call
 for hours, before there is a body whose reading could be timed.
@@ -7,12 +7,16 @@ for hours, before there is a body whose reading could be timed.
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
+import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPResponse, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+
+_CONNECT_SECONDS = 5.0
 
 
 class DeadlineAdapter(HTTPAdapter):
@@ -25,6 +29,49 @@ class DeadlineAdapter(HTTPAdapter):
         """Make the pools of these connections."""
         super().init_poolmanager(*arguments, **options)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+
+class LateAnswerError(OSError):
+    """The answer was not whole in time."""
+
+
+class LargeAnswerError(OSError):
+    """The answer has more bytes than are read of it."""
+
+
+@contextlib.contextmanager
+def sent(method: str, url: str, *, seconds: float, **options: Any) -> Iterator[requests.Response]:
+    """Send a request once, and yield its answer with the body still to be read.
+
+    Nothing of the environment, such as a proxy or a password, has a part in it, and no redirect is
+    followed. Errors: those of requests and urllib3, when the head does not come in `seconds`.
+    """
+    with requests.Session() as session:
+        session.trust_env = False
+        session.mount("https://", DeadlineAdapter())
+        session.mount("http://", DeadlineAdapter())
+        timeout = (min(_CONNECT_SECONDS, seconds), seconds)
+        with session.request(
+            method, url, timeout=timeout, allow_redirects=False, stream=True, **options
+        ) as response:
+            yield response
+
+
+def whole_body(response: requests.Response, *, ends: float, max_bytes: int) -> bytes:
+    """Return the body of an answer. Errors: LateAnswerError, LargeAnswerError, those of urllib3.
+
+    `ends` is of the monotonic clock, s. A read of a fixed size would wait for all of it.
+    """
+    body = bytearray()
+    while piece := response.raw.read1(1 << 16, decode_content=True):
+        body += piece
+        if time.monotonic() > ends:
+            raise LateAnswerError("the answer was not whole in time")
+        if len(body) > max_bytes:
+            raise LargeAnswerError(f"the answer exceeds {max_bytes >> 20} MiB")
+    if time.monotonic() > ends:  # headers that were cut at the deadline read as an empty answer
+        raise LateAnswerError("the answer did not come in time")
+    return bytes(body)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ a gap; every failure is one of our errors. The traps are in docs/adding-a-collec
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,15 +17,15 @@ import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
-from collectors.prometheus_answers import read_answer
+from collectors.metric_dialects import BY_NAME, ReadingKind
 from collectors.prometheus_ranges import RangePart, parts_of
-from collectors.prometheus_rollup import pushed_down
 from collectors.prometheus_session import (
     GuardedSession,
     PassingFailureError,
     TooMuchAskedError,
     TooSlowError,
 )
+from collectors.serving_dialects import SLOT_FUNCTIONS
 from data.clock import utc_now
 from data.errors import (
     CollectorError,
@@ -34,6 +35,7 @@ from data.errors import (
     scrub,
 )
 from data.source_settings import PrometheusSettings
+from data.storable_text import storable
 
 _TRIES = 3
 _MAX_SLOW = 3
@@ -46,11 +48,8 @@ _MAX_GAPS_NAMED = 40
 _PROBE_SECONDS = 600
 _NOT_YET = timedelta(seconds=31)
 """VictoriaMetrics repeats older values for the last 30 s, until its -search.latencyOffset."""
-
-
-def escape_label_value(value: str) -> str:
-    """Return a label value fit for PromQL between double quotes."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+_SEVERAL = 1.9
+"""Readings a step from which on a roll-up is worth asking for; below, windows could stay empty."""
 
 
 class PrometheusClient:
@@ -274,3 +273,77 @@ class PrometheusClient:
             f"{self.url} answered {type(found).__name__} where a list of series was expected",
             "Is this the address of a Prometheus?",
         )
+
+
+def pushed_down(metric: str, vector: str, step_seconds: int, scrape_seconds: float | None) -> str:
+    """Return the expression whose value at a step stands for the step before it.
+
+    `vector` is the metric with its matchers. The window is a millisecond shorter than the step:
+    servers before Prometheus 3 count both of its ends. Without a known scrape interval, or with
+    less than two readings a step, the instant itself is asked for. An instant every minute of a
+    gauge scraped every 15 s throws three of four readings away, so the server is asked for the
+    mean of several readings, of memory for the largest, of counters and limits for the last.
+    """
+    if scrape_seconds is None or step_seconds < _SEVERAL * scrape_seconds:
+        return vector
+    return f"{_function(metric)}({vector}[{step_seconds * 1000 - 1}ms])"
+
+
+def _function(metric: str) -> str:
+    if metric in SLOT_FUNCTIONS:
+        return SLOT_FUNCTIONS[metric]
+    meaning = BY_NAME.get(metric)
+    if (
+        meaning is None
+        or meaning[0].kind is not ReadingKind.GAUGE
+        or "limit" in meaning[0].quantity
+    ):
+        return "last_over_time"
+    return "max_over_time" if meaning[0].quantity.startswith("memory") else "avg_over_time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAnswer:
+    """The series that could be read, and how many series and readings could not."""
+
+    series: list[dict[str, Any]]
+    broken_series: int
+    broken_readings: int
+
+
+def read_answer(found: Sequence[Any], start: datetime, end: datetime) -> ReadAnswer:
+    """Return the series (`metric`, `values`) of the `result` of a matrix, within [start, end].
+
+    A value is left as the server wrote it; that it is no number is for the reader of values.
+    Servers are not trusted: what does not have the form of an answer is left out and counted.
+    """
+    series, broken, readings = [], 0, 0
+    # Prometheus rounds times to ms, and the library the question to s.
+    first, last = start.timestamp() - 1, end.timestamp() + 1
+    for entry in found:
+        labels = entry.get("metric") if isinstance(entry, dict) else None
+        values = entry.get("values") if isinstance(entry, dict) else None
+        if not _are_labels(labels) or not isinstance(values, list):
+            broken += 1
+            continue
+        kept = [point for point in values if _is_reading(point, first, last)]
+        readings += len(values) - len(kept)
+        if kept:
+            metric = {storable(name): storable(value) for name, value in (labels or {}).items()}
+            series.append({"metric": metric, "values": kept})
+    return ReadAnswer(series=series, broken_series=broken, broken_readings=readings)
+
+
+def _are_labels(found: object) -> bool:
+    return isinstance(found, dict) and all(isinstance(entry, str) for entry in found.values())
+
+
+def _is_reading(point: object, first: float, last: float) -> bool:
+    return (
+        isinstance(point, list)
+        and len(point) == 2
+        and isinstance(point[0], int | float)
+        and first <= point[0] <= last
+        # A whole number here is none that a server writes, and may be too large for a float.
+        and not isinstance(point[1], int)
+    )

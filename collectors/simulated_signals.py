@@ -17,9 +17,6 @@ from data.records.jobs import WorkloadKind
 Times = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
-ACME_SM_ACTIVE = {0.25: 0.0, 0.50: 0.501, 0.75: 0.730, 0.90: 0.809, 0.95: 0.850}
-ACME_POWER_WATTS = {0.10: 62.9, 0.25: 66.2, 0.50: 96.4, 0.75: 289.9, 0.90: 395.1, 0.95: 407.7}
-"""Quantiles of A100-SXM4-80GB readings, Seren, 15 s samples (power: August 2023)."""
 
 _DAY = 86_400
 _WARM_UP = 600

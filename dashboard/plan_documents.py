@@ -42,7 +42,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     return plan_figures(plan) | {
         "created_at": plan.created_at,
         "slot_starts": list(plan.slot_starts),
-        "job_plans": [_job_document(plan, job) for job in plan.jobs],
+        "job_plans": [_job_document(job) for job in plan.jobs],
         "nodes": node_rows(plan),
         "tenants": [
             row | {"used": tenant.used, "borrowed": tenant.borrowed, "lent": tenant.lent}
@@ -51,7 +51,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _job_document(plan: Plan, job: JobPlan) -> dict[str, Any]:
+def _job_document(job: JobPlan) -> dict[str, Any]:
     return {
         "job_id": job.job_id,
         "now": job.now,

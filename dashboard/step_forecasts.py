@@ -8,8 +8,8 @@ from data.records.forecasts import Quantity
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries
 from forecasting.mix.model import mix_many
+from planner.rightsizing.forecast_path import refreshed
 from planner.rightsizing.past import StepForecast, Values, quantile
-from planner.rightsizing.refreshed_forecast import refreshed
 from planner.rightsizing.replay import Recorded
 
 _PAST_DAYS = 60

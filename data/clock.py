@@ -2,7 +2,9 @@
 
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as time_of_day
+from zoneinfo import ZoneInfo
 
 
 def utc_now() -> datetime:
@@ -30,6 +32,11 @@ def require_utc(name: str, at: datetime) -> None:
         raise ValueError(f"{name} must be UTC-aware, got a naive time {at.isoformat()}")
     if offset.total_seconds() != 0:
         raise ValueError(f"{name} must be in UTC, got {at.isoformat()}")
+
+
+def midnight(day: date, zone: ZoneInfo) -> datetime:
+    """Return the moment (UTC) at which a day begins in a zone."""
+    return datetime.combine(day, time_of_day(), tzinfo=zone).astimezone(UTC)
 
 
 def ceil_to_slot(at: datetime, slot_seconds: int) -> datetime:

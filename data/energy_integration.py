@@ -1,7 +1,6 @@
 """Energy of one board from its readings: the reference that the store's roll-up must equal.
 
-Pure functions over arrays. Times in s, power in W, counters and results in J. The store does the
-same in SQL for whole fleets; tests hold the two together.
+Times in s, power in W, counters and results in J. The store does the same in SQL for whole fleets.
 """
 
 from __future__ import annotations
@@ -43,25 +42,3 @@ def integrate_power(
     joules = (power_w[1:] + power_w[:-1]) / 2 * seconds
     known &= np.isfinite(joules)
     return float(joules[known].sum()), float(seconds[known].sum())
-
-
-def counter_steps(
-    times_s: Floats,
-    energy_j: Floats,
-    *,
-    limit_w: float,
-    largest_gap_s: float = MAX_GAP_SECONDS,
-) -> Floats:
-    """Return the energy in J of every interval between readings, NaN where the counter cannot tell.
-
-    A smaller reading is a reset (driver reload): what it shows was used since. A step above
-    1.2 x limit x dt (facts of NVML: int64 since driver load, may jump) is not believed.
-    """
-    import numpy as np
-
-    seconds = np.diff(times_s)
-    steps = np.diff(energy_j)
-    steps = np.where(steps < 0, energy_j[1:], steps)
-    plausible = steps <= CAP_FACTOR * limit_w * seconds + SLACK_JOULES
-    known = (seconds > 0) & (seconds <= largest_gap_s) & plausible
-    return np.where(known, steps, np.nan)

@@ -9,7 +9,7 @@ TrimtabError
 │                    SourceNotConfiguredError
 ├── ForecastError ─ NotEnoughHistoryError
 ├── PlanningError ─ ImpossibleProblemError
-└── ApplyError ─ ApprovalMissingError, StalePlanError, NotVerifiedError,
+└── ApplyError ─ ApprovalMissingError, StalePlanError,
                  ChangeRefusedError ─ NotAllowedError ─ NotSignedInError
 """
 
@@ -184,7 +184,3 @@ class NotAllowedError(ChangeRefusedError):
 
 class NotSignedInError(NotAllowedError):
     """Nobody is known to stand behind a request."""
-
-
-class NotVerifiedError(ApplyError):
-    """The change could not be confirmed by reading back."""

@@ -19,11 +19,6 @@ def joules_to_kwh(energy_joules: float) -> float:
     return energy_joules / JOULES_PER_KWH
 
 
-def watts_for_hours_to_kwh(power_watts: float, hours: float) -> float:
-    """Energy in kWh of a constant power in W held for a time in h."""
-    return power_watts * hours / 1000
-
-
 def bytes_to_mib(size_bytes: float) -> float:
     """Size in MiB (2**20 B) for a size in bytes."""
     return size_bytes / BYTES_PER_MIB

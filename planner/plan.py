@@ -38,7 +38,6 @@ from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.warm_up import warm_up
 
 Path = npt.NDArray[np.int16]
-Floats = npt.NDArray[np.float64]
 
 _MOVES_PER_JOB, _MAX_MOVES = 100, 100_000
 _REPAIRS = 8

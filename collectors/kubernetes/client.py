@@ -14,7 +14,7 @@ from urllib.parse import quote
 import requests
 from urllib3.exceptions import HTTPError
 
-from collectors.http_deadline import DeadlineAdapter
+from collectors.http_deadline import LargeAnswerError, LateAnswerError, sent, whole_body
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
 from collectors.kubernetes.sign_in import configuration_of, transport
 from data.errors import (
@@ -30,7 +30,6 @@ from data.source_settings import KubernetesSettings
 Document = dict[str, Any]
 
 MAX_BYTES = 256 * 1024 * 1024
-_CONNECT_SECONDS = 5.0
 _MAX_PAGES = 10_000
 _RESTARTS = 3
 _TRIES = 3
@@ -205,24 +204,24 @@ class KubernetesClient:
 
     def _once(self, path: str, query: dict[str, str] | None) -> Document:
         configuration = self._signed_in()
-        ends = time.monotonic() + self._settings.timeout_seconds
+        seconds = self._settings.timeout_seconds
+        ends = time.monotonic() + seconds
+        url = f"{configuration.host}/{path}"
         try:
-            with requests.Session() as session:
-                session.trust_env = False
-                session.mount("https://", DeadlineAdapter())
-                session.mount("http://", DeadlineAdapter())
-                with session.get(
-                    f"{configuration.host}/{path}",
-                    params=query,
-                    timeout=(
-                        min(_CONNECT_SECONDS, self._settings.timeout_seconds),
-                        self._settings.timeout_seconds,
-                    ),
-                    allow_redirects=False,
-                    stream=True,
-                    **transport(configuration),
-                ) as response:
-                    body = self._body(response, ends, path)
+            with sent(
+                "GET", url, seconds=seconds, params=query, **transport(configuration)
+            ) as response:
+                body = whole_body(response, ends=ends, max_bytes=MAX_BYTES)
+        except LargeAnswerError as error:
+            raise UnexpectedAnswerError(
+                f"{self.name}: a page of {path} exceeds {MAX_BYTES >> 20} MiB",
+                "Lower kubernetes.page_size.",
+            ) from error
+        except LateAnswerError as error:
+            raise SourceUnreachableError(
+                f"{self.name}: {path} did not answer in time",
+                "Raise kubernetes.timeout_seconds or lower kubernetes.page_size.",
+            ) from error
         except requests.exceptions.SSLError as error:
             raise SourceRefusedError(
                 f"no trusted connection to {self.name}: {scrub(str(error))[:160]}",
@@ -237,7 +236,7 @@ class KubernetesClient:
             raise SourceUnreachableError(
                 f"cannot read {path} from {self.name}: {type(error).__name__}",
                 "Is the API server up, does this machine reach it, and does it answer within "
-                f"kubernetes.timeout_seconds ({self._settings.timeout_seconds:g} s)?",
+                f"kubernetes.timeout_seconds ({seconds:g} s)?",
             ) from error
         except OSError as error:
             raise SourceNotConfiguredError(
@@ -245,26 +244,6 @@ class KubernetesClient:
                 "Check certificate-authority and client-certificate of the kubeconfig.",
             ) from error
         return self._document(response, body, path)
-
-    def _body(self, response: requests.Response, ends: float, path: str) -> bytes:
-        body = bytearray()
-        while piece := response.raw.read1(1 << 16, decode_content=True):
-            body += piece
-            self._in_time(ends, path)
-            if len(body) > MAX_BYTES:
-                raise UnexpectedAnswerError(
-                    f"{self.name}: a page of {path} exceeds {MAX_BYTES >> 20} MiB",
-                    "Lower kubernetes.page_size.",
-                )
-        self._in_time(ends, path)  # headers that were cut at the deadline read as an empty answer
-        return bytes(body)
-
-    def _in_time(self, ends: float, path: str) -> None:
-        if time.monotonic() > ends:
-            raise SourceUnreachableError(
-                f"{self.name}: {path} did not answer in time",
-                "Raise kubernetes.timeout_seconds or lower kubernetes.page_size.",
-            )
 
     def _document(self, response: requests.Response, body: bytes, path: str) -> Document:
         status = response.status_code

@@ -14,6 +14,7 @@ import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from collectors.base import Window
+from collectors.http_deadline import LargeAnswerError, LateAnswerError, whole_body
 from collectors.slurm.accounting import read_accounting_record
 from collectors.slurm.answering import (
     SlurmAnswers,
@@ -165,34 +166,22 @@ class SlurmRest:
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                return response.status_code, self._body(response, path, ends)
-        except (requests.exceptions.Timeout, ReadTimeoutError) as error:
-            raise self._too_slow(path) from error
+                return response.status_code, whole_body(response, ends=ends, max_bytes=MAX_BYTES)
+        except LargeAnswerError as error:
+            raise UnexpectedAnswerError(
+                f"the answer of {self.name} {path} exceeds {MAX_BYTES >> 20} MiB",
+                "Collect more often, so that a collection reaches back less far.",
+            ) from error
+        except (LateAnswerError, requests.exceptions.Timeout, ReadTimeoutError) as error:
+            raise SourceUnreachableError(
+                f"{self.name} {path} gave no answer in {seconds:g} s",
+                "Is slurmctld running and not overloaded? Else raise slurm.timeout_seconds.",
+            ) from error
         except (requests.exceptions.RequestException, HTTPError) as error:
             raise SourceUnreachableError(
                 f"cannot reach {self.name}: {scrub(str(error))[:160]}",
                 "Is slurmrestd running there, and does this machine reach it?",
             ) from error
-
-    def _body(self, response: requests.Response, path: str, ends: float) -> bytes:
-        """Read what has arrived, again and again: a read of a fixed size would wait for it all."""
-        body = bytearray()
-        while chunk := response.raw.read1(1 << 16, decode_content=True):
-            body += chunk
-            if len(body) > MAX_BYTES:
-                raise UnexpectedAnswerError(
-                    f"the answer of {self.name} {path} exceeds {MAX_BYTES >> 20} MiB",
-                    "Collect more often, so that a collection reaches back less far.",
-                )
-            if time.monotonic() > ends:
-                raise self._too_slow(path)
-        return bytes(body)
-
-    def _too_slow(self, path: str) -> SourceUnreachableError:
-        return SourceUnreachableError(
-            f"{self.name} {path} gave no answer in {self.settings.timeout_seconds:g} s",
-            "Is slurmctld running and not overloaded? Else raise slurm.timeout_seconds.",
-        )
 
     def _headers(self) -> dict[str, str]:
         token = self.settings.rest_token

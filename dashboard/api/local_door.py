@@ -1,7 +1,7 @@
 """The socket beside a DuckDB file by which commands of the file's owner reach its holder.
 
-Beside the resources of the API, for whatever name a command gives, it answers queries on the store:
-who may connect may read the file (see `data/store/served_store.py`).
+Beside the resources of the API, for whatever name a command gives, it answers queries on the store
+and backs it up: who may connect may read the file (see `data/store/served_store.py`).
 """
 
 import asyncio
@@ -10,8 +10,10 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import Request
@@ -28,8 +30,9 @@ from dashboard.background import Background
 from dashboard.decision_service import DecisionService
 from data.errors import StoreError, TrimtabError
 from data.store import Store
+from data.store.backup import back_up
 from data.store.served_queries import decode
-from data.store.served_store import socket_address, socket_path
+from data.store.served_store import BACKUP, socket_address, socket_path
 
 logger = logging.getLogger(__name__)
 _BACKLOG = 64
@@ -42,18 +45,29 @@ def local_app(store: Store, service: DecisionService, clock: Callable[[], dateti
         told = {"process": os.getpid(), "schema": store.schema, "losses": list(store.losses)}
         return JSONResponse(told | {"now": clock().isoformat()})
 
-    async def query(request: Request) -> Response:
+    async def told(request: Request, answer: Callable[[Any], Response]) -> Response:
         body = await request.body()
         try:
-            asked = decode(body)
-            answer = await run_in_threadpool(
-                store.answer_query, request.path_params["form"], asked["text"], asked["values"]
-            )
+            return await run_in_threadpool(answer, decode(body))
         except TrimtabError as failure:
             return problem_of(failure)
         except (ValueError, KeyError, TypeError) as failure:
             return problem_of(StoreError(f"this is no query: {failure}"))
-        return Response(answer, media_type="application/octet-stream")
+
+    async def query(request: Request) -> Response:
+        def answer(asked: Any) -> Response:
+            form = request.path_params["form"]
+            found = store.answer_query(form, asked["text"], asked["values"])
+            return Response(found, media_type="application/octet-stream")
+
+        return await told(request, answer)
+
+    async def backup(request: Request) -> Response:
+        def answer(asked: Any) -> Response:
+            proofs = back_up(store, Path(asked["file"]), progress=lambda *_state: None)
+            return JSONResponse([asdict(proof) for proof in proofs])
+
+        return await told(request, answer)
 
     world = ApiWorld(
         reader=store.reader_for_pages(),
@@ -64,6 +78,7 @@ def local_app(store: Store, service: DecisionService, clock: Callable[[], dateti
     return Starlette(
         routes=[
             Route("/store", hello),
+            Route(BACKUP, backup, methods=["POST"]),
             Route("/store/{form}", query, methods=["POST"]),
             Mount("/api/v1", build_api(world)),
         ]

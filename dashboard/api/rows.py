@@ -6,7 +6,7 @@ Unknown is None, or '' where a text is not told; a cluster is '' for the main on
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from dashboard.findings import FindingStatus
 from dashboard.savings import LedgerRow
@@ -20,10 +20,18 @@ from data.records.serving import ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
 
+Row = TypeVar("Row")
+
 
 def columns_of(row: type[Any]) -> tuple[str, ...]:
     """Return the names of the columns of a row, in order."""
     return tuple(field.name for field in fields(row))
+
+
+def row_of(kind: type[Row], record: object, /, **own: Any) -> Row:
+    """Return a row with its `own` columns, and else what the record has by the same names."""
+    taken = {name: getattr(record, name) for name in columns_of(kind) if name not in own}
+    return kind(**taken, **own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,24 +60,16 @@ class JobRow:
 def job_row(job: Job) -> JobRow:
     """Return the row of a job."""
     facts = job.scheduler or SchedulerFacts()
-    return JobRow(
-        job_id=job.job_id,
-        name=job.name,
-        namespace=job.namespace,
-        owner=job.owner,
+    return row_of(
+        JobRow,
+        job,
         platform=str(job.platform),
         kind=str(job.kind),
         state=str(facts.state),
         workload=facts.workload,
         user=facts.user,
         reason=facts.reason,
-        gpu_model=job.gpu_model,
-        gpu_count=job.gpu_count,
-        mig_profile=job.mig_profile,
-        last_seen_at=job.last_seen_at,
-        source=job.source,
         assumed="; ".join(f"{name}={value}" for name, value in job.assumed),
-        cluster=job.cluster,
     )
 
 
@@ -89,7 +89,7 @@ class GpuRow:
 
 def gpu_row(gpu: Gpu) -> GpuRow:
     """Return the row of a board or MIG instance."""
-    return GpuRow(**{name: getattr(gpu, name) for name in columns_of(GpuRow)})
+    return row_of(GpuRow, gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +142,12 @@ class SourceRow:
 
 def source_row(report: SourceReport) -> SourceRow:
     """Return the row of the report of a source."""
-    return SourceRow(
-        source=report.source,
+    return row_of(
+        SourceRow,
+        report,
         state=str(report.state),
-        reason=report.reason,
-        samples=report.samples,
         dropped=dict(report.dropped),
-        completeness_ratio=report.completeness_ratio,
         warnings=list(report.warnings),
-        window_start=report.window_start,
-        window_end=report.window_end,
     )
 
 
@@ -169,7 +165,7 @@ class UrgentRow:
 
 def urgent_row(fact: UrgentFact) -> UrgentRow:
     """Return the row of what is urgent."""
-    return UrgentRow(**{name: getattr(fact, name) for name in columns_of(UrgentRow)})
+    return row_of(UrgentRow, fact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +303,7 @@ class AuditRow:
 
 def audit_row(entry: AuditEntry) -> AuditRow:
     """Return the row of an entry of the record."""
-    return AuditRow(**{name: getattr(entry, name) for name in columns_of(AuditRow)})
+    return row_of(AuditRow, entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,14 +374,12 @@ class SavingRow:
 
 def saving_row(row: LedgerRow) -> SavingRow:
     """Return the row of an applied recommendation."""
-    return SavingRow(
+    return row_of(
+        SavingRow,
+        row,
         finding=row.reference,
         id=row.recommendation.recommendation_id,
         digest=row.recommendation.digest,
         job=row.recommendation.job_id,
-        state=row.state,
-        applied_at=row.applied_at,
-        measured_at=row.measured_at,
-        measurement=row.measurement,
         unknown_because=row.reason,
     )

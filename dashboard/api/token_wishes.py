@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import FastAPI, Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from dashboard.api.rows import row_of
 from dashboard.decision_service import DecisionService
 from data.records.commands import Person
 from data.store.tokens import ApiToken
@@ -52,16 +53,7 @@ class MadeToken(BaseModel):
 def token_row(token: ApiToken, now: datetime) -> TokenRow:
     """Return a token as it is listed."""
     state = "valid" if token.is_valid(now) else "revoked" if token.revoked_at else "expired"
-    return TokenRow(
-        token_id=token.token_id,
-        person=token.person,
-        role=token.role,
-        state=state,
-        made_at=token.made_at,
-        made_by=token.made_by,
-        expires_at=token.expires_at,
-        revoked_at=token.revoked_at,
-    )
+    return row_of(TokenRow, token, state=state)
 
 
 def make_token(service: DecisionService, wish: TokenWish, by: Person) -> MadeToken:

@@ -14,12 +14,12 @@ from dashboard.apply.power.agent import PowerAgent, run_agent
 from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.held_limits import HeldLimits, only_agent
 from dashboard.apply.power.signed_file import read_secret
+from dashboard.cli.output import FINDINGS
 from data.clock import utc_now
 from data.errors import SettingsError
 from data.load_settings import load_settings
 from data.settings import Settings
 
-FINDINGS = 3
 _MIN_POLL_SECONDS = 0.05
 
 

@@ -17,8 +17,7 @@ from dashboard.apply.wording import STATE_WORDS, deed, goes_forward
 from dashboard.apply.worker import Worker
 from dashboard.background import running_together
 from dashboard.cli.ending import WHO_GOES_ON, Ending, ending_by_signal
-from dashboard.cli.list_commands import FINDINGS
-from dashboard.cli.output import print_rows, say
+from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import (
     ask,
     asks_a_server,

@@ -8,13 +8,13 @@ from typing import Any
 
 from collectors.collect import MAX_SKEW
 from dashboard.api.rows import source_row
-from dashboard.cli.list_commands import REPORT_COLUMNS
 from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, say
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.cycle_world import World
 from dashboard.forecast_rows import forecast_row, group_row
 from dashboard.idle_sum import idle_sum
+from dashboard.listings import REPORT_COLUMNS
 from dashboard.plan_documents import plan_figures
 from dashboard.recording import NOT_APPLIED, as_of_text
 from dashboard.submission.watch import watch_all

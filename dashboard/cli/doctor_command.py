@@ -8,7 +8,7 @@ from pathlib import Path
 from dashboard.apply import build_appliers
 from dashboard.apply.base import ChecksAccess
 from dashboard.apply.in_cluster import cluster_of
-from dashboard.cli.output import print_rows
+from dashboard.cli.output import FINDINGS, print_rows
 from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import source_findings
 from dashboard.grid_refresh import refresh_grid
@@ -24,8 +24,6 @@ from data.settings import Settings
 from data.source_settings import real_source_switches
 from data.store.room import require_room
 from planner.problem.scheduler_shares import contradictions
-
-FINDINGS = 3
 
 
 def _check_store(settings: Settings) -> tuple[str, str]:

@@ -1,47 +1,27 @@
 """The commands that show what the store knows, and the settings in force."""
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from dashboard.api.rows import (
-    AuditRow,
-    GpuRow,
-    JobRow,
-    NodeRow,
-    SourceRow,
-    UrgentRow,
-    audit_row,
-    columns_of,
-    gpu_row,
-    job_row,
-    node_row,
-    source_row,
-    urgent_row,
-)
+from dashboard.api.rows import JobRow, columns_of, job_row
 from dashboard.applications import ApplicationRow, application_rows
-from dashboard.capacity import CapacityRow, capacity_rows
-from dashboard.cli.job_options import JOB_FIELDS, JOB_ORDERS
-from dashboard.cli.output import print_rows, say
+from dashboard.cli.command_options import JOB_FIELDS, JOB_ORDERS
+from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.figure_text import count_text
-from dashboard.heat import HeatRow, heat_rows
-from dashboard.queue_rows import QueueRow, queue_rows
+from dashboard.listings import LISTINGS, NO_SAMPLES
 from dashboard.recording import present
-from dashboard.urgent import urgent_facts
 from data.errors import SettingsError
 from data.load_settings import setting_rows
 from data.records.job_pages import JobFilter, JobUse
 from data.records.jobs import Job
-from data.records.quotas import Quota
 from data.store import StoreReader
 
-FINDINGS = 3
 _EVERY = 1_000_000
-REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
-_NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,47 +36,31 @@ class UsedJobRow(JobRow):
     energy_kwh: float | None
 
 
-def _list(
-    options: argparse.Namespace,
-    kind: type[Any],
-    read: Callable[[StoreReader], Iterable[Any]],
-    *,
-    empty: str = _NO_SAMPLES,
-    columns: Sequence[str] = (),
-) -> int:
-    with open_for_reading(settings_of(options)) as store:
-        rows = [asdict(row) for row in read(store.reader)]
-    print_rows(rows, options.format, columns=columns or columns_of(kind), empty=empty)
-    return 0
-
-
 def jobs(options: argparse.Namespace) -> int:
     """List the jobs known now, or the applications that own them."""
     fields = tuple((name, word) for name in JOB_FIELDS if (word := getattr(options, name)))
     wanted = JobFilter(fields=fields, search=options.search, running=options.running)
-    empty = _NO_SAMPLES if wanted == JobFilter() else "No job is like that."
-    if options.by == "application":
-        if options.use or options.sort:
-            raise SettingsError(
-                "applications have no --use and no order of their own",
-                "Leave --use and --sort out, or list jobs.",
-            )
-        return _list(
-            options,
-            ApplicationRow,
-            lambda reader: application_rows(_chosen(reader, wanted)),
-            empty=empty,
+    empty = NO_SAMPLES if wanted == JobFilter() else "No job is like that."
+    if options.by == "application" and (options.use or options.sort):
+        raise SettingsError(
+            "applications have no --use and no order of their own",
+            "Leave --use and --sort out, or list jobs.",
         )
-    if options.use or options.sort:
-        row = _used_row if options.use else lambda used: job_row(used.job)
-        order = JOB_ORDERS[options.sort or "name"]
-        return _list(
-            options,
-            UsedJobRow if options.use else JobRow,
-            lambda reader: map(row, _used_jobs(reader, wanted, order)),
-            empty=empty,
-        )
-    return _list(options, JobRow, lambda reader: map(job_row, _chosen(reader, wanted)), empty=empty)
+    kind: type[Any] = JobRow
+    with open_for_reading(settings_of(options)) as store:
+        reader, order = store.reader, JOB_ORDERS[options.sort or "name"]
+        rows: list[Any]
+        if options.by == "application":
+            kind, rows = ApplicationRow, list(application_rows(_chosen(reader, wanted)))
+        elif options.use:
+            kind, rows = UsedJobRow, [_used_row(used) for used in _used_jobs(reader, wanted, order)]
+        elif options.sort:
+            rows = [job_row(used.job) for used in _used_jobs(reader, wanted, order)]
+        else:
+            rows = [job_row(job) for job in _chosen(reader, wanted)]
+    shown = [asdict(row) for row in rows]
+    print_rows(shown, options.format, columns=columns_of(kind), empty=empty)
+    return 0
 
 
 def _chosen(reader: StoreReader, wanted: JobFilter) -> Iterable[Job]:
@@ -129,61 +93,21 @@ def _used_row(used: JobUse) -> UsedJobRow:
     )
 
 
-def gpus(options: argparse.Namespace) -> int:
-    """List the boards and MIG instances known now."""
-    return _list(options, GpuRow, lambda reader: map(gpu_row, reader.gpus()))
-
-
-def nodes(options: argparse.Namespace) -> int:
-    """List the nodes as their schedulers describe them."""
-    empty = "No scheduler has been asked yet: set slurm.mode or kubernetes.enabled."
-    return _list(options, NodeRow, lambda reader: map(node_row, reader.nodes()), empty=empty)
-
-
-def queue(options: argparse.Namespace) -> int:
-    """List the jobs that wait for GPUs, queue by queue in order of submission."""
-    empty = "No job waits for GPUs."
-    return _list(options, QueueRow, lambda reader: queue_rows(reader), empty=empty)
-
-
-def quotas(options: argparse.Namespace) -> int:
-    """List what schedulers let their queues hold of GPUs, and its use."""
-    empty = "No scheduler tells of a limit on GPUs."
-    return _list(options, Quota, lambda reader: reader.quotas(), empty=empty)
-
-
-def capacity(options: argparse.Namespace) -> int:
-    """List how many boards of each model the demand of the last weeks asks to keep."""
-    settings = settings_of(options).settings
-    return _list(options, CapacityRow, lambda reader: capacity_rows(reader, settings))
-
-
-def heat(options: argparse.Namespace) -> int:
-    """List the heat of racks now, and ahead as the latest cycle foresaw it."""
-    settings = settings_of(options).settings
-    empty = "No rack is known: state power.domains, and the nodes that each feeds."
-    return _list(options, HeatRow, lambda reader: heat_rows(reader, settings), empty=empty)
-
-
-def sources(options: argparse.Namespace) -> int:
-    """List the sources and how the latest collection fared with each."""
-    return _list(
-        options,
-        SourceRow,
-        lambda reader: map(source_row, reader.source_reports()),
-        columns=REPORT_COLUMNS,
-    )
-
-
-def urgent(options: argparse.Namespace) -> int:
-    """List what cannot wait, the soonest first; 3 when there is anything."""
-    loaded = settings_of(options)
+def list_(options: argparse.Namespace) -> int:
+    """List what the command is called after; 3 where something is urgent."""
+    listing, loaded = LISTINGS[options.listed], settings_of(options)
     with open_for_reading(loaded) as store:
-        now = present(store.reader)
-        facts = urgent_facts(store.reader, now=now, settings=loaded.settings)
-    rows = [asdict(urgent_row(fact)) for fact in facts]
-    print_rows(rows, options.format, columns=columns_of(UrgentRow), empty="Nothing is urgent.")
-    return FINDINGS if rows else 0
+        reader = store.reader
+        found = listing.read(reader, loaded.settings, partial(present, reader))
+        rows = [listing.row(entry) for entry in found]
+    return print_listing(options, rows, empty=listing.empty)
+
+
+def print_listing(options: argparse.Namespace, rows: Sequence[Any], *, empty: str) -> int:
+    """Print the rows of a list, and return the exit code."""
+    columns = LISTINGS[options.listed].table_columns()
+    print_rows([asdict(row) for row in rows], options.format, columns=columns, empty=empty)
+    return FINDINGS if rows and options.listed == "urgent" else 0
 
 
 def settings(options: argparse.Namespace) -> int:
@@ -195,12 +119,6 @@ def settings(options: argparse.Namespace) -> int:
         empty="",
     )
     return 0
-
-
-def audit_list(options: argparse.Namespace) -> int:
-    """List the append-only record."""
-    empty = "Nothing has been decided yet."
-    return _list(options, AuditRow, lambda reader: map(audit_row, reader.audit()), empty=empty)
 
 
 def audit_verify(options: argparse.Namespace) -> int:

@@ -2,11 +2,9 @@
 
 import argparse
 
-from dashboard.cli.output import print_rows
+from dashboard.cli.output import FINDINGS, print_rows
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.memory_rows import MEMORY_COLUMNS, memory_rows
-
-FINDINGS = 3
 
 
 def memory(options: argparse.Namespace) -> int:

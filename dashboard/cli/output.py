@@ -13,8 +13,8 @@ from dashboard.csv_export import csv_text
 from dashboard.foreign_text import shown
 from data.records.decisions import Range
 
-PARTIAL = 3
-"""The exit code of an answer that lacks a part."""
+PARTIAL = FINDINGS = 3
+"""The exit code of an answer that lacks a part, or that shows what somebody should look at."""
 UNKNOWN = "—"
 NOT_OBSERVED = "No board was observed in this time, by readings at most 5 min apart."
 _BEYOND_ASCII = re.compile("[^ -~\n]")

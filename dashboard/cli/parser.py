@@ -6,20 +6,22 @@ import re
 from importlib.metadata import version
 from typing import NoReturn
 
+from dashboard.cli.command_options import (
+    add_energy_options,
+    add_estimate_options,
+    add_job_options,
+    add_plan_options,
+    add_samples,
+    add_statement,
+)
 from dashboard.cli.commands import add_command, deferred
 from dashboard.cli.decision_parser import add_decisions, add_tokens
-from dashboard.cli.energy_options import add_energy_options
-from dashboard.cli.estimate_options import add_estimate_options
 from dashboard.cli.examples import examples_of
-from dashboard.cli.job_options import add_job_options
 from dashboard.cli.log_lines import FORMATS, LEVELS
 from dashboard.cli.option_types import utc_time
-from dashboard.cli.samples_options import add_samples
 from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.serving_command import add_serving
-from dashboard.cli.statement_options import add_statement
 from dashboard.cli.store_parser import add_serve_options, add_store
-from dashboard.cli.what_if_options import add_plan_options
 
 _NO_CHOICE = re.compile(
     r"invalid choice: (['\"])(?P<given>.*)\1 \(choose from (?P<known>.*)\)$", re.DOTALL
@@ -207,7 +209,9 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         ("doctor", "what is missing for every source and target, and the fix"),
     ):
         module = "doctor_command" if name == "doctor" else "list_commands"
-        command = add_command(commands, name, (module, name), summary, lists=True)
+        function = name if name in ("jobs", "settings", "doctor") else "list_"
+        command = add_command(commands, name, (module, function), summary, lists=True)
+        command.set_defaults(listed=name)
         if name == "jobs":
             add_job_options(command)
         if name == "doctor":
@@ -242,9 +246,9 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--check", action="store_true", help="with --send: say who would get what, send nothing"
     )
     audit = commands.add_parser("audit", help="the append-only record")
-    audit.set_defaults(run=deferred("list_commands", "audit_list"), format="table")
+    audit.set_defaults(run=deferred("list_commands", "list_"), format="table", listed="audit")
     actions = audit.add_subparsers(metavar="ACTION")
-    add_command(actions, "list", ("list_commands", "audit_list"), "every entry", lists=True)
+    add_command(actions, "list", ("list_commands", "list_"), "every entry", lists=True)
     verify = add_command(
         actions, "verify", ("list_commands", "audit_verify"), "check the hash chain and its rows"
     )

@@ -3,43 +3,17 @@
 import argparse
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-from dashboard.api.rows import (
-    AuditRow,
-    FindingRow,
-    GpuRow,
-    JobRow,
-    NodeRow,
-    SourceRow,
-    UrgentRow,
-    columns_of,
-)
-from dashboard.applications import ApplicationRow
-from dashboard.capacity import CapacityRow
-from dashboard.cli.output import print_json, print_rows
+from dashboard.api.rows import FindingRow
+from dashboard.cli.output import print_json
 from dashboard.cli.remote_server import RemoteServer
 from dashboard.cli.samples_command import remote_samples
-from dashboard.heat import HeatRow
-from dashboard.queue_rows import QueueRow
+from dashboard.listings import LISTINGS
 from data.errors import SettingsError
-from data.records.quotas import Quota
 
-FINDINGS = 3
-_LISTS: Mapping[str, tuple[str, type[Any]]] = {
-    "gpus": ("gpus", GpuRow),
-    "nodes": ("nodes", NodeRow),
-    "queue": ("queue", QueueRow),
-    "quotas": ("quotas", Quota),
-    "capacity": ("capacity", CapacityRow),
-    "heat": ("heat", HeatRow),
-    "sources": ("sources", SourceRow),
-    "urgent": ("urgent", UrgentRow),
-    "audit_list": ("audit", AuditRow),
-}
 _DECIDE = frozenset({
     ("finding_commands", "snooze"), ("finding_commands", "dismiss"), ("finding_commands", "reopen"),
     ("recommendation_commands", "approve"), ("recommendation_commands", "reject"),
@@ -56,8 +30,6 @@ def run_remote(
         if vars(options).get("matching") is not None:
             _not_there("--matching", "by the API's /dismissals")
         return int(getattr(importlib.import_module(f"dashboard.cli.{module}"), function)(options))
-    if module == "list_commands" and function in _LISTS:
-        return _list(options, server, function)
     command = _OTHERS.get((module, function))
     if command is None:
         _not_there("this command", "on the host of the store")
@@ -77,28 +49,20 @@ def _refuse(options: argparse.Namespace, *names: str) -> None:
             _not_there(f"--{name.replace('_', '-')}", "on the host of the store")
 
 
-def _list(options: argparse.Namespace, server: RemoteServer, function: str) -> int:
-    from dashboard.cli.list_commands import REPORT_COLUMNS
+def _list(options: argparse.Namespace, server: RemoteServer) -> int:
+    from dashboard.cli.list_commands import print_listing
 
-    path, kind = _LISTS[function]
-    found: list[Any] = server.rows(path, kind)
-    rows = [asdict(row) for row in found]
-    columns = REPORT_COLUMNS if function == "sources" else columns_of(kind)
-    print_rows(rows, options.format, columns=columns, empty=f"The server knows no {path}.")
-    return FINDINGS if rows and function == "urgent" else 0
+    name = options.listed
+    rows: list[Any] = server.rows(name, LISTINGS[name].kind)
+    return print_listing(options, rows, empty=f"The server knows no {name}.")
 
 
 def _jobs(options: argparse.Namespace, server: RemoteServer) -> int:
-    from dashboard.cli.job_options import JOB_FIELDS
+    from dashboard.cli.command_options import JOB_FIELDS
 
     _refuse(options, *JOB_FIELDS, "search", "running", "use", "sort")
-    path, kind = (
-        ("applications", ApplicationRow) if options.by == "application" else ("jobs", JobRow)
-    )
-    found: list[Any] = server.rows(path, kind)
-    rows = [asdict(row) for row in found]
-    print_rows(rows, options.format, columns=columns_of(kind), empty="The server knows no jobs.")
-    return 0
+    options.listed = "applications" if options.by == "application" else "jobs"
+    return _list(options, server)
 
 
 def _findings(options: argparse.Namespace, server: RemoteServer) -> int:
@@ -173,6 +137,7 @@ def _saved(options: argparse.Namespace) -> dict[str, Any]:
 
 _OTHERS: Mapping[tuple[str, str], Callable[[argparse.Namespace, RemoteServer], int]] = {
     ("list_commands", "jobs"): _jobs,
+    ("list_commands", "list_"): _list,
     ("finding_commands", "list_"): _findings,
     ("finding_commands", "show"): _finding,
     ("recommendation_commands", "idle"): _document("idle", _nothing),

@@ -1,19 +1,20 @@
 """`trimtab serve` and `trimtab demo-exporter`: the commands that keep running."""
 
 import argparse
+import json
 import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from collectors.exposition_server import serve_exposition
+from collectors.simulated_exposition import serve_exposition
 from collectors.simulated_fleet import SimulatedFleet
-from dashboard.cli.health import answering_health
 from dashboard.cli.serve_parts import Parts, claimed_parts
 from dashboard.cli.world import FreshSettings, settings_of
 from dashboard.cycle_world import World
@@ -187,3 +188,45 @@ def demo_exporter(options: argparse.Namespace) -> int:
     print(f"fleet on http://{options.host}:{options.port}/metrics", file=sys.stderr)
     serve_exposition(simulated, options.host, options.port)
     return 0
+
+
+def _handler(problem: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+    class Answer(BaseHTTPRequestHandler):
+        timeout = 5
+
+        def do_GET(self) -> None:
+            if self.path == "/livez":
+                self._say(200, "text/plain", "ok\n")
+            elif self.path == "/readyz":
+                reason = problem()
+                ready = {"ready": not reason} | ({"reason": reason} if reason else {})
+                self._say(503 if reason else 200, "application/json", json.dumps(ready))
+            else:
+                self._say(404, "text/plain", "only /livez and /readyz are here\n")
+
+        def _say(self, status: int, kind: str, text: str) -> None:
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_words: object) -> None:
+            """Keep the log for what matters."""
+
+    return Answer
+
+
+@contextmanager
+def answering_health(host: str, port: int, problem: Callable[[], str]) -> Iterator[None]:
+    """Answer while the block runs; `problem` gives why the process is not ready, '' when it is."""
+    server = ThreadingHTTPServer((host, port), _handler(problem))
+    thread = threading.Thread(target=server.serve_forever, name="trimtab-health")
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

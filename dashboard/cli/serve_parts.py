@@ -27,14 +27,12 @@ from data.clock import utc_now
 from data.errors import SettingsError, StoreError
 from data.settings import Settings
 from data.store import Store
-from data.store.backup_request import answer_request
 from data.store.sole_holder import SoleHolder
 
 logger = logging.getLogger(__name__)
 
-PARTS = ("web", "cycle", "apply")
 _WORKER_PAUSE = timedelta(milliseconds=250)
-_BACKUP_PAUSE = _NOTIFIER_PAUSE = timedelta(seconds=1)
+_NOTIFIER_PAUSE = timedelta(seconds=1)
 _REPORT_PAUSE = _RENEWAL_PAUSE = _URGENT_PAUSE = timedelta(minutes=1)
 
 
@@ -57,10 +55,6 @@ class Parts:
     def running(self) -> Iterator[None]:
         """Do the parts until the block ends; every thread ends then, or is cut with the process."""
         threads: list[Background] = []
-        if not self.store.is_shared:
-            threads.append(
-                Loop("trimtab-backup", partial(answer_request, self.store), _BACKUP_PAUSE)
-            )
         if "cycle" in self.claims:
             threads += [self.thread] if self.thread is not None else []
             threads += self._beside_cycles(self.claims["cycle"])

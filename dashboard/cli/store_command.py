@@ -1,23 +1,23 @@
 """`trimtab store`: its backup, moving it, its newest schema, the roles of its processes."""
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from dashboard.cli.list_commands import FINDINGS
-from dashboard.cli.output import print_rows, say
+from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
 from data.clock import utc_now
 from data.errors import StoreBusyError
 from data.store import open_store
 from data.store.backup import back_up
 from data.store.backup import restore as restore_store
-from data.store.backup_request import ask_holder
 from data.store.copy_store import TableProof, copy_store
 from data.store.grants import grants_sql
 from data.store.place import is_postgres_url, store_path
+from data.store.served_store import BACKUP, holder_of
 
 
 def copy(options: argparse.Namespace) -> int:
@@ -56,7 +56,14 @@ def backup(options: argparse.Namespace) -> int:
     except StoreBusyError as busy:
         if is_postgres_url(url):
             raise
-        proofs = ask_holder(store_path(url), file, busy=busy)
+        holder = holder_of(store_path(url))
+        if holder is None:
+            raise StoreBusyError(
+                f"{busy.message}, which takes no request for a backup",
+                "Wait until that command has ended; `trimtab serve` backs up while it runs.",
+            ) from busy
+        said = holder.ask("POST", BACKUP, {"file": str(file.absolute())}, seconds=None)
+        proofs = tuple(TableProof(**proof) for proof in json.loads(said))
     _print_proofs(proofs, options)
     return 0
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
 
 from dashboard.findings import findings_now
 from dashboard.notify import mail, webhook
 from dashboard.notify.digest_rounds import digest_text, of_team, open_findings, team_of
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.messages import WEBHOOK, messages_for
-from dashboard.notify.quiet_time import AT_ONCE, quiet_until
 from dashboard.notify.report_mail import (
     REPORT_MAIL,
     REPORT_WEBHOOK,
@@ -18,15 +18,18 @@ from dashboard.notify.report_mail import (
     webhook_parts,
 )
 from dashboard.notify.tickets import TICKET, open_ticket
+from data.access_settings import HOURS
 from data.clock import utc_now
 from data.records.decisions import AuditEntry
 from data.settings import Settings
 from data.store import Store
 from data.store.outbox import Message
-from data.store.report_log import DIGEST
+from data.store.report_log import DIGEST, URGENT
 
 _CLAIMED = timedelta(minutes=5)
 """Longer than sending may take (60 s a connection): a claim that ran out belongs to a dead one."""
+AT_ONCE = frozenset({URGENT, "failing", "stopped", "resumed"})
+"""Events that are told at any hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +107,23 @@ class Notifier:
             webhook.post(content, message.message_id, notify)
         else:
             mail.send(message, notify)
+
+
+def quiet_until(now: datetime, hours: str, zone: str) -> datetime | None:
+    """Return when the quiet hours around `now` end, UTC; None outside of them.
+
+    `hours` is such as 22:00-07:00 by the clock of the zone, '' for none. Where the clock changes,
+    they end by its new time.
+    """
+    found = HOURS.fullmatch(hours)
+    if found is None:
+        return None
+    begin_hour, begin_minute, end_hour, end_minute = map(int, found.groups())
+    begin, end = time(begin_hour, begin_minute), time(end_hour, end_minute)
+    local = now.astimezone(ZoneInfo(zone))
+    clock = local.time()
+    inside = begin <= clock < end if begin < end else clock >= begin or clock < end
+    if not inside:
+        return None
+    day = local.date() + timedelta(days=int(clock >= end))
+    return datetime.combine(day, end, tzinfo=local.tzinfo).astimezone(UTC)

@@ -6,10 +6,10 @@ changes its offset otherwise. The rolling week is the last 168 h.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from data.clock import require_utc
+from data.clock import midnight, require_utc
 from data.report_settings import WEEKDAYS, ReportSettings
 
 _DAYS = 7
@@ -56,7 +56,7 @@ class Week:
         """Return the moments (UTC) of the week at which a day begins in its zone."""
         first = self.date_of(self.start)
         days = (first + timedelta(days=number) for number in range(_DAYS + 2))
-        found = dict.fromkeys(_midnight(day, self.zone) for day in days)
+        found = dict.fromkeys(midnight(day, ZoneInfo(self.zone)) for day in days)
         return tuple(at for at in found if self.start <= at < self.end)
 
 
@@ -80,16 +80,6 @@ def week_filed(end: datetime, zone: str) -> Week:
 
 
 def _calendar_week(end: date, zone: str) -> Week:
-    return Week(
-        start=_midnight(end - timedelta(days=_DAYS), zone), end=_midnight(end, zone), zone=zone
-    )
-
-
-def _midnight(day: date, zone: str) -> datetime:
-    return datetime.combine(day, time(), tzinfo=ZoneInfo(zone)).astimezone(UTC)
-
-
-def next_week_end(after: datetime, settings: ReportSettings) -> datetime:
-    """Return the first end of a week that comes after `after` (UTC)."""
-    last = last_whole_week(after, settings).end.astimezone(ZoneInfo(settings.timezone)).date()
-    return _midnight(last + timedelta(days=_DAYS), settings.timezone)
+    here = ZoneInfo(zone)
+    start = midnight(end - timedelta(days=_DAYS), here)
+    return Week(start=start, end=midnight(end, here), zone=zone)

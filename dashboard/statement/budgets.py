@@ -5,13 +5,14 @@ The rest of the month is forecast from whole days (forecasting/day_sums.py).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement, month_of
+from data.clock import midnight
 from data.records.decisions import Range
 from data.settings import Settings
 from data.store import StoreReader
@@ -54,7 +55,7 @@ def history_start(settings: Settings, at: datetime) -> datetime:
     zone = ZoneInfo(settings.report.timezone)
     month = month_of(settings, at).astimezone(zone).date()
     first = min(at.astimezone(zone).date() - timedelta(days=HISTORY_DAYS), month)
-    return datetime.combine(first, datetime.min.time(), tzinfo=zone).astimezone(UTC)
+    return midnight(first, zone)
 
 
 def budgets_of(statement: CostStatement, settings: Settings) -> tuple[BudgetRow, ...]:
@@ -133,26 +134,20 @@ def _spent_at(
         return None
     month = (at - timedelta(microseconds=1)).astimezone(zone).date().replace(day=1)
     spent = [
-        (_midnight(day, zone), min(at, _midnight(day + timedelta(days=1), zone)), cost or 0.0)
+        (midnight(day, zone), min(at, midnight(day + timedelta(days=1), zone)), cost or 0.0)
         for day, cost in sorted(costs.items())
         if day >= month
     ]
     today = at.astimezone(zone).date()
     for number, cost in enumerate(ahead.days if ahead else ()):
         day = today + timedelta(days=number)
-        spent.append(
-            (max(at, _midnight(day, zone)), _midnight(day + timedelta(days=1), zone), cost)
-        )
+        spent.append((max(at, midnight(day, zone)), midnight(day + timedelta(days=1), zone), cost))
     total = 0.0
     for start, end, cost in spent:
         if cost > 0 and total + cost >= per_month:
             return start + (end - start) * ((per_month - total) / cost)
         total += cost
     return None
-
-
-def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    return datetime.combine(day, datetime.min.time(), tzinfo=zone).astimezone(UTC)
 
 
 def _sum(costs: Sequence[float | None]) -> float | None:
@@ -174,5 +169,5 @@ def _days_left(at: datetime, zone: ZoneInfo) -> float:
     last = (at - timedelta(microseconds=1)).astimezone(zone).date()
     following = (last.replace(day=1) + timedelta(days=32)).replace(day=1)
     today = at.astimezone(zone).date()
-    start, end = _midnight(today, zone), _midnight(today + timedelta(days=1), zone)
+    start, end = midnight(today, zone), midnight(today + timedelta(days=1), zone)
     return (following - today).days - (at - start) / (end - start)

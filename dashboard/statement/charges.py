@@ -5,9 +5,11 @@ settled in one place (`data/store/rollup_sql.py`). A part is split by state and 
 of parts is then the whole, by whatever they are grouped.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -17,9 +19,8 @@ from dashboard.reports.esg.build import read_parts, tenant_key
 from dashboard.reports.esg.factors import Factors
 from dashboard.reports.esg.periods import Calendar
 from dashboard.statement.groups import OF_BOARDS
-from dashboard.statement.outcomes import outcome_of
 from dashboard.statement.prices import PriceList
-from data.records.jobs import Job
+from data.records.jobs import Job, JobState
 from data.settings import Settings
 from data.store import StoreReader
 from data.store.energy_parts import NO_NAME, EnergyKey
@@ -45,6 +46,24 @@ AMOUNTS = (
     "electricity_cost",
 )
 """The columns of charges that add up; NaN is unknown."""
+_CAUSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "out of memory": ("outofmemory", "oomkilled", "oom"),
+        "time limit": ("timelimit", "timeout", "deadline"),
+        "preempted": ("preempt", "evict"),
+        "node failed": ("nodefail", "bootfail", "nodedown", "nodelost", "nodeshutdown"),
+    }
+)
+"""Causes of failures, and what Slurm's and Kubernetes' reasons for them have in common."""
+_STATES: Mapping[JobState, str] = MappingProxyType(
+    {
+        JobState.FINISHED: "finished",
+        JobState.CANCELLED: "cancelled",
+        JobState.PENDING: "waits again",
+        JobState.RUNNING: "not over",
+        JobState.SUSPENDED: "not over",
+    }
+)
 
 
 def charges_of(
@@ -215,3 +234,18 @@ def _names_of(job_id: str, job: Job | None, by: str) -> tuple[str, ...]:
     if job is None:
         return (NO_NAME, NO_NAME, NO_NAME, job_id, outcome)
     return (job.tenant(by) or NO_NAME, application_of(job), job.owner or NO_NAME, job_id, outcome)
+
+
+def outcome_of(job: Job | None) -> str:
+    """Return what came of a job, such as finished or failed: time limit; unknown is said so.
+
+    What a scheduler calls the end of a run is told apart by its words, in the order of `_CAUSES`.
+    The hours are those of all runs of a job: of one that was requeued and finished none is lost.
+    """
+    if job is None or job.scheduler is None:
+        return NO_NAME
+    if job.scheduler.state is not JobState.FAILED:
+        return _STATES.get(job.scheduler.state, NO_NAME)
+    said = re.sub(r"[^a-z]", "", job.scheduler.reason.lower())
+    found = (cause for cause, words in _CAUSES.items() if any(word in said for word in words))
+    return f"failed: {next(found, 'its program')}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import requests
 
-from collectors.http_deadline import DeadlineAdapter
+from collectors.http_deadline import sent
 from collectors.kubernetes.sign_in import configuration_of, transport
 from data.errors import (
     ChangeRefusedError,
@@ -17,7 +17,6 @@ from data.errors import (
 from data.source_settings import KubernetesSettings
 
 Object = dict[str, Any]
-_CONNECT_SECONDS = 5.0
 _MAX_ANSWER = 64 << 20
 _RIGHTS = "Bind deploy/kubernetes-submitter.yaml's Role to this user in that namespace."
 _TRIAL = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "trimtab"}
@@ -73,23 +72,16 @@ class SubmissionApi:
     ) -> tuple[int, Object]:
         if self._configuration is None:
             self._configuration = configuration_of(self._settings)
-        seconds = self._settings.timeout_seconds
         try:
-            with requests.Session() as session:
-                session.trust_env = False
-                session.mount("https://", DeadlineAdapter())
-                session.mount("http://", DeadlineAdapter())
-                with session.request(
-                    method,
-                    f"{self._configuration.host}/{path}",
-                    params=query,
-                    json=body,
-                    timeout=(min(_CONNECT_SECONDS, seconds), seconds),
-                    allow_redirects=False,
-                    stream=True,
-                    **transport(self._configuration),
-                ) as response:
-                    text = response.raw.read(_MAX_ANSWER, decode_content=True)
+            with sent(
+                method,
+                f"{self._configuration.host}/{path}",
+                seconds=self._settings.timeout_seconds,
+                params=query,
+                json=body,
+                **transport(self._configuration),
+            ) as response:
+                text = response.raw.read(_MAX_ANSWER, decode_content=True)
         except (requests.RequestException, OSError) as error:
             raise SourceUnreachableError(
                 f"cannot reach Kubernetes for {path}: {type(error).__name__}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import streamlit as st
@@ -11,6 +11,7 @@ from dashboard.reports.esg.periods import Every
 from dashboard.reports.esg.statement import GroupBy
 from dashboard.web.scope import Scope, asks_for
 from dashboard.web.session import current_world
+from data.clock import midnight
 
 _BY = (
     GroupBy.TENANT,
@@ -88,5 +89,4 @@ def _asked_day(last: date) -> date:
 
 def _after(day: date, zone: str) -> datetime:
     """Return the midnight (UTC) that ends a day of the zone."""
-    midnight = datetime.combine(day + timedelta(days=1), time(), tzinfo=ZoneInfo(zone))
-    return midnight.astimezone(UTC)
+    return midnight(day + timedelta(days=1), ZoneInfo(zone))

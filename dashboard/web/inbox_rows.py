@@ -13,7 +13,6 @@ from data.records.jobs import Job
 from data.records.lifecycle import STANDING, UNDER_WAY, State
 
 HOURS_A_DAY = 24
-_RISKS = ("low", "medium", "high")
 _GROUPS: Mapping[str, frozenset[str]] = {
     "to decide": frozenset({OPEN}),
     "under way": frozenset(UNDER_WAY - STANDING | {State.UNKNOWN}),
@@ -208,11 +207,6 @@ def age_text(opened_at: datetime, now: datetime) -> str:
     """Return since when a finding is there, as people say it."""
     hours = max(0.0, (now - opened_at).total_seconds() / 3600)
     return f"{hours:.0f} h" if hours < 2 * HOURS_A_DAY else f"{hours / HOURS_A_DAY:.0f} d"
-
-
-def highest_risk(rows: Iterable[InboxRow]) -> str:
-    """Return the highest risk among rows, '' of none."""
-    return max((str(row.said.risk) for row in rows), key=_RISKS.index, default="")
 
 
 def interrupts(said: Recommendation) -> bool:

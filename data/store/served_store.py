@@ -37,6 +37,8 @@ _MAX_ADDRESS = 100
 _ANSWERS_WITHIN, _GREETS_WITHIN = 120.0, 5.0
 """Seconds that a query may take, and that a holder that works takes to say that it does."""
 _HELLO = "/store"
+BACKUP = "/store/backup"
+"""Takes the path of a new `file`, answers the proof of each table when it is whole."""
 BY_HEADER = "x-trimtab-by"
 """Names who gives a command, percent-encoded where it is more than ASCII."""
 
@@ -62,7 +64,7 @@ def socket_address(path: Path) -> Iterator[str]:
 class _SocketConnection(http.client.HTTPConnection):
     """HTTP over a socket of this machine."""
 
-    def __init__(self, path: Path, seconds: float) -> None:
+    def __init__(self, path: Path, seconds: float | None) -> None:
         super().__init__("localhost", timeout=seconds)
         self._path = path
 
@@ -80,6 +82,10 @@ class StoreHolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def greet(self) -> dict[str, Any]:
+        """Return what the holder says of itself and the store. Errors: StoreError."""
+        return dict(json.loads(self.ask("GET", _HELLO, seconds=_GREETS_WITHIN)))
+
     def ask(
         self,
         method: str,
@@ -87,9 +93,12 @@ class StoreHolder:
         body: object = None,
         *,
         headers: Mapping[str, str] | None = None,
-        seconds: float = _ANSWERS_WITHIN,
+        seconds: float | None = _ANSWERS_WITHIN,
     ) -> bytes:
-        """Return the holder's answer. Errors: those that it names, StoreError when it is gone."""
+        """Return the holder's answer; without `seconds` it may take as long as the holder lives.
+
+        Errors: those that it names, StoreError when it is gone.
+        """
         connection = _SocketConnection(socket_path(self.path), seconds)
         sent = None if body is None else encode(body)
         try:
@@ -154,7 +163,7 @@ class ServedStore(Store):
         engine = sa.create_engine(sa.URL.create("duckdb", database=str(path)))
         super().__init__(engine)
         self.holder = StoreHolder(path)
-        hello = json.loads(self.holder.ask("GET", _HELLO, seconds=_GREETS_WITHIN))
+        hello = self.holder.greet()
         self.reader = ServedReader(engine, self.holder, datetime.fromisoformat(hello["now"]))
         self._process = int(hello["process"])
         self._losses = tuple(str(loss) for loss in hello["losses"])
@@ -192,6 +201,11 @@ def served_store(path: Path) -> ServedStore | None:
 
     Errors: StoreBusyError when that process is of another version.
     """
+    return None if holder_of(path) is None else ServedStore(path)
+
+
+def holder_of(path: Path) -> StoreHolder | None:
+    """Return the process that holds the DuckDB file at `path`, None where none answers."""
     found = socket_path(path)
     try:
         listening, file = found.lstat(), path.stat()
@@ -200,9 +214,9 @@ def served_store(path: Path) -> ServedStore | None:
     # In a folder that a group may write somebody else could listen in its place.
     if not stat.S_ISSOCK(listening.st_mode) or listening.st_uid != file.st_uid:
         return None
+    holder = StoreHolder(path)
     try:
-        return ServedStore(path)
-    except StoreBusyError:
-        raise
+        holder.greet()
     except StoreError:
         return None
+    return holder

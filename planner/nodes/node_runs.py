@@ -15,8 +15,6 @@ from data.catalogue.gpu_catalogue import MigPlacement
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping
 
-Indices = npt.NDArray[np.int64]
-
 Places = dict[int, tuple[tuple[int, int], ...]]
 """Nodes by number with GPUs, of a unit by its number."""
 

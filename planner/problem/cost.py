@@ -132,7 +132,7 @@ def longer_ratio(
     What a limit cuts off is not done at all.
     """
     missed = missed_ratio(demand, present, option, planning) * demand.remaining.unlimited
-    if not demand.standing.ends or option is present or not may_slow(present, option):
+    if not demand.standing.ends or option is present or not may_slow(option):
         return missed
     slower = float(np.mean(SLOWER)) * (option.slowdown[2] - 1) * demand.remaining.unlimited
     return np.maximum(missed, slower)
@@ -146,7 +146,7 @@ SLOWER = (
 assumption: most jobs are held up by something else than their boards; a Beta(0.4, 1.6)."""
 
 
-def may_slow(present: Option, option: Option) -> bool:
+def may_slow(option: Option) -> bool:
     """Say whether work may take longer on an option's boards though they have room for it."""
     return option.configuration.power_cap_watts is None and option.slowdown[2] > 1
 

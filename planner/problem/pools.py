@@ -17,7 +17,6 @@ from data.records.jobs import Job, Platform
 from planner.problem.fleet import FleetNode, Home, in_partition, runs_under, scheduler_of
 from planner.solver.slot_problem import NOTHING
 
-Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 

@@ -83,7 +83,7 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
         layout=np.array([max(pool, -1) + 1 for pool, _boards, _number in keys]),
         layout_change=_layout_changes(problem),
     )
-    pinned = _pins(problem, option_of, home_row)
+    pinned = _pins(problem, home_row)
     capacity, lasting, given_up = _capacity(problem, grid, base, pinned)
     slot_problem = SlotProblem(
         grid=grid,
@@ -219,7 +219,7 @@ def move_cost(problem: PlanningProblem, job: JobProblem, option: int = 0) -> flo
     return mean_of(*found.cost) + found.wait_price
 
 
-def _pins(problem: PlanningProblem, option_of: Indices, home_row: Indices) -> npt.NDArray[np.int16]:
+def _pins(problem: PlanningProblem, home_row: Indices) -> npt.NDArray[np.int16]:
     """Return the pinned rows [J, H], -1 where free."""
     pinned = np.full((len(problem.jobs), len(problem.slot_starts)), NOTHING, dtype=np.int16)
     for column, job in enumerate(problem.jobs):

@@ -88,7 +88,7 @@ def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
             cost=_money(stays.money - moves.money, errors, terms),
         ),
         transition=_transition(proposal, change),
-        delay_hours=_delay(proposal, held, change, longer, terms),
+        delay_hours=_delay(proposal, change, longer, terms),
         shortfall_saved=stays.shortfall - moves.shortfall,
         cost_of_now=stays.money,
         energy_bill=float((now.electricity + now.carbon).sum()),
@@ -227,9 +227,7 @@ def _transition(proposal: Proposal, change: ChangeTime) -> Transition | None:
     )
 
 
-def _delay(
-    proposal: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
-) -> Range | None:
+def _delay(proposal: Proposal, change: ChangeTime, longer: Triple, terms: Terms) -> Range | None:
     """Return by how many hours the horizon's work is done later; None for a service."""
     demand: JobDemand = proposal.job.demand
     if (

@@ -11,10 +11,13 @@ import numpy as np
 
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.level_paths import cheapest_path, level_of
-from planner.rightsizing.past import QUANTILES, Past, Values
+from planner.rightsizing.past import QUANTILES, Past, StepForecast, Values
 
 _TAIL = 1.4
 """q99 is taken to lie so many times as far above the median as q95 (normal: 1.41)."""
+_MEDIAN = QUANTILES.index(0.50)
+_MEMORY = 0.95
+"""Share of a miss that lasts another step; 0.8 to 1 cost within 3 % on Philly, 1 % on Helios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +76,19 @@ def _with_tail(path: Values) -> Values:
     """Return the path with q99 beyond its quantiles."""
     median, high = path[:, :, [QUANTILES.index(0.50)]], path[:, :, [QUANTILES.index(0.95)]]
     return np.concatenate([path, median + _TAIL * (high - median)], axis=2)
+
+
+def refreshed(path: Values, age: int, seen: Values) -> StepForecast:
+    """Return the forecast `age` steps after its origin, path [jobs, slots, quantiles].
+
+    The last step's miss of the median carries on, fading; bands are as wide as at the same lead
+    from the origin. `seen` [jobs] is the last step's usage; where unknown nothing is moved.
+    """
+    if age == 0:
+        return StepForecast(path=path)
+    ahead = path.shape[1] - age
+    miss = np.nan_to_num(seen - path[:, age - 1, _MEDIAN])
+    fading = _MEMORY ** np.arange(1, ahead + 1)
+    point = path[:, age:, _MEDIAN] + miss[:, None] * fading
+    around = path[:, :ahead] - path[:, :ahead, [_MEDIAN]]
+    return StepForecast(path=np.maximum(point[:, :, None] + around, 0.0))

@@ -15,8 +15,6 @@ from planner.solver.broken_limits import SLACK
 from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats, Path
 
-_GROWTH = 1.5
-
 
 @inner
 def use_cost(

@@ -10,12 +10,7 @@ Boots in temporal bin packing: Aydin, Muter and Birbil 2020.
 
 import numpy as np
 
-from planner.solver.slot_problem import Floats, Indices, SlotFleet
-
-
-def nodes_needed(fleet: SlotFleet, used: Floats) -> Indices:
-    """Return ceil(use / boards per node) [H, G] for the boards in use [H, G]."""
-    return np.ceil(used / fleet.boards_per_node - 1e-6).astype(np.int64)
+from planner.solver.slot_problem import Floats, SlotFleet
 
 
 def max_nodes(fleet: SlotFleet) -> Floats:

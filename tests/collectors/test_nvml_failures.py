@@ -5,7 +5,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pynvml
 import pytest
 from beds.nvml import (
@@ -22,7 +21,6 @@ from beds.nvml import (
 
 from collectors.nvml.metrics import NvmlCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_integration import counter_steps
 from data.errors import (
     SourceNotConfiguredError,
     SourceRefusedError,
@@ -84,8 +82,6 @@ def test_a_counter_that_starts_again_is_given_as_it_stands(
         play(lines=H100.format(0) + f"gpu0 energy_mj {energy}\n")
         energies.append(rows(collector(library, proc).collect(WINDOW))[0]["energy_joules"])
     assert energies == [9_000_000.0, 9_000_600.0, 250.0]
-    steps = counter_steps(np.array([0.0, 2.0, 4.0]), np.array(energies, dtype=float), limit_w=700)
-    assert steps.tolist() == [600.0, 250.0]
 
 
 @pytest.mark.parametrize(

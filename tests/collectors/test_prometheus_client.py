@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.prometheus_client import PrometheusClient, escape_label_value
+from collectors.prometheus_client import PrometheusClient, pushed_down
 from collectors.prometheus_ranges import RangePart, parts_of
-from collectors.prometheus_rollup import pushed_down
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SourceRefusedError, SourceUnreachableError, UnexpectedAnswerError
 from data.source_settings import PrometheusSettings
@@ -85,15 +84,6 @@ def test_long_ranges_are_asked_below_the_point_limit() -> None:
     assert max(counts) < 11_000
     assert sum(counts) == 30 * 24 * 60 + 1
     assert all(b.start - a.end == a.step for a, b in pairwise(parts))
-
-
-@pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", '"} or up{x="', "plain"])
-def test_escaped_values_end_no_string(text: str) -> None:
-    """An escaped value holds no bare quote and no line end, and reads back."""
-    escaped = escape_label_value(text)
-    assert "\n" not in escaped
-    assert escaped.replace("\\\\", "").replace('\\"', "").count('"') == 0
-    assert escaped.encode().decode("unicode_escape") == text
 
 
 def test_passing_failures_are_asked_again() -> None:

@@ -17,8 +17,7 @@ from beds.victoria import import_openmetrics, running_victoria
 
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.prometheus_client import PrometheusClient
-from collectors.prometheus_rollup import pushed_down
+from collectors.prometheus_client import PrometheusClient, pushed_down
 from collectors.simulated_exposition import openmetrics
 from collectors.simulated_fleet import SimulatedFleet
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -11,9 +11,8 @@ from beds.prometheus import backfill, running_prometheus
 
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.exposition_server import exposition_server
 from collectors.prometheus_client import PrometheusClient
-from collectors.simulated_exposition import openmetrics
+from collectors.simulated_exposition import exposition_server, openmetrics
 from collectors.simulated_fleet import SimulatedFleet
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

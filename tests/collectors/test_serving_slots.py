@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.base import Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector
+from collectors.dcgm_metrics import PrometheusDcgmCollector, key_text, serving_names
 from collectors.prometheus_client import PrometheusClient
-from collectors.serving_slots import key_text, serving_names
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected

@@ -199,6 +199,8 @@ def test_a_socket_of_somebody_else_is_not_asked(tmp_path: Path) -> None:
         assert served_store(store_path(url)) is not None
         os.chown(socket_path(store_path(url)), 12345, 12345)
         assert served_store(store_path(url)) is None
+        assert main(["--store", url, "store", "backup", str(tmp_path / "b")]) == 1
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_deep_folder_has_a_socket_too(tmp_path: Path) -> None:

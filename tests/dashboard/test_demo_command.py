@@ -11,8 +11,13 @@ from beds.page_world import register_world
 from streamlit.testing.v1 import AppTest
 
 from dashboard.cli import main
-from dashboard.cli.demo_command import STEP_SECONDS, Feed, StandingClock, demo_settings
-from dashboard.cli.progress_lines import ProgressLines
+from dashboard.cli.demo_command import (
+    STEP_SECONDS,
+    Feed,
+    ProgressLines,
+    StandingClock,
+    demo_settings,
+)
 from dashboard.cycle import CycleOutcome
 from dashboard.scheduler import CycleState
 from dashboard.wiring import build_world

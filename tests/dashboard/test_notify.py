@@ -17,11 +17,10 @@ from factories import NOW, make_recommendation
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dashboard.notify.deliver import Notifier
+from dashboard.notify.deliver import Notifier, quiet_until
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.mail import mail_of
 from dashboard.notify.messages import messages_for
-from dashboard.notify.quiet_time import quiet_until
 from dashboard.notify.webhook import content_of, slack_text
 from data.access_settings import NotifySettings
 from data.errors import SettingsError

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
-from dashboard.cli.what_if_options import KNOBS as COMMAND_KNOBS
+from dashboard.cli.command_options import KNOBS as COMMAND_KNOBS
 from dashboard.cycle import run_cycle
 from dashboard.what_if import (
     KNOBS,

@@ -1,7 +1,6 @@
 """Backup and restore while the store is written to: a prefix of what was acknowledged, proven."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from data.errors import StoreBusyError, StoreError
 from data.store import Store, open_store
 from data.store.backup import back_up, restore
 from data.store.bulk import read_frame
-from data.store.place import store_path
 from data.store.rollup_hours import make_hours
 
 REPOSITORY = Path(__file__).parents[2]
@@ -214,14 +212,15 @@ def test_a_backup_goes_into_an_empty_database_only(postgres_url: str, tmp_path: 
 
 WRITER = """
 import sys; sys.path[:0] = ["tests", "tests/data"]
-from datetime import timedelta
 from test_backup import write
-from dashboard.background import Loop
+from dashboard.api.local_door import LocalDoor, local_app
+from dashboard.decision_service import DecisionService
+from data.clock import utc_now
+from data.settings import Settings
 from data.store import open_store
-from data.store.backup_request import answer_request
 store = open_store(sys.argv[1])
-answering = Loop("backup", lambda: answer_request(store), timedelta(milliseconds=50))
-with answering.running():
+service = DecisionService(store=store, settings=Settings, clock=utc_now)
+with LocalDoor(local_app(store, service, utc_now), store.file).running():
     number = 0
     while True:
         write(store, number)
@@ -255,23 +254,25 @@ def test_the_process_that_holds_the_store_backs_it_up(
     assert main(["--store", other, "store", "restore", str(tmp_path / "b")]) == 0
     with open_store(other) as restored:
         require_whole(restored, begun=begun, ended=ended)
-    left = [
-        path.name for path in tmp_path.iterdir() if "request" in path.name or "answer" in path.name
-    ]
-    assert left == []
 
 
-def test_a_request_that_is_not_our_own_users_is_ignored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_holder_that_answers_nobody_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever may write into the folder as another user makes the holder write nothing."""
-    from data.store.backup_request import answer_request
-
+    """Another command, such as a cycle, makes no backup for others: it says so at once."""
     url = f"duckdb:///{tmp_path}/s.duckdb"
-    with open_store(url) as store:
-        request = store_path(url).with_name("s.duckdb.backup-request")
-        request.write_text(json.dumps({"id": "x", "file": str(tmp_path / "b")}))
-        real = os.geteuid()
-        monkeypatch.setattr(os, "geteuid", lambda: real + 1)
-        answer_request(store)
+    words = "import sys; from data.store import open_store; s = open_store(sys.argv[1])\n"
+    words += "print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", words, url],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert main(["--store", url, "store", "backup", str(tmp_path / "b")]) == 1
+        assert "takes no request for a backup" in capsys.readouterr().err
+        assert holder.stdin is not None
+        holder.stdin.close()
     assert not (tmp_path / "b").exists()

@@ -1,5 +1,6 @@
 """Clusters by the contexts of a kubeconfig: which are taken, what they are called, and asked."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,8 @@ from beds.kubernetes_replay import A_TOKEN
 from dashboard.diagnosis import source_findings
 from data.clock import utc_now
 from data.errors import SettingsError
-from data.kube_contexts import other_contexts
 from data.load_settings import load_settings
-from data.other_clusters import OWN_SECTIONS, settings_by_cluster
+from data.other_clusters import OWN_SECTIONS, other_contexts, settings_by_cluster
 from data.settings import Settings
 from data.source_settings import KubernetesSettings
 
@@ -202,3 +202,12 @@ def test_each_is_asked_by_its_own_context(tmp_path: Path) -> None:
     assert set(found) == {"kubernetes", "kubernetes@paris", "kubernetes@rome"}
     assert "missing" in found["kubernetes@rome"]
     assert found["kubernetes"] == found["kubernetes@paris"] != found["kubernetes@rome"]
+
+
+@pytest.mark.parametrize("context", ['a"b', "a\\b", "a\nb", 'x"} or up{y="z'])
+def test_no_name_ends_the_string_of_a_selector(tmp_path: Path, context: str) -> None:
+    """The name of a cluster is all that is put into PromQL: letters, digits, dots and dashes."""
+    path = kubeconfig(tmp_path, servers("oslo", context))
+    found = settings_at(path, clusters_contexts="*", clusters_selector='cluster="{name}"')
+    (own,) = (settings for name, settings in found.items() if name)
+    assert re.fullmatch(r'cluster="[a-z0-9.-]+"', own.prometheus.selector)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
-from data.energy_integration import MAX_GAP_SECONDS, counter_steps
+from data.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
 from data.records.identifiers import digest_of
 from data.settings import RetentionSettings
 from data.store import Store, open_store
@@ -109,7 +109,9 @@ def expected_joules(board: pd.DataFrame) -> float:
     power, counter = one["power_watts"].to_numpy(), one["energy_joules"].to_numpy()
     steps = np.diff(seconds)
     trapezoid = np.where(steps <= MAX_GAP_SECONDS, (power[1:] + power[:-1]) / 2 * steps, np.nan)
-    believed = counter_steps(seconds, counter, limit_w=TDP_WATTS)
+    counted = np.where(np.diff(counter) < 0, counter[1:], np.diff(counter))  # smaller: a reset
+    plausible = counted <= CAP_FACTOR * TDP_WATTS * steps + SLACK_JOULES
+    believed = np.where((steps > 0) & (steps <= MAX_GAP_SECONDS) & plausible, counted, np.nan)
     return float(np.nansum(np.where(np.isnan(believed), trapezoid, believed)))
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import boards, case
 
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.catalogue.power_cap_laws import cap_law_of, load_cap_laws
+from data.catalogue.gpu_catalogue import cap_law_of, load_cap_laws, load_gpu_catalogue
 from data.records.decisions import Action
 from data.settings import EnergySettings, PlanningSettings
 from forecasting.power.cap import power_under_cap

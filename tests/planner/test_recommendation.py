@@ -20,7 +20,6 @@ from data.records.decisions import Action, Recommendation
 from data.records.forecasts import ForecastSkipped
 from data.records.jobs import Job, WorkloadKind
 from data.settings import EnergySettings
-from data.units import watts_for_hours_to_kwh
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import advise
@@ -209,10 +208,3 @@ def test_ranges_are_ordered(level: float, power: float, count: int, kind: Worklo
         assert savings.market_emissions_kgco2e.central == pytest.approx(
             0.1 * savings.energy_kwh.central
         )
-
-
-def test_the_seed_figure() -> None:
-    """0.700 kW x 0.61 x 8,760 h = 3,740.52 kWh; times 3.5 million boards 13,091.82 GWh."""
-    energy = watts_for_hours_to_kwh(700 * 0.61, 8760)
-    assert energy == pytest.approx(3740.52, abs=1e-9)
-    assert energy * 3.5e6 / 1e6 == pytest.approx(13_091.82, abs=1e-6)

@@ -5,13 +5,13 @@ It reads the cluster and never writes to it; the repository gets one commit on o
 
 from datetime import timedelta
 from shutil import which
+from urllib.parse import quote
 
 from dashboard.apply.base import Closed
 from dashboard.apply.git import sending
 from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.manifests import line_difference
 from dashboard.apply.git.repository import base_copy
-from dashboard.apply.git.request_text import commit_message, request_body, title_of
 from dashboard.apply.git.sources import find_source, names_workload, source_of
 from dashboard.apply.git.steps import (
     CLOSE,
@@ -32,12 +32,15 @@ from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import KubernetesApi
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.rehearsal import standing_refusals
+from dashboard.apply.wording import deed
+from dashboard.figure_text import range_text
+from dashboard.foreign_text import shown
 from data.apply_settings import GitApplySettings, KubernetesApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
 from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
+from data.records.decisions import Range, Recommendation
 from data.records.jobs import Job, Platform
 
 CARRIERS = frozenset({"Argo CD", "Flux", "Helm"})
@@ -46,6 +49,7 @@ _DIGEST_LENGTH = 16
 _NOTHING_YET = (
     "A pull request against {base} is opened; nothing changes in the cluster until it is merged."
 )
+_MAX_LENGTH = 300
 
 
 class GitApplier:
@@ -225,3 +229,62 @@ class GitApplier:
 
     def _branch(self, digest: str) -> str:
         return f"{self._settings.branch_prefix}{digest[:_DIGEST_LENGTH]}"
+
+
+def title_of(one: Recommendation) -> str:
+    """Return the subject of the commit and of the request."""
+    said = shown(deed(one, back=False), limit=120)
+    return f"{said[:1].upper()}{said[1:]}"
+
+
+def commit_message(one: Recommendation, settings: GitApplySettings) -> str:
+    """Return the message of the commit, signed off by the account that makes it."""
+    return (
+        f"{title_of(one)}\n\n"
+        "Proposed by Trimtab and approved by a person.\n\n"
+        f"Trimtab-Digest: {one.digest}\n"
+        f"Signed-off-by: {settings.author}\n"
+    )
+
+
+def request_body(one: Recommendation, public_url: str) -> str:
+    """Return the description of the request in Markdown.
+
+    Names come from a cluster and are hostile: no line of a commit begins with one, and a request
+    shows them as code, where no forge finds a mention, a link or an issue to close.
+    """
+    evidence, savings = one.evidence, one.savings
+    based_on = (
+        f"{evidence.samples} samples of {evidence.signal}, {evidence.window_start:%Y-%m-%d %H:%M} "
+        f"to {evidence.window_end:%Y-%m-%d %H:%M} UTC, "
+        f"{100 * evidence.completeness_ratio:.0f} % complete"
+    )
+    computed = (
+        f"{one.created_at:%Y-%m-%d %H:%M} UTC, for use until {one.expires_at:%Y-%m-%d %H:%M} UTC"
+    )
+    saved = _saved(savings.gpu_hours, savings.energy_kwh, savings.cost)
+    rows = [
+        ("Why", one.why),
+        (f"Saves over {savings.horizon_hours:g} h", saved),
+        ("Based on", based_on),
+        ("Forecast", evidence.forecast_model),
+        ("Confidence and risk", f"{one.confidence}, {one.risk}"),
+        ("Computed", computed),
+    ]
+    facts = "\n".join(f"- {name}: {_code(value)}" for name, value in rows)
+    page = f"\nPage: {public_url.rstrip('/')}/job?id={quote(one.job_id)}\n" if public_url else ""
+    return (
+        f"{_code(title_of(one))}\n\n{facts}\n\n"
+        f"Recommendation `{one.recommendation_id}`, digest `{one.digest}`\n{page}\n"
+        "A person approved exactly this change. Merging makes it; closing declines it, and the "
+        "last comment is kept as the reason. Trimtab never merges, and never pushes here again.\n"
+    )
+
+
+def _code(text: str) -> str:
+    return f"`{shown(text, limit=_MAX_LENGTH).replace('`', chr(39)).strip() or '-'}`"
+
+
+def _saved(*ranges: Range | None) -> str:
+    """Return the ranges that are known."""
+    return ", ".join(range_text(value) for value in ranges if value is not None) or "unknown"

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from collectors.http_deadline import DeadlineAdapter
+from collectors.http_deadline import sent, whole_body
 from dashboard.apply.git.repository import token_of
 from data.apply_settings import GitApplySettings
 from data.errors import ApplyError, scrub
@@ -121,38 +121,23 @@ class Forge(ABC):
         ends = time.monotonic() + seconds
         headers = {"Authorization": f"{self.scheme} {token}", "Accept": _ACCEPT}
         try:
-            with requests.Session() as session:
-                session.trust_env = False
-                for scheme in ("https://", "http://"):
-                    session.mount(scheme, DeadlineAdapter())
-                with session.request(
-                    method,
-                    f"{settings.api_url.rstrip('/')}/{path}",
-                    params=query,
-                    json=content,
-                    headers=headers,
-                    timeout=(min(5.0, seconds), seconds),
-                    allow_redirects=False,
-                    stream=True,
-                ) as response:
-                    body = _body(response, ends).replace(token.encode(), b"***")
-                    return ForgeAnswer(status=response.status_code, found=_json(body))
+            with sent(
+                method,
+                f"{settings.api_url.rstrip('/')}/{path}",
+                seconds=seconds,
+                params=query,
+                json=content,
+                headers=headers,
+            ) as response:
+                body = whole_body(response, ends=ends, max_bytes=_MAX_BYTES)
+                found = _json(body.replace(token.encode(), b"***"))
+                return ForgeAnswer(status=response.status_code, found=found)
         except (requests.RequestException, HTTPError, OSError) as error:
             unsent = isinstance(error, requests.ConnectTimeout) or "NewConnection" in str(error)
             kind = ApplyError if unsent else ForgeCutError
             raise kind(
                 f"{method} {path} of the forge: {type(error).__name__}", "Is apply_git.api_url up?"
             ) from None
-
-
-def _body(response: requests.Response, ends: float) -> bytes:
-    """Return the body of an answer. Errors: OSError when it is too much."""
-    body = bytearray()
-    while piece := response.raw.read1(1 << 16, decode_content=True):
-        body += piece
-        if time.monotonic() > ends or len(body) > _MAX_BYTES:
-            raise OSError("the answer was not whole in time")
-    return bytes(body)
 
 
 def _json(body: bytes) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import requests
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
-from collectors.http_deadline import DeadlineAdapter
+from collectors.http_deadline import LateAnswerError, sent, whole_body
 from collectors.kubernetes.sign_in import configuration_of, transport
 from data.apply_settings import KubernetesApplySettings
 from data.errors import ApplyError, SourceNotConfiguredError, scrub
@@ -28,7 +28,6 @@ JSON_PATCH = "application/json-patch+json"
 FIELD_MANAGER = "trimtab"
 
 _MAX_BYTES = 64 * 1024 * 1024
-_CONNECT_SECONDS = 5.0
 _MAX_WAIT = 3600
 
 
@@ -120,21 +119,15 @@ class KubernetesApi:
         seconds = self._settings.timeout_seconds
         ends = time.monotonic() + seconds
         try:
-            with requests.Session() as session:
-                session.trust_env = False
-                session.mount("https://", DeadlineAdapter())
-                session.mount("http://", DeadlineAdapter())
-                with session.request(
-                    method,
-                    f"{signed.host}/{path}",
-                    params=query,
-                    data=None if body is None else json.dumps(body).encode(),
-                    timeout=(min(_CONNECT_SECONDS, seconds), seconds),
-                    allow_redirects=False,
-                    stream=True,
-                    **options,
-                ) as response:
-                    return _answer(response, _body(response, ends))
+            with sent(
+                method,
+                f"{signed.host}/{path}",
+                seconds=seconds,
+                params=query,
+                data=None if body is None else json.dumps(body).encode(),
+                **options,
+            ) as response:
+                return _answer(response, _body(response, ends))
         except (requests.RequestException, HTTPError, OSError, UnicodeError, ValueError) as error:
             raise _told(error, f"{method} {path}") from error
 
@@ -168,7 +161,7 @@ def _told(error: Exception, what: str) -> ApplyError:
     if (
         before
         or untrusted
-        or not isinstance(error, requests.RequestException | HTTPError | _LateError)
+        or not isinstance(error, requests.RequestException | HTTPError | LateAnswerError)
     ):
         return NotSentError(
             f"{what} was not sent ({said})",
@@ -180,27 +173,12 @@ def _told(error: Exception, what: str) -> ApplyError:
     )
 
 
-class _LateError(OSError):
-    """The answer was not whole in time, or too large."""
-
-
 def _body(response: requests.Response, ends: float) -> bytes:
     """Return the body; whatever breaks here, the request had been sent."""
     try:
-        return _whole(response, ends)
+        return whole_body(response, ends=ends, max_bytes=_MAX_BYTES)
     except (HTTPError, OSError) as error:
-        raise _LateError(f"the answer broke off: {error}") from error
-
-
-def _whole(response: requests.Response, ends: float) -> bytes:
-    body = bytearray()
-    while piece := response.raw.read1(1 << 16, decode_content=True):
-        body += piece
-        if time.monotonic() > ends or len(body) > _MAX_BYTES:
-            raise _LateError("the answer was not whole in time")
-    if time.monotonic() > ends:  # headers that were cut at the deadline read as an empty answer
-        raise _LateError("the answer did not come in time")
-    return bytes(body)
+        raise LateAnswerError(f"the answer broke off: {error}") from error
 
 
 def _answer(response: requests.Response, body: bytes) -> ApiAnswer:

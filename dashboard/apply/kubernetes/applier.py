@@ -3,16 +3,25 @@
 from datetime import timedelta
 
 from dashboard.apply.base import Closed, Left
-from dashboard.apply.kubernetes import changing, checking, cutting, events, rehearsal, sending
+from dashboard.apply.kubernetes import changing, checking, cutting, rehearsal, sending
 from dashboard.apply.kubernetes import look as looking
-from dashboard.apply.kubernetes.access import access_of
-from dashboard.apply.kubernetes.api import KubernetesApi
+from dashboard.apply.kubernetes.api import CutError, KubernetesApi, NotSentError
+from dashboard.apply.kubernetes.look import seen_of
+from dashboard.apply.kubernetes.refusals import meaning_of
 from data.apply_settings import KubernetesApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
+from data.clock import utc_now
+from data.errors import scrub
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
 from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
+from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.jobs import Job, Platform
+
+_PATH = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_ASKED = {"group": "apps", "resource": "deployments", "verb": "patch"}
+_FIX = "Give the account the rights of deploy/kubernetes-applier.yaml."
+_MAX_NOTE = 1000
 
 
 class KubernetesApplier:
@@ -90,4 +99,69 @@ class KubernetesApplier:
 
     def note(self, change: Change, *, actor: str, outcome: str) -> str:
         """Write an Event on the object; give '' or a warning."""
-        return events.note_event(self._api, change, actor=actor, outcome=outcome)
+        return note_event(self._api, change, actor=actor, outcome=outcome)
+
+
+def access_of(api: KubernetesApi) -> tuple[bool, str]:
+    """Return whether changes can be made, and what was found. Errors: NotSentError, CutError.
+
+    An account that may change some namespaces is told from one without any right by an approved
+    change alone: the API answers for one namespace at a time.
+    """
+    answer = api.create(
+        _PATH,
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": _ASKED},
+        },
+    )
+    if not answer.ok:
+        said = scrub(str(answer.found.get("message", "")) or answer.text)[:200]
+        return False, f"the API server answers {answer.status}: {said}. {_FIX}"
+    if answer.found.get("status", {}).get("allowed") is True:
+        return True, "the account may change Deployments in all namespaces"
+    return (
+        True,
+        f"the account may not change Deployments of all namespaces: only bound ones. {_FIX}",
+    )
+
+
+def note_event(api: KubernetesApi, change: Change, *, actor: str, outcome: str) -> str:
+    """Write the Event; give '' when it is there, else why it is not. Never raises."""
+    seen = seen_of(change.target)
+    names = seen.path.split("/")
+    namespace = seen.place.namespace or "default"  # an Event of a node lives there
+    path = f"api/v1/namespaces/{namespace}/events"
+    now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    steps = "; ".join(f"{step.field}: {step.before} -> {step.after}" for step in change.steps)
+    said = (
+        f"{scrub(actor, limit=100)}: {scrub(outcome, limit=100)}. {steps} "
+        f"(recommendation {change.recommendation_digest[:SHORT_ID_LENGTH]})"
+    )
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{seen.place.name[:200]}.trimtab-", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": "/".join(names[1:3]) if names[0] == "apis" else names[1],
+            "kind": seen.place.kind,
+            "namespace": seen.place.namespace,
+            "name": seen.place.name,
+            "uid": change.target.identity,
+        },
+        "type": "Normal",
+        "reason": "Trimtab",
+        "message": scrub(said, limit=_MAX_NOTE),
+        "source": {"component": "trimtab"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    try:
+        answer = api.create(path, event)
+    except (NotSentError, CutError) as error:
+        return f"no Event was written: {error.message}"
+    if answer.ok:
+        return ""
+    return f"no Event was written: {meaning_of(answer, path, verb='create')}"

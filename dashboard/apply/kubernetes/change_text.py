@@ -19,12 +19,10 @@ from dashboard.apply.kubernetes.obstacles import (
 )
 from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, node_place, place_of
-from dashboard.apply.kubernetes.steps import StepWait, command_of, ended_pods, steps_for
+from dashboard.apply.kubernetes.steps import command_of, ended_pods, steps_for
 from data.errors import ChangeRefusedError, scrub
 from data.gpu_resources import MIG_LAYOUT_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL, resource_of
-from data.records.changes import Change
 from data.records.decisions import Recommendation
-from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.jobs import Job
 
 _COUNTS = {
@@ -124,21 +122,6 @@ def _script(recommendation: Recommendation, lines: list[str]) -> ChangeText:
     )
 
 
-def text_of(change: Change) -> ChangeText:
-    """Return steps of a change that was looked at as a script, with what each has to wait for."""
-    lines = ["#!/bin/sh", f"# recommendation {change.recommendation_digest}"]
-    lines += [f"# {' '.join(note.split())}" for note in change.notes]
-    lines.append("set -eu")
-    for step in change.steps:
-        lines.append(f"# {step.field}: {step.before} -> {step.after}")
-        lines += _waiting(command_of(step).wait, change)
-        lines.append(step.text)
-    return ChangeText(
-        file_name=f"{change.recommendation_digest[:SHORT_ID_LENGTH]}.kubernetes.sh",
-        text="\n".join(lines) + "\n",
-    )
-
-
 def _owners(job: Job | None, fields: list[str]) -> tuple[list[str], list[str]]:
     """Return who would undo a change of the fields as the scheduler told, and what may undo it."""
     facts = job.scheduler if job is not None else None
@@ -152,16 +135,6 @@ def _owners(job: Job | None, fields: list[str]) -> tuple[list[str], list[str]]:
     instance = dict(facts.extra).get("instance_label", "") if facts else ""
     notes += [scrub(tracked(instance))] if instance else []
     return [name for name in undoing if is_sure(name)], notes
-
-
-def _waiting(wait: StepWait, change: Change) -> list[str]:
-    namespace, _, name = change.target.name.rpartition("/")
-    at, what = shlex.quote(namespace), shlex.quote(f"{change.target.kind.lower()}/{name}")
-    if wait is StepWait.ROLLED_OUT:
-        return [f"kubectl -n {at} rollout status {what}"]
-    if wait is StepWait.NO_PODS:
-        return [f"kubectl -n {at} wait --for=delete pod -l job-name={shlex.quote(name)}"]
-    return []
 
 
 def _how(named: Place, place: Place) -> list[str]:

@@ -13,7 +13,6 @@ from dashboard.reports.esg.statement import (
 )
 from data.records.decisions import Range
 
-FACTOR_COLUMNS = ("kind", "name", "value", "year", "source")
 _RANGES = {
     "gpu_energy_kwh": "gpu_energy_kwh",
     "site_energy_kwh": "site_energy_kwh",

@@ -6,11 +6,11 @@ read in pieces of one UTC offset each, and a day on which the clocks change in t
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from data.clock import floor_to_slot
+from data.clock import floor_to_slot, midnight
 from data.store.energy_parts import Periods
 from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
@@ -78,7 +78,8 @@ class Calendar:
             at = datetime.fromtimestamp(number * SECONDS_PER_HOUR, tz=UTC)
         else:
             day = date(1970, 1, 1) + timedelta(days=number * self._days - self._shift_days)
-            at = self._midnight(day.replace(day=1) if self.every is Every.MONTH else day)
+            first = day.replace(day=1) if self.every is Every.MONTH else day
+            at = midnight(first, ZoneInfo(self.zone))
         return max(at, start)
 
     def spans(self, start: datetime, end: datetime) -> tuple[tuple[datetime, datetime], ...]:
@@ -100,10 +101,7 @@ class Calendar:
             day += timedelta(days=1)
         while self.every is Every.MONTH and day.day != 1:
             day += timedelta(days=1)
-        return self._midnight(day)
-
-    def _midnight(self, day: date) -> datetime:
-        return datetime.combine(day, time(), tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
+        return midnight(day, ZoneInfo(self.zone))
 
     def name_of(self, start: datetime) -> str:
         """Return how a period is called: 2026-03-29, 2026-03-29 14:00 CEST, or '' for the total."""

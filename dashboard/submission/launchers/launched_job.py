@@ -183,7 +183,7 @@ def _training(told: Told, model: ReadModel, given: LaunchOptions) -> TrainingJob
         micro_batch=(layout.micro_batch or 1) * (2 if stage in _PAIRS else 1),
         gradient_accumulation=layout.accumulation,
         sequence_length=_length(told, given),
-        length_varies=_varies(told, stage),
+        length_varies=_varies(told),
         precision=_precision(told, method, layout.parallelism.sharding),
         optimizer=_optimizer(told),
         optimizer_rank=_optimizer_rank(told),
@@ -271,7 +271,7 @@ def _length(told: Told, given: LaunchOptions) -> int | None:
     return int(told.value("prompt_length") or 0) + int(answer)
 
 
-def _varies(told: Told, stage: str) -> bool:
+def _varies(told: Told) -> bool:
     if told.value("packing") or told.value("padded"):
         return False
     told.assumed.append("sequences are padded to the longest of their batch: nothing packs them")

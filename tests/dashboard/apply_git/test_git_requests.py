@@ -11,10 +11,9 @@ from beds.kubernetes_fake import FakeApi
 from beds.kubernetes_replay import kubeconfig
 
 from dashboard.apply.base import Left
-from dashboard.apply.git.applier import GitApplier
+from dashboard.apply.git.applier import GitApplier, request_body
 from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.repository import base_copy
-from dashboard.apply.git.request_text import request_body
 from data.errors import ApplyError, ChangeRefusedError, SettingsError, StalePlanError
 from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.decisions import Recommendation

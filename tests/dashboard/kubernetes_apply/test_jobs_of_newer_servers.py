@@ -7,7 +7,7 @@ from beds.kubernetes_apply import gpus, planned, pod_spec, proposal
 from beds.kubernetes_fake import FakeApi
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.kubernetes.change_text import text_of
+from dashboard.apply.kubernetes.steps import StepWait, command_of
 from data.errors import ChangeRefusedError
 from data.records.changes import Change, StepOutcome, VerificationResult
 
@@ -168,16 +168,12 @@ def test_a_job_near_its_end_is_not_as_the_plan_saw_it(
         planned(newer, proposal("ml/job/train", gpus(4), gpus(0)))
 
 
-def test_the_text_of_a_change_says_what_each_step_waits_for(
+def test_the_second_step_waits_until_the_pods_are_gone(
     fake: FakeApi, newer: KubernetesApplier
 ) -> None:
-    """A person who runs it does what would have been sent, in the same order."""
+    """The Job is suspended, changed when it has no pod, and resumed."""
     fake.put(PATH, job())
-    lines = text_of(resize(newer)).text.splitlines()
-    commands = [line.split(" --type")[0] for line in lines if line.startswith("kubectl")]
-    assert commands == [
-        "kubectl -n ml patch job/train",
-        "kubectl -n ml wait --for=delete pod -l job-name=train",
-        "kubectl -n ml patch job/train",
-        "kubectl -n ml patch job/train",
-    ]
+    waits = [command_of(step).wait for step in resize(newer).steps]
+    assert waits.index(StepWait.NO_PODS) == 1
+    assert waits.count(StepWait.NO_PODS) == 1
+    assert len(waits) == 3

@@ -7,7 +7,7 @@ import pytest
 from factories import make_collected, make_job, make_samples
 
 from collectors.slurm.answers import job_state_of
-from dashboard.statement.outcomes import outcome_of
+from dashboard.statement.charges import outcome_of
 from dashboard.statement.statement import make_cost_statement
 from data.records.jobs import JobState, SchedulerFacts
 from data.settings import EnergySettings, Settings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.scheduling.goodput import GoodputModel, step_seconds
 from planner.scheduling.pooled_fit import Step, pooled_step_parameters
-from planner.scheduling.restart_history import OTHER_RESTART_SECONDS, RestartHistory
+from planner.scheduling.round_reading import OTHER_RESTART_SECONDS, RestartHistory
 from planner.scheduling.speed_history import MAX_STEPS, SpeedHistory
 from planner.simulation.entries import entry_of
 from planner.simulation.job_view import JobView

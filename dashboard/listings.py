@@ -1,0 +1,176 @@
+"""What can be listed: what is read for each, and its rows, for commands, a server and its API."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from dashboard.api.rows import (
+    AuditRow,
+    GpuRow,
+    JobRow,
+    NodeRow,
+    SavingRow,
+    ServiceRow,
+    SourceRow,
+    UrgentRow,
+    audit_row,
+    columns_of,
+    gpu_row,
+    job_row,
+    node_row,
+    saving_row,
+    service_row,
+    source_row,
+    urgent_row,
+)
+from dashboard.applications import ApplicationRow, application_rows
+from dashboard.capacity import CapacityRow, capacity_rows
+from dashboard.heat import HeatRow, heat_rows
+from dashboard.queue_rows import QueueRow, queue_rows
+from dashboard.savings import ledger
+from dashboard.urgent import urgent_facts
+from data.records.quotas import Quota
+from data.settings import Settings
+from data.store import StoreReader
+
+NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
+REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
+Read = Callable[[StoreReader, Settings, Callable[[], datetime]], Iterable[Any]]
+"""Called with the store, the settings and the clock that its proposals go by."""
+
+
+def _as_it_is(row: Any) -> Any:
+    return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A list: what is read, the key that orders it and is of one record only, the row of each.
+
+    `about` tells it to users of the API, where `anyone` may see their own rows, or the fleet's
+    viewers all. `empty` is what a command says where there is none, `columns` what its table has.
+    """
+
+    about: str
+    kind: type[Any]
+    read: Read
+    key: Callable[[Any], tuple[Any, ...]]
+    row: Callable[[Any], Any] = _as_it_is
+    anyone: bool = True
+    empty: str = NO_SAMPLES
+    columns: Sequence[str] = ()
+
+    def table_columns(self) -> Sequence[str]:
+        """Return the columns of its table, in order."""
+        return self.columns or columns_of(self.kind)
+
+
+LISTINGS: Mapping[str, Listing] = MappingProxyType(
+    {
+        "jobs": Listing(
+            about="The jobs known now",
+            kind=JobRow,
+            read=lambda reader, _settings, _clock: reader.jobs(),
+            key=lambda job: (job.job_id,),
+            row=job_row,
+        ),
+        "applications": Listing(
+            about="The workloads that own jobs, each once",
+            kind=ApplicationRow,
+            read=lambda reader, _settings, _clock: application_rows(reader.jobs()),
+            key=lambda row: (row.namespace, row.application),
+        ),
+        "gpus": Listing(
+            about="The boards and MIG instances known now",
+            kind=GpuRow,
+            read=lambda reader, _settings, _clock: reader.gpus(),
+            key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
+            row=gpu_row,
+        ),
+        "nodes": Listing(
+            about="The nodes as their schedulers describe them",
+            kind=NodeRow,
+            read=lambda reader, _settings, _clock: reader.nodes(),
+            key=lambda node: (node.name, node.source),
+            row=node_row,
+            anyone=False,
+            empty="No scheduler has been asked yet: set slurm.mode or kubernetes.enabled.",
+        ),
+        "queue": Listing(
+            about="The jobs that wait for GPUs, with place and forecast",
+            kind=QueueRow,
+            read=lambda reader, _settings, _clock: queue_rows(reader),
+            key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
+            anyone=False,
+            empty="No job waits for GPUs.",
+        ),
+        "quotas": Listing(
+            about="What schedulers let their queues hold, and its use",
+            kind=Quota,
+            read=lambda reader, _settings, _clock: reader.quotas(),
+            key=lambda quota: quota.key,
+            empty="No scheduler tells of a limit on GPUs.",
+        ),
+        "capacity": Listing(
+            about="How many boards of each model to keep, and the cost",
+            kind=CapacityRow,
+            read=lambda reader, settings, _clock: capacity_rows(reader, settings),
+            key=lambda row: (row.gpu_model,),
+            anyone=False,
+        ),
+        "heat": Listing(
+            about="The heat of racks (power domains), now and in the next day",
+            kind=HeatRow,
+            read=lambda reader, settings, _clock: heat_rows(reader, settings),
+            key=lambda row: (row.rack, row.limit_kw),
+            anyone=False,
+            empty="No rack is known: state power.domains, and the nodes that each feeds.",
+        ),
+        "sources": Listing(
+            about="How the latest collection fared with each source",
+            kind=SourceRow,
+            read=lambda reader, _settings, _clock: reader.source_reports(),
+            key=lambda report: (report.source,),
+            row=source_row,
+            anyone=False,
+            columns=REPORT_COLUMNS,
+        ),
+        "urgent": Listing(
+            about="Jobs that run out of memory, boards that failed, budgets that are exceeded",
+            kind=UrgentRow,
+            read=lambda reader, settings, clock: urgent_facts(
+                reader, now=clock(), settings=settings
+            ),
+            key=lambda fact: fact.order,
+            row=urgent_row,
+            empty="Nothing is urgent.",
+        ),
+        "serving": Listing(
+            about="Inference services and the replicas that they need",
+            kind=ServiceRow,
+            read=lambda reader, settings, clock: [
+                service_row(outlook, settings.serving, clock())
+                for outlook in reader.serving_outlook()
+            ],
+            key=lambda row: (row.job_id, row.service),
+        ),
+        "savings": Listing(
+            about="What applied changes promised, and brought",
+            kind=SavingRow,
+            read=lambda reader, _settings, clock: ledger(reader, now=clock()),
+            key=lambda row: (row.recommendation.digest,),
+            row=saving_row,
+        ),
+        "audit": Listing(
+            about="The append-only record",
+            kind=AuditRow,
+            read=lambda reader, _settings, _clock: reader.audit(),
+            key=lambda entry: (entry.sequence,),
+            row=audit_row,
+            empty="Nothing has been decided yet.",
+        ),
+    }
+)
+"""By its name in addresses of the API, which is that of the command too where there is one."""
