@@ -4,7 +4,8 @@ BIN := .venv/bin
 PYTHON := $(BIN)/python
 STAMP := .venv/.setup-stamp
 DATA := ../shared/data
-WORKERS := 2
+# One more than the two cores of CI: a third of their time, two workers wait for servers.
+WORKERS := 3
 # Empty is off. Images often set it, and every process that a test starts would then compile the
 # 2,000 modules that a server imports anew: 5 s of 8.
 export PYTHONDONTWRITEBYTECODE :=

@@ -25,7 +25,7 @@ _SCREENSHOTS = "TRIMTAB_SCREENSHOTS"
 _ENGINE = os.environ.get("TRIMTAB_TEST_ENGINE", DUCKDB)
 """The engine of the browser's tests that do not run on both."""
 _FIRST = {"forecasting/test_forecast_runner.py": -2, "planner/test_advice.py": -1}
-"""Files that begin: of two workers on a fresh machine each compiles other kernels, none all."""
+"""Files that begin: of the workers on a fresh machine each compiles other kernels, none all."""
 assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb or postgres"
 
 

@@ -11,6 +11,9 @@ import pytest
 _TABLE = tomllib.loads(Path(__file__).with_name("slow_end.toml").read_text(encoding="utf-8"))
 KEEP: dict[str, list[str]] = _TABLE["keep"]
 SHOWN_BY: dict[str, str] = _TABLE["shown_by"]
+STORIES: str = _TABLE["on_postgresql"]["stories"]
+ON_POSTGRESQL: list[str] = _TABLE["on_postgresql"]["keep"]
+_SECOND_ENGINE = "postgres"
 
 
 def name_of(item: pytest.Item) -> str:
@@ -20,29 +23,42 @@ def name_of(item: pytest.Item) -> str:
 
 def waits(item: pytest.Item) -> bool:
     """Whether every run does without it."""
-    name = name_of(item)
-    if name not in KEEP:
-        return name in SHOWN_BY
-    one = item.nodeid.partition("[")[2].removesuffix("]")
-    return not any(fnmatchcase(one, pattern) for pattern in KEEP[name])
+    name, case = name_of(item), _case_of(item)
+    if name in KEEP:
+        return not any(fnmatchcase(case, pattern) for pattern in KEEP[name])
+    return name in SHOWN_BY or (_is_second(name, case) and name not in ON_POSTGRESQL)
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
     """Mark the tests that wait; refuse (UsageError) a table that leaves nothing of a test."""
     kept: dict[str, int] = defaultdict(int)
     moved: dict[str, int] = defaultdict(int)
+    second: set[str] = set()
     for item in items:
+        name = name_of(item)
         if waits(item):
             item.add_marker(pytest.mark.slow_end)
-            moved[name_of(item)] += 1
+            moved[name] += 1
         elif not item.get_closest_marker("slow_end"):
-            kept[name_of(item)] += 1
+            kept[name] += 1
+        if _is_second(name, _case_of(item)):
+            second.add(name)
     files = {name.partition("::")[0] for name in (*kept, *moved)}
     wrong = [name for name in (*KEEP, *SHOWN_BY) if _is_in(name, files) and not moved[name]]
-    wrong += [name for name in KEEP if _is_in(name, files) and not kept[name]]
+    wrong += [name for name in (*KEEP, *second) if _is_in(name, files) and not kept[name]]
     wrong += [name for name in SHOWN_BY.values() if _is_in(name, files) and not kept[name]]
+    wrong += [name for name in ON_POSTGRESQL if _is_in(name, files) and name not in second]
     if wrong:
         raise pytest.UsageError(f"slow_end.toml does not fit {', '.join(sorted(set(wrong)))}")
+
+
+def _case_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[2].removesuffix("]")
+
+
+def _is_second(name: str, case: str) -> bool:
+    """Whether it is a story on PostgreSQL, which another case of the same test tells on DuckDB."""
+    return name.startswith(STORIES) and case.partition("-")[0] == _SECOND_ENGINE
 
 
 def _is_in(name: str, files: set[str]) -> bool:

@@ -11,7 +11,8 @@ from dashboard.cli.scheduling_rows import comparison
 from data.errors import ImpossibleProblemError
 from planner.simulation.outcome import FinishedJob, SimulationOutcome
 
-SMALL = ["scheduling", "--cluster", "A100-SXM4-40GB:1x8,T4-16GB:2x4", "--policies", "first-in,has"]
+CLUSTER = ["scheduling", "--cluster", "A100-SXM4-40GB:1x8,T4-16GB:2x4"]
+SMALL = [*CLUSTER, "--policies", "first-in,has"]
 
 
 def run(*arguments: str) -> int:
@@ -27,23 +28,23 @@ def test_a_made_workload_gives_one_row_for_every_policy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As JSON, with nothing else on stdout."""
-    assert run(*SMALL, "--jobs", "5", "--hours", "0.2", "--format", "json") == 0
+    assert run(*SMALL, "--jobs", "2", "--hours", "0.2", "--format", "json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["policy"] for row in rows] == ["first-in", "has"]
-    assert all(row["jobs"] == 15 and row["jct_mean_h"] > 0 for row in rows)
+    assert all(row["jobs"] == 6 and row["jct_mean_h"] > 0 for row in rows)
 
 
 def test_several_seeds_give_means_and_their_spread(capsys: pytest.CaptureFixture[str]) -> None:
     """The row of two seeds is the mean of the rows of each alone; alone there is no spread."""
 
-    def has(*arguments: str) -> dict[str, float]:
-        made = ["--jobs", "5", "--hours", "0.2", "--format", "json", *arguments]
-        assert run(*SMALL, *made) == 0
-        row: dict[str, float] = json.loads(capsys.readouterr().out)[1]
+    def made(*arguments: str) -> dict[str, float]:
+        words = ["--policies", "first-in", "--jobs", "5", "--hours", "0.2", "--format", "json"]
+        assert run(*CLUSTER, *words, *arguments) == 0
+        row: dict[str, float] = json.loads(capsys.readouterr().out)[0]
         return row
 
     both, first, second = (
-        has("--seed", seed, "--seeds", seeds)
+        made("--seed", seed, "--seeds", seeds)
         for seed, seeds in (("3", "2"), ("3", "1"), ("4", "1"))
     )
     means = [first["jct_mean_h"], second["jct_mean_h"]]
