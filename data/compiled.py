@@ -44,8 +44,11 @@ def inner(function: _F) -> _F:
 
 
 def reordering(function: _F) -> _F:
-    """Compile as `inner` does, with sums in any order: several of their terms are added at once."""
-    return cast(_F, njit(**_COMMON, **_BARE, **_late(), fastmath={"reassoc"})(function))
+    """Compile as `inner` does, with sums in any order: several of their terms are added at once.
+
+    A product that is added is not rounded before.
+    """
+    return cast(_F, njit(**_COMMON, **_BARE, **_late(), fastmath={"reassoc", "contract"})(function))
 
 
 def outer(function: _F) -> _F:

@@ -9,14 +9,18 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from data.store.serving_kernel import CACHE, FULL, FULLEST, REPLICAS, add_extremes, add_sums
-from data.store.serving_slots import READINGS, READINGS_OF_SEVERAL, SUMS
+from data.store.serving_kernel import CACHE, FULL, FULLEST, REPLICAS, add_readings
+from data.store.serving_slots import REPLICA_NAMES, SUMS, readings
 from data.units import SLOT_SECONDS
 
-_MAX_SERVICES = 2_000
-_MAX_ROWS = 5_000_000
-"""Of one question: less than a GiB. Each question passes over the rows of all services."""
+_MAX_SERVICES = 3_400
+"""Whose arrays are made at once, 0.7 GiB of a week: each time passes over the rows of all."""
+_MAX_ROWS = 1_000_000
+"""Of one question, if the rows of services are spread evenly: 0.1 GiB."""
+_MAX_BLOCK = 50_000
+"""Rows that are turned into one array, so that it stays in the cache."""
 _SERVICE = ["job_id", "nameless"]
+_SLOT = timedelta(seconds=SLOT_SECONDS)
 _EXTREMES = {
     "fullest_requests": FULLEST,
     "full_requests": FULL,
@@ -50,6 +54,7 @@ def served_histories(
     """Yield the services of `engines` (rows of ENGINES); `read` answers queries of their slots."""
     if engines.empty:
         return
+    engines = engines.assign(lone=~engines["label_id"].duplicated(keep=False))
     last_read = engines.groupby(_SERVICE)["newest"].transform("max")
     there = last_read >= engines["newest"].max() - within
     engines = engines.assign(latest=engines["newest"] == last_read)[there]
@@ -57,27 +62,30 @@ def served_histories(
     engines["replica"] = engines.groupby(["service", "replica"]).ngroup()
     first = int(start.timestamp()) // SLOT_SECONDS
     slots = -int(-end.timestamp() // SLOT_SECONDS) - first
-    rows = engines.groupby("service")["slots"].sum().cumsum().to_numpy()
-    begin = 0
-    while begin < len(rows):
-        before = rows[begin - 1] if begin else 0
-        after = int(np.searchsorted(rows, before + _MAX_ROWS, side="right"))
-        after = min(max(after, begin + 1), begin + _MAX_SERVICES)
-        chosen = engines[engines["service"].between(begin, after - 1)]
-        yield from _histories(chosen, read, first, slots)
-        begin = after
+    services = int(engines["service"].max()) + 1
+    cells = np.zeros((min(services, _MAX_SERVICES), slots, len(SUMS) + len(_EXTREMES)))
+    for begin in range(0, services, _MAX_SERVICES):
+        end_of_these = min(begin + _MAX_SERVICES, services)
+        chosen = engines[engines["service"].between(begin, end_of_these - 1)]
+        yield from _histories(chosen, read, first, cells[: end_of_these - begin])
 
 
 def _histories(
-    engines: pd.DataFrame, read: Callable[..., pa.Table], first: int, slots: int
+    engines: pd.DataFrame,
+    read: Callable[..., pa.Table],
+    first: int,
+    cells: npt.NDArray[np.float64],
 ) -> Iterator[ServedHistory]:
-    """Yield the services of these engines, of so many slots from slot `first` of the epoch on."""
+    """Yield the services of these engines from slot `first` of the epoch on.
+
+    `cells` [services, slots, sums and extremes] is where they are added up.
+    """
     newest = engines[engines["latest"]].groupby("service")
     names = newest[[*_SERVICE, "engine", "model"]].max().itertuples(index=False)
-    cells = _cells(engines, read, first, slots)
+    _fill(engines, read, first, cells)
     for block, (job_id, nameless, engine, model) in zip(cells, names, strict=True):
-        seen = np.flatnonzero(block[REPLICAS])
-        known = block if len(seen) == slots else block[:, seen]
+        seen = np.flatnonzero(block[:, REPLICAS])
+        known = np.array((block if len(seen) == len(block) else block[seen]).T, order="C")
         yield ServedHistory(
             job_id=job_id,
             nameless=nameless,
@@ -89,22 +97,33 @@ def _histories(
         )
 
 
-def _cells(
-    engines: pd.DataFrame, read: Callable[..., pa.Table], first: int, slots: int
-) -> npt.NDArray[np.float64]:
-    """Return [services, sums and extremes, slots]; engines are of services one after another."""
-    begin = int(engines["service"].iloc[0])
-    several = bool(engines["replica"].duplicated().any())
-    wanted = ("service", "replica", "label_id", "engine", "model", "address")
-    rows = read(
-        READINGS_OF_SEVERAL if several else READINGS,
-        **{name: engines[name].tolist() for name in wanted},
-    )
-    services = int(engines["service"].iloc[-1]) + 1 - begin
-    cells = np.zeros((services, len(SUMS) + len(_EXTREMES), slots))
-    service, slot = rows["service"].to_numpy() - begin, rows["slot"].to_numpy() - first
-    for place, name in enumerate(SUMS):
-        add_sums(service, slot, place, rows[name].to_numpy(), cells)
-    running, waiting, cache = (rows[name].to_numpy() for name in (*SUMS[:2], "kv_cache_ratio"))
-    add_extremes(service, slot, running, waiting, cache, cells)
-    return cells
+def _fill(
+    engines: pd.DataFrame,
+    read: Callable[..., pa.Table],
+    first: int,
+    cells: npt.NDArray[np.float64],
+) -> None:
+    """Add up what the engines served; they are of services one after another."""
+    names = REPLICA_NAMES[:1] if engines["lone"].all() else REPLICA_NAMES
+    query = readings(names, several=bool(engines["replica"].duplicated().any()))
+    wanted = {name: engines[name].tolist() for name in ("service", "replica", *names)}
+    begin, first_us = int(engines["service"].iloc[0]), first * SLOT_SECONDS * 1_000_000
+    cells[:] = 0.0
+    for since, until in _questions(engines):
+        rows = read(query, **wanted, start=since, end=until)
+        for block in rows.to_batches(max_chunksize=_MAX_BLOCK):
+            service, start, *values = (column.to_numpy(zero_copy_only=False) for column in block)
+            begun = start.astype("datetime64[us]").astype(np.int64) - first_us
+            add_readings(service - begin, begun, np.stack(values), cells)
+
+
+def _questions(engines: pd.DataFrame) -> Iterator[tuple[datetime, datetime]]:
+    """Yield spans that follow each other, from the oldest reading of these engines to the newest.
+
+    The rows lie by time in the store: of what lies outside a span little is read.
+    """
+    oldest, newest = engines["oldest"].min().to_pydatetime(), engines["newest"].max()
+    slots = (newest.to_pydatetime() - oldest) // _SLOT + 1
+    at_once = max(1, slots * _MAX_ROWS // int(engines["slots"].sum()))
+    for slot in range(0, slots, at_once):
+        yield oldest + slot * _SLOT, oldest + min(slot + at_once, slots) * _SLOT

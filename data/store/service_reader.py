@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 from data.store import board_activity, serving_slots
@@ -24,15 +23,13 @@ class ServiceReader(FactReader):
     ) -> Iterator[ServedHistory]:
         """Yield each service that was read in [start, end), by `job_id` and `nameless`.
 
-        Those of which nothing was read `within` that of the newest reading are no more. Two
-        thousand are read at once: their arrays take no more memory where there are more of them.
+        Those of which nothing was read `within` that of the newest reading are no more. Some
+        thousands are read at once: their arrays take no more memory where there are more of them.
         """
         from data.store.served_history import served_histories
 
         engines = self._frame(serving_slots.ENGINES, start=start, end=end)
-        yield from served_histories(
-            engines, partial(self._table, start=start, end=end), start, end, within
-        )
+        yield from served_histories(engines, self._table, start, end, within)
 
     def service(
         self, job_id: str, nameless: str, *, start: datetime, end: datetime

@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 
 from data.compiled import inner, outer
+from data.units import SLOT_SECONDS
 
 FULLEST, FULL, CACHE, REPLICAS = -4, -3, -2, -1
 """Places after the sums: what the replica with most had at work, those that let requests wait, the
 largest share of the cache, and how many there were."""
+
+_SLOT_US = SLOT_SECONDS * 1_000_000
 
 
 @inner
@@ -18,26 +21,22 @@ def _larger(one: float, other: float) -> float:
 
 
 @outer
-def add_sums(service: Any, slot: Any, name: int, values: Any, cells: Any) -> None:
-    """Add a row a replica and slot to sum `name` of `cells` [services, sums + 4, slots].
+def add_readings(service: Any, begun: Any, values: Any, cells: Any) -> None:
+    """Add readings, a row a replica and slot, to `cells` [services, slots, sums + 4], 0 at first.
 
-    A sum is NaN where a part of it is.
+    `begun` is the start of a row's slot, us after that of the first in `cells`.
+    `values` [sums + 1, rows]: requests at work, those that wait, the other sums, and the cache. A
+    sum is NaN where a part of it is. All of a cell lies together, as rows lie by slot.
     """
-    for row in range(len(values)):
-        cells[service[row], name, slot[row]] += values[row]
-
-
-@outer
-def add_extremes(
-    service: Any, slot: Any, running: Any, waiting: Any, cache: Any, cells: Any
-) -> None:
-    """Add the same rows to what follows the sums in `cells`, 0 at first."""
-    for row in range(len(running)):
-        s, t = service[row], slot[row]
-        if cells[s, REPLICAS, t] == 0.0:
-            cells[s, FULLEST, t] = cells[s, FULL, t] = cells[s, CACHE, t] = np.nan
-        cells[s, REPLICAS, t] += 1.0
-        cells[s, FULLEST, t] = _larger(cells[s, FULLEST, t], running[row])
-        if waiting[row] >= 1.0:
-            cells[s, FULL, t] = _larger(cells[s, FULL, t], running[row])
-        cells[s, CACHE, t] = _larger(cells[s, CACHE, t], cache[row])
+    sums = len(values) - 1
+    for row in range(len(service)):
+        cell = cells[service[row], begun[row] // _SLOT_US]
+        if cell[REPLICAS] == 0.0:
+            cell[FULLEST] = cell[FULL] = cell[CACHE] = np.nan
+        cell[REPLICAS] += 1.0
+        for name in range(sums):
+            cell[name] += values[name, row]
+        cell[FULLEST] = _larger(cell[FULLEST], values[0, row])
+        if values[1, row] >= 1.0:
+            cell[FULL] = _larger(cell[FULL], values[0, row])
+        cell[CACHE] = _larger(cell[CACHE], values[sums, row])

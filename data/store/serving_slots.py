@@ -7,13 +7,13 @@ names; replicas without a pod are one by their model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from data.columns import SERVING, check_frame
 from data.records.serving import MAX_START_SECONDS
 from data.store.bulk import put_rows
 from data.store.rollup import kept_since
-from data.units import SLOT_SECONDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,8 @@ GROUP BY job_id, nameless, slot_start ORDER BY slot_start
 """
 ENGINES = f"""
 WITH served AS (
-    SELECT label_id, engine, model, address, count(*)::BIGINT AS slots, max(slot_start) AS newest
+    SELECT label_id, engine, model, address, count(*)::BIGINT AS slots,
+        min(slot_start) AS oldest, max(slot_start) AS newest
     FROM serving_slots WHERE slot_start >= :start AND slot_start < :end GROUP BY 1, 2, 3, 4
 ), {_OF_SERVICES}
 SELECT * FROM named ORDER BY job_id, nameless, replica
@@ -81,22 +82,30 @@ SUMS = tuple(
                     "first_token_count")
 )  # fmt: skip
 """What is read of many services; requests at work and those that wait are first."""
-_WANTED = ("label_id", "engine", "model", "address")
-_READ = f"""
-FROM serving_slots JOIN (
-    SELECT unnest(CAST(:service AS BIGINT[])) AS service,
-        unnest(CAST(:replica AS BIGINT[])) AS replica,
-        {", ".join(f"unnest(CAST(:{name} AS VARCHAR[])) AS {name}" for name in _WANTED)}
-) AS wanted USING ({", ".join(_WANTED)}) WHERE slot_start >= :start AND slot_start < :end
-"""
-_SLOT = f"CAST(floor(epoch(slot_start) / {SLOT_SECONDS}) AS BIGINT) AS slot"
-READINGS = f"SELECT service, {_SLOT}, {', '.join(SUMS)}, kv_cache_ratio {_READ}"
+REPLICA_NAMES = ("label_id", "engine", "model", "address")
 _SUMMED = ", ".join(_known_sum(name) for name in SUMS)
-READINGS_OF_SEVERAL = f"""
-SELECT service, {_SLOT}, {_SUMMED}, max(kv_cache_ratio) AS kv_cache_ratio {_READ}
-GROUP BY service, replica, slot_start
-"""
-"""Where several engines or models are read of one replica."""
+
+
+def readings(names: Sequence[str], *, several: bool) -> str:
+    """Return the query of SUMS and the cache of replicas by `service` and `slot_start`.
+
+    `names` are those of REPLICA_NAMES that tell replicas apart. `several` where engines, models or
+    addresses of one replica are added up.
+    """
+    sums, cache, grouped = ", ".join(SUMS), "kv_cache_ratio", ""
+    if several:
+        sums, cache = _SUMMED, "max(kv_cache_ratio) AS kv_cache_ratio"
+        grouped = "GROUP BY service, replica, slot_start"
+    return f"""
+    SELECT service, slot_start, {sums}, {cache} FROM serving_slots JOIN (
+        SELECT unnest(CAST(:service AS BIGINT[])) AS service,
+            unnest(CAST(:replica AS BIGINT[])) AS replica,
+            {", ".join(f"unnest(CAST(:{name} AS VARCHAR[])) AS {name}" for name in names)}
+    ) AS wanted USING ({", ".join(names)})
+    WHERE slot_start >= :start AND slot_start < :end {grouped}
+    """  # noqa: S608
+
+
 TOKENS = f"""{_REPLICAS}
 SELECT job_id, to_timestamp(floor(epoch(slot_start) / 3600) * 3600) AS hour_start,
     CASE WHEN count(generation_tokens) = count(*) AND count(DISTINCT slot_start) = 12

@@ -129,6 +129,39 @@ def _moments(rows: Any, count: int, square: Any) -> Any:
     return math.sqrt(spread / count)
 
 
+@reordering
+def _normal_equations(
+    rows: Any, weights: Any, count: int, level: float, floor: float, c: Any, matrix: Any, right: Any
+) -> None:
+    """Write the weighted sums of products of the features, and of them and the changes.
+
+    A row's weight is the majorizer's at the coefficients `c`. The last feature is 1, and of the
+    first two, a rise and a fall, one is 0.
+    """
+    c0, c1, c2, c3, c4 = c[0], c[1], c[2], c[3], c[4]
+    m00, m20, m30, m40, r0 = 0.0, 0.0, 0.0, 0.0, 0.0
+    m11, m21, m31, m41, r1 = 0.0, 0.0, 0.0, 0.0, 0.0
+    m22, m32, m42, r2 = 0.0, 0.0, 0.0, 0.0
+    m33, m43, m44, r3, r4 = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(count):
+        f0, f1, f2, f3, change = rows[0, i], rows[1, i], rows[2, i], rows[3, i], rows[5, i]
+        missed = change - f0 * c0 - f1 * c1 - f2 * c2 - f3 * c3 - c4
+        slope = level if missed > 0 else 1.0 - level
+        w4 = weights[i] * slope / max(abs(missed), floor)
+        w0, w1, w2, w3 = w4 * f0, w4 * f1, w4 * f2, w4 * f3
+        m00, m20, m30, m40 = m00 + w0 * f0, m20 + w0 * f2, m30 + w0 * f3, m40 + w0
+        m11, m21, m31, m41 = m11 + w1 * f1, m21 + w1 * f2, m31 + w1 * f3, m41 + w1
+        m22, m32, m42 = m22 + w2 * f2, m32 + w2 * f3, m42 + w2
+        m33, m43, m44 = m33 + w3 * f3, m43 + w3, m44 + w4
+        r0, r1, r2 = r0 + w0 * change, r1 + w1 * change, r2 + w2 * change
+        r3, r4 = r3 + w3 * change, r4 + w4 * change
+    right[0], right[1], right[2], right[3], right[4] = r0, r1, r2, r3, r4
+    matrix[0, 0], matrix[1, 1], matrix[2, 2], matrix[3, 3], matrix[4, 4] = m00, m11, m22, m33, m44
+    matrix[1, 0], matrix[2, 0], matrix[3, 0], matrix[4, 0] = 0.0, m20, m30, m40
+    matrix[2, 1], matrix[3, 1], matrix[4, 1] = m21, m31, m41
+    matrix[3, 2], matrix[4, 2], matrix[4, 3] = m32, m42, m43
+
+
 @inner
 def _fit(
     rows: Any, weights: Any, count: int, level: float, square: Any, floor: float, coefficients: Any
@@ -139,23 +172,12 @@ def _fit(
     them towards the last value as it is; misses below `floor` count as that.
     """
     matrix, right = np.empty((FEATURES, FEATURES)), np.empty(FEATURES)
-    majorized, weighted = np.empty(count), np.empty(count)
     for _step in range(_STEPS):
-        c0, c1, c2 = coefficients[0], coefficients[1], coefficients[2]
-        c3, c4 = coefficients[3], coefficients[4]
-        for i in range(count):
-            missed = rows[5, i] - rows[0, i] * c0 - rows[1, i] * c1 - rows[2, i] * c2
-            missed = missed - rows[3, i] * c3 - rows[4, i] * c4
-            slope = level if missed > 0 else 1.0 - level
-            majorized[i] = weights[i] * slope / max(abs(missed), floor)
+        _normal_equations(rows, weights, count, level, floor, coefficients, matrix, right)
+        heavy = matrix[4, 4]
         for k in range(FEATURES):
-            for i in range(count):
-                weighted[i] = majorized[i] * rows[k, i]
-            for j in range(k + 1):
-                matrix[k, j] = matrix[j, k] = _product(weighted, rows, j, count)
-            right[k] = _product(weighted, rows, FEATURES, count)
-        heavy = matrix[4, 4]  # the last feature is 1
-        for k in range(FEATURES):
+            for j in range(k):
+                matrix[j, k] = matrix[k, j]
             matrix[k, k] += _RIDGE * heavy * square[k] + 1e-12 * heavy
         _solve(matrix, right)
         copy_into(coefficients, right)
@@ -179,13 +201,13 @@ def _paying_share(
     The rows are newest first. A part that is left out must save its part of the margin.
     """
     losses = np.zeros(_SHARES + 1)
-    weight = 1.0
+    weight, fading = 1.0, 0.5 ** (1.0 / (_REPLAY_DAYS * season))
     for i in range(count):
         move = _move(rows[:, i], coefficients, floor)
         for part in range(_SHARES + 1):
             missed = rows[FEATURES, i] - move * part / _SHARES
             losses[part] += weight * max(level * missed, (level - 1.0) * missed)
-        weight *= 0.5 ** (1.0 / (_REPLAY_DAYS * season))
+        weight *= fading
         if weight < _NEGLIGIBLE:
             break
     best = _SHARES

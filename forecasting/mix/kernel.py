@@ -17,6 +17,7 @@ from forecasting.mix.members_kernel import (
     PROFILES,
     SEASONAL_NAIVE,
     member_points,
+    places_of,
     select,
     update_profiles,
 )
@@ -97,24 +98,23 @@ def _weigh(losses: Any, first: int, last: int, by_age: Any, out: Any) -> None:
 
 
 @inner
-def _residuals(
-    truth: Any, points: Any, weights: Any, probes: Any, first: int, last: int, work: Any
-) -> int:
-    """Write truth minus weighted points of those origins and probes into `work`; give how many.
+def _residuals(truth: Any, points: Any, weights: Any, first: int, last: int, work: Any) -> int:
+    """Write truth minus weighted points of those origins into `work`; give how many.
 
     truth [origins, probes], points [rows, origins, probes]; unknown truths are left out.
     """
+    begin, size = first * truth.shape[1], (last - first) * truth.shape[1]
+    known = truth.reshape(-1)[begin : begin + size]
+    for i in range(size):
+        work[i] = known[i]
+    for row in np.flatnonzero(weights):
+        share, said = weights[row], points[row].reshape(-1)[begin : begin + size]
+        for i in range(size):
+            work[i] -= share * said[i]
     count = 0
-    used = np.flatnonzero(weights)
-    for origin in range(first, last):
-        for probe in range(probes[0], probes[1]):
-            value = truth[origin, probe]
-            if np.isnan(value):
-                continue
-            for row in used:
-                value -= weights[row] * points[row, origin, probe]
-            work[count] = value
-            count += 1
+    for i in range(size):
+        work[count] = work[i]
+        count += not np.isnan(known[i])
     return count
 
 
@@ -129,12 +129,10 @@ def _pinball(truth: float, low: float, middle: float, high: float) -> float:
 
 
 @inner
-def _judge(
-    truth: Any, points: Any, weights: Any, probes: Any, origin: int, band: Any, wide: float
-) -> Any:
+def _judge(truth: Any, points: Any, weights: Any, origin: int, band: Any, wide: float) -> Any:
     """Return (pinball, share inside, known) of one origin: band [5] around the weighted points."""
     loss, inside, known = 0.0, 0, 0
-    for probe in range(probes[0], probes[1]):
+    for probe in range(truth.shape[1]):
         value = truth[origin, probe]
         if np.isnan(value):
             continue
@@ -162,6 +160,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
     truth = np.full((len(origins), len(probes)), np.nan)
     profiles = np.full((PROFILES, season), np.nan)
     out = np.empty((rows, len(probes)))
+    places = places_of(probes, hour)
     done, last = _ZERO, _ZERO
     for k in range(len(origins)):
         origin = origins[k]
@@ -170,7 +169,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
             if not np.isnan(y[t]):
                 last = t
         done = origin
-        member_points(y, logs, last, origin, profiles, probes, hour, out)
+        member_points(y, logs, last, origin, profiles, probes, hour, places, out)
         copy_into(points[:, k], out)
         for i in range(len(probes)):
             slot = origin + probes[i] - 1
@@ -179,14 +178,28 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
     return truth, points
 
 
+@outer
+def points_now(y: Any, logs: Any, season: int, hour: float, ahead: Any) -> Any:
+    """Return points [members + 1, leads] after the last slot, for leads `ahead` in slots."""
+    profiles = np.full((PROFILES, season), np.nan)
+    update_profiles(y, len(y), season, _ZERO, profiles)
+    last = len(y) - 1
+    while np.isnan(y[last]):
+        last -= 1
+    out = np.empty((SEASONAL_NAIVE + 1, len(ahead)))
+    places = places_of(ahead, hour)
+    member_points(y, logs, last, len(y), profiles, ahead, hour, places, out)
+    return out
+
+
 @inner
-def _mean_losses(truth: Any, points: Any, probes: Any) -> Any:
-    """Return mean absolute error [origins, members] over a bucket's probes, NaN when unknown."""
+def _mean_losses(truth: Any, points: Any) -> Any:
+    """Return mean absolute error [origins, members] over the probes, NaN when unknown."""
     members = len(MEMBERS)
     losses = np.full((truth.shape[0], members), np.nan)
     for origin in range(truth.shape[0]):
         known = 0
-        for probe in range(probes[0], probes[1]):
+        for probe in range(truth.shape[1]):
             if np.isnan(truth[origin, probe]):
                 continue
             if known == 0:
@@ -205,7 +218,6 @@ def _fit(
     truth: Any,
     points: Any,
     losses: Any,
-    probes: Any,
     until: int,
     per_day: float,
     by_age: Any,
@@ -224,7 +236,7 @@ def _fit(
         return False
     recent = max(0, until - int(_WEIGHT_DAYS * per_day))
     _weigh(losses, recent, until, by_age, weights[: len(MEMBERS)])
-    count = _residuals(truth, points, weights, probes, first, until, work)
+    count = _residuals(truth, points, weights, first, until, work)
     _quantiles(work, count, band)
     return True
 
@@ -247,11 +259,13 @@ def mix_bucket(
     `judged`: without the backtest, which nothing else follows from.
     """
     rows = points.shape[0]
-    losses = _mean_losses(truth, points, probes)
+    truth = truth[:, probes[0] : probes[1]].copy()
+    points = points[:, :, probes[0] : probes[1]].copy()
+    losses = _mean_losses(truth, points)
     weights, band = np.zeros(rows), np.zeros(len(LEVELS))
     naive, seasonal = np.zeros(rows), np.zeros(rows)
     naive[BASELINE], seasonal[SEASONAL_NAIVE] = 1.0, 1.0
-    work = np.empty(truth.shape[0] * (probes[1] - probes[0]) + 1)
+    work = np.empty(truth.size + 1)
     by_age = np.empty(truth.shape[0])
     for age in range(len(by_age)):
         by_age[age] = _DISCOUNT_PER_DAY ** (age / per_day)
@@ -268,10 +282,10 @@ def mix_bucket(
         past = origin - delay
         if np.isnan(losses[origin, BASELINE]):
             continue
-        if not _fit(truth, points, losses, probes, past, per_day, by_age, weights, band, work):
+        if not _fit(truth, points, losses, past, per_day, by_age, weights, band, work):
             continue
         wide = np.exp(log_width)
-        loss, inside, _known = _judge(truth, points, weights, probes, origin, band, wide)
+        loss, inside, _known = _judge(truth, points, weights, origin, band, wide)
         log_width = keep * log_width + gain * (_TARGET - inside)
         log_width = min(_WIDEST, max(_NARROWEST, log_width))
         if not judged:
@@ -279,16 +293,16 @@ def mix_bucket(
         backtest[0] += loss
         backtest[3] += inside
         start = max(0, past - int(_BAND_DAYS * per_day))
-        count = _residuals(truth, points, naive, probes, start, past, work)
+        count = _residuals(truth, points, naive, start, past, work)
         _quantiles(work, count, other)
-        backtest[1] += _judge(truth, points, naive, probes, origin, other, 1.0)[0]
-        count = _residuals(truth, points, seasonal, probes, start, past, work)
+        backtest[1] += _judge(truth, points, naive, origin, other, 1.0)[0]
+        count = _residuals(truth, points, seasonal, start, past, work)
         _quantiles(work, count, other)
-        backtest[2] += _judge(truth, points, seasonal, probes, origin, other, 1.0)[0]
+        backtest[2] += _judge(truth, points, seasonal, origin, other, 1.0)[0]
         backtest[4] += 1.0
     if backtest[4] > 0:
         backtest[:4] /= backtest[4]
-    enough = _fit(truth, points, losses, probes, complete, per_day, by_age, weights, band, work)
+    enough = _fit(truth, points, losses, complete, per_day, by_age, weights, band, work)
     wide = np.exp(log_width)
     for level in (0, 1, 3, 4):
         band[level] = band[2] + wide * (band[level] - band[2])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import inner, outer
+from data.compiled import inner, reordering
 
 MEMBERS = ("naive", "half", "lds-log", "lds-median", "same-hour", "prophet-log")
 """Last value; half of it and half of lds-mean; level plus damped seasonal on log1p with a median
@@ -84,7 +84,7 @@ def _median(values: Any, count: int) -> Any:
     return found if count % 2 else 0.5 * (select(values, 0, middle, middle - 1) + found)
 
 
-@outer
+@inner
 def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any) -> None:
     """Bring `profiles` [PROFILES, season] up to `origin`: mean 28 d, median 28 d and 14 d.
 
@@ -143,38 +143,52 @@ def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
 
 
 @inner
-def _departures(z: Any, profile: Any, start: int, origin: int) -> Any:
-    """Return how far each slot in [start, origin) is from the profile, NaN where unknown."""
-    found = np.empty(origin - start)
+def _departures(z: Any, profile: Any, start: int, origin: int, step: int) -> Any:
+    """Return how far each `step`-th slot in [start, origin) is from the profile, NaN if unknown."""
+    found = np.empty(max(0, origin - start + step - 1) // step)
     clock = start % len(profile)
     for place in range(len(found)):
-        found[place] = z[start + place] - profile[clock]
-        clock += 1
-        if clock == len(profile):
-            clock = 0
+        found[place] = z[start + place * step] - profile[clock]
+        clock += step
+        if clock >= len(profile):
+            clock -= len(profile)
     return found
 
 
+@reordering
+def _pairs(late: Any, early: Any, lagged: bool) -> Any:
+    """Return (sum of products, of squares, number) of the pairs of which both are known.
+
+    Squares are of `early`, or else the mean of both. No jump depends on a value.
+    """
+    product, square, known = 0.0, 0.0, 0.0
+    for i in range(len(late)):
+        a, b = late[i], early[i]
+        both = not np.isnan(a * b)
+        product += a * b if both else 0.0
+        squares = b * b if lagged else 0.5 * (a * a + b * b)
+        square += squares if both else 0.0
+        known += 1.0 if both else 0.0
+    return product, square, known
+
+
 @inner
-def _lasting(departures: Any, hour: float, lagged: bool) -> Any:
+def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged: bool) -> Any:
     """Return the share of a departure that lasts 1, 3, 6, 12, 24 h, 0..0.999.
 
-    `lagged` divides by the squares of the earlier departure only. Pairs are taken an hour apart. A
-    lag with fewer than eight pairs goes on as the shorter ones fell.
+    Of departures since `start`. `lagged` divides by the squares of the earlier departure only.
+    Pairs are taken an hour apart. A lag with fewer than eight pairs goes on as the shorter fell.
     """
     step = max(1, round(hour))
+    early = _departures(z, profile, start, origin, step)
     shares = np.empty(len(_LAGS_H))
     before, before_lag = 0.999, 1.0
     for k in range(len(_LAGS_H)):
         lag = max(1, round(_LAGS_H[k] * hour))
-        product, square, pairs = 0.0, 0.0, 0
-        for t in range(lag, len(departures), step):
-            a, b = departures[t], departures[t - lag]
-            if np.isnan(a) or np.isnan(b):
-                continue
-            product += a * b
-            square += b * b if lagged else 0.5 * (a * a + b * b)
-            pairs += 1
+        late = early[min(lag // step, len(early)) :]
+        if lag % step:
+            late = _departures(z, profile, start + lag, origin, step)
+        product, square, pairs = _pairs(late, early, lagged)
         if pairs < 8:
             share = before ** (max(_LAGS_H[k], 1.0) / before_lag)
         else:
@@ -185,7 +199,7 @@ def _lasting(departures: Any, hour: float, lagged: bool) -> Any:
 
 
 @inner
-def _places(leads: Any, hour: float) -> Any:
+def places_of(leads: Any, hour: float) -> Any:
     """Return where each lead lies among the lags: after which one, and what part of the way."""
     after, part = np.zeros(len(leads), np.int64), np.zeros(len(leads))
     logs = np.log(_LAGS_H)
@@ -226,11 +240,12 @@ def _damped(
 ) -> None:
     """Level plus damped seasonal: profile + lasting share x recent departure, into `out`."""
     season = len(profile)
-    departures = _departures(z, profile, max(0, origin - _SHORT_DAYS * season), origin)
-    shares = _lasting(departures, hour, True)
+    start = max(0, origin - _SHORT_DAYS * season)
+    shares = _lasting(z, profile, start, origin, hour, True)
+    newest = _departures(z, profile, max(start, origin - season), origin, 1)
     now = z[last] - profile[last % season]
-    six = _recent_departure(departures, max(1, round(6 * hour)), now)
-    day = _recent_departure(departures, season, now)
+    six = _recent_departure(newest, max(1, round(6 * hour)), now)
+    day = _recent_departure(newest, season, now)
     for i in range(len(leads)):
         hours = leads[i] / hour
         level = now
@@ -256,26 +271,35 @@ def _known_median(y: Any, origin: int, season: int) -> Any:
     return np.nan if count == 0 else _median(values, count)
 
 
-@outer
+@inner
 def member_points(
-    y: Any, logs: Any, last: int, origin: int, profiles: Any, leads: Any, hour: float, out: Any
+    y: Any,
+    logs: Any,
+    last: int,
+    origin: int,
+    profiles: Any,
+    leads: Any,
+    hour: float,
+    places: Any,
+    out: Any,
 ) -> None:
     """Write what each member and seasonal naive say at `origin` into `out` [members + 1, leads].
 
     y, logs: the series and its log1p (NaN unknown; logs empty when the series goes below 0).
     `last` is the last known slot before `origin`; leads are slots ahead of it, 1 the next; `hour`
-    is slots per hour. profiles as `update_profiles` leaves them.
+    is slots per hour. profiles as `update_profiles` leaves them, places of the leads.
     """
     season = profiles.shape[1]
     reach = max(1, (2 * season) // 24)
-    center = _known_median(y, origin, season)
-    if np.isnan(center):
-        center = y[last]
+    center = y[last]
+    if np.isnan(profiles[:3]).any():
+        center = _known_median(y, origin, season)
+        if np.isnan(center):
+            center = y[last]
     work = np.empty(season)
     _smooth(profiles[0], center, reach, work)
     start = max(0, origin - _LONG_DAYS * season)
-    shares = _lasting(_departures(y, work, start, origin), hour, False)
-    places = _places(leads, hour)
+    shares = _lasting(y, work, start, origin, hour, False)
     departure = y[last] - work[last % season]
     for i in range(len(leads)):
         slot = (origin + leads[i] - 1) % season

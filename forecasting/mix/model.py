@@ -19,14 +19,11 @@ from data.records.forecasts import LeadAccuracy, LeadWeights
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
-from forecasting.mix.kernel import LEVELS, collect_points, mix_bucket
+from forecasting.mix.kernel import LEVELS, collect_points, mix_bucket, points_now
 from forecasting.mix.members_kernel import (
     BASELINE,
     MEMBERS,
-    PROFILES,
     PROPHET,
-    member_points,
-    update_profiles,
 )
 from forecasting.mix.short_leads import with_short_leads
 from forecasting.prophet.member import Moments, prophet_points
@@ -158,17 +155,18 @@ def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
     """Mix; `said` is Prophet's word at each origin and now [origins + 1, horizon]."""
     y, hour = ready.y, ready.hour
     length, season = len(y), max(1, ready.series.slots_per_day)
-    logs = np.log1p(y) if np.nanmin(y) >= 0 else np.zeros(0)
+    logs = np.zeros(0) if (y < 0).any() else np.log1p(y)
     buckets, probes = _buckets(ready.horizon, hour, ready.stride)
     truth, points = collect_points(y, logs, ready.origins, probes, season, hour)
     ahead = np.arange(1, ready.horizon + 1)
-    now = _points_now(y, logs, season, hour, ahead)
+    now = points_now(y, logs, season, hour, ahead)
     heard = np.asarray(np.isfinite(said).all(axis=1))
     if heard[-1] and heard.mean() > _HEARD_SHARE:
         now[PROPHET] = said[-1]
         past = said[:-1, probes - 1]
         points[PROPHET] = np.where(np.isfinite(past), past, points[BASELINE])
     members = len(MEMBERS)
+    said_now = np.nan_to_num(now[:members])
     point = np.empty(ready.horizon)
     bands, weights, tested = [], [], []
     calibrated = 0.0
@@ -190,7 +188,7 @@ def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
         shares = zip(MEMBERS, share[:members].tolist(), strict=True)
         weights.append(LeadWeights(until_hours=bucket.last / hour, weights=tuple(shares)))
         inside = slice(bucket.first - 1, bucket.last)
-        point[inside] = share[:members] @ np.nan_to_num(now[:members, inside])
+        point[inside] = share[:members] @ said_now[:, inside]
         if figures[4] > 0:
             tested.append(_lead_accuracy(bucket.last / hour, figures))
     quantiles = _quantiles(ready.series, point, buckets, np.array(bands), ahead)
@@ -243,17 +241,6 @@ def _origins(length: int, stride: int, most: int) -> npt.NDArray[np.int64]:
     """Return past moments as numbers of slots known then, the newest one stride ago, ascending."""
     found = np.arange(length - stride, max(0, length - stride * (most + 1)), -stride)
     return np.ascontiguousarray(found[::-1]).astype(np.int64)
-
-
-def _points_now(
-    y: Values, logs: Values, season: int, hour: float, ahead: npt.NDArray[np.int64]
-) -> Values:
-    profiles = np.full((PROFILES, season), np.nan)
-    update_profiles(y, len(y), season, 0, profiles)
-    last = int(np.flatnonzero(np.isfinite(y))[-1])
-    out = np.empty((len(MEMBERS) + 1, len(ahead)))
-    member_points(y, logs, last, len(y), profiles, ahead, hour, out)
-    return out
 
 
 def _first_band(y: Values, lead: float) -> Values:

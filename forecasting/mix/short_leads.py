@@ -39,7 +39,7 @@ def _near(series: DemandSeries, y: Values, horizon: int) -> Values | None:
     Lines of every quantile are fitted at one slot, 1 h and 3 h and are straight between.
     """
     hour, season = SECONDS_PER_HOUR / series.slot_seconds, max(1, series.slots_per_day)
-    leads = np.unique([1, max(1, round(hour)), max(1, round(_FITTED_HOURS * hour))])
+    leads = np.array(sorted({1, max(1, round(hour)), max(1, round(_FITTED_HOURS * hour))}))
     found = anchored(y, leads, season)
     known = np.isfinite(found[0])
     if known.any():
@@ -50,9 +50,7 @@ def _near(series: DemandSeries, y: Values, horizon: int) -> Values | None:
 
 def _with_quartiles(quantiles: Quantiles) -> Values:
     """Return the quantiles [LEVELS, slots] of a forecast without quartiles."""
-    rows = np.stack(
-        [getattr(quantiles, name) for name in _NAMES if getattr(quantiles, name) is not None]
-    )
-    low, middle, high = rows[1], rows[2], rows[3]
+    low, middle, high = quantiles.q10, quantiles.q50, quantiles.q90
     lower = middle - _QUARTILE * (middle - low)
-    return np.insert(rows, [2, 3], [lower, middle + _QUARTILE * (high - middle)], axis=0)
+    upper = middle + _QUARTILE * (high - middle)
+    return np.stack([quantiles.q05, low, lower, middle, upper, high, quantiles.q95])

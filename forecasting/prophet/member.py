@@ -91,11 +91,12 @@ def _fill(
     )
     starts = np.concatenate([hourly[index].base + begin for index, begin in begins.items()])
     reach = max(int(hourly[index].ahead[origins].max()) for index, origins in chosen.items()) + 1
-    points = fit_batch(windows, SECONDS_PER_HOUR, starts * SECONDS_PER_HOUR).predict(reach).point
+    fits = fit_batch(windows, SECONDS_PER_HOUR, starts * SECONDS_PER_HOUR)
+    points = fits.predict(reach).point
     logarithm = np.repeat(
         [hourly[index].logarithm for index in chosen], [len(entry) for entry in chosen.values()]
     )
-    limits = np.log1p(_MAX_RISE * np.expm1(np.nanmax(windows[logarithm], axis=1)))
+    limits = np.log1p(_MAX_RISE * np.expm1(fits.survey.high[logarithm]))
     points[logarithm] = np.expm1(np.clip(points[logarithm], 0.0, limits[:, None]))
     row = 0
     for index, origins in chosen.items():
@@ -109,7 +110,7 @@ def _by_hour(moments: Moments) -> _Hourly:
     base = moments.first_slot // SECONDS_PER_HOUR
     hours = (moments.first_slot + slots * moments.slot_seconds) // SECONDS_PER_HOUR - base
     means = _hourly_means(moments.y, hours)
-    logarithm = bool(np.nanmin(moments.y) >= 0)
+    logarithm = not (moments.y < 0).any()
     ends = (moments.first_slot + moments.origins * moments.slot_seconds) // SECONDS_PER_HOUR - base
     targets = moments.origins[:, None] + np.arange(moments.horizon)[None, :]
     hours_of = (moments.first_slot + targets * moments.slot_seconds) // SECONDS_PER_HOUR - base

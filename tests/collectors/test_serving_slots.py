@@ -211,7 +211,8 @@ def test_services_read_at_once_are_what_each_is_alone(
 ) -> None:
     """Pods with several engines, gaps, unknown values, and pods that come and go."""
     monkeypatch.setattr(served_history, "_MAX_SERVICES", 2)
-    monkeypatch.setattr(served_history, "_MAX_ROWS", 30)
+    monkeypatch.setattr(served_history, "_MAX_ROWS", 10)
+    monkeypatch.setattr(served_history, "_MAX_BLOCK", 3)
     random = np.random.default_rng(seed)
     labels = ["search/llama-0", "search/llama-1", "search/chat-0", "search/chat-1", "", "ml/a-0"]
     names = [name for name in SERVING.names if name.endswith(("requests", "_count", "_ratio"))]

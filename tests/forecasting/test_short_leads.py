@@ -6,7 +6,7 @@ from forecasting_cases import series
 
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import Values
-from forecasting.mix.anchor_kernel import LEVELS, anchored
+from forecasting.mix.anchor_kernel import FEATURES, LEVELS, _normal_equations, anchored
 from forecasting.mix.model import mix
 from forecasting.mix.short_leads import with_short_leads
 
@@ -133,3 +133,19 @@ def test_quantiles_do_not_cross() -> None:
     assert found.q75 is not None
     rows = [found.q05, found.q10, found.q25, found.q50, found.q75, found.q90, found.q95]
     assert (np.diff(np.stack(rows), axis=0) >= 0).all()
+
+
+def test_a_step_of_a_fit_solves_weighted_least_squares() -> None:
+    """Its sums are the products of features that NumPy gives, weighted by the majorizer."""
+    rng = np.random.default_rng(3)
+    moves = rng.normal(size=300)
+    rows = rng.normal(size=(FEATURES + 1, 300))
+    rows[0], rows[1], rows[4] = np.maximum(moves, 0), np.minimum(moves, 0), 1.0
+    weights, line, level, floor = rng.random(300), rng.normal(size=FEATURES), 0.9, 0.3
+    missed = rows[FEATURES] - line @ rows[:FEATURES]
+    share = np.where(missed > 0, level, 1 - level)
+    heavy = rows[:FEATURES] * (weights * share / np.maximum(np.abs(missed), floor))
+    matrix, right = np.zeros((FEATURES, FEATURES)), np.zeros(FEATURES)
+    _normal_equations.py_func(rows, weights, 300, level, floor, line, matrix, right)
+    np.testing.assert_allclose(matrix, np.tril(heavy @ rows[:FEATURES].T), atol=1e-12)
+    np.testing.assert_allclose(right, heavy @ rows[FEATURES], atol=1e-12)
