@@ -146,19 +146,23 @@ def test_both_examples_react_by_themselves_as_well() -> None:
         assert "num_requests_waiting" in scaled["spec"]["triggers"][1]["metadata"]["query"]
 
 
-def test_the_example_for_prometheus_adapter_asks_for_what_is_served(store: Store) -> None:
+@pytest.mark.parametrize("name", ["horizontalpodautoscaler", "horizontalpodautoscaler-wva"])
+def test_the_examples_for_prometheus_adapter_ask_for_what_is_served(
+    store: Store, name: str
+) -> None:
     """By the adapter's published rules: the selector and the HPA's namespace become matchers.
 
     Values of a selector are labels of Kubernetes, which hold no slash: `workload` cannot be one.
     """
-    scaled = yaml.safe_load((HPA / "horizontalpodautoscaler.yaml").read_text(encoding="utf-8"))
+    scaled = yaml.safe_load((HPA / f"{name}.yaml").read_text(encoding="utf-8"))
     values = yaml.safe_load((HPA / "prometheus-adapter-values.yaml").read_text(encoding="utf-8"))
     metrics = [entry["external"]["metric"] for entry in scaled["spec"]["metrics"]]
-    first, second = values["rules"]["external"]
+    first, second, third = values["rules"]["external"]
     assert first["metricsQuery"] == "max(<<.Series>>{<<.LabelMatchers>>})"
     assert first["resources"]["overrides"] == {"namespace": {"resource": "namespace"}}
     assert f'__name__="{metrics[0]["name"]}"' in first["seriesQuery"]
-    assert second["name"]["as"] == metrics[1]["name"]
+    assert metrics[1]["name"] in (second["name"]["as"], "wva_desired_replicas")
+    assert '__name__="wva_desired_replicas"' in third["seriesQuery"]
     wanted = metrics[0]["selector"]["matchLabels"] | {"namespace": scaled["metadata"]["namespace"]}
     for value in wanted.values():
         assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", value)
