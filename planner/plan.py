@@ -8,7 +8,7 @@ Today's allocation is a plan, so there is always one, and none costs more than t
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
@@ -22,7 +22,14 @@ from planner.nodes.node_hours import spanning_cost
 from planner.nodes.node_plan import NodePlacement, place_plan
 from planner.nodes.placement_bounds import placement_bounds
 from planner.nodes.plan_repair import all_but, without_failed
-from planner.nodes.rolling_plan import Rolling, kept_prices, revised, rolling, without_pins
+from planner.nodes.rolling_plan import (
+    Rolling,
+    kept_prices,
+    revised,
+    rolling,
+    slot_plan,
+    without_pins,
+)
 from planner.partitions.parts_of_jobs import parts_of_jobs
 from planner.partitions.solve_parts import solve_parts
 from planner.partitions.workforce import Workforce
@@ -46,8 +53,6 @@ _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
 3,600 jobs the first did not pay, and took as long as the plan itself: so many jobs have none."""
 _FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
 """Shares of the time left for the plan with frozen slots, without, and every later step."""
-_STALE = 0.002
-"""How much larger a gap than usual shows that the last prices do not fit the demand of now."""
 SECONDS_PER_DAY = 86_400
 
 
@@ -141,44 +146,17 @@ def _solved(
     solver: Callable[..., SolvedPlan],
 ) -> tuple[SolvedPlan, Rolling | None]:
     """Return the slot plan; what is frozen gives way where it is impossible or worse than today."""
+    planned = partial(slot_plan, solver=solver, effort=_effort(problem))
     if start is not None and start.frozen_slots:
         try:
-            found = _slot_plan(problem, start.frozen_problem, start, clock, _FROZEN_SHARE, solver)
+            budget = partial(clock.share, _FROZEN_SHARE)
+            found = planned(start.frozen_problem, start, budget=budget)
         except ImpossibleProblemError:
             found = None
         if found is not None and found.cost <= _cost_of_today(mapping.slots):
             return found, start
         start = without_pins(start, mapping)
-    return _slot_plan(problem, mapping.slots, start, clock, _SOLVING_SHARE, solver), start
-
-
-def _slot_plan(
-    problem: PlanningProblem,
-    slots: SlotProblem,
-    start: Rolling | None,
-    clock: _PlanClock,
-    share: float,
-    solver: Callable[..., SolvedPlan],
-) -> SolvedPlan:
-    """Return the slot plan from the last one, or from new prices where the last ones do not fit.
-
-    Few steps lead on from old prices: far too few after a surprise, which the gap tells. The plan
-    at new prices is then drawn to the announced paths, and the cheaper one taken, churn included.
-    """
-    effort = _effort(problem)
-    warm = None if start is None else start.warm_start
-    found = solver(slots, budget_seconds=clock.share(share), effort=effort, warm=warm)
-    if start is None or found.gap <= start.usual_gap + _STALE:
-        return found
-    anew = solver(slots, budget_seconds=clock.share(share), effort=effort)
-    known = max(found, anew, key=lambda plan: plan.lower_bound)
-    bound = Bound(value=known.lower_bound, name=known.bound_name)
-    near = Start(prices=anew.prices, paths=anew.paths, bound=bound)
-    budget = clock.share(share)
-    drawn = solve(slots, budget_seconds=budget, effort=effort, warm=warm, start=near)
-    best = min(found, drawn, key=lambda plan: plan.cost + start.churn_cost(plan.paths))
-    lower = checked_bound(drawn.lower_bound, best.cost)
-    return replace(best, lower_bound=lower, bound_name=drawn.bound_name)
+    return planned(mapping.slots, start, budget=partial(clock.share, _SOLVING_SHARE)), start
 
 
 def _cost_of_today(slots: SlotProblem) -> float:
@@ -335,6 +313,7 @@ def _plan(
         cost=found.cost,
         cost_of_now=cost_of_now,
         lower_bound=lower_bound,
+        slots_gap_ratio=solved.gap,
         currency=problem.energy.currency,
         seconds=seconds,
         bounds=(cost_bound, *placement_bounds(problem, found.placed)),

@@ -63,6 +63,10 @@ class Gpus:
     indices: tuple[str, ...] | None = None
 
 
+_NO_VALUE = 2**32 - 2
+"""Slurm's NO_VAL, and INFINITE one above it: no number."""
+
+
 def text_of(value: object) -> str:
     """Return the text, '' for what Slurm writes when it has nothing to say."""
     if isinstance(value, list):
@@ -103,7 +107,7 @@ def moment_of(value: object) -> datetime | None:
         except ValueError:
             return None
     seconds = number_of(value)
-    if seconds is None or not 0 < seconds < 2**32 - 2:
+    if seconds is None or not 0 < seconds < _NO_VALUE:
         return None
     return datetime.fromtimestamp(seconds, tz=UTC)
 
@@ -111,7 +115,7 @@ def moment_of(value: object) -> datetime | None:
 def seconds_of_minutes(value: object) -> float | None:
     """Return a time limit in s from minutes; None when there is none or the partition's holds."""
     minutes = number_of(value)
-    return None if minutes is None else minutes * 60.0
+    return None if minutes is None or minutes >= _NO_VALUE else minutes * 60.0
 
 
 def words_of(value: object) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def local_app(store: Store, service: DecisionService, clock: Callable[[], dateti
 
     def hello(_request: Request) -> Response:
         told = {"process": os.getpid(), "schema": store.schema, "losses": list(store.losses)}
-        return JSONResponse(told | {"now": clock().isoformat()})
+        return JSONResponse(told | {"now": clock().isoformat(), "backs_up": True})
 
     async def told(request: Request, answer: Callable[[Any], Response]) -> Response:
         body = await request.body()

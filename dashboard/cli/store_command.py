@@ -62,6 +62,11 @@ def backup(options: argparse.Namespace) -> int:
                 f"{busy.message}, which takes no request for a backup",
                 "Wait until that command has ended; `trimtab serve` backs up while it runs.",
             ) from busy
+        if not holder.greet().get("backs_up"):
+            raise StoreBusyError(
+                f"{busy.message}, which is of an earlier version of Trimtab",
+                "Restart that process, or back up with the version that it runs.",
+            ) from busy
         said = holder.ask("POST", BACKUP, {"file": str(file.absolute())}, seconds=None)
         proofs = tuple(TableProof(**proof) for proof in json.loads(said))
     _print_proofs(proofs, options)

@@ -1,11 +1,13 @@
 """The few calls that submit to a Kubernetes API: create, and read what was created."""
 
 import json
+import time
 from typing import Any
 
 import requests
+from urllib3.exceptions import HTTPError
 
-from collectors.http_deadline import sent
+from collectors.http_deadline import sent, whole_body
 from collectors.kubernetes.sign_in import configuration_of, transport
 from data.errors import (
     ChangeRefusedError,
@@ -72,6 +74,7 @@ class SubmissionApi:
     ) -> tuple[int, Object]:
         if self._configuration is None:
             self._configuration = configuration_of(self._settings)
+        ends = time.monotonic() + self._settings.timeout_seconds
         try:
             with sent(
                 method,
@@ -81,8 +84,8 @@ class SubmissionApi:
                 json=body,
                 **transport(self._configuration),
             ) as response:
-                text = response.raw.read(_MAX_ANSWER, decode_content=True)
-        except (requests.RequestException, OSError) as error:
+                text = whole_body(response, ends=ends, max_bytes=_MAX_ANSWER)
+        except (requests.RequestException, HTTPError, OSError) as error:
             raise SourceUnreachableError(
                 f"cannot reach Kubernetes for {path}: {type(error).__name__}",
                 "Is the API server up? What may have been created is found again by its name.",

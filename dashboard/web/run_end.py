@@ -1,7 +1,7 @@
 """When a running job is expected to end, and how much of its run is done."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import streamlit as st
 
@@ -10,11 +10,16 @@ from data.records.jobs import Job, JobState, WorkloadKind
 from forecasting.past_runs import past_run_seconds
 from planner.problem.job_end import MIN_RUNS, expected_end, told_end
 
+_SEEN_WITHIN = timedelta(hours=1)
+"""A job that nothing was seen of for longer is not known to run."""
+
 
 def run_end(job: Job, others: Sequence[Job], as_of: datetime) -> None:
     """Show the expected end of a running job; `others` are runs of the same job."""
     facts = job.scheduler
     if facts is None or facts.started_at is None or facts.state is not JobState.RUNNING:
+        return
+    if job.last_seen_at < as_of - _SEEN_WITHIN:
         return
     lengths = past_run_seconds((job, *others)).get(job.job_id, ())
     said = end_line(job, lengths, as_of)
@@ -26,7 +31,10 @@ def run_end(job: Job, others: Sequence[Job], as_of: datetime) -> None:
 def end_line(job: Job, lengths: Sequence[float], as_of: datetime) -> str:
     """Return when a job ends by `lengths` of ended runs in s, '' of a service without a limit."""
     told, found = told_end(job, as_of), expected_end(job, lengths, as_of)
-    limit = "" if told is None else f" Ended by {told[1]} at {_time(told[0])} at the latest."
+    limit = ""
+    if told is not None:
+        at_the_latest = f" Ended by {told[1]} at {_time(told[0])} at the latest."
+        limit = at_the_latest if told[0] >= as_of else f" Its end by {told[1]} has passed."
     if found is not None:
         done = [round(100 * ratio) for ratio in (found.central_ratio, found.low_ratio)]
         return (

@@ -180,6 +180,7 @@ class Plan:
     price. `revised_jobs` counts jobs that left the path which the plan before announced for them,
     None without such a plan. `frozen_slots` are taken over from it, and the bound holds for plans
     that keep them. `unread_jobs` run without readings and hold `unread_gpus`: no part of the plan.
+    `slots_gap_ratio` is the certified gap before places, None in plans of earlier versions.
     """
 
     plan_id: str
@@ -204,6 +205,7 @@ class Plan:
     prices: tuple[PlanPrice, ...] = ()
     unread_jobs: int = 0
     unread_gpus: int = 0
+    slots_gap_ratio: float | None = None
 
     def __post_init__(self) -> None:
         if self.lower_bound > self.cost + 1e-6 * max(1.0, abs(self.cost)):

@@ -201,7 +201,12 @@ def served_store(path: Path) -> ServedStore | None:
 
     Errors: StoreBusyError when that process is of another version.
     """
-    return None if holder_of(path) is None else ServedStore(path)
+    try:
+        return None if holder_of(path) is None else ServedStore(path)
+    except StoreBusyError:
+        raise
+    except StoreError:  # it ended since it was greeted
+        return None
 
 
 def holder_of(path: Path) -> StoreHolder | None:

@@ -4,33 +4,40 @@ A plan is kept with what the next one starts from. Its paths are read off its co
 nodes; a job that is new, or whose facts have left what the plan rested on, is planned anew.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import numpy as np
 import numpy.typing as npt
 
+from data.errors import ImpossibleProblemError
 from data.records.plans import JobPlan, Plan, PlanPrice
 from planner.nodes.node_runs import pool_of_name
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping
+from planner.solver.bounds import Bound, checked_bound
 from planner.solver.coupling_rows import coupling_rows
 from planner.solver.replan import PlanPrices, WarmStart, frozen
 from planner.solver.slot_problem import NOTHING, SlotProblem
+from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort, SolvedPlan, Start
 
 Path = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 _DIGITS = 6
-_ALIKE = 0.9
+_ALIKE, _FEW_JOBS = 0.9, 500
+_STALE = 0.002
+"""How much larger a gap than usual shows that the last prices do not fit the demand of now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolling:
     """The last plan as the next one's start; `frozen_problem` pins its first slots.
 
-    `usual_gap` is the certified gap of the last plan, as a share of its cost; 0 where more than a
-    tenth of the jobs are planned anew, for then the last plan says little.
+    `usual_gap` is the certified gap of the last plan's counts, as a share of their cost. It is 0
+    where it is unknown or says little: for few jobs, whose gap goes with their demand, and where
+    more than a tenth of the jobs are planned anew.
     """
 
     warm_start: WarmStart
@@ -98,12 +105,45 @@ def rolling(
     if required is not None:
         before = mapping.slots.jobs.required
         required[~kept] = NOTHING if before is None else before[~kept]
+    says_much = kept.mean() >= _ALIKE and len(kept) > _FEW_JOBS
     return Rolling(
         warm_start=warm_start,
         frozen_problem=pinned,
         frozen_slots=count,
-        usual_gap=last.gap_ratio if kept.mean() >= _ALIKE else 0.0,
+        usual_gap=(last.slots_gap_ratio or 0.0) if says_much else 0.0,
     )
+
+
+def slot_plan(
+    slots: SlotProblem,
+    start: Rolling | None,
+    solver: Callable[..., SolvedPlan],
+    *,
+    effort: Effort,
+    budget: Callable[[], float],
+) -> SolvedPlan:
+    """Return the slot plan from the last one, or from new prices where the last ones do not fit.
+
+    Few steps lead on from old prices: far too few after a surprise, which the gap tells. The plan
+    at new prices is then drawn to the announced paths, and the cheaper one taken, churn included.
+    `budget` gives the seconds of each search. Raises ImpossibleProblemError as `solve` does.
+    """
+    warm = None if start is None else start.warm_start
+    found = solver(slots, budget_seconds=budget(), effort=effort, warm=warm)
+    if start is None or found.gap <= start.usual_gap + _STALE:
+        return found
+    try:
+        anew = solver(slots, budget_seconds=budget(), effort=effort)
+        known = max(found, anew, key=lambda plan: plan.lower_bound)
+        bound = Bound(value=known.lower_bound, name=known.bound_name)
+        near = Start(prices=anew.prices, paths=anew.paths, bound=bound)
+        drawn = solve(slots, budget_seconds=budget(), effort=effort, warm=warm, start=near)
+    except ImpossibleProblemError:
+        return found
+    best = min(found, drawn, key=lambda plan: plan.cost + start.churn_cost(plan.paths))
+    lower = checked_bound(drawn.lower_bound, best.cost)
+    # The new prices, whichever plan is taken: the next one would be misled as well.
+    return replace(best, lower_bound=lower, bound_name=drawn.bound_name, prices=drawn.prices)
 
 
 def without_pins(start: Rolling, mapping: SlotMapping) -> Rolling:

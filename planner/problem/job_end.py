@@ -202,12 +202,15 @@ def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values
     """Return equally likely lengths in s of a run that is as likely between any two bounds.
 
     Between two of them lengths are taken as lognormal, by `_LATE` nearer to the later one. Mean and
-    spread of so few runs are unsure themselves, so that logs of the next follow Student's t.
+    spread of so few runs are unsure themselves, so that logs of the next follow Student's t. A run
+    that outlasts all that this allows is of unknown scale: as long again is as likely as not.
     """
     logs = np.log(past_runs)
     spread = max(_MIN_SPREAD, float(logs.std(ddof=1)) * (1 + 1 / len(logs)) ** 0.5)
     mean, degrees = float(logs.mean()), len(logs) - 1
     below = stdtr(degrees, (np.log(bounds) - mean) / spread)
+    if below[0] > _MAX_SURVIVED:
+        return np.asarray(bounds[0] / (1 - _LEVELS), dtype=np.float64)
     below[:-1] = np.minimum(below[:-1], _MAX_SURVIVED)
     places = _LEVELS * (len(bounds) - 1)
     between = places.astype(np.int64)

@@ -62,6 +62,12 @@ def test_a_number_is_one_number_in_every_release(said: object, number: float | N
     assert seconds_of_minutes(said) == (None if number is None else number * 60)
 
 
+@pytest.mark.parametrize("said", [2**32 - 2, 2**32 - 1, str(2**32 - 1)])
+def test_sentinels_are_no_time_limit(said: object) -> None:
+    """NO_VAL and INFINITE as plain numbers, which older releases print."""
+    assert seconds_of_minutes(said) is None
+
+
 @pytest.mark.parametrize(
     ("said", "moment"),
     [

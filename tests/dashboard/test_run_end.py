@@ -46,11 +46,26 @@ def test_the_page_tells_the_end_that_plans_count_with(so_far: float, limit: floa
     assert NOW <= found.low <= found.central <= found.high
     if limit is not None:
         assert found.high <= max(NOW, NOW + timedelta(hours=limit - so_far))
-    slots = [NOW + timedelta(hours=number) for number in range(2_000)]
+    slots = [NOW + timedelta(hours=number) for number in range(9_000)]
     left = remaining_of(job, slots, timedelta(hours=1), as_of=NOW, past_runs=lengths)
     hours = np.quantile(left.likely.sum(axis=1), [0.1, 0.5, 0.9])
     shown = [(at - NOW) / timedelta(hours=1) for at in (found.low, found.central, found.high)]
-    assert np.minimum(shown, 2_000.0) == pytest.approx(hours, rel=1e-3, abs=1e-3)
+    assert np.minimum(shown, 9_000.0) == pytest.approx(hours, rel=1e-3, abs=1e-3)
+
+
+def test_a_run_that_outlasts_all_before_it_ends_nobody_knows_when() -> None:
+    """It is not told to end at this very moment: as long again is as likely as not."""
+    for so_far in (20.0, 60.0, 300.0):
+        found = expected_end(running(so_far), [hours * HOUR for hours in (5, 5.5, 6, 6, 7, 7)], NOW)
+        assert found is not None
+        assert found.low > NOW
+        assert (found.central - NOW) / timedelta(hours=1) == pytest.approx(so_far, rel=0.1)
+        assert found.central_ratio == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_limit_that_has_passed_is_told_as_passed() -> None:
+    """Grace times and late samples."""
+    assert end_line(running(9, 8), [], NOW).endswith("Its end by its time limit has passed.")
 
 
 def test_too_few_runs_leave_the_end_unknown_and_a_limit_stands() -> None:

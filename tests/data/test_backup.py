@@ -17,6 +17,7 @@ from data.store import Store, open_store
 from data.store.backup import back_up, restore
 from data.store.bulk import read_frame
 from data.store.rollup_hours import make_hours
+from data.store.served_store import StoreHolder
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -254,6 +255,28 @@ def test_the_process_that_holds_the_store_backs_it_up(
     assert main(["--store", other, "store", "restore", str(tmp_path / "b")]) == 0
     with open_store(other) as restored:
         require_whole(restored, begun=begun, ended=ended)
+
+
+def test_a_holder_of_an_earlier_version_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has no such route: a package that is newer than the server it was installed under."""
+    url = f"duckdb:///{tmp_path}/s.duckdb"
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, url], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        try:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            greet = StoreHolder.greet
+            monkeypatch.setattr(
+                StoreHolder, "greet", lambda holder: greet(holder) | {"backs_up": False}
+            )
+            assert main(["--store", url, "store", "backup", str(tmp_path / "b")]) == 1
+            assert "of an earlier version of Trimtab" in capsys.readouterr().err
+        finally:
+            holder.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_holder_that_answers_nobody_is_waited_for(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,13 @@ from planning_cases import AS_OF, H100, SLOT_LENGTHS, boards, case
 from data.records.plans import Plan
 from data.settings import PlanningSettings
 from data.store.plan_json import plan_from_json, plan_to_json
+from planner.nodes import rolling_plan
 from planner.nodes.rolling_plan import rolling
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import as_slot_problem
+from planner.solver.solve import solve
+from planner.solver.solved_plan import SolvedPlan
 
 DEFAULT = PlanningSettings()
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -126,6 +130,35 @@ def test_after_a_surprise_a_plan_is_as_good_as_one_from_nothing(
         churn = problem.planning.churn_ratio * first.cost * (12 - len(risen)) / 12
         assert again.cost <= fresh.cost * 1.003 + churn
         assert again.lower_bound >= fresh.lower_bound - 0.003 * fresh.cost
+
+
+def test_a_last_plan_far_from_its_bound_hides_no_surprise() -> None:
+    """Its gap is no measure of that of few jobs, also where nobody says which of them changed."""
+    for seed in (45, 62, 99):
+        first = plan_of(surprised(seed, 1.0, 60)[0])
+        assert first.gap_ratio > 0.1
+        problem, _risen = surprised(seed, 1.5, 60)
+        fresh, again = plan_of(problem), plan_of(problem, first)
+        assert again.cost <= fresh.cost * 1.003 + problem.planning.churn_ratio * first.cost
+
+
+def test_prices_are_sought_anew_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that stays beside new prices is kept with these, so that the next finds them."""
+    drawn: list[int] = []
+
+    def counted(*values: Any, **more: Any) -> SolvedPlan:
+        drawn.append(1)
+        return solve(*values, **more)
+
+    monkeypatch.setattr(rolling_plan, "solve", counted)
+    monkeypatch.setattr(rolling_plan, "_FEW_JOBS", 0)
+    for seed, factor in ((22, 1.5), (41, 2.0), (50, 1.5)):
+        last = plan_of(surprised(seed, 1.0, 60)[0])
+        problem, _risen = surprised(seed, factor, 60)
+        for _cycle in range(3):
+            drawn.clear()
+            last = plan_of(problem, last)
+        assert not drawn
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)

@@ -90,7 +90,7 @@ class KubernetesApplier:
         if not sent or cutting.CUT_FACT not in facts:
             return Closed(left=Left.AS_IT_IS, detail="")
         pods = looking.pods_on(self._api, change.target.name)
-        return cutting.close(self._api, change, facts, self._cutting, pods=pods)
+        return cutting.close(self._api, change, facts, self._cutting, sent=sent, pods=pods)
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         """Return why a node cannot be left as it is, '' when it can."""

@@ -244,12 +244,18 @@ def between_steps(change: Change, sent_steps: int) -> str:
 
 
 def close(
-    api: KubernetesApi, change: Change, facts: Mapping[str, str], limit: timedelta, *, pods: str
+    api: KubernetesApi,
+    change: Change,
+    facts: Mapping[str, str],
+    limit: timedelta,
+    *,
+    sent: int,
+    pods: str,
 ) -> Closed:
     """Name the layout of before again, and uncordon the node once it offers that. Never raises.
 
-    A node whose manager does not give that back within `limit` stays cordoned. One on which `pods`
-    hold GPUs by now keeps its layout.
+    `sent` steps were. A node whose manager does not give that back within `limit` stays cordoned.
+    One on which `pods` hold GPUs by now keeps its layout.
     """
     place = Place(kind="Node", namespace="", name=change.target.name)
     path = facts["path"]
@@ -258,7 +264,9 @@ def close(
         node = reading.object_in(answer, path, place)
         if text_in(node, "metadata", "uid") != change.target.identity:
             return Closed(left=Left.AS_IT_IS, detail="the node is another one of the same name")
-        edit, closed = _next_edit(change, facts, node, answer.at, limit)
+        named = any(LAYOUT_AT in command_of(step).edits for step in change.steps[:sent])
+        over = _is_over(answer.at, _last_written(node), limit)
+        edit, closed = _next_edit(change, facts, node, named=named, over=over)
         if edit is not None and edit.at == LAYOUT_AT and pods:
             detail = f"pods hold GPUs of its slices, so it stays cut: {pods}"
             return Closed(left=Left.PART, detail=detail)
@@ -272,9 +280,12 @@ def close(
 
 
 def _next_edit(
-    change: Change, facts: Mapping[str, str], node: Document, at: datetime | None, limit: timedelta
+    change: Change, facts: Mapping[str, str], node: Document, *, named: bool, over: bool
 ) -> tuple[Edit | None, Closed]:
-    """Return what is next on the way back, and what is left after it."""
+    """Return what is next on the way back, and what is left after it.
+
+    `named`: the layout may have been, so that its manager may be at work; `over`: for too long.
+    """
     edits = {
         where: values for step in change.steps for where, values in command_of(step).edits.items()
     }
@@ -288,15 +299,18 @@ def _next_edit(
         return back, Closed(left=Left.UNKNOWN, detail=f"the layout {before} is named again")
     if label != before:
         return None, Closed(left=Left.PART, detail=f"others named the layout {label}; {by_hand}")
-    if CutPlan.of(facts).holds(node) and _state(node) in _DONE:
+    if not named or (CutPlan.of(facts).holds(node) and _state(node) in _DONE):
         if cordoned is not True:
             return None, Closed(left=Left.NOTHING, detail="nothing of the change stands")
         uncordon = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
         return uncordon, Closed(left=Left.UNKNOWN, detail="the node is uncordoned")
-    since = _last_written(node)
-    if at is not None and since is not None and at - since > limit:
+    if over:
         return None, Closed(left=Left.PART, detail=f"{_waits(node)}; {by_hand}")
     return None, Closed(left=Left.UNKNOWN, detail=f"waits for the old layout: {_waits(node)}")
+
+
+def _is_over(at: datetime | None, since: datetime | None, limit: timedelta) -> bool:
+    return at is not None and since is not None and at - since > limit
 
 
 def _last_written(node: Document) -> datetime | None:

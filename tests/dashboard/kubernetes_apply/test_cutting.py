@@ -268,6 +268,18 @@ def test_a_node_uncordoned_on_the_way_back_is_as_before_once_it_offers_that(
     assert cutter.close(change, sent=2).left is Left.NOTHING
 
 
+def test_a_cut_of_which_the_cordon_alone_was_sent_leaves_nothing_to_wait_for(
+    managed: Callable[..., StandInMigManager], cutter: KubernetesApplier
+) -> None:
+    """Whatever the node offers meanwhile: its layout was never named."""
+    manager = managed("broken")
+    change = planned(cutter, advised(manager.node))
+    assert cutter.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    manager.offer({"nvidia.com/gpu": 7})
+    lefts = [cutter.close(change, sent=1).left for _call in range(2)]
+    assert lefts == [Left.UNKNOWN, Left.NOTHING]
+
+
 def has_moved(cutter: KubernetesApplier, change: Change) -> bool:
     """Say whether what was approved would be refused now."""
     try:

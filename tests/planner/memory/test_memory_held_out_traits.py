@@ -153,6 +153,23 @@ def test_momentum_steps_in_place() -> None:
     assert part(small, "optimizer step") == 0
 
 
+@pytest.mark.parametrize("family", ["mpt", "gpt_neo", "gptj", "bloom"])
+def test_families_without_a_fused_attention_are_eager(family: str) -> None:
+    """Their code in transformers multiplies, takes a softmax and multiplies."""
+    config = {"model_type": family, "hidden_size": 64, "n_embd": 64, "d_model": 64, "vocab_size": 9}
+    config |= {"num_layers": 2, "n_layers": 2, "n_layer": 2, "num_hidden_layers": 2}
+    config |= {"num_heads": 4, "n_heads": 4, "n_head": 4, "num_attention_heads": 4}
+    config |= {"n_positions": 9, "max_position_embeddings": 9, "max_seq_len": 9}
+    assert shape_from_config(config).shape.attention == "eager"
+
+
+def test_granite_shares_no_embedding_unless_it_says_so() -> None:
+    """The default of its configuration."""
+    (name,) = (name for name in MODELS if "granite" in name)
+    config = {key: value for key, value in MODELS[name].items() if key != "tie_word_embeddings"}
+    assert not shape_from_config(config).shape.tied_embeddings
+
+
 def test_capped_logits_are_kept_once_more() -> None:
     """The tanh of Gemma 2 keeps 2 bytes a logit."""
     job = replace(TRAINER, shape=shape_of("gemma2-2b"), sequence_length=8192)
