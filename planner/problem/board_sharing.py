@@ -15,11 +15,13 @@ from planner.problem.job_demand import JobDemand
 MAX_UTILIZATION = 1.0
 MAX_MEMORY_SHARE = 0.8
 HALF = 0.5
-_SPEEDS = ((0.6, 1.00, 0.97), (1.0, 0.97, 0.94))
-"""Up to a sum of solo utilizations: median mean speed, median speed of the slower job (Lucid's
-1,388 measured pairs, ASPLOS 2023; small vision and language models)."""
-_SLOWEST = 0.8
-"""81 % of all those pairs kept both jobs at 0.8 of their solo speed or more."""
+SPEEDS = ((0.6, 0.74, 0.95, 1.00), (1.0, 0.60, 0.90, 0.97))
+"""Up to a sum of solo utilizations: lowest, likely and highest speed of the slower job.
+
+Likely is between the medians of Lucid's 1,388 pairs (0.97 and 0.94; ASPLOS 2023, small vision and
+language models) and those of 22 pairs that take turns on an H200 (0.92 and 0.86); by MPS they were
+0.99 and 0.94 there. The lowest is the worst of these, the highest Lucid's median of both jobs
+(benchmarks/measured/shared_board_h200.json)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +101,15 @@ def _pair(
     one: tuple[float, float, JobDemand], other: tuple[float, float, JobDemand]
 ) -> dict[str, Partner]:
     used, memory = one[0] + other[0], one[1] + other[1]
-    _most, mean, slower = next(row for row in _SPEEDS if used <= row[0])
+    _most, low, likely, high = next(row for row in SPEEDS if used <= row[0])
     return {
         demand.job.job_id: Partner(
             job_id=partner.job.job_id,
             utilization_sum=used,
             memory_share=memory,
-            speed_low=_SLOWEST,
-            speed=slower,
-            speed_high=mean,
+            speed_low=low,
+            speed=likely,
+            speed_high=high,
         )
         for demand, partner in ((one[2], other[2]), (other[2], one[2]))
     }
