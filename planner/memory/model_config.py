@@ -128,18 +128,13 @@ def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> Mode
         values["other_parameters"] = values["norm_vectors"] * hidden
     if source.flag("use_qkv_bias", False):
         values["qkv_bias"] = True
+    if "final_logit_softcapping" in source.values:
+        values["softcapped_logits"] = bool(source.values["final_logit_softcapping"])
     if values.get("composed_gelu"):
         stated = source.values.get("activation_function") or source.values.get("hidden_act")
         values["composed_gelu"] = stated in (None, "gelu_new")
     if family_name == "falcon":
-        new = source.flag("new_decoder_architecture", False)
-        if source.flag("alibi", False):
-            values |= {"attention": "biased", "rotary": False}
-        elif not new and source.flag("multi_query", True):
-            values["attention"] = "broadcast"
-        values["parallel_block"] = parallel = new or source.flag("parallel_attn", True)
-        values["norms_per_layer"] = 2 if new or not parallel else 1
-        values["qkv_bias"] = values["output_bias"] = values["mlp_bias"] = source.flag("bias", False)
+        values |= _falcon(source)
     return ModelShape(
         name=source.name,
         layers=layers,
@@ -155,6 +150,20 @@ def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> Mode
         latent=_latent(source),
         **values,
     )
+
+
+def _falcon(source: _Config) -> dict[str, Any]:
+    """Return what tells apart the generations of Falcon."""
+    new, bias = source.flag("new_decoder_architecture", False), source.flag("bias", False)
+    parallel = new or source.flag("parallel_attn", True)
+    joint = new and source.values.get("num_ln_in_parallel_attn") == 1
+    found: dict[str, Any] = {"qkv_bias": bias, "output_bias": bias, "mlp_bias": bias}
+    found["parallel_block"] = parallel
+    found["norms_per_layer"] = 2 if (new and not joint) or not parallel else 1
+    if source.flag("alibi", False):
+        return found | {"attention": "biased", "rotary": False}
+    broadcast = not new and source.flag("multi_query", True)
+    return found | ({"attention": "broadcast"} if broadcast else {})
 
 
 def _refuse_gaps(source: _Config) -> None:

@@ -170,6 +170,21 @@ def test_granite_shares_no_embedding_unless_it_says_so() -> None:
     assert not shape_from_config(config).shape.tied_embeddings
 
 
+@pytest.mark.parametrize(("stated", "capped"), [(30.0, True), (None, False)])
+def test_logits_are_capped_where_the_config_says_so(stated: float | None, capped: bool) -> None:
+    """A family's habit gives way to what its config states."""
+    shape = shape_of("gemma2-2b", final_logit_softcapping=stated)
+    assert shape.softcapped_logits is capped
+
+
+@pytest.mark.parametrize(("stated", "norms"), [(1, 1), (2, 2), (None, 2)])
+def test_a_new_falcon_may_have_one_norm_for_both_branches(stated: int | None, norms: int) -> None:
+    """Falcon 11B has one."""
+    name = next(name for name in MODELS if "falcon" in name)
+    changed = {"new_decoder_architecture": True, "num_ln_in_parallel_attn": stated}
+    assert shape_of(name, **changed).norms_per_layer == norms
+
+
 def test_capped_logits_are_kept_once_more() -> None:
     """The tanh of Gemma 2 keeps 2 bytes a logit."""
     job = replace(TRAINER, shape=shape_of("gemma2-2b"), sequence_length=8192)
