@@ -1,7 +1,8 @@
 """Planning on from the last plan: its prices and paths, its first slots frozen, churn at a price.
 
 A plan is kept with what the next one starts from. Its paths are read off its configurations and
-nodes; a job that is new, or whose facts have left what the plan rested on, is planned anew.
+nodes; a job that is new, or whose facts have left what the plan rested on, is planned anew. Where
+the last prices do not fit the demand of now, others are sought.
 """
 
 from collections.abc import Callable, Collection

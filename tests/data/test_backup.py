@@ -279,7 +279,7 @@ def test_a_holder_of_an_earlier_version_is_named(
     assert not (tmp_path / "b").exists()
 
 
-def test_a_holder_that_answers_nobody_is_waited_for(
+def test_a_holder_that_answers_nobody_is_told_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Another command, such as a cycle, makes no backup for others: it says so at once."""
