@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from loky import ProcessPoolExecutor
 from loky.process_executor import BrokenProcessPool
@@ -30,6 +31,7 @@ _SERIES_PER_PROCESS = 200
 _BATCH = 64
 _CHUNK = 16
 _LOOKS_EVERY = 1.0
+_MAX_REMOVALS = 1000
 Progress = Callable[[int, int], None]
 
 
@@ -141,5 +143,13 @@ def _begin_process(folder: str, parent: int) -> None:
 def _end_with(parent: int, folder: str) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOKS_EVERY)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_used_folder(folder)
     os._exit(1)
+
+
+def remove_used_folder(folder: str) -> None:
+    """Remove a folder that others may still write to: what comes in between is removed next."""
+    for _removal in range(_MAX_REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not Path(folder).exists():
+            return

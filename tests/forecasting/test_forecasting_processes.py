@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+
+from forecasting.path_pool import remove_used_folder
 
 ROOT = Path(__file__).parents[2]
 PATIENCE, ENDED_WITHIN = 300, 30
@@ -52,3 +55,27 @@ def test_they_end_with_a_killed_parent(tmp_path: Path) -> None:
         assert time.monotonic() < give_up_at, left
         time.sleep(0.1)
     assert [*tmp_path.glob("trimtab-forecast-*")] == []
+
+
+def test_a_folder_goes_that_is_still_written_to(tmp_path: Path) -> None:
+    """A fit that goes on beside the removal puts files where one has just looked."""
+    for round_number in range(20):
+        folder = tmp_path / str(round_number)
+        folder.mkdir()
+        writer = threading.Thread(target=write_until_it_is_gone, args=(folder,))
+        writer.start()
+        while not [*folder.iterdir()]:
+            time.sleep(0.001)
+        remove_used_folder(str(folder))
+        writer.join()
+        assert not folder.exists()
+
+
+def write_until_it_is_gone(folder: Path) -> None:
+    """Write a file now and again, as fits do."""
+    for number in range(20_000):
+        try:
+            (folder / f"{number}.csv").touch()
+        except FileNotFoundError:
+            return
+        time.sleep(0)
