@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks._sia_cluster import PAPER_CLUSTER
 from planner.memory.known_models import known_model
 from planner.memory.predictor import predict_peak
 from planner.memory.training_job import (
@@ -31,7 +32,7 @@ from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
 from planner.simulation.peers.sia import SiaPolicy
 from planner.simulation.simulator import SimulationRules, simulate
 from planner.simulation.step_fit import StepFits
-from planner.simulation.workload import PAPER_CLUSTER, SubmittedJob
+from planner.simulation.workload import SubmittedJob
 
 _GIB = 2**30
 _SEED = 20261121

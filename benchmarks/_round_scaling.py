@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._sia_cluster import PAPER_CLUSTER
 from planner.scheduling.exact_round import solve_exactly
 from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.application import Application
 from planner.simulation.peers.sia import SiaPolicy
 from planner.simulation.simulator import SimulationRules, simulate
 from planner.simulation.step_fit import StepFits
-from planner.simulation.workload import PAPER_CLUSTER, SubmittedJob
+from planner.simulation.workload import SubmittedJob
 
 _SKIPPED_ROUNDS = 60
 _MILP_SECONDS = 20.0

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks._sia_cluster import PAPER_CLUSTER
 from planner.simulation.application import Application
 from planner.simulation.measured_profiles import applications_of
-from planner.simulation.workload import PAPER_CLUSTER, SubmittedJob
+from planner.simulation.workload import SubmittedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

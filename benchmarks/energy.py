@@ -3,14 +3,15 @@
 `python -m benchmarks.energy --data DIR`, which holds mlperf_training_power/runs.csv and
 node_power.parquet: wall power of every node, each on its own clock, every 2 s with gaps. Only runs
 with an official total count. Energy is of the nodes' servers, from the first to the last reading
-inside the run, as the submitters counted it; the last columns say how much of the run's time that
+inside the run, as the submitters counted it, by the roll-up of a store that keeps each node's
+readings as those of a board; the last columns say how much of the run's time that
 is, what holding the nearest reading does for nodes whose readings begin late or end early (by more
 than two sampling periods), and what it would add for all nodes. Peers: the left rectangle rule, and
 the mean reading times the run's duration.
 """
 
 import argparse
-from collections.abc import Callable
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from data.energy_integration import integrate_power
-from data.units import joules_to_kwh
+from data.collected import Collected
+from data.columns import SAMPLES, check_frame
+from data.records.cluster import SourceReport, SourceState
+from data.store import open_store
+from data.units import JOULES_PER_KWH, SECONDS_PER_HOUR, SLOT_SECONDS
 
 RESULTS = Path(__file__).parent / "results" / "energy.md"
-MAX_GAP_SECONDS = 60.0
-"""The longest gap inside these runs is 39 s."""
 GOAL_PERCENT = 0.5
 _HEAD = (
     "| run | nodes | official (kWh) | Trimtab (kWh) | error | left rectangles | mean x duration "
@@ -46,10 +48,46 @@ def left_rectangles(node: NodeReadings) -> float:
     return float((node.power_w[:-1] * np.diff(node.times_s)).sum())
 
 
-def trapezoids(node: NodeReadings) -> float:
-    """Return Trimtab's energy in J."""
-    joules, _ = integrate_power(node.times_s, node.power_w, largest_gap_s=MAX_GAP_SECONDS)
-    return joules
+def rolled_up(nodes: list[NodeReadings], started_at: pd.Timestamp) -> tuple[float, float]:
+    """Return (energy in kWh, node-hours observed) of nodes by a store's roll-up."""
+    frames = [
+        pd.DataFrame(
+            {
+                "sampled_at": started_at + pd.to_timedelta(node.times_s, unit="s"),
+                "gpu_uuid": f"GPU-{number}",
+                "node": f"node-{number}",
+                "gpu_index": "0",
+                "gpu_model": "server",
+                "power_watts": node.power_w,
+            }
+        )
+        for number, node in enumerate(nodes)
+    ]
+    samples = check_frame(pd.concat(frames, ignore_index=True), SAMPLES)
+    first, last = samples["sampled_at"].min(), samples["sampled_at"].max()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_store(f"duckdb:///{folder}/t.duckdb") as kept,
+    ):
+        kept.keep(_collected(samples, first, last))
+        start = first.floor(f"{SLOT_SECONDS} s").to_pydatetime()
+        found = kept.reader.energy(start=start, end=last.to_pydatetime(), by="fleet")
+    return float(found["energy_kwh"].sum()), float(found["observed_hours"].sum())
+
+
+def _collected(samples: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> Collected:
+    report = SourceReport(
+        source="recorded nodes",
+        state=SourceState.RAN,
+        reason="",
+        samples=len(samples),
+        dropped=(),
+        completeness_ratio=None,
+        warnings=(),
+        window_start=first.to_pydatetime(),
+        window_end=last.to_pydatetime(),
+    )
+    return Collected(batch_id="run", samples=samples, report=report)
 
 
 def readings_of(run: pd.DataFrame, duration_s: float) -> list[NodeReadings]:
@@ -67,9 +105,7 @@ def readings_of(run: pd.DataFrame, duration_s: float) -> list[NodeReadings]:
     ]
 
 
-def held_to_the_ends(
-    node: NodeReadings, duration_s: float, *, from_periods: float = 0.0
-) -> NodeReadings:
+def held_to_the_ends(node: NodeReadings, duration_s: float, *, from_periods: float) -> NodeReadings:
     """Return the readings with the first and the last held to the start and stop of the run.
 
     Only where that is further away than so many sampling periods of the node.
@@ -104,34 +140,35 @@ class Outcome:
 
 
 def outcome_of(
-    run_id: str, official_kwh: float, duration_s: float, readings: pd.DataFrame
+    run_id: str, official_kwh: float, run_ms: tuple[int, int], readings: pd.DataFrame
 ) -> Outcome:
-    """Return the energies of one run."""
+    """Return the energies of one run that started and stopped at these Unix times, in ms."""
+    duration_s = (run_ms[1] - run_ms[0]) / 1000
     nodes = readings_of(readings, duration_s)
+    started_at = pd.Timestamp(run_ms[0], unit="ms", tz="UTC")
 
-    def kwh(energy: Callable[[NodeReadings], float]) -> float:
-        return joules_to_kwh(sum(energy(node) for node in nodes))
+    def error(kwh: float) -> float:
+        return 100 * (kwh / official_kwh - 1)
 
-    def error(energy: Callable[[NodeReadings], float]) -> float:
-        return 100 * (kwh(energy) / official_kwh - 1)
+    def held(from_periods: float) -> float:
+        lengthened = [
+            held_to_the_ends(node, duration_s, from_periods=from_periods) for node in nodes
+        ]
+        return rolled_up(lengthened, started_at)[0]
 
-    observed = [
-        integrate_power(node.times_s, node.power_w, largest_gap_s=MAX_GAP_SECONDS)[1]
-        for node in nodes
-    ]
+    ours_kwh, observed_hours = rolled_up(nodes, started_at)
+    means = sum(float(node.power_w.mean()) for node in nodes) * duration_s
     _, _, benchmark, run = run_id.split("/")
     return Outcome(
         name=f"{benchmark} {run.removeprefix('result_').split('-')[0]}_{run.rpartition('_')[2]}",
         nodes=len(nodes),
         official_kwh=official_kwh,
-        ours_kwh=kwh(trapezoids),
-        left_percent=error(left_rectangles),
-        mean_percent=error(lambda node: float(node.power_w.mean()) * duration_s),
-        late_percent=error(
-            lambda node: trapezoids(held_to_the_ends(node, duration_s, from_periods=2))
-        ),
-        ends_percent=error(lambda node: trapezoids(held_to_the_ends(node, duration_s))),
-        observed_ratio=sum(observed) / (duration_s * len(nodes)),
+        ours_kwh=ours_kwh,
+        left_percent=error(sum(map(left_rectangles, nodes)) / JOULES_PER_KWH),
+        mean_percent=error(means / JOULES_PER_KWH),
+        late_percent=error(held(2)),
+        ends_percent=error(held(0)),
+        observed_ratio=observed_hours * SECONDS_PER_HOUR / (duration_s * len(nodes)),
     )
 
 
@@ -147,7 +184,7 @@ def outcomes(folder: Path) -> list[Outcome]:
         outcome_of(
             run_id,
             float(kwh),
-            (stop - start) / 1000,
+            (start, stop),
             by_run[run_id],
         )
         for run_id, kwh, start, stop in official[
@@ -164,7 +201,8 @@ def table(found: list[Outcome]) -> str:
     )
     lines = [
         "Wall power of nodes, MLPerf Training (Sustainable Metal Cloud, v4.0), readings every 2 s.",
-        "Errors in percent of the official energy.",
+        "Readings are kept by a store as those of boards; its roll-up is what is compared. Errors in "
+        "percent of the official energy.",
         "",
         _HEAD,
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",

@@ -24,6 +24,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks._sia_cluster import PAPER_CLUSTER
+
 # Before SciPy is loaded: its fits of seven numbers take far more CPU with threads of BLAS.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -42,7 +44,6 @@ from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
 from planner.simulation.peers.sia import SiaPolicy
 from planner.simulation.simulator import SimulationRules, simulate
 from planner.simulation.step_fit import StepFits
-from planner.simulation.workload import PAPER_CLUSTER
 
 RESULTS = Path(__file__).parent / "results" / "scheduling.md"
 _TUNED_ON = ("philly 1", "philly 2")

@@ -20,6 +20,7 @@ from benchmarks._temporal_families import SEED, cloud_family, gpu_family, unifor
 from benchmarks.packing.busy_time import minimise_busy_time, volume_busy_time
 from benchmarks.packing.busy_time_bound import busy_time_bound
 from benchmarks.packing.fits import Order, Rule, best_fit_of_five, bins_of, fit
+from benchmarks.packing.grids import clique_counts
 from benchmarks.packing.pack import Packing, pack
 from benchmarks.packing.text_format import parse_instance
 from planner.nodes import run_bounds as bounds
@@ -64,7 +65,7 @@ def outcome_of(name: str, instance: TemporalInstance, budget_seconds: float) -> 
     started = time.process_time()
     packing = pack(instance, budget_seconds=budget_seconds, seed=PACK_SEED)
     seconds = time.process_time() - started
-    sizes, counts = bounds.clique_counts(clique_grid(instance), instance.sizes)
+    sizes, counts = clique_counts(clique_grid(instance), instance.sizes)
     return Outcome(
         name=name,
         packing=packing,

@@ -14,11 +14,6 @@ SLOT_SECONDS = 300
 """Of the slots that readings are counted in; a plan has slots of its own."""
 
 
-def joules_to_kwh(energy_joules: float) -> float:
-    """Energy in kWh for an energy in J (1 kWh = 3.6 MJ, exact)."""
-    return energy_joules / JOULES_PER_KWH
-
-
 def bytes_to_mib(size_bytes: float) -> float:
     """Size in MiB (2**20 B) for a size in bytes."""
     return size_bytes / BYTES_PER_MIB

@@ -14,10 +14,11 @@ import numpy as np
 
 from benchmarks.packing.busy_time_kernel import Pieces, anneal, best_splits, busy_length
 from benchmarks.packing.fits import Order, Rule, bins_of, fit
+from benchmarks.packing.grids import clique_counts, interval_grid
 from benchmarks.packing.ruin_kernel import ruin_and_recreate
 from planner.nodes import run_bounds as bounds
 from planner.nodes.random_kernel import RandomState, random_state
-from planner.nodes.temporal_instance import Ints, SlotGrid, TemporalInstance, interval_grid
+from planner.nodes.temporal_instance import Ints, SlotGrid, TemporalInstance
 
 _NEIGHBOURS = 40
 _SPARE_BINS = 1
@@ -69,7 +70,7 @@ def volume_busy_time(instance: TemporalInstance) -> int:
 def static_busy_time(instance: TemporalInstance) -> int:
     """Return the sum over time of the best dual feasible bound; holds with any number of moves."""
     grid = interval_grid(instance)
-    sizes, counts = bounds.clique_counts(grid, instance.sizes)
+    sizes, counts = clique_counts(grid, instance.sizes)
     return int(bounds.dual_feasible_bound(counts, sizes, instance.capacity) @ grid.lengths)
 
 

@@ -21,10 +21,11 @@ from benchmarks.packing.busy_time_bound_kernel import (
     latest_ends,
     sweep_busy,
 )
+from benchmarks.packing.grids import clique_counts, interval_grid
 from benchmarks.packing.state_graph_kernel import bit_positions, build
 from planner.nodes import run_bounds as bounds
 from planner.nodes.covering_lp import Column, CoveringProgram
-from planner.nodes.temporal_instance import Ints, TemporalInstance, interval_grid
+from planner.nodes.temporal_instance import Ints, TemporalInstance
 
 Floats = npt.NDArray[np.float64]
 _TOLERANCE = 1e-6
@@ -187,7 +188,7 @@ def _paths(instance: TemporalInstance, order: Ints, most_nodes: int) -> _Paths |
     layer, skip, take = build(first, last, sizes, position, instance.capacity, most_nodes)
     if not len(layer):
         return None
-    kinds, counts = bounds.clique_counts(grid, instance.sizes)
+    kinds, counts = clique_counts(grid, instance.sizes)
     nodes = len(skip) + 1
     return _Paths(
         starts=first,

@@ -8,13 +8,8 @@ from enum import Enum
 import numpy as np
 
 from benchmarks.packing import fits_kernel
-from planner.nodes.temporal_instance import (
-    Ints,
-    SlotGrid,
-    TemporalInstance,
-    clique_grid,
-    interval_grid,
-)
+from benchmarks.packing.grids import interval_grid
+from planner.nodes.temporal_instance import Ints, SlotGrid, TemporalInstance, clique_grid
 
 
 class Order(Enum):

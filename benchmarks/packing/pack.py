@@ -16,8 +16,9 @@ import numpy as np
 from benchmarks.packing.column_generation import covering_bound, state_graph, window
 from benchmarks.packing.ejection_search import BinReduction, bin_reduction
 from benchmarks.packing.fits import best_fit_of_five, bins_of
+from benchmarks.packing.grids import clique_counts
+from benchmarks.packing.moment_bound import PatternBound, gilmore_gomory_bound
 from planner.nodes import run_bounds as bounds
-from planner.nodes.gilmore_gomory import PatternBound, gilmore_gomory_bound
 from planner.nodes.temporal_instance import Ints, SlotGrid, TemporalInstance, clique_grid
 
 _WINDOWS = (60, 100, 200, 500)
@@ -192,7 +193,7 @@ def pack(instance: TemporalInstance, *, budget_seconds: float, seed: int) -> Pac
 def _started(instance: TemporalInstance, *, seed: int, deadline: float) -> _Search:
     """Return the state after the heuristics and the bounds that cost next to nothing."""
     grid = clique_grid(instance)
-    sizes, counts = bounds.clique_counts(grid, instance.sizes)
+    sizes, counts = clique_counts(grid, instance.sizes)
     bin_of = best_fit_of_five(instance)
     search = _Search(
         instance=instance,

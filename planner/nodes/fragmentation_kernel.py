@@ -134,37 +134,3 @@ def occupy(
                 left -= 1
     nodes.boards[node] -= held
     nodes.whole[node] = (nodes.boards[node] == WHOLE).sum()
-
-
-@compiled
-def choose_by_end(
-    nodes: NodeState,
-    prices: PlacementPrices,
-    pod: Pod,
-    cost: Floats,
-    rate: Floats,
-    busy_until: Floats,
-    now: float,
-    end: float,
-) -> int:
-    """Return the node whose busy time a pod lengthens at the least cost, or -1 if none takes it.
-
-    cost [nodes]: of a busy node per unit of time; rate [nodes]: the same per GPU of the node;
-    busy_until [nodes]: when the last pod there ends, at most `now` for an empty node. Ties go to
-    the least rate among empty nodes (at equal cost the larger: its room serves the next pods), then
-    to the node with the least GPU left, then to the one that strands the least, then to the first.
-    """
-    chosen = -1
-    best = (np.inf, np.inf, np.inf, np.inf)
-    for node in range(len(nodes.cpu)):
-        if not fits(nodes, pod, node):
-            continue
-        added = cost[node] * max(0.0, end - max(now, busy_until[node]))
-        opened = rate[node] if busy_until[node] <= now else 0.0
-        left = float(nodes.gpu[node] - pod.gpus * pod.milli)
-        if (added, opened, left) <= (best[0], best[1], best[2]):
-            value = (added, opened, left, score(nodes, prices, pod, node))
-            if value < best:
-                best = value
-                chosen = node
-    return chosen

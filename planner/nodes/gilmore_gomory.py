@@ -7,7 +7,6 @@ solved lifts the bound of many moments at once (the reason why few are solved).
 
 import math
 import time
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +17,7 @@ from planner.nodes.temporal_instance import Ints
 
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-6
-_MAX_CAPACITY = 20_000
-"""Beyond this the knapsack's table costs more than the bound is worth."""
 _ROUNDS = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatternBound:
-    """The bound on bins, and per moment the value that the prices found so far certify."""
-
-    bins: int
-    values: Floats
 
 
 def _column(pattern: Ints) -> Column:
@@ -36,7 +25,7 @@ def _column(pattern: Ints) -> Column:
     return rows, pattern[rows].astype(np.float64), 1.0
 
 
-def _moment_prices(
+def moment_prices(
     counts: Ints, sizes: Ints, capacity: int, start: Ints, *, floor: int, deadline: float
 ) -> Floats | None:
     """Return prices that certify the moment's rounded bound, or None when it is at most `floor`.
@@ -69,46 +58,8 @@ def pattern_prices(counts: Ints, sizes: Ints, capacity: int) -> Floats:
     The best total price of `counts` [m] items of distinct `sizes` [m], ascending, that there is.
     """
     start = first_fit_decreasing(counts, sizes, capacity)
-    prices = _moment_prices(counts, sizes, capacity, start, floor=0, deadline=math.inf)
+    prices = moment_prices(counts, sizes, capacity, start, floor=0, deadline=math.inf)
     if prices is None:
         return np.zeros(len(sizes))
     worth, _ = best_pattern(prices, sizes, capacity // sizes, capacity)
     return np.asarray(prices / max(1.0, worth))
-
-
-def gilmore_gomory_bound(
-    counts: Ints,
-    sizes: Ints,
-    capacity: int,
-    *,
-    floor: int,
-    ceiling: int,
-    deadline: float,
-) -> PatternBound:
-    """Return the best bound over all moments, at least `floor`; stops at `ceiling`.
-
-    counts [moments, m] of the distinct sizes [m], ascending; `deadline` of time.monotonic.
-    """
-    values = (counts @ sizes) / capacity
-    bound = floor
-    if capacity > _MAX_CAPACITY:
-        return PatternBound(bins=bound, values=values)
-    most = counts.max(axis=0, initial=0)
-    waiting = list(np.argsort(-values, kind="stable"))
-    while waiting and bound < ceiling and time.monotonic() < deadline:
-        moment = waiting.pop(0)
-        present = np.flatnonzero(counts[moment])
-        here, kinds = counts[moment, present], sizes[present]
-        start = first_fit_decreasing(here, kinds, capacity)
-        if len(start) <= bound:
-            continue
-        prices = _moment_prices(here, kinds, capacity, start, floor=bound, deadline=deadline)
-        if prices is None:
-            continue
-        own, _ = best_pattern(prices, kinds, here, capacity)
-        shared, _ = best_pattern(prices, kinds, most[present], capacity)
-        values[moment] = max(values[moment], float(prices @ here) / max(1.0, own))
-        values = np.maximum(values, counts[:, present] @ prices / max(1.0, shared))
-        bound = max(bound, math.ceil(float(values.max()) - _ROUNDING))
-        waiting.sort(key=lambda entry: -values[entry])
-    return PatternBound(bins=bound, values=values)

@@ -9,22 +9,13 @@ the threshold U(eps), and phi(eps): Fekete and Schepers (2001), section 3.
 import numpy as np
 import numpy.typing as npt
 
-from planner.nodes.temporal_instance import Ints, SlotGrid
+from planner.nodes.temporal_instance import Ints
 
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-9
 _MAX_K = 7
 _MAX_THRESHOLDS = 512
 _FEWER_THRESHOLDS = 128
-
-
-def clique_counts(grid: SlotGrid, sizes: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct sizes [m], ascending, and how many of each are active [slots, m]."""
-    distinct, kind = np.unique(sizes, return_inverse=True)
-    change = np.zeros((grid.slots + 1, len(distinct)), dtype=np.int64)
-    np.add.at(change, (grid.first, kind), 1)
-    np.add.at(change, (grid.last, kind), -1)
-    return distinct, np.cumsum(change, axis=0)[:-1]
 
 
 def thresholds(distinct: Ints, capacity: int) -> Ints:

@@ -108,16 +108,6 @@ class SlotGrid:
         return np.asarray(np.cumsum(change)[:-1])
 
 
-def interval_grid(instance: TemporalInstance) -> SlotGrid:
-    """Return the intervals between consecutive starts and ends: the grid of busy time."""
-    points = np.unique(np.concatenate([instance.starts, instance.ends]))
-    return SlotGrid(
-        first=np.searchsorted(points, instance.starts),
-        last=np.searchsorted(points, instance.ends),
-        lengths=np.diff(points),
-    )
-
-
 def clique_grid(instance: TemporalInstance) -> SlotGrid:
     """Return the maximal cliques of the items' interval graph: the grid of feasibility.
 

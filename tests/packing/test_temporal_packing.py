@@ -20,9 +20,10 @@ from benchmarks.packing.fits import (
     bins_of,
     fit,
 )
+from benchmarks.packing.grids import clique_counts
+from benchmarks.packing.moment_bound import gilmore_gomory_bound
 from benchmarks.packing.pack import Proof, pack
 from planner.nodes import run_bounds as bounds
-from planner.nodes.gilmore_gomory import gilmore_gomory_bound
 from planner.nodes.temporal_instance import TemporalInstance, clique_grid, instance_of
 
 ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
@@ -46,7 +47,7 @@ def uniform(
 
 def clique_bounds(instance: TemporalInstance) -> list[int]:
     """Volume, L2 and dual feasible bound."""
-    sizes, counts = bounds.clique_counts(clique_grid(instance), instance.sizes)
+    sizes, counts = clique_counts(clique_grid(instance), instance.sizes)
     return [
         int(bound(counts, sizes, instance.capacity).max())
         for bound in (bounds.volume_bound, bounds.l2_bound, bounds.dual_feasible_bound)
@@ -160,7 +161,7 @@ def test_the_pattern_program_proves_what_no_function_of_the_family_does() -> Non
     lifted = 0
     for seed in range(40):
         instance = uniform(seed, count=60, horizon=40, largest=50)
-        sizes, counts = bounds.clique_counts(clique_grid(instance), instance.sizes)
+        sizes, counts = clique_counts(clique_grid(instance), instance.sizes)
         floor = int(bounds.dual_feasible_bound(counts, sizes, 100).max())
         ceiling = bins_of(best_fit_of_five(instance))
         found = gilmore_gomory_bound(
