@@ -201,8 +201,8 @@ def table(found: list[Outcome]) -> str:
     )
     lines = [
         "Wall power of nodes, MLPerf Training (Sustainable Metal Cloud, v4.0), readings every 2 s.",
-        "Readings are kept by a store as those of boards; its roll-up is what is compared. Errors in "
-        "percent of the official energy.",
+        "A store keeps the readings as those of boards, and its roll-up is what is compared.",
+        "Errors in percent of the official energy.",
         "",
         _HEAD,
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",

@@ -43,7 +43,7 @@ class ModelNames:
         nodes: Iterable[SlurmNode],
     ) -> None:
         self._map = gpu_models
-        self._catalogue = catalogue
+        self.catalogue = catalogue
         self._types_on: dict[str, set[str]] = {}
         self._types_in: dict[str, set[str]] = {}
         for node in nodes:
@@ -58,11 +58,11 @@ class ModelNames:
         board, profile = mig_of(gpu_type)
         if whole is not None:
             return whole, profile
-        return self._map.get(board.casefold()) or self._catalogue.recognise(board), profile
+        return self._map.get(board.casefold()) or self.catalogue.recognise(board), profile
 
     def is_known(self, name: str) -> bool:
         """Say whether one of these names, parted by commas, is a model of the catalogue."""
-        return any(self._catalogue.find(part) is not None for part in name.split(","))
+        return any(self.catalogue.find(part) is not None for part in name.split(","))
 
     def _is_mapped(self, gpu_type: str) -> bool:
         return bool({gpu_type.casefold(), mig_of(gpu_type)[0].casefold()} & set(self._map))
@@ -108,7 +108,7 @@ class ModelNames:
         return set().union(*around) - {""}
 
     def _memory(self, name: str, profile: str) -> float | None:
-        model = self._catalogue.find(name)
+        model = self.catalogue.find(name)
         if model is None:
             return None
         if not profile:

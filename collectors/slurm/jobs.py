@@ -18,6 +18,7 @@ from collectors.slurm.answering import SlurmAnswers, SlurmBackend
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
+from collectors.slurm.mig_layouts import LayoutFile, read_layouts
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
 from data.catalogue.gpu_catalogue import GpuCatalogue
@@ -37,16 +38,21 @@ def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmC
     backend: SlurmBackend = (
         SlurmRest(settings) if settings.mode == "rest" else SlurmCommands(settings)
     )
-    return SlurmCollector(backend, gpu_models_of(settings.gpu_models), catalogue)
+    models = gpu_models_of(settings.gpu_models)
+    return SlurmCollector(backend, models, catalogue, settings.mig_layouts)
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmCollector:
-    """One Slurm cluster. `gpu_models` maps gres types to catalogue names."""
+    """One Slurm cluster. `gpu_models` maps gres types to catalogue names.
+
+    `mig_layouts` is the path of a file of nvidia-mig-parted, '' where there is none.
+    """
 
     backend: SlurmBackend
     gpu_models: Mapping[str, str]
     catalogue: GpuCatalogue
+    mig_layouts: str = ""
 
     @property
     def name(self) -> str:
@@ -56,12 +62,14 @@ class SlurmCollector:
     def collect(self, window: Window) -> Collected:
         """Return jobs, nodes and allocations of the window. Errors: CollectorError."""
         answers = self.backend.answers(window)
+        layouts = read_layouts(self.mig_layouts)
         view = _SlurmView(
             answers=answers,
             window=window,
             source=self.name,
             models=ModelNames(self.gpu_models, self.catalogue, answers.nodes),
             dropped=answers.dropped.copy(),
+            layouts=layouts,
         )
         jobs = view.jobs()
         nodes = view.nodes()
@@ -69,7 +77,9 @@ class SlurmCollector:
         quotas = None if answers.quotas is None else tuple(map(view.quota, answers.quotas))
         rows = allocations.to_csv(index=False)
         in_use, explained = view.gpus_in_use()
-        warnings = list(answers.warnings)
+        warnings = [*answers.warnings, *layouts.warnings]
+        if layouts.text and not any(node.mig_manager for node in nodes):
+            warnings.append(f"{layouts.path} has no layout for any whole node: slurm.mig_layouts")
         if explained < in_use:
             warnings.append(
                 f"nodes report {in_use} GPUs in use, the visible jobs hold {explained}: jobs of "
@@ -103,6 +113,7 @@ class _SlurmView:
     window: Window
     source: str
     models: ModelNames
+    layouts: LayoutFile
     dropped: Counter[str] = field(default_factory=Counter)
 
     def jobs(self) -> tuple[Job, ...]:
@@ -175,11 +186,16 @@ class _SlurmView:
         main = max(boards or node.gpus, key=lambda entry: entry.count)
         if len(boards) > 1:
             self.dropped["further-gpu-type-of-node"] += len(boards) - 1
+        model = self.models.of_type(main.gpu_type)[0]
+        whole = len(boards) == 1 and not slices
         return Node(
             name=node.name,
-            gpu_model=self.models.of_type(main.gpu_type)[0],
+            gpu_model=model,
             gpu_count=main.count if boards else 0,
             mig_instances=tuple(slices),
+            mig_manager=self.layouts.manager_of(self.models.catalogue.find(model), main.count)
+            if whole
+            else None,
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             partitions=node.partitions,

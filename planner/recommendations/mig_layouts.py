@@ -110,7 +110,7 @@ def _layouts_for(node: FleetNode, problem: PlanningProblem) -> tuple[MigLayout, 
     to be offered, and to leave every board whole.
     """
     manager, model = node.mig_manager, problem.catalogue.find(node.gpu_model)
-    if manager is None or model is None or node.platform is not Platform.KUBERNETES:
+    if manager is None or model is None:
         return ()
     free = node.open and node.read and not (node.held or node.taken or node.foreign or node.away)
     now = manager.offered(manager.layout)
@@ -269,7 +269,7 @@ def _sum(ranges: Sequence[Range | None], further: float = 0.0) -> Range | None:
 
 def _advice(cut: _CutNode) -> FleetAdvice:
     node, layout = cut.node, cut.layout
-    names, name = [move.job_id for move in cut.moves], name_in_cluster(node.known_as)
+    names = [move.job_id for move in cut.moves]
     more = f" and {len(names) - _NAMED_JOBS} more" if len(names) > _NAMED_JOBS else ""
     return FleetAdvice(
         action=Action.MIG_LAYOUT,
@@ -282,10 +282,8 @@ def _advice(cut: _CutNode) -> FleetAdvice:
         why=(
             f"Nobody holds {node.known_as}. {len(names)} jobs hold a whole {node.gpu_model} each "
             f"and would do with a slice: cutting {layout.cut} of its boards frees {len(names)} "
-            f"elsewhere, {len(names) - layout.cut} in all. By hand: kubectl cordon {name}; kubectl "
-            f"label node {name} {MIG_LAYOUT_LABEL}={layout.name} --overwrite; once "
-            f"{MIG_LAYOUT_LABEL}.state says success, kubectl uncordon {name}. The jobs are "
-            "proposed their slices then."
+            f"elsewhere, {len(names) - layout.cut} in all. By hand: {_by_hand(node, layout)} The "
+            "jobs are proposed their slices then."
         ),
         savings=cut.savings,
         starts_at=None,
@@ -298,4 +296,17 @@ def _advice(cut: _CutNode) -> FleetAdvice:
             ("mig_layout", layout.name),
             ("mig_layouts_of", "" if node.mig_manager is None else node.mig_manager.source),
         ),
+    )
+
+
+def _by_hand(node: FleetNode, layout: MigLayout) -> str:
+    name = name_in_cluster(node.known_as)
+    if node.platform is Platform.SLURM:
+        return (
+            f"an administrator drains {name}, applies {layout.name} there by nvidia-mig-parted, "
+            "gives the node its slices in slurm.conf and resumes it; the change file has the steps."
+        )
+    return (
+        f"kubectl cordon {name}; kubectl label node {name} {MIG_LAYOUT_LABEL}={layout.name} "
+        f"--overwrite; once {MIG_LAYOUT_LABEL}.state says success, kubectl uncordon {name}."
     )

@@ -12,7 +12,8 @@ from beds.slurm_replay import answering
 
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.mig_layouts import file_of, layouts_in
+from collectors.kubernetes.mig_layouts import file_of
+from collectors.mig_layouts import layouts_in
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.errors import SettingsError

@@ -6,14 +6,14 @@ from itertools import product
 
 import pytest
 from drawn import examples
-from fleet_cases import KUBERNETES, gpu, node_of, pods_job
+from fleet_cases import KUBERNETES, SLURM, gpu, node_of, pods_job, slurm_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, case
 
 from data.records.cluster import MigLayout, MigManager
 from data.records.decisions import Action, Recommendation
-from data.records.jobs import Job
+from data.records.jobs import Job, Platform
 from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.configurations import options_for
@@ -46,6 +46,7 @@ PRICE = 2.5
 def fleet(
     works: Sequence[tuple[Job, float, float]],
     manager: MigManager | None = MANAGER,
+    source: str = KUBERNETES,
     **node: object,
 ) -> PlanningProblem:
     """One-board jobs as (job, level, memory MiB) on node a, and a node b of two free boards."""
@@ -57,8 +58,12 @@ def fleet(
             *(gpu("b", index, H100) for index in range(2)),
         ],
         nodes=[
-            node_of("a", H100, gpus=count, source=KUBERNETES),
-            replace(node_of("b", H100, gpus=2, source=KUBERNETES), mig_manager=manager, **node),
+            node_of("a", H100, gpus=count, source=source, partitions=("gpu",)),
+            replace(
+                node_of("b", H100, gpus=2, source=source, partitions=("gpu",)),
+                mig_manager=manager,
+                **node,
+            ),
         ],
         planning=PlanningSettings(slot_minutes=60, horizon_slots=HOURS, power_cap_ratios=""),
     )
@@ -105,6 +110,34 @@ def test_a_free_node_is_cut_for_jobs_that_would_do_with_slices() -> None:
     assert cost.central == pytest.approx((6 - 2) * HOURS * PRICE, rel=0.1)
 
 
+def test_a_node_of_slurm_is_cut_by_its_administrator() -> None:
+    """The same worth, by a file of layouts, with words for whoever may drain the node."""
+    manager = replace(MANAGER, state="", source="/etc/mig.yaml")
+    typed = {
+        "requeue": "yes",
+        "gres_per": "node",
+        "gres": "gpu:h100:1",
+        "requested_gpu_type": "h100",
+        "nodes_requested": "1",
+    }
+    old, new = (
+        [
+            (slurm_job(number, extra=typed | {"slurm_release": told}), 0.05, 8_000.0)
+            for number in range(6)
+        ]
+        for told in ("23.11", "24.11")
+    )
+    assert layout_in(advised(fleet(old, manager, SLURM))) is None  # no job could ask for a slice
+    found = layout_in(advised(fleet(new, manager, SLURM)))
+    assert found is not None
+    assert found.platform is Platform.SLURM
+    assert dict(found.details)["mig_layouts_of"] == "/etc/mig.yaml"
+    assert (found.now.gpu_count, found.proposed.gpu_count) == (2, 0)
+    layout = dict(found.details)["mig_layout"]
+    assert f"an administrator drains b, applies {layout} there" in found.why
+    assert "kubectl" not in found.why
+
+
 @pytest.mark.parametrize(
     ("jobs", "layout"), [(0, None), (1, None), (2, "one-cut"), (3, "one-cut"), (5, "all-1g.10gb")]
 )
@@ -130,7 +163,6 @@ def test_more_boards_are_freed_than_are_cut(jobs: int, layout: str | None) -> No
         (replace(MANAGER, layouts=(replace(WHOLE, boards=((8, ()),)), *LAYOUTS)), {}),
         (MANAGER, {"schedulable": False}),
         (MANAGER, {"mig_instances": (("1g.10gb", 7),)}),
-        (MANAGER, {"source": "slurm"}),
     ],
 )
 def test_a_node_that_its_manager_cannot_cut_and_give_back_stays(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from collectors.kubernetes.client import path_of_config_map
-from collectors.kubernetes.mig_layouts import file_of, layouts_in
+from collectors.kubernetes.mig_layouts import file_of
 from collectors.kubernetes.objects import (
     count_of,
     gpu_resources,
@@ -21,6 +21,7 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
+from collectors.mig_layouts import layouts_in
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import (

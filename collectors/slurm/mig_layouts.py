@@ -1,0 +1,42 @@
+"""How an administrator of Slurm can cut a node: the layouts of a file of nvidia-mig-parted."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectors.mig_layouts import layouts_in
+from data.catalogue.gpu_catalogue import GpuModel
+from data.records.cluster import MigManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutFile:
+    """The text of a file of layouts, '' without one, and what stood against reading it."""
+
+    path: str
+    text: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def manager_of(self, model: GpuModel | None, boards: int) -> MigManager | None:
+        """Return how a node of so many whole boards can be cut, None where the file says nothing.
+
+        Its layout is the one that cuts nothing, which is the way back; '' without such a layout.
+        """
+        layouts = () if model is None or not self.text else layouts_in(self.text, model, boards)
+        if not layouts:
+            return None
+        whole = next((layout.name for layout in layouts if not layout.cut), "")
+        return MigManager(
+            layout=whole, state="", strategy="mixed", source=self.path, layouts=layouts
+        )
+
+
+def read_layouts(path: str) -> LayoutFile:
+    """Return what the file says, with a warning where it cannot be read."""
+    if not path:
+        return LayoutFile(path="")
+    try:
+        return LayoutFile(path=path, text=Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        told = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        warning = f"no MIG layout is known: cannot read {path}: {told}. Correct slurm.mig_layouts."
+        return LayoutFile(path=path, warnings=(warning,))
