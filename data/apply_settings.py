@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from data.change_windows import FORM, change_windows
 from data.setting_fields import Section, documented, documented_list, documented_path
 from data.state_folder import USUAL
 
@@ -19,6 +20,11 @@ class ApplySettings(Section, name="apply"):
     enabled: bool = documented(False, "first switch: let the apply worker change clusters")
     stop_file: str = documented_path(
         f"{USUAL}/STOP", "kill switch: while this file exists nothing is applied"
+    )
+    window: str = documented_list(
+        "",
+        "when changes may begin, in report.timezone, such as Mon-Fri 22:00-06:00, Sat, Sun; "
+        "rollbacks may at any time; empty: always",
     )
     max_per_hour: int = documented(
         10, "changes that may be started within an hour", minimum=1, maximum=10_000
@@ -63,6 +69,10 @@ class ApplySettings(Section, name="apply"):
 
     def _check(self) -> None:
         self.require(bool(self.stop_file), "stop_file", "the path of a file")
+        try:
+            change_windows(self.window)
+        except ValueError:
+            self.require(False, "window", FORM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

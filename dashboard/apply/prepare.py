@@ -1,12 +1,14 @@
 """From a command to the exact change: every condition asked again, then look, steps, rehearsal."""
 
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 from dashboard.apply.base import Applier
 from dashboard.apply.guards import CommandHold, require_within_limits, why_wait
 from dashboard.apply.progress import progress_of
 from dashboard.apply.task import Task
 from dashboard.rights import RULE, require_right
+from data.change_windows import change_windows, next_opening
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Rehearsal
 from data.records.commands import CommandKind, Person
@@ -18,11 +20,34 @@ from data.store.record_json import from_json
 _DAY = timedelta(hours=24)
 
 
-def why_held(task: Task) -> CommandHold | None:
-    """Return what makes the command wait for now; nothing holds back what has expired."""
+def why_held(task: Task, *, prepared: bool) -> CommandHold | None:
+    """Return what makes the command wait for now; nothing holds back what has expired.
+
+    Only the window holds back what is prepared: it may have closed since.
+    """
     if task.command.kind is not CommandKind.APPLY or has_expired(task):
         return None
-    return why_wait(task.store.reader, task.command, task.settings().apply, task.clock())
+    held, limits = _outside_window(task), task.settings().apply
+    if held is not None or prepared:
+        return held
+    return why_wait(task.store.reader, task.command, limits, task.clock())
+
+
+def _outside_window(task: Task) -> CommandHold | None:
+    """Return what holds an apply until `apply.window` opens, or the recommendation expires."""
+    settings, expires_at = task.settings(), task.recommendation.expires_at
+    zone = ZoneInfo(settings.report.timezone)
+    opens_at = next_opening(change_windows(settings.apply.window), task.clock(), zone)
+    if opens_at is None:
+        return None
+    late = ""
+    if opens_at >= expires_at:
+        late = f", after the recommendation expires ({expires_at.astimezone(zone):%a %H:%M})"
+    return CommandHold(
+        reason=f"changes begin in apply.window alone ({settings.apply.window}); it opens on "
+        f"{opens_at.astimezone(zone):%a %Y-%m-%d %H:%M %Z}{late}",
+        until=min(opens_at, expires_at),
+    )
 
 
 def has_expired(task: Task) -> bool:

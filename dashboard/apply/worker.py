@@ -233,7 +233,9 @@ def _permitted(
         return move
     if isinstance(move, Prepare | Send) and (why := task.why_stopped()):
         return WaitMove(until=now + _STOPPED_PAUSE, reason=why)
-    if isinstance(move, Prepare) and (held := why_held(task)) is not None:
+    starts = isinstance(move, Prepare) or (isinstance(move, Send) and move.step == 0)
+    held = why_held(task, prepared=isinstance(move, Send)) if starts else None
+    if held is not None:
         return WaitMove(until=held.until, reason=held.reason)
     return move
 

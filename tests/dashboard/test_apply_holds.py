@@ -1,10 +1,11 @@
 """What holds or refuses a command of the apply worker: the stop file, limits, rights, time."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from beds.apply_bench import JOB, Bench, sent
-from factories import H100, make_plan, make_recommendation
+from factories import H100, NOW, make_plan, make_recommendation
 
 from dashboard import decisions
 from dashboard.apply.guards import require_within_limits
@@ -15,6 +16,7 @@ from data.apply_settings import ApplySettings
 from data.errors import (
     ChangeRefusedError,
 )
+from data.records.changes import Change, Rehearsal
 from data.records.commands import Person, Work
 from data.records.decisions import Action
 from data.records.plans import Configuration
@@ -111,6 +113,66 @@ def test_the_stop_file_stops_between_two_steps(bench: Bench) -> None:
     bench.work()
     assert sent(bench) == [["gpus", "2"], ["note", bench.digest]]
     assert bench.state == "applied"
+
+
+def test_a_change_begins_in_its_window(bench: Bench) -> None:
+    """It waits with the time at which the window opens by the site's clock, and then goes on."""
+    bench.set(window="Mon-Fri 22:00-06:00")
+    bench.settings = replace(
+        bench.settings, report=replace(bench.settings.report, timezone="Europe/Berlin")
+    )
+    bench.approve()
+    bench.ask()
+    bench.work(visits=2, until=lambda: bool(bench.held))
+    assert sent(bench) == []
+    assert "it opens on Mon 2026-01-05 22:00 CET" in bench.held
+    bench.clock.at = datetime(2026, 1, 5, 20, 59, 50, tzinfo=UTC)
+    bench.work()
+    assert bench.state == "applied"
+    begun = next(row.at for row in bench.store.reader.journal(events=(str(Work.SENDING),)))
+    assert begun >= datetime(2026, 1, 5, 21, tzinfo=UTC)
+    bench.clock.at = datetime(2026, 1, 6, 12, tzinfo=UTC)
+    bench.roll_back()
+    bench.work(until=lambda: bench.state == "rolled-back")
+    assert bench.job()["gpus"] == "4"
+    assert bench.clock().hour == 12
+
+
+def test_a_window_that_closed_holds_what_is_prepared(bench: Bench) -> None:
+    """Prepared in the window, stopped until it is over: nothing is sent before the next one."""
+    bench.set(window="11:00-13:00")
+    bench.approve()
+    bench.ask()
+    rehearse = type(bench.applier).rehearse
+    path = bench.folder / "STOP"
+
+    class StoppingApplier(type(bench.applier)):  # type: ignore[misc]
+        def rehearse(self, change: Change) -> Rehearsal:
+            found = rehearse(self, change)
+            stop(path, by="Robin", reason="")
+            return found
+
+    plain, bench.applier = bench.applier, StoppingApplier(bench.cluster)
+    bench.work(visits=3)
+    assert "stopped by Robin" in bench.held
+    bench.applier = plain
+    bench.clock.at = NOW + timedelta(hours=2)
+    resume(path)
+    bench.work(visits=3)
+    assert sent(bench) == []
+    assert "it opens on Tue 2026-01-06 11:00 UTC" in bench.held
+
+
+def test_a_window_that_opens_too_late_is_told_before_the_end(bench: Bench) -> None:
+    """The recommendation expires before Saturday."""
+    bench.set(window="Sat")
+    bench.approve()
+    bench.ask()
+    bench.work(visits=2, until=lambda: bool(bench.held))
+    assert "after the recommendation expires" in bench.held
+    bench.clock.forward(days=3)
+    bench.work()
+    assert (bench.state, sent(bench)) == ("refused", [])
 
 
 def test_switching_applying_off_holds_a_command(bench: Bench) -> None:
