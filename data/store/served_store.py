@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import socket
 import stat
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,8 @@ _MAX_ADDRESS = 100
 """Bytes of a path that fit into the address of a socket on every system."""
 _ANSWERS_WITHIN, _GREETS_WITHIN = 120.0, 5.0
 """Seconds that a query may take, and that a holder that works takes to say that it does."""
+_ASKS_AGAIN_AFTER = 10.0
+"""Seconds of silence after which a holder that takes its time is asked whether it still works."""
 _HELLO = "/store"
 BACKUP = "/store/backup"
 """Takes the path of a new `file`, answers the proof of each table when it is whole."""
@@ -95,7 +98,7 @@ class StoreHolder:
         headers: Mapping[str, str] | None = None,
         seconds: float | None = _ANSWERS_WITHIN,
     ) -> bytes:
-        """Return the holder's answer; without `seconds` it may take as long as the holder lives.
+        """Return the holder's answer; without `seconds` it may take as long as the holder works.
 
         Errors: those that it names, StoreError when it is gone.
         """
@@ -105,6 +108,8 @@ class StoreHolder:
             connection.request(
                 method, address, sent, {"Content-Type": "application/json", **(headers or {})}
             )
+            while seconds is None and not _has_answer(connection):
+                self.ask("GET", _HELLO, seconds=_ANSWERS_WITHIN)
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -118,6 +123,10 @@ class StoreHolder:
         if answer.status >= 400:
             raise refusal_of(content, answer.status, "the process that holds the store")
         return content
+
+
+def _has_answer(connection: http.client.HTTPConnection) -> bool:
+    return bool(select.select([connection.sock], [], [], _ASKS_AGAIN_AFTER)[0])
 
 
 def refusal_of(content: bytes, status: int, who: str) -> TrimtabError:

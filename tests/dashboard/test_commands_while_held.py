@@ -24,7 +24,7 @@ from data.clock import utc_now
 from data.errors import StoreBusyError, StoreError
 from data.store import open_store
 from data.store.place import store_path
-from data.store.served_store import ServedStore, StoreHolder, served_store, socket_path
+from data.store.served_store import BACKUP, ServedStore, StoreHolder, served_store, socket_path
 
 
 def commands(parser: argparse.ArgumentParser, before: tuple[str, ...] = ()) -> Iterator[str]:
@@ -169,6 +169,22 @@ def test_a_holder_that_does_not_answer_is_named(
         finally:
             os.kill(process, signal.SIGCONT)
     assert f"is held by process {process}" in capsys.readouterr().err
+
+
+def test_a_holder_that_is_halted_at_a_backup_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup may take as long as it takes, but not from a process that does not work."""
+    url = _store_of(tmp_path / "trimtab.duckdb")
+    for name in ("_ANSWERS_WITHIN", "_ASKS_AGAIN_AFTER"):
+        monkeypatch.setattr(f"data.store.served_store.{name}", 0.2)
+    with held(url) as process:
+        os.kill(process, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreError, match="does not answer"):
+                StoreHolder(store_path(url)).ask("POST", BACKUP, {"file": url}, seconds=None)
+        finally:
+            os.kill(process, signal.SIGCONT)
 
 
 def test_the_clock_is_the_holders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
