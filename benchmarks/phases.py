@@ -28,6 +28,7 @@ from benchmarks._phase_truth import (
     make_trace,
     period_rows,
 )
+from benchmarks._progress_runs import progress_rows
 from benchmarks._run_ends import end_rows
 from forecasting.phases.change_points import change_points, noise_scale
 from forecasting.phases.find import (
@@ -300,6 +301,10 @@ def report(folder: Path, pods: Path) -> str:
         "Recorded power of MLPerf Training v4.0 runs (Sustainable Metal Cloud), mean of the nodes "
         "every 2 s; median ± median absolute deviation over repeats:"
     )
+    drawn = (
+        "The end of drawn runs, told at their half by the progress that they report every five "
+        "minutes, every second run in whole per cent; seed 2, tuned on seed 1:"
+    )
     promise = (
         f"Re-planning, calibrated Gaussian bands: at most {100 * stated_share():.1f} % of quiet "
         "days are stated."
@@ -324,6 +329,10 @@ def report(folder: Path, pods: Path) -> str:
         "The end of each run, told at its half by the other runs of its benchmark and size:",
         "",
         *end_rows(folder),
+        "",
+        drawn,
+        "",
+        *progress_rows(2),
         "",
         pods_line(pods),
         "",

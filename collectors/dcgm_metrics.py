@@ -20,13 +20,14 @@ from collectors.exposition_text import parse_answer
 from collectors.metric_dialects import ACTIVITY, HEALTH, INFOS, NEEDED, XIDS
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
+from collectors.reported_progress import progress_of
 from collectors.serving_dialects import SERVING_NAMES
 from collectors.serving_signals import LatencyHistogram, ServiceSample, service_samples
 from data import columns
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot
 from data.collected import Collected
-from data.columns import SAMPLES, SERVING, check_frame, empty_frame
+from data.columns import PROGRESS, SAMPLES, SERVING, TEXT, check_frame, empty_frame
 from data.errors import UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -96,13 +97,14 @@ class PrometheusDcgmCollector:
             for part, kind in enumerate((SAMPLES, columns.XIDS, columns.ACTIVITY))
         )
         serving = self._serving(serving_names(names), window, dropped)
+        progress = self._progress(names, window, dropped)
         warnings = self.client.take_warnings()
         answered, gap_start = self.client.answered()
         readings = samples[["gpu_uuid", "mig_instance", "sampled_at"]].drop_duplicates()
         devices = len(readings[["gpu_uuid", "mig_instance"]].drop_duplicates())
         content = sum(
             int(pd.util.hash_pandas_object(entry, index=False).sum())
-            for entry in (samples, xids, serving, activity)
+            for entry in (samples, xids, serving, activity, progress)
         )
         steps = (end - start) // timedelta(seconds=step) + 1
         expected = max(0, steps) * devices
@@ -113,6 +115,7 @@ class PrometheusDcgmCollector:
             xids=xids,
             serving=serving,
             activity=activity,
+            progress=progress,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
@@ -141,6 +144,22 @@ class PrometheusDcgmCollector:
             ]
             found.append(serving_slots(series, dropped))
         return pd.concat(found, ignore_index=True)
+
+    def _progress(self, held: Collection[str], window: Window, dropped: Dropped) -> pd.DataFrame:
+        """Return what jobs reported at the ends of slots (columns PROGRESS)."""
+        pair = self.settings.progress_metric, self.settings.progress_total_metric
+        if pair[0] not in held:
+            return empty_frame(PROGRESS)
+        start, end = slots_of_window(window.start, window.end)
+        found = [empty_frame(PROGRESS)]
+        for first, last in _days(start, end, SLOT_SECONDS):
+            done, totals = (
+                self._series(name, first, last, None, dropped, step=SLOT_SECONDS) if name else None
+                for name in pair
+            )
+            found.append(progress_of(done or (), totals, dropped))
+        frame = pd.concat(found, ignore_index=True)
+        return frame.assign(label_id=frame["label_id"].map(key_text)).astype({"label_id": TEXT})
 
     def _days(
         self,

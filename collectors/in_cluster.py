@@ -44,6 +44,7 @@ class InCluster:
             xids=self._frame(found.xids),
             serving=self._frame(found.serving),
             activity=self._frame(found.activity),
+            progress=self._frame(found.progress),
             jobs=tuple(self._job(job) for job in found.jobs),
             nodes=tuple(self._node(node) for node in found.nodes),
             quotas=None

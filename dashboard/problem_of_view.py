@@ -59,6 +59,7 @@ def problem_of_view(
             if finding.outlook is MemoryOutlook.ROOM
         },
         past_runs=past_run_seconds(view.known_jobs),
+        progress=view.progress,
         queue_waits=queue_waits(view.known_jobs, view.as_of),
         grid=grid,
     )

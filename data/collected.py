@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from data.columns import (
     ACTIVITY,
     ALLOCATIONS,
+    PROGRESS,
     SAMPLES,
     SERVING,
     XIDS,
@@ -47,14 +48,20 @@ def no_activity() -> pd.DataFrame:
     return empty_frame(ACTIVITY)
 
 
+def no_progress() -> pd.DataFrame:
+    """Return no progress: no job tells the source how far it is."""
+    return empty_frame(PROGRESS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
     """Samples (SAMPLES), jobs, nodes, who held what (ALLOCATIONS), errors (XIDS), how it went.
 
     `serving` is what inference engines served (SERVING), `activity` what kept devices at work
-    (ACTIVITY). `quotas` are all that a scheduler enforces at the window's end, None where it was
-    not asked or does not tell. `batch_id` is the same for the same source, window and content:
-    keeping it twice is harmless.
+    (ACTIVITY), `progress` what share of their work jobs reported as done (PROGRESS). `quotas` are
+    all that a scheduler enforces at the window's end, None where it was not asked or does not
+    tell. `batch_id` is the same for the same source, window and content: keeping it twice is
+    harmless.
     """
 
     batch_id: str
@@ -65,6 +72,7 @@ class Collected:
     xids: pd.DataFrame = field(default_factory=no_xids)
     serving: pd.DataFrame = field(default_factory=no_serving)
     activity: pd.DataFrame = field(default_factory=no_activity)
+    progress: pd.DataFrame = field(default_factory=no_progress)
     quotas: tuple[Quota, ...] | None = None
     report: SourceReport
 
@@ -74,3 +82,4 @@ class Collected:
         check_frame(self.xids, XIDS)
         check_frame(self.serving, SERVING)
         check_frame(self.activity, ACTIVITY)
+        check_frame(self.progress, PROGRESS)

@@ -157,6 +157,19 @@ ACTIVITY = FrameColumns(
 )
 """What kept one device at work or from it in five minutes: means of its readings."""
 
+PROGRESS = FrameColumns(
+    name="progress",
+    columns=MappingProxyType(
+        {
+            "label_id": (TEXT, "the job, or what samples call the holder, such as namespace/pod"),
+            "reported_at": (TIME, "when the job said so, UTC"),
+            "done_ratio": (NUMBER, "0..1, share of all its work that is done"),
+        }
+    ),
+    required=frozenset({"label_id", "reported_at", "done_ratio"}),
+)
+"""How much of their work jobs said that they had done."""
+
 HISTORY = FrameColumns(
     name="history",
     columns=MappingProxyType(

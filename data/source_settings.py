@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 
 from data.setting_fields import Section, documented, documented_list, documented_path
 
+_METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSection(Section):
@@ -51,12 +53,29 @@ class PrometheusSettings(SourceSection, name="prometheus"):
         maximum=10_000_000,
     )
     selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
+    progress_metric: str = documented(
+        "",
+        "metric by which jobs report their progress: steps done, or their share, 0 to 1; its "
+        "labels name the pod or Slurm job; empty: not read",
+    )
+    progress_total_metric: str = documented(
+        "", "metric with the same labels that holds all steps; empty: progress_metric is a share"
+    )
 
     def _check(self) -> None:
         self.require(
             not self.url or self.url.startswith(("http://", "https://")),
             "url",
             "an http:// or https:// address",
+        )
+        for name in ("progress_metric", "progress_total_metric"):
+            written = getattr(self, name)
+            rule = "the name of a metric, such as training_steps_done"
+            self.require(not written or _METRIC.fullmatch(written) is not None, name, rule)
+        self.require(
+            bool(self.progress_metric) or not self.progress_total_metric,
+            "progress_total_metric",
+            "given together with prometheus.progress_metric",
         )
         self.require(
             not (self.username and (self.bearer_token or self.bearer_token_file)),

@@ -39,6 +39,7 @@ from collectors.kubernetes.objects import (
     time_in,
 )
 from collectors.kubernetes.placement_rules import admits, closed_models, rules_of
+from collectors.kubernetes.progress import progress_of_workloads
 from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
 from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.templates import (
@@ -83,12 +84,14 @@ class KubernetesCollector:
         view = _View(inventory, window, self.name, self.catalogue)
         jobs, nodes, allocations = view.jobs(), view.nodes(), view.allocations()
         quotas = quotas_of(inventory, self.catalogue, self.name, window.end, view.dropped)
-        rows = allocations.to_csv(index=False)
+        progress = view.progress()
+        rows = allocations.to_csv(index=False) + progress.to_csv(index=False)
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
             jobs=jobs,
             nodes=nodes,
             allocations=allocations,
+            progress=progress,
             quotas=quotas,
             report=SourceReport(
                 source=self.name,
@@ -162,6 +165,10 @@ class _View:
         bound = replace(counted, rules=rules, queue=queue)
         return on_node(bound, self._nodes.get(pod.node, {}))
 
+    def progress(self) -> pd.DataFrame:
+        """Return how much of their work workloads with GPUs report as done."""
+        return progress_of_workloads(self._pods, self.window.end, self.dropped)
+
     def nodes(self) -> tuple[Node, ...]:
         """Return every node that offers GPUs."""
         inventory, seen_at = self._inventory, self.window.end
@@ -189,9 +196,8 @@ class _View:
     def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState) -> Job:
         starts = [pod.started_at for pod in pods if pod.started_at]
         created = [pod.created_at for pod in pods if pod.created_at]
-        created = created or list(
-            filter(None, (_created_at(document) for document in workload.chain))
-        )
+        made = (time_in(entry, "metadata", "creationTimestamp") for entry in workload.chain)
+        created = created or list(filter(None, made))
         last = standing.ended_at or self.window.end
         profiles = sorted({device.mig_profile for device in standing.devices})
         models = self._models(pods)
@@ -382,10 +388,6 @@ class _View:
         """Return the devices of a pod's claims."""
         claims = (self._claims.get((pod.namespace, claim), {}) for claim in pod.claims)
         return [device for claim in claims for device in claimed_devices(claim, self._devices)]
-
-
-def _created_at(document: Document) -> datetime | None:
-    return time_in(document, "metadata", "creationTimestamp")
 
 
 SOURCE = Source(

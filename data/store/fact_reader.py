@@ -26,7 +26,7 @@ from data.records.cluster import (
     SourceState,
 )
 from data.records.jobs import Job
-from data.store import board_xids, samples_sql, tables
+from data.store import board_xids, job_progress, samples_sql, tables
 from data.store.bridge import spoken
 from data.store.bulk import frame_of, read_table
 from data.store.job_sql import FIELDS
@@ -140,6 +140,9 @@ class FactReader(QuotaReader):
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
             quotas=self._quotas_of_day(now),
+            progress=job_progress.by_job(
+                self._frame(job_progress.BY_JOB, **job_progress.week_to(as_of), job_id="")
+            ),
             history=history,
             readings=self.power_readings(
                 start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MAX_READINGS

@@ -23,6 +23,7 @@ from data.store.board_activity import keep_activity
 from data.store.board_xids import keep_xids
 from data.store.bridge import count_changed, make_temporary
 from data.store.bulk import incoming, put_rows
+from data.store.job_progress import keep_progress
 from data.store.ledger import next_sequence
 from data.store.partitions import make_partitions
 from data.store.quotas import keep_quotas
@@ -77,6 +78,7 @@ def keep_collected(
     keep_xids(connection, collected.xids)
     keep_serving(connection, collected.serving)
     keep_activity(connection, collected.activity)
+    keep_progress(connection, collected.progress)
     keep_jobs(connection, collected.jobs)
     report = collected.report
     if collected.quotas is not None and report.window_end is not None:

@@ -36,13 +36,17 @@ if TYPE_CHECKING:
 _IDS = "owned_jobs"
 _NOBODY = "FALSE"
 _OF_JOBS = f"job_id IN (SELECT job_id FROM {_IDS})"  # noqa: S608 - our own names
+_OF_LABELS = (
+    f"label_id IN (SELECT job_id FROM {_IDS}) "  # noqa: S608
+    "OR label_id IN (SELECT label_id FROM allocations)"
+)
 _OF_FINDINGS = "number IN (SELECT number FROM findings)"
 _OF_ADVICE = "digest IN (SELECT digest FROM recommendations)"
 _SEEN: dict[str, str] = {
     **dict.fromkeys(("samples", "allocations", "five_minute", "hourly"), _OF_JOBS),
     # A replica without a pod is nobody's; the holders that are named before are the owner's alone.
-    "serving_slots": "label_id <> '' AND (label_id IN "  # noqa: S608
-    f"(SELECT job_id FROM {_IDS}) OR label_id IN (SELECT label_id FROM allocations))",
+    "serving_slots": f"label_id <> '' AND ({_OF_LABELS})",
+    "job_progress": _OF_LABELS,
     **dict.fromkeys(("jobs", "forecasts", "workload_forecasts"), _OF_JOBS),
     "findings": f"target IN (SELECT job_id FROM {_IDS})",  # noqa: S608
     "recommendations": "finding IN (SELECT number FROM findings)",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from data.records.cluster import Cluster
 from data.records.jobs import Job
+from data.records.progress import ProgressReport
 from data.records.quotas import Quota
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ class PlanningView:
     """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour, `readings` SAMPLES.
 
     `jobs` have history; `known_jobs` are all, those that only wait among them. `signals` maps a job
-    to its utilization signal. `quotas` are those that schedulers enforced in the last day. `as_of`
-    is the time of the newest sample up to the time asked for.
+    to its utilization signal. `quotas` are those that schedulers enforced in the last day,
+    `progress` is what jobs reported of their work in the last week, by time. `as_of` is the time of
+    the newest sample up to the time asked for.
     """
 
     as_of: datetime
@@ -33,3 +35,4 @@ class PlanningView:
     readings: pd.DataFrame
     signals: Mapping[str, str]
     quotas: tuple[Quota, ...] = ()
+    progress: Mapping[str, tuple[ProgressReport, ...]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Reading what inference engines served, and what kept devices at work."""
+"""Reading what inference engines served, what kept devices at work, and how far jobs are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from data.store import board_activity, serving_slots
+from data.records.progress import ProgressReport
+from data.store import board_activity, job_progress, serving_slots
 from data.store.fact_reader import FactReader
 
 if TYPE_CHECKING:
@@ -75,3 +76,8 @@ class ServiceReader(FactReader):
         that could not be replaced: gpu_uuid, node, gpu_index, and health as `boards` has it.
         """
         return self._frame(board_activity.UNWELL, start=start, end=end, throttled=throttled)
+
+    def job_progress(self, job_id: str, *, end: datetime) -> tuple[ProgressReport, ...]:
+        """Return what a job reported of its work in the week up to `end`, by time."""
+        frame = self._frame(job_progress.BY_JOB, **job_progress.week_to(end), job_id=job_id)
+        return job_progress.by_job(frame).get(job_id, ())

@@ -1,10 +1,11 @@
 """When a job ends by itself: nothing can be saved of it after that.
 
 Its scheduler may tell: a time limit, a deadline, an end already known (a recording). Where it does
-not, ended runs of the same job give a forecast with a spread. Without either no end is known.
+not, ended runs of the same job or the progress that it reports give a forecast with a spread.
+Without any of them no end is known.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,14 +14,14 @@ import numpy.typing as npt
 from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
 from data.records.jobs import Job, JobState
-
-Values = npt.NDArray[np.float64]
+from data.records.progress import ProgressReport
+from planner.problem.progress_end import LEVELS, Values, ends_by_progress
 
 _RECORDED = "its recorded end"
+PROGRESS = "the progress that it reports"
 MIN_RUNS = 5
 """Fewer ended runs say too little of the end."""
 _SPREAD = (0.1, 0.9)
-_LEVELS = (np.arange(40) + 0.5) / 40
 _MIN_SPREAD, _MAX_SURVIVED = 0.05, 0.999
 _LATE = 0.6
 """Even (1) between two runs, every short run just ahead tells an end within hours, and on average
@@ -64,7 +65,7 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """When a running job ends: q10, median and q90 by `runs` ended runs of the same job.
+    """When a running job ends: q10, median and q90, and `by` what it is told.
 
     The shares done are those of `as_of` in a run that ends so, `low_ratio` for the latest end.
     """
@@ -75,15 +76,18 @@ class ExpectedEnd:
     low_ratio: float
     central_ratio: float
     high_ratio: float
-    runs: int
+    by: str
 
 
-def expected_end(job: Job, past_runs: Sequence[float], as_of: datetime) -> ExpectedEnd | None:
-    """Return when a running job ends by itself; None where fewer than five ended runs tell it.
+def expected_end(
+    job: Job, past_runs: Sequence[float], as_of: datetime, progress: Sequence[ProgressReport] = ()
+) -> ExpectedEnd | None:
+    """Return when a running job ends by itself; None where neither runs nor reports tell it.
 
-    `past_runs` are lengths of ended runs in s. What its scheduler ends earlier ends then.
+    `past_runs` are lengths of ended runs in s, five at least; `progress` is what it reported, by
+    time. What its scheduler ends earlier ends then.
     """
-    ends, told = _forecast_ends(job, past_runs, as_of, as_of), told_end(job, as_of)
+    (ends, by), told = _likely_ends(job, past_runs, progress, as_of, as_of), told_end(job, as_of)
     started_at = None if job.scheduler is None else job.scheduler.started_at
     if not ends or started_at is None:
         return None
@@ -100,13 +104,21 @@ def expected_end(job: Job, past_runs: Sequence[float], as_of: datetime) -> Expec
         low_ratio=ratios[2],
         central_ratio=ratios[1],
         high_ratio=ratios[0],
-        runs=len(past_runs),
+        by=by,
     )
 
 
 def told_end(job: Job, as_of: datetime) -> tuple[datetime, str] | None:
     """Return the earliest end that a scheduler tells and its name, None where it tells none."""
     return min(_told_ends(job, as_of), default=None)
+
+
+def of_this_run(job: Job, progress: Iterable[ProgressReport]) -> list[ProgressReport]:
+    """Return the reports of the present run of a job, none where it does not run."""
+    facts = job.scheduler
+    if facts is None or facts.started_at is None or facts.state is not JobState.RUNNING:
+        return []
+    return [report for report in progress if report.reported_at >= facts.started_at]
 
 
 def remaining_of(
@@ -116,20 +128,21 @@ def remaining_of(
     *,
     as_of: datetime,
     past_runs: Sequence[float] = (),
+    progress: Sequence[ProgressReport] = (),
 ) -> Remaining:
-    """Return how much of each slot is left of a job; `past_runs` are lengths of ended runs, s."""
+    """Return how much of each slot is left of a job.
+
+    `past_runs` are lengths of ended runs, s; `progress` is what it reported, by time.
+    """
     latest = np.ones(len(slot_starts))
     why = ""
     told = told_end(job, as_of)
     if told is not None:
         latest = _shares([told[0]], slot_starts, slot)[0]
         why = f"{told[1]} ends it by {told[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
-    ends = _forecast_ends(job, past_runs, as_of, slot_starts[0])
-    before = 0
+    ends, by = _likely_ends(job, past_runs, progress, as_of, slot_starts[0])
     if not ends and told is not None and told[1] != _RECORDED and told[0] > as_of:
         ends = [as_of + share * (told[0] - as_of) for share in _BEFORE_LIMIT]
-    elif ends:
-        before = len(past_runs)
     if not ends:
         return Remaining(
             low=latest,
@@ -142,10 +155,9 @@ def remaining_of(
     shares = np.minimum(_shares(ends, slot_starts, slot), latest)
     central = shares.mean(axis=0)
     low, high = np.quantile(shares, _SPREAD, axis=0)
-    if before and (central < latest).any():
+    if by and (central < latest).any():
         middle = ends[len(ends) // 2]
-        runs = f"{before} ended runs of the same job"
-        why = f"it is forecast to end around {middle:%Y-%m-%d %H:%M} UTC by {runs}"
+        why = f"it is forecast to end around {middle:%Y-%m-%d %H:%M} UTC by {by}"
     limited = told is not None and told[1] != _RECORDED
     return Remaining(
         cut_off=np.array([bool(limited and told and end >= told[0]) for end in ends]),
@@ -174,6 +186,37 @@ def _told_ends(job: Job, as_of: datetime) -> Iterator[tuple[datetime, str]]:
     deadline = dict(facts.extra).get("deadline_at")
     if deadline:
         yield datetime.fromisoformat(deadline), "its deadline"
+
+
+def _likely_ends(
+    job: Job,
+    past_runs: Sequence[float],
+    progress: Sequence[ProgressReport],
+    as_of: datetime,
+    first_slot: datetime,
+) -> tuple[list[datetime], str]:
+    """Return equally likely ends of a job and by what they are told, ([], '') where by nothing.
+
+    Of runs and progress the one with the narrower 80 % tells. Where the two have nothing in
+    common, one of them misleads (a job that stops when it is good enough, other data than before):
+    both count alike.
+    """
+    by_runs = _forecast_ends(job, past_runs, as_of, first_slot)
+    runs = f"{len(past_runs)} finished runs of the same job"
+    by_progress = ends_by_progress(of_this_run(job, progress), as_of)
+    if not by_progress:
+        return by_runs, runs if by_runs else ""
+    if not by_runs:
+        return by_progress, PROGRESS
+    seconds = np.array(
+        [[(end - as_of).total_seconds() for end in ends] for ends in (by_runs, by_progress)]
+    )
+    low, high = np.quantile(seconds, _SPREAD, axis=1)
+    if low.max() > high.min():
+        both = np.quantile(seconds, LEVELS)
+        return [as_of + timedelta(seconds=float(end)) for end in both], f"{PROGRESS} and {runs}"
+    nearer = int(np.argmin(high - low))
+    return (by_runs, by_progress)[nearer], (runs, PROGRESS)[nearer]
 
 
 def _forecast_ends(
@@ -210,9 +253,9 @@ def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values
     mean, degrees = float(logs.mean()), len(logs) - 1
     below = stdtr(degrees, (np.log(bounds) - mean) / spread)
     if below[0] > _MAX_SURVIVED:
-        return np.asarray(bounds[0] / (1 - _LEVELS), dtype=np.float64)
+        return np.asarray(bounds[0] / (1 - LEVELS), dtype=np.float64)
     below[:-1] = np.minimum(below[:-1], _MAX_SURVIVED)
-    places = _LEVELS * (len(bounds) - 1)
+    places = LEVELS * (len(bounds) - 1)
     between = places.astype(np.int64)
     within = places - between
     within = np.where(between < len(bounds) - 2, within**_LATE, within)

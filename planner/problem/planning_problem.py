@@ -19,6 +19,7 @@ from data.records.cluster import Cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
 from data.records.power_caps import CapLaw
+from data.records.progress import ProgressReport
 from data.records.queue_waits import QueueWait
 from data.settings import EnergySettings, PlanningSettings
 from planner.problem.board_sharing import partners_of
@@ -162,6 +163,7 @@ def make_problem(
     rules: FleetRules | None = None,
     held_memory_mib: Mapping[str, float] | None = None,
     past_runs: Mapping[str, Sequence[float]] | None = None,
+    progress: Mapping[str, Sequence[ProgressReport]] | None = None,
     queue_waits: Mapping[str, QueueWait] | None = None,
     grid: GridOutlook | None = None,
 ) -> PlanningProblem:
@@ -170,16 +172,15 @@ def make_problem(
     `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards
     of each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
     taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
-    under whose phase of more memory is over, `past_runs` the lengths in s of ended runs of the
-    same job, by which its end is forecast; `queue_waits` how long a job would wait to be started
-    again; `grid` is what is forecast of the hours of the grid.
+    under whose phase of more memory is over; `past_runs` (lengths in s of ended runs of the same
+    job) and `progress` (what it reported itself) tell its end; `queue_waits` is how long a job
+    would wait to be started again; `grid` is what is forecast of the hours of the grid.
 
     Raises ImpossibleProblemError for a demand below zero, a forecast of another length, and pins
     that contradict one another or the job.
     """
     rules = rules or FleetRules()
-    slot_starts = _slot_starts(as_of, planning)
-    slot = timedelta(minutes=planning.slot_minutes)
+    slot_starts, slot = _slot_starts(as_of, planning), timedelta(minutes=planning.slot_minutes)
     terms = Terms(
         catalogue=catalogue,
         planning=planning,
@@ -207,6 +208,7 @@ def make_problem(
             slot,
             as_of=as_of,
             past_runs=(past_runs or {}).get(job.job_id, ()),
+            progress=(progress or {}).get(job.job_id, ()),
         )
         requeued = rules.may_requeue or not runs_in_slurm(job)
         demand = job_demand(

@@ -72,6 +72,7 @@ _UNDONE_BY = {
         )
     ),
     18: ("DROP TABLE workload_forecasts",),
+    19: ("DROP TABLE job_progress",),
 }
 
 

@@ -31,7 +31,7 @@ from data.source_settings import SlurmSettings
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WINDOW = Window(start=NOW - timedelta(hours=1), end=NOW)
 NAMES = {"node", "job_id", "label_id", "source", "gpu_uuid"}
-FRAMES = ("samples", "allocations", "xids", "serving", "activity")
+FRAMES = ("samples", "allocations", "xids", "serving", "activity", "progress")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,36 @@
 """The end of a running job as its page tells it: by runs of the same job, by its limit, or not."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
 from factories import NOW, make_job
 
+from collectors.base import Window
+from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.jobs import KubernetesCollector
 from dashboard.web.run_end import end_line
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
+from data.records.progress import ProgressReport
+from data.store import Store
 from planner.problem.job_end import expected_end, remaining_of
 
 HOUR = 3_600.0
+CONTAINER = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+
+
+class ReadAlready:
+    """A cluster that was read already."""
+
+    name = "bed"
+
+    def __init__(self, **objects: list[Document]) -> None:
+        self.found = Inventory(objects=objects)
+
+    def inventory(self) -> Inventory:
+        """Return it."""
+        return self.found
 
 
 def running(hours: float, limit_hours: float | None = None, **changes: object) -> Job:
@@ -74,6 +94,65 @@ def test_too_few_runs_leave_the_end_unknown_and_a_limit_stands() -> None:
     limited = end_line(running(1, 8), [], NOW)
     assert "0 finished runs" in limited
     assert f"its time limit at {NOW + timedelta(hours=7):%Y-%m-%d %H:%M} UTC" in limited
+
+
+def reported(*shares: float, minutes_ago: int = 5) -> list[ProgressReport]:
+    """A report every ten minutes, the last so long ago."""
+    last = NOW - timedelta(minutes=minutes_ago)
+    return [
+        ProgressReport(reported_at=last - number * timedelta(minutes=10), done_ratio=share)
+        for number, share in enumerate(reversed(shares))
+    ][::-1]
+
+
+def test_reported_progress_tells_the_end_without_earlier_runs() -> None:
+    """The page names what tells it and what was reported."""
+    said = end_line(running(5), [], NOW, reported(*np.linspace(0.0, 0.5, 30)))
+    assert said.startswith("Expected ")
+    assert "by the progress that it reports." in said
+    assert said.endswith("It reported 50 % of its work as done.")
+
+
+def test_a_train_job_that_is_instrumented_has_an_end_on_its_page(store: Store) -> None:
+    """From what the cluster shows every half hour through the store to the page and the plan."""
+    seen = [NOW - timedelta(minutes=30 * number) for number in range(10)][::-1]
+    for number, at in enumerate(seen):
+        status = {"progressPercentage": 10 + 5 * number, "lastUpdatedTime": at.isoformat()}
+        job = {"metadata": {"name": "w", "namespace": "ml"}, "status": {"trainerStatus": status}}
+        owner = {"kind": "TrainJob", "name": "w", "controller": True}
+        pod = {
+            "metadata": {"name": "p", "namespace": "ml", "uid": "u", "ownerReferences": [owner]},
+            "spec": {"nodeName": "n1", "containers": [CONTAINER]},
+            "status": {
+                "phase": "Running", "startTime": (seen[0] - timedelta(hours=1)).isoformat()
+            },
+        }  # fmt: skip
+        store.keep(
+            KubernetesCollector(ReadAlready(TrainJob=[job], Pod=[pod]), load_gpu_catalogue())
+            .collect(Window(start=at - timedelta(minutes=30), end=at))
+        )  # fmt: skip
+    known = store.reader.job("ml/trainjob/w")
+    assert known is not None
+    said = end_line(known, [], NOW, store.reader.job_progress(known.job_id, end=NOW))
+    # Five per cent each half hour: the 45 % that are left take four and a half hours.
+    found = datetime.fromisoformat(said[9:25]).replace(tzinfo=NOW.tzinfo)
+    assert abs(found - NOW - timedelta(hours=4.5)) < timedelta(minutes=20)
+    assert said.endswith("It reported 55 % of its work as done.")
+    view = store.reader.planning_view(NOW, slot_seconds=900, history_days=1)
+    assert len(view.progress[known.job_id]) == 10
+
+
+def test_old_reports_are_told_as_old_and_all_done_as_such() -> None:
+    """A job that stopped to report, and one that goes on after its last step."""
+    old = end_line(running(9), [], NOW, reported(*np.linspace(0.0, 0.5, 30), minutes_ago=90))
+    at = NOW - timedelta(minutes=90)
+    assert old.endswith(f"done at {at:%Y-%m-%d %H:%M} UTC, and nothing for 1.5 h.")
+    done = end_line(running(9), [], NOW, reported(0.9, 1.0))
+    assert done.startswith("Unknown: 0 finished runs")
+    assert "all its work as done" in done
+    assert end_line(running(1), [], NOW, reported(0.5, minutes_ago=90)) == end_line(
+        running(1), [], NOW
+    )
 
 
 def test_a_service_has_no_end() -> None:

@@ -115,6 +115,10 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
             lambda r: r.service("", f"{THEIRS}-other", **span),
         ],
         "job_activity": [lambda r: r.job_activity(**span)],
+        "job_progress": [
+            lambda r, tenant=tenant: r.job_progress(f"{tenant}/chat", end=end + DAY)  # type: ignore[misc]
+            for tenant in TENANTS
+        ],
         "replica_starts": [lambda r: r.replica_starts(**span)],
         "served_tokens": [lambda r: r.served_tokens(**span)],
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],

@@ -276,7 +276,7 @@ def test_a_run_beyond_all_that_are_known_ends_at_some_time() -> None:
     """Runs of a second and of weeks tell hardly anything, and that is no error."""
     slots = [AS_OF + timedelta(hours=number) for number in range(24)]
     assert left_of(4e6, [1.0, 1.0, 1.0, 1.0, 2e6], slots).central.min() > 0.9
-    assert "by 7 ended runs of the same job" in left_of(9e3, [9e3] * 6 + [8e4], slots).why
+    assert "by 7 finished runs of the same job" in left_of(9e3, [9e3] * 6 + [8e4], slots).why
 
 
 def test_a_run_longer_than_most_before_it_ends_as_late_as_is_told() -> None:

@@ -197,7 +197,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     show_demand(job, history, known)
     show_ahead(job, end)
     others = runs_of(reader, job)
-    run_end(job, others, end)
+    run_end(job, others, reader.job_progress(job.job_id, end=end), end)
     job_phases(reader, job, end)
     show_memory_and_power(job, history, known)
     if known is not None:

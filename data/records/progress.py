@@ -1,0 +1,12 @@
+"""Progress: how much of its work a job says that it has done."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReport:
+    """What a job reported at one time: the share of all its work that is done, 0..1."""
+
+    reported_at: datetime
+    done_ratio: float
