@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from data.records.decisions import ADVICE, Recommendation
+from data.records.decisions import Recommendation
 from data.records.lifecycle import State
 from data.store import Store, StoredRecommendation
 
@@ -33,5 +33,5 @@ def is_proposed_by(newer: Recommendation, shown: Recommendation) -> bool:
         return False
     before, after = shown.savings.cost, newer.savings.cost
     if before is None or after is None:
-        return newer.action in ADVICE or before is after
-    return newer.action in ADVICE or before.low <= after.central <= before.high
+        return newer.is_advice or before is after
+    return newer.is_advice or before.low <= after.central <= before.high

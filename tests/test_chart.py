@@ -383,6 +383,7 @@ def test_the_accounts_may_do_their_part_and_nothing_else(bed: KubernetesBed) -> 
         ("patch", "jobs"),
         ("patch", "pytorchjobs"),
         ("patch", "rayclusters"),
+        ("patch", "horizontalpodautoscalers"),
         ("patch", "nodes"),
         ("create", "events"),
     }

@@ -30,6 +30,11 @@ ELASTIC_KUEUE = "Kueue (elastic job)"
 INSTANCE = "app.kubernetes.io/instance"
 """Label that Helm charts set, and by which Argo CD may track an object."""
 
+AUTOSCALER, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
+KEDA_GROUP = "keda.sh"
+KEEPERS = ("Helm", "Argo CD", "Flux")
+"""Who keeps manifests, and sends them again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -81,14 +86,14 @@ class Owners:
             for kind, found in inventory.objects.items()
             for entry in found
         }
-        self._scaled = {
-            (
+        self._scaled: dict[tuple[str, str, str], list[Document]] = {}
+        for entry in inventory.of(AUTOSCALER):
+            key = (
                 text_in(entry, "metadata", "namespace"),
                 text_in(entry, "spec", "scaleTargetRef", "kind"),
                 text_in(entry, "spec", "scaleTargetRef", "name"),
-            ): entry
-            for entry in inventory.of("HorizontalPodAutoscaler")
-        }
+            )
+            self._scaled.setdefault(key, []).append(entry)
 
     def workload_of(self, pod: PodFacts) -> Workload:
         """Return the workload of a pod: its topmost controller, or the pod itself.
@@ -141,19 +146,39 @@ class Owners:
             chain=tuple(chain),
         )
 
-    def autoscaler_of(self, workload: Workload) -> Document | None:
-        """Return the autoscaler of a workload, None without one."""
-        return self._scaled.get((workload.namespace, workload.kind, workload.name))
+    def _autoscalers_of(self, workload: Workload) -> list[Document]:
+        return self._scaled.get((workload.namespace, workload.kind, workload.name), [])
 
     def bounds_of(self, workload: Workload) -> Iterator[tuple[str, str]]:
-        """Yield between how many replicas something else moves the workload."""
-        scaler = part(self.autoscaler_of(workload), "spec")
+        """Yield between how many replicas something else moves the workload, and who may say so.
+
+        That is `autoscaler`, the one object that holds the bounds, or `bounds_kept_by`, who does.
+        """
+        scalers = self._autoscalers_of(workload)
+        scaler = part(scalers[-1], "spec") if scalers else None
         elastic = (part(document, "spec", "elasticPolicy") for document in workload.chain[:1])
         policy = scaler or next(elastic, None)
         for fact, name in (("min_replicas", "minReplicas"), ("max_replicas", "maxReplicas")):
             found = part(policy, name)
             if isinstance(found, int):
                 yield fact, str(found)
+        if scalers:
+            kept_by = ", ".join(self._keepers_of(workload, scalers))
+            yield ("bounds_kept_by", kept_by) if kept_by else ("autoscaler", holder_of(scalers[0]))
+
+    def _keepers_of(self, workload: Workload, scalers: list[Document]) -> Iterator[str]:
+        """Yield who keeps the bounds of autoscalers: a change of one object would not last."""
+        names = sorted(text_in(scaler, "metadata", "name") for scaler in scalers)
+        if len(names) > 1:
+            yield f"several autoscalers ({', '.join(names)})"
+        for name in KEEPERS:
+            for document in (*workload.chain, *scalers):
+                if _MANAGERS[name](labels_of(document)) or name in _appliers(document):
+                    yield name
+                    break
+        owner = controller_of(scalers[0])
+        if owner is not None and (owner.kind, owner.group) != (SCALED_OBJECT, KEDA_GROUP):
+            yield f"{owner.kind} {owner.name}"
 
     def managers_of(self, workload: Workload) -> tuple[str, ...]:
         """Name who would undo a change of the workload, from what its objects carry."""
@@ -161,8 +186,8 @@ class Owners:
         for document in reversed(workload.chain):
             marks |= labels_of(document)
         found = [name for name, holds in _MANAGERS.items() if holds(marks)]
-        if self.autoscaler_of(workload) is not None:
-            found.append("HorizontalPodAutoscaler")
+        if self._autoscalers_of(workload):
+            found.append(AUTOSCALER)
         for document in workload.chain:
             cluster = part(document, "spec", "rayClusterSpec") or part(document, "spec")
             if part(cluster, "enableInTreeAutoscaling") is True:
@@ -185,6 +210,15 @@ class Owners:
             ),
             "",
         )
+
+
+def holder_of(scaler: Document) -> str:
+    """Return the object that holds an autoscaler's bounds: itself, or the one KEDA made it of."""
+    owner = controller_of(scaler)
+    if owner is not None and (owner.kind, owner.group) == (SCALED_OBJECT, KEDA_GROUP):
+        return f"{SCALED_OBJECT.lower()}.{KEDA_GROUP}/{owner.name}"
+    name = text_in(scaler, "metadata", "name")
+    return f"{AUTOSCALER.lower()}.{GROUPS[AUTOSCALER]}/{name}"
 
 
 def _helm(marks: Mapping[str, str]) -> bool:

@@ -16,7 +16,7 @@ from dashboard.apply.power.cap_steps import boards_of, cap_of, cap_step
 from dashboard.apply.slurm_commands import slurm_change
 from data.errors import ApplyError, ChangeRefusedError
 from data.records.cluster import Gpu
-from data.records.decisions import ADVICE, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, Platform
 from data.store.private_files import make_folder
 
@@ -33,7 +33,7 @@ def change_for(
         first, _newline, rest = found.text.partition("\n")
         here = f"# for cluster {recommendation.cluster}: run it there"
         return replace(found, text=f"{first}\n{here}\n{rest}")
-    if recommendation.action in ADVICE:
+    if recommendation.is_advice:
         raise ChangeRefusedError(
             f"{recommendation.action} of {recommendation.target!r} is advice, and no change",
             f"By hand: {recommendation.summary}.",

@@ -65,27 +65,23 @@ class ActionSpec:
     risk: Risk = Risk.MEDIUM
     appliers: tuple[str, ...] = ()
     for_memory: bool = False
-    serves: bool = False
-    """Whether it is proposed to serve a job better, not to save."""
-    resizes: bool = False
-    """Whether the job gets another number or kind of GPUs."""
-    of_node: bool = False
-    """Whether it changes the node that `Recommendation.details` name."""
-    caps_power: bool = False
-    """Whether it caps boards, which keep their job; the cap lapses unless it is renewed."""
+    serves: bool = False  # whether it is proposed to serve a job better, not to save
+    resizes: bool = False  # whether the job gets another number or kind of GPUs
+    of_node: bool = False  # whether it changes the node that `Recommendation.details` name
+    caps_power: bool = False  # whether it caps its boards; a cap lapses unless it is renewed
     cuts: bool = False  # whether it cuts that node's boards, by the layout in `details`
     takes_all: bool = False  # whether the job keeps no GPU, for good
     pauses: bool = False  # whether it ends by design, with nothing to put back
-    of_service: bool = False
-    """Whether it is advice on how a service is run, which no plan gives."""
-    of_program: bool = False
-    """Whether it changes how a job's program works, which no plan does."""
+    bound: str = ""  # which bound it changes of the autoscaler that `details` name
+    of_service: bool = False  # whether it is of how a service is run, which no plan gives
+    of_program: bool = False  # whether it changes how a job's program works, which no plan does
 
 
 _OBJECTS = ("kubernetes", "slurm")
 """No shift-in-time and no time-limit in Kubernetes: an object has no time at which it begins."""
 _EVERYWHERE = (*_OBJECTS, "simulated")
 _NUMBERS = (*_EVERYWHERE, "git")  # what one number of a manifest says
+_BOUNDS = ("scale {target} between other bounds: {change}", "scale {target} between its old bounds")
 
 ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
     {
@@ -162,19 +158,17 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
         ),
         Action.LOWER_MINIMUM: ActionSpec(
             title="Lower minReplicas",
-            deeds=(
-                "let the autoscaler of {target} go lower: {change}",
-                "let the autoscaler of {target} go no lower than before",
-            ),
+            deeds=_BOUNDS,
+            appliers=_OBJECTS[:1],
+            bound="minReplicas",
             of_service=True,
         ),
         Action.RAISE_MAXIMUM: ActionSpec(
             title="Raise maxReplicas",
-            deeds=(
-                "let the autoscaler of {target} go higher: {change}",
-                "let the autoscaler of {target} go no higher than before",
-            ),
+            deeds=_BOUNDS,
             risk=Risk.LOW,
+            appliers=_OBJECTS[:1],
+            bound="maxReplicas",
             serves=True,
             of_service=True,
         ),
@@ -190,7 +184,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
 """All that pages, reports, planner and appliers read of an action."""
 
 ADVICE = frozenset(action for action, spec in ACTIONS.items() if not spec.appliers)
-"""What a person does by hand: nothing in a cluster can be changed that says it."""
+"""What a person does by hand: nothing in a cluster says it. See `Recommendation.is_advice`."""
 
 FOR_MEMORY = frozenset(action for action, spec in ACTIONS.items() if spec.for_memory)
 """What keeps a job from running out of GPU memory. It costs, and no plan's saving contains it."""
@@ -281,9 +275,9 @@ class Recommendation:
     says what the configurations do not. It holds from `starts_at` (None: at once) to `ends_at`
     (None: for good). `delay_hours` is how much later the horizon's work is done, None without end.
 
-    `details` are (name, value) pairs where two configurations do not say it all:
-    time_limit_seconds, begin_at (ISO 8601), node, mig_layout with mig_layouts_of (its ConfigMap);
-    memory_limit_mib, what a program can have on each proposed device, by which it is verified.
+    `details` are (name, value) pairs where two configurations do not say it all: begin_at (ISO
+    8601), time_limit_seconds, node, mig_layout, mig_layouts_of (its ConfigMap), memory_limit_mib
+    (of a program on each device, to verify by), autoscaler with bound_now and bound_proposed.
     """
 
     plan_id: str
@@ -334,9 +328,15 @@ class Recommendation:
         for_memory = self.action in FOR_MEMORY
         return not for_memory, self.expires_at.timestamp() if for_memory else 0.0
 
+    @property
+    def is_advice(self) -> bool:
+        """Whether a person alone can do it; so is a bound whose autoscaler is not named."""
+        unnamed = self.action.spec.bound and "autoscaler" not in dict(self.details)
+        return self.action in ADVICE or bool(unnamed)
+
     def is_like(self, other: "Recommendation") -> bool:
         """Say whether two propose the same change of the same target, advice of any amount."""
-        names = _CHANGE[:3] if self.action in ADVICE else _CHANGE
+        names = _CHANGE[:3] if self.is_advice and other.is_advice else _CHANGE
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property

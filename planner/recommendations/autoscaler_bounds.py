@@ -1,7 +1,8 @@
-"""Advice on the bounds of a service's autoscaler: a minimum above need, a maximum below it.
+"""The bounds of a service's autoscaler: a minimum above need, a maximum below it.
 
-Nothing applies it: who owns the autoscaler changes its bounds. What it saves is the rent of the
-replicas that the minimum kept above what the service model says was needed.
+It is a change of the object that holds them, where the collector names one that nobody else keeps;
+else advice. What it saves is the rent of the replicas that the minimum kept above what the service
+model says was needed.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 from data.feasible_changes import unit_of
 from data.records.decisions import Action, Recommendation, Savings
+from data.records.jobs import Platform, SchedulerFacts
 from data.records.plans import Plan
 from data.records.serving import BoundsUse, ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem
@@ -62,7 +64,7 @@ def _raised(
         proposal,
         plan,
         problem,
-        change=f"maxReplicas of {wanted} instead of {most}",
+        bound=(most, wanted),
         why=(
             f"All {most} replicas that its autoscaler allows were there {times} in "
             f"{_days(use.span_hours)} while requests waited longer than promised, "
@@ -94,7 +96,7 @@ def _lowered(
         proposal,
         plan,
         problem,
-        change=f"minReplicas of {use.least_needed} instead of {use.min_replicas}",
+        bound=(use.min_replicas, use.least_needed),
         why=(
             f"Its autoscaler keeps {use.min_replicas} replicas at least. In "
             f"{use.spare_hours * _HOURS_PER_DAY / use.known_hours:.3g} h a day of "
@@ -120,11 +122,13 @@ def _advice(
     plan: Plan,
     problem: PlanningProblem,
     *,
-    change: str,
+    bound: tuple[int, int],
     why: str,
     savings: Savings,
 ) -> Recommendation:
-    spare = use.spare_replica_hours
+    spare, (now, wanted) = use.spare_replica_hours, bound
+    holder, who = _holder(proposal)
+    found = (("autoscaler", holder), ("bound_now", str(now)), ("bound_proposed", str(wanted)))
     span = f"{spare.central:.3g} ({spare.low:.3g}–{spare.high:.3g})"
     most = "unknown" if use.max_replicas is None else str(use.max_replicas)
     return job_advice(
@@ -132,8 +136,9 @@ def _advice(
         proposal,
         plan,
         problem,
-        change=change,
-        why=f"{why} Only who owns its bounds can move them: {_owner(proposal)}.",
+        change=f"{action.spec.bound} of {wanted} instead of {now}",
+        why=f"{why} {who}",
+        details=found if holder else (),
         savings=savings,
         confidence=_confidence(use),
         factors=(
@@ -145,9 +150,17 @@ def _advice(
     )
 
 
-def _owner(proposal: Proposal) -> str:
-    facts = proposal.job.demand.job.scheduler
-    return " and ".join(facts.managed_by if facts is not None else ()) or "nobody is named"
+def _holder(proposal: Proposal) -> tuple[str, str]:
+    """Return the object whose bounds can be changed, '' without one, and who owns them in words."""
+    job = proposal.job.demand.job
+    facts = job.scheduler or SchedulerFacts()
+    told = dict(facts.extra)
+    holder = told.get("autoscaler", "") if job.platform is Platform.KUBERNETES else ""
+    if not holder:
+        kept_by = told.get("bounds_kept_by") or " and ".join(facts.managed_by)
+        return "", f"Only who owns its bounds can move them: {kept_by or 'nobody is named'}."
+    made = ", of which KEDA makes the autoscaler" if holder.startswith("scaledobject") else ""
+    return holder, f"The change is of {holder}{made}; nobody else is seen to keep its bounds."
 
 
 def _confidence(use: BoundsUse) -> str:

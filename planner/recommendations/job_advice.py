@@ -24,6 +24,7 @@ def job_advice(
     factors: Sequence[tuple[str, str]],
     signal: str = "requests of its engines",
     proposed: Configuration | None = None,
+    details: tuple[tuple[str, str], ...] = (),
 ) -> Recommendation:
     """Return the advice, its `factors` in front of the evidence of the job that is kept."""
     job = proposal.job.demand.job
@@ -45,6 +46,7 @@ def job_advice(
         savings=savings,
         risk=action.spec.risk,
         confidence=confidence,
+        details=details,
         change=change,
     )
 

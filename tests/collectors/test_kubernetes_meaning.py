@@ -325,3 +325,45 @@ def test_a_token_that_cannot_be_renewed_is_said(tmp_path: Path) -> None:
         token.write_text("")
         with pytest.raises(SourceNotConfiguredError, match="cannot be renewed: Token file exists"):
             client.inventory()
+
+
+def scaler(name: str = "s", **about: Any) -> Any:
+    """An autoscaler from 2 to 6 of the StatefulSet `s`."""
+    target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s"}
+    spec = {"minReplicas": 2, "maxReplicas": 6, "scaleTargetRef": target}
+    return thing("HorizontalPodAutoscaler", name, spec, **about)
+
+
+def owned(version: str, kind: str) -> dict[str, Any]:
+    """Metadata of what an object `o` controls."""
+    owner = {"apiVersion": version, "kind": kind, "name": "o", "controller": True}
+    return {"ownerReferences": [owner]}
+
+
+HELM = {"labels": {"app.kubernetes.io/managed-by": "Helm"}}
+
+
+@pytest.mark.parametrize(
+    ("scalers", "workload", "holder", "kept_by"),
+    [
+        ([scaler()], {}, "horizontalpodautoscaler.autoscaling/s", None),
+        ([scaler("k", **owned("keda.sh/v1alpha1", "ScaledObject"))], {},
+         "scaledobject.keda.sh/o", None),
+        ([scaler("k", **owned("example.com/v1", "ScaledObject"))], {}, None, "ScaledObject o"),
+        ([scaler(**owned("serving.kserve.io/v1beta1", "InferenceService"))], {}, None,
+         "InferenceService o"),
+        ([scaler(**HELM)], {}, None, "Helm"),
+        ([scaler()], HELM, None, "Helm"),
+        ([scaler("b"), scaler("a")], {}, None, "several autoscalers (a, b)"),
+        ([], HELM, None, None),
+    ],
+)  # fmt: skip
+def test_who_holds_the_bounds_of_a_workload_is_told(
+    tmp_path: Path, scalers: list[Any], workload: Any, holder: str | None, kept_by: str | None
+) -> None:
+    """One object that a change of the bounds goes to, or who keeps them, or neither."""
+    lists = {PODS: [pod("a", SET)], SETS: [thing("StatefulSet", "s", **workload)],
+             "/apis/autoscaling/v2/horizontalpodautoscalers": scalers}  # fmt: skip
+    extra = dict(facts(told(lists, tmp_path)).extra)
+    assert (extra.get("autoscaler"), extra.get("bounds_kept_by")) == (holder, kept_by)
+    assert extra.get("min_replicas") == ("2" if scalers else None)

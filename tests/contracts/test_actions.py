@@ -64,7 +64,7 @@ def test_every_action_has_a_row() -> None:
 
 def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     """What no applier makes is advice; more memory and more GPUs before a peak need not save."""
-    by_hand = "add-gpus co-locate less-memory lower-minimum model-fits raise-maximum speed-up"
+    by_hand = "add-gpus co-locate less-memory model-fits speed-up"
     assert sorted(ADVICE) == by_hand.split()
     assert sorted(FOR_MEMORY) == ["larger-gpu", "less-memory", "spread"]
     assert FOR_MEMORY | {Action.SCALE_OUT, Action.RAISE_MAXIMUM} == NOT_FOR_SAVING
@@ -74,6 +74,8 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
         Action.MIG_LAYOUT,
     }
     assert {action for action in Action if action.spec.cuts} == {Action.MIG_LAYOUT}
+    bounds = {action: action.spec.bound for action in Action if action.spec.bound}
+    assert bounds == {Action.LOWER_MINIMUM: "minReplicas", Action.RAISE_MAXIMUM: "maxReplicas"}
     services = {Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM, Action.MODEL_FITS}
     assert {action for action in Action if action.spec.of_service} == services
     assert {action for action in Action if action.spec.of_program} == {Action.SPEED_UP}

@@ -9,18 +9,23 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.base import Window
+from dashboard.apply.change_file import change_for
+from dashboard.apply.guards import require_within_limits, taken_gpus
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from dashboard.findings import findings_now
+from data.apply_settings import ApplySettings
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.columns import SERVING, check_frame
+from data.errors import ChangeRefusedError
 from data.records.decisions import Action
 from data.records.jobs import SchedulerFacts
 from data.settings import PlanningSettings, Settings
 from data.store import open_store
 
+HOLDER = "horizontalpodautoscaler.autoscaling/ranker"
 JOB, PODS, DAYS = "search/ranker", 4, 2
 SETTINGS = replace(
     Settings(), planning=PlanningSettings(slot_minutes=60, horizon_slots=24, budget_seconds=1)
@@ -33,7 +38,8 @@ class Served:
     name = "recorded"
 
     def __init__(self, least: str) -> None:
-        extra = (("gpus_per_pod", "1"), ("min_replicas", least), ("max_replicas", "8"))
+        extra = (("gpus_per_pod", "1"), ("min_replicas", least), ("max_replicas", "8"),
+                 ("autoscaler", HOLDER))  # fmt: skip
         facts = SchedulerFacts(managed_by=("HorizontalPodAutoscaler",), extra=extra)
         since = NOW - timedelta(days=DAYS)
         self._job = make_job(JOB, gpu_count=PODS, scheduler=facts, first_seen_at=since)
@@ -88,3 +94,11 @@ def test_a_cycle_tells_of_a_minimum_that_is_too_high(
             assert rows[0].change == "minReplicas of 1 instead of 4"
             (found,) = findings_now(store.reader, now=NOW)
             assert found.finding.action == Action.LOWER_MINIMUM
+            (kept,) = store.reader.recommendations(now=NOW)
+            assert kept.recommendation.digest == rows[0].digest
+            assert f"patch {HOLDER} " in change_for(kept.recommendation, ()).text
+            reader, limits = store.reader, ApplySettings(min_gpu_hours=1)
+            require_within_limits(reader, rows[0], (), limits)
+            assert taken_gpus(rows[0]) == 0
+            with pytest.raises(ChangeRefusedError, match=r"apply\.min_gpu_hours"):
+                require_within_limits(reader, rows[0], (), replace(limits, min_gpu_hours=10_000))

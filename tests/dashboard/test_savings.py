@@ -179,6 +179,16 @@ def test_boards_of_another_model_are_none_of_this_one() -> None:
     assert energy.low < energy.central < energy.high
 
 
+def test_a_lower_minimum_is_measured_by_the_replicas_that_went() -> None:
+    """Hour by hour against the day before: 5 boards held by night then, 2 of them since."""
+    before = day_of([1.0] * 24, boards=5)
+    found = compared(before, history([1.0] * 6, boards=2), proposed=4)
+    assert found.realised_gpu_hours.central == pytest.approx(3 * 6)
+    assert found.throughput_ratio == pytest.approx(1)
+    unmoved = compared(before, history([1.0] * 6, boards=5), proposed=4)
+    assert unmoved.realised_gpu_hours.central == pytest.approx(0)
+
+
 def compare_to(proposed: Configuration, after: pd.DataFrame):  # type: ignore[no-untyped-def]
     """What is measured of a change from 4 H100."""
     return compared(DAY, after, proposed)

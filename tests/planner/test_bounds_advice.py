@@ -1,19 +1,22 @@
 """Advice on an autoscaler's bounds: what it says, what it saves, and when it is silent."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from factories import make_job
 from planning_cases import AS_OF, H100, boards, case
 
-from data.records.decisions import ADVICE, Action, Range, Recommendation
-from data.records.jobs import Job, SchedulerFacts
+from dashboard.proposed_again import is_proposed_by
+from data.records.decisions import Action, Range, Recommendation
+from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.serving import BoundsUse, ServiceOutlook
 from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
+from planner.recommendations.rejections import Rejection
 
 DAY = PlanningSettings(slot_minutes=60, horizon_slots=24)
 JOB = "search/deployment/chat"
@@ -27,6 +30,14 @@ def scaled(**changes: Any) -> Job:
     )
     values: dict[str, Any] = {"gpu_model": H100, "gpu_count": 12, "scheduler": facts}
     return make_job(JOB, **(values | changes))
+
+
+def told(**facts: str) -> Job:
+    """The same service, with more facts of the collector."""
+    job = scaled()
+    assert job.scheduler is not None
+    extra = (*job.scheduler.extra, *facts.items())
+    return replace(job, scheduler=replace(job.scheduler, extra=extra))
 
 
 def use(**changes: Any) -> BoundsUse:
@@ -73,7 +84,7 @@ def test_spare_replicas_cost_their_boards_rent() -> None:
     model = problem.catalogue.find(H100)
     assert model is not None
     assert found.action is Action.LOWER_MINIMUM
-    assert found.action in ADVICE
+    assert found.is_advice
     assert (found.change, found.now) == ("minReplicas of 3 instead of 6", found.proposed)
     for spared, low, central, high, each in (
         (found.savings.gpu_hours, 120, 150, 200, 1.0),
@@ -159,3 +170,64 @@ def test_little_of_the_time_is_weak_evidence() -> None:
     found = only(problem_of(scaled()), use(known_hours=84.0))
     assert found.confidence.startswith("weak")
     assert "50 % of the time" in found.confidence
+
+
+HELD = {
+    "horizontalpodautoscaler.autoscaling/chat": "/chat; nobody else is seen to keep",
+    "scaledobject.keda.sh/chat": "/chat, of which KEDA makes the autoscaler; nobody else",
+}
+
+
+@pytest.mark.parametrize("holder", HELD)
+@pytest.mark.parametrize(
+    ("changes", "action", "bound"),
+    [({}, Action.LOWER_MINIMUM, ("6", "3")),
+     ({"times_at_max": 2, "hours_at_max": 3.5, "most_needed": 11}, Action.RAISE_MAXIMUM,
+      ("8", "11"))],
+)  # fmt: skip
+def test_a_bound_with_a_holder_is_a_change_of_it(
+    holder: str, changes: dict[str, Any], action: Action, bound: tuple[str, str]
+) -> None:
+    """Its numbers stand in the details, which the digest covers; the owner is named."""
+    found = only(problem_of(told(autoscaler=holder)), use(**changes))
+    assert (found.action, found.is_advice) == (action, False)
+    named = (("autoscaler", holder), ("bound_now", bound[0]), ("bound_proposed", bound[1]))
+    assert found.details == named
+    assert f"The change is of {holder.partition('/')[0]}{HELD[holder]}" in found.why
+    assert "Only who owns" not in found.why
+
+
+def test_a_bound_that_others_keep_is_advice_with_their_name() -> None:
+    """So is one of another platform, and one whose autoscaler nobody names."""
+    kept = only(problem_of(told(bounds_kept_by="several autoscalers (a, b)")), use())
+    assert (kept.is_advice, kept.details) == (True, ())
+    assert "can move them: several autoscalers (a, b)." in kept.why
+    ray = scaled(scheduler=SchedulerFacts(
+        managed_by=("Ray autoscaler",), extra=(("min_replicas", "6"), ("gpus_per_pod", "2")),
+    ))  # fmt: skip
+    assert "can move them: Ray autoscaler." in only(problem_of(ray), use()).why
+    elsewhere = replace(told(autoscaler="horizontalpodautoscaler.autoscaling/chat"),
+                        platform=Platform.SLURM)  # fmt: skip
+    assert only(problem_of(elsewhere), use()).is_advice
+
+
+def test_another_amount_is_another_change_but_the_same_advice() -> None:
+    """An approval holds for the numbers that were seen; advice is the same as long as it is given.
+
+    A rejection holds for any amount.
+    """
+    holder = told(autoscaler="horizontalpodautoscaler.autoscaling/chat")
+    changes = [only(problem_of(holder), use(least_needed=least)) for least in (3, 4, 3)]
+    assert [changes[0].is_like(change) for change in changes] == [True, False, True]
+    assert not is_proposed_by(changes[1], changes[0])
+    advice = [only(problem_of(scaled()), use(least_needed=least)) for least in (3, 4)]
+    assert is_proposed_by(advice[1], advice[0])
+    assert not changes[0].is_like(advice[0])
+    no = Rejection(recommendation=changes[0], at=AS_OF, until=AS_OF + timedelta(days=7),
+                   said="rejected")  # fmt: skip
+    given = advised(
+        problem_of(holder),
+        outlook(use(least_needed=4)),
+        rejections={(JOB, Action.LOWER_MINIMUM): no},
+    )
+    assert given.recommendations == ()

@@ -49,7 +49,8 @@ class KubernetesApplier:
         """Tell whether this applier makes changes of this kind."""
         on_kubernetes = recommendation.platform is Platform.KUBERNETES
         allowed = self._cuts_nodes or not cutting.is_cut(recommendation)
-        return on_kubernetes and allowed and self.name in recommendation.action.spec.appliers
+        makes = self.name in recommendation.action.spec.appliers and not recommendation.is_advice
+        return on_kubernetes and allowed and makes
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]

@@ -9,7 +9,9 @@ from typing import Any
 
 import yaml
 
+from collectors.kubernetes.workloads import SCALED_OBJECT
 from dashboard.apply.base import ChangeText
+from dashboard.apply.kubernetes import bounds
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
     SERVER_FACT,
@@ -18,10 +20,11 @@ from dashboard.apply.kubernetes.obstacles import (
     refuse_with_difference,
 )
 from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
-from dashboard.apply.kubernetes.places import Place, node_place, place_of
+from dashboard.apply.kubernetes.places import Place, autoscaler_place, node_place, place_of
 from dashboard.apply.kubernetes.steps import command_of, ended_pods, steps_for
 from data.errors import ChangeRefusedError, scrub
 from data.gpu_resources import MIG_LAYOUT_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL, resource_of
+from data.records.changes import ChangeStep
 from data.records.decisions import Recommendation
 from data.records.jobs import Job
 
@@ -43,6 +46,8 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     """
     if recommendation.action.spec.of_node:
         return _node_text(recommendation)
+    if recommendation.action.spec.bound:
+        return _bound_text(recommendation)
     named = place_of(recommendation.job_id)
     place = named
     if named.kind == "Pod":  # its owner, which most often is a Deployment
@@ -84,11 +89,35 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
             "# nodeSelector replaces an existing one: merge by hand, with the value of the label "
             f"{PRODUCT_LABEL} on the wanted nodes."
         )
+    return _patch_file(recommendation, lines, step)
+
+
+def _patch_file(recommendation: Recommendation, lines: list[str], step: ChangeStep) -> ChangeText:
     body = yaml.safe_dump(command_of(step).operations, sort_keys=False)
     return ChangeText(
         file_name=f"{recommendation.recommendation_id}.kubernetes-patch.yaml",
         text="\n".join(lines) + "\n" + body,
     )
+
+
+def _bound_text(recommendation: Recommendation) -> ChangeText:
+    told = dict(recommendation.details).get("autoscaler", "")
+    place = autoscaler_place(told, recommendation.job_id)
+    document = bounds.bounds_as_planned(recommendation, place.kind)
+    edits = edits_for(recommendation, place.kind, document, {})
+    (step,) = steps_for(place, place.paths()[0], document, edits)
+    lines = [
+        f"# {place.word} of {recommendation.job_id}: {scrub(recommendation.change)}",
+        f"# recommendation {recommendation.digest}",
+        *(f"# {note}" for note in bounds.notes(place.kind, edits)),
+        f"# The way back: the same field with {step.before}.",
+        *_how(place, place),
+    ]
+    if place.kind == SCALED_OBJECT:
+        lines.append(
+            f"# Where {step.field} is not set, KEDA has its default: add it, without test."
+        )
+    return _patch_file(recommendation, lines, step)
 
 
 def _node_text(recommendation: Recommendation) -> ChangeText:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from collectors.kubernetes.workloads import INSTANCE
-from dashboard.apply.kubernetes import cutting
+from dashboard.apply.kubernetes import bounds, cutting
 from dashboard.apply.kubernetes.edits import edits_for
 from dashboard.apply.kubernetes.look import (
     KUBECTL_FACT,
@@ -177,6 +177,7 @@ def _notes(seen: ObservedTarget, steps: tuple[ChangeStep, ...], edits: list[Edit
         yield "Its workers meet anew (elastic rendezvous); some operators restart them all."
     if kind == "JobSet" and not any(edit.what == "suspend" for edit in edits):
         yield "Most releases of JobSet let no number of jobs or pods change: the rehearsal tells."
+    yield from bounds.notes(kind, edits)
     if kind == "CronJob":
         yield "It holds from the next run on: a run under way keeps what it has."
     elif any(edit.what == "suspend" for edit in edits):

@@ -5,10 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 from collectors.kubernetes.templates import why_pods_stay
-from dashboard.apply.kubernetes import cutting, reading
+from dashboard.apply.kubernetes import bounds, cutting, reading
 from dashboard.apply.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import ObservedTarget, pods_on, seen_of
+from dashboard.apply.kubernetes.places import AUTOSCALERS
 from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.rollout import (
@@ -102,6 +103,10 @@ def _effect(
         there = pods_on(api, seen.place.name)
         still = f"; power it down once these have left it: {there}" if there else ""
         return Verdict.AS_INTENDED, f"no further pod is put on it{still}"
+    if kind in AUTOSCALERS:
+        return bounds.effect(
+            api, seen.place, document, late_before=answer.at and answer.at - patience
+        )
     if kind == "CronJob":
         return Verdict.AS_INTENDED, "its next run takes it; a run under way keeps what it has"
     work = reading.work_of(api, seen.place, document)

@@ -6,6 +6,7 @@ A recommendation speaks of a job's GPUs in all; an object of pods, and of GPUs i
 from collections.abc import Mapping
 from typing import Any
 
+from dashboard.apply.kubernetes.bounds import bound_edit
 from dashboard.apply.kubernetes.pointers import Edit, names_of, pointer, value_at
 from dashboard.apply.kubernetes.shape import Document, GpuContainer, Role, holders, roles_of
 from data.errors import ChangeRefusedError
@@ -42,6 +43,8 @@ def edits_for(
     """Return the edits of an object, or of its excerpt. Errors: ChangeRefusedError."""
     if recommendation.action.spec.of_node:
         return [] if recommendation.action.spec.cuts else _cordon(document)
+    if recommendation.action.spec.bound:
+        return [bound_edit(recommendation, kind, document)]
     if recommendation.proposed.gpu_count == 0:
         return _stop(recommendation, kind, document)
     roles = roles_of(kind, document)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
 from collectors.kubernetes.workloads import INSTANCE
-from dashboard.apply.kubernetes import cutting, reading
+from dashboard.apply.kubernetes import bounds, cutting, reading
 from dashboard.apply.kubernetes.api import Document, KubernetesApi
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
@@ -24,7 +24,13 @@ from dashboard.apply.kubernetes.ownership import (
     owners_of,
     was_applied_by_hand,
 )
-from dashboard.apply.kubernetes.places import Place, node_place, place_of
+from dashboard.apply.kubernetes.places import (
+    AUTOSCALERS,
+    Place,
+    autoscaler_place,
+    node_place,
+    place_of,
+)
 from dashboard.apply.kubernetes.pointers import (
     Edit,
     document_of,
@@ -115,6 +121,9 @@ def look(
             facts[cutting.CUT_FACT] = cutting.cut_fact(api, catalogue, recommendation, document)
     edits = edits_for(recommendation, place.kind, document, facts)
     owners = _owners(api, place, document, edits)
+    if place.kind in AUTOSCALERS and not owners:
+        told, above = bounds.scaled_by(api, recommendation, place, document, edits)
+        facts, owners = facts | told, above
     if against := [name for name in owners if name not in carried_by]:
         raise refuse_with_difference(
             place, document, edits, f"{' and '.join(against)} would undo the change"
@@ -155,6 +164,9 @@ def look_again(
         facts[PODS_FACT] = seen.facts[PODS_FACT] if fewer else now
     if cutting.CUT_FACT in seen.facts:
         facts[cutting.CUT_FACT] = cutting.cut_fact_again(api, catalogue, seen.facts, document)
+    if bounds.SCALES_FACT in seen.facts:
+        facts[bounds.SCALES_FACT] = seen.facts[bounds.SCALES_FACT]
+        bounds.require_scaling(seen.place, document, facts[bounds.SCALES_FACT])
     if ROOM_FACT in seen.facts:
         facts[ROOM_FACT] = seen.facts[ROOM_FACT]
         if not avoids_surge(change.steps):
@@ -172,6 +184,9 @@ def look_again(
 def _place(api: KubernetesApi, recommendation: Recommendation) -> Place:
     if recommendation.action.spec.of_node:
         return node_place(dict(recommendation.details).get("node", ""))
+    if recommendation.action.spec.bound:
+        told = dict(recommendation.details).get("autoscaler", "")
+        return autoscaler_place(told, recommendation.job_id)
     return reading.topmost(api, place_of(recommendation.job_id))
 
 

@@ -4,11 +4,16 @@ import re
 from dataclasses import dataclass
 
 from collectors.kubernetes.kinds import GROUPS, KINDS
+from collectors.kubernetes.workloads import AUTOSCALER, KEDA_GROUP, SCALED_OBJECT
 from data.errors import ChangeRefusedError
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _BY_WORD = {kind.lower(): kind for kind in KINDS}
 _CORE_GROUPS = ("", "apps", "batch")
+_GROUPS = GROUPS | {SCALED_OBJECT: KEDA_GROUP}
+_PATHS = KINDS | {SCALED_OBJECT: (f"apis/{KEDA_GROUP}/v1alpha1/scaledobjects",)}
+AUTOSCALERS = (AUTOSCALER, SCALED_OBJECT)
+"""Kinds that hold the bounds between which a workload is scaled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +32,14 @@ class Place:
     @property
     def word(self) -> str:
         """The object as kubectl takes it, such as deployment/serve."""
-        group = GROUPS[self.kind]
+        group = _GROUPS[self.kind]
         suffix = "" if group in _CORE_GROUPS else f".{group}"
         return f"{self.kind.lower()}{suffix}/{self.name}"
 
     def paths(self) -> tuple[str, ...]:
         """Return the API paths under which servers of different age have it, the newest first."""
         found = []
-        for listed in KINDS[self.kind]:
+        for listed in _PATHS[self.kind]:
             above, _, plural = listed.rpartition("/")
             inside = f"/namespaces/{self.namespace}" if self.namespace else ""
             found.append(f"{above}{inside}/{plural}/{self.name}")
@@ -71,3 +76,16 @@ def node_place(name: str) -> Place:
             f"{name!r} is no name of a node", "Name the node in the recommendation's details."
         )
     return Place(kind="Node", namespace="", name=name)
+
+
+def autoscaler_place(told: str, job_id: str) -> Place:
+    """Return the place of the autoscaler of a job, as details name it. Errors: as `place_of`."""
+    name, namespace = told.partition("/")[2], place_of(job_id).namespace
+    places = [Place(kind=kind, namespace=namespace, name=name) for kind in AUTOSCALERS]
+    found = [place for place in places if place.word == told and _NAME.fullmatch(name)]
+    if not found:
+        raise ChangeRefusedError(
+            f"{told!r} is no autoscaler whose bounds can be changed",
+            f"It is a {' or a '.join(AUTOSCALERS)} with a name that Kubernetes allows.",
+        )
+    return found[0]

@@ -10,6 +10,7 @@ from dashboard.apply.kubernetes.api import CutError, Document, KubernetesApi, No
 from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.obstacles import difference
+from dashboard.apply.kubernetes.places import AUTOSCALERS
 from dashboard.apply.kubernetes.pointers import Edit, as_text, leaves, patched, value_at
 from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refusal
 from dashboard.apply.kubernetes.refusals import meaning_of
@@ -50,7 +51,7 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
             )
         else:
             refusals.append(meaning_of(answer, command.path, verb="patch"))
-            if answer.status == 422:
+            if answer.status == 422 and seen.place.kind not in AUTOSCALERS:
                 refusals.append(_recreate(change, document))
     dropped = [entry for entry in differences if entry[2] == _before(change, entry[0])]
     if dropped:

@@ -29,6 +29,9 @@ _KEPT = frozenset(
         "elasticPolicy",
         "minReplicas",
         "maxReplicas",
+        "minReplicaCount",
+        "maxReplicaCount",
+        "idleReplicaCount",
         "replicatedJobs",
         "name",
         "headGroupSpec",
@@ -46,7 +49,7 @@ _KEPT = frozenset(
         "unschedulable",
     }
 )
-_WHOLE = frozenset({"strategy", "updateStrategy", "nodeSelector"})
+_WHOLE = frozenset({"strategy", "updateStrategy", "nodeSelector", "scaleTargetRef"})
 _OF_CONTAINERS = ("containers", "initContainers")
 
 

@@ -33,6 +33,7 @@ from data.records.identifiers import canonical_json
 VERB = "patch"
 _STRATEGY = "/spec/strategy/rollingUpdate"
 _SUSPEND = "/spec/suspend"
+_SCALED = "/spec/scaleTargetRef"
 _SERVICES = ("Deployment", "StatefulSet", "LeaderWorkerSet", "RayService")
 _WITHOUT_SURGE = {"maxSurge": 0, "maxUnavailable": 1}
 
@@ -201,8 +202,13 @@ _NAMED_BY = {
 
 
 def _guards(document: Document, edits: Iterable[Edit]) -> list[Operation]:
-    """Return tests that every element of a list still is where it was: lists have no names."""
+    """Return tests that every element of a list still is where it was: lists have no names.
+
+    And that an autoscaler still scales what it did.
+    """
     found: list[Operation] = []
+    if (scaled := value_at(document, _SCALED)) is not None:
+        found.append({"op": "test", "path": _SCALED, "value": scaled})
     for entry in edits:
         names = names_of(entry.at)
         for marker, (field, distance) in _NAMED_BY.items():
