@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -59,6 +60,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not any("::" in argument for argument in config.args):
         slow_end.mark(items)
         items.sort(key=lambda item: _FIRST.get(slow_end.name_of(item).partition("::")[0], 0))
+
+
+def pytest_collection_finish() -> None:
+    """Look for cycles of objects less often, and never among what the whole run keeps.
+
+    In a run of three files that was 2.4 of 24.9 CPU s.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -251,8 +252,10 @@ def test_a_map_that_is_no_file_is_refused(
 
 
 def long_ids(path: Path) -> None:
-    """2,000 rows that name one job of a megabyte: 50 kB, 2 GB when unpacked."""
-    write(path, 2000, {"gpu": ["x"] * 2000, "job": ["j" * 2**20] * 2000})
+    """2,000 rows that each hold the name of one job, a megabyte: 97 kB, 2 GB when unpacked."""
+    jobs = pa.chunked_array([pa.repeat("j" * 2**20, 20)] * 100)  # 20 MB of memory
+    texts = {"gpu": ["x"] * 2000, "job": jobs}
+    write(path, 2000, texts, use_dictionary=False, write_statistics=False)
 
 
 def listed_ids(path: Path) -> None:
@@ -279,11 +282,11 @@ def long_cell(path: Path) -> None:
         file.write(b'",GPU-1,50,300\n')
 
 
-def write(path: Path, count: int, texts: dict[str, list[str]]) -> None:
+def write(path: Path, count: int, texts: dict[str, Any], **options: bool) -> None:
     """A Parquet file with these texts and plain numbers."""
     numbers = {"util": [50.0] * count, "power": [300.0] * count}
     at = pa.array([START] * count, pa.timestamp("us", tz="UTC"))
-    pq.write_table(pa.table({"at": at, **texts, **numbers}), path, compression="zstd")
+    pq.write_table(pa.table({"at": at, **texts, **numbers}), path, compression="zstd", **options)
 
 
 READ = """

@@ -54,13 +54,18 @@ def filled(store: Store, *, forgotten: bool) -> Store:
     return store
 
 
-@pytest.fixture(scope="module", params=list(itertools.product(ENGINES, (False, True))), ids=str)
+@pytest.fixture(scope="module", params=[False, True], ids=["whole", "forgotten"])
+def forgotten(request: pytest.FixtureRequest) -> bool:
+    """Whether the store lacks its older fine roll-ups."""
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module", params=ENGINES)
 def filled_store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, forgotten: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Store]:
-    """One for all tests of an engine, with all its roll-ups or without the older fine ones."""
-    engine, forgotten = request.param
-    if engine == "duckdb":
+    """One for all tests of an engine."""
+    if request.param == "duckdb":
         with open_store(f"duckdb:///{tmp_path_factory.mktemp('e')}/t.duckdb") as store:
             yield filled(store, forgotten=forgotten)
     else:
