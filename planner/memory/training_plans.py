@@ -126,9 +126,10 @@ def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
     the tensors have room nowhere.
     """
     best: dict[tuple[str, Parallelism], TrainingPlan] = {}
+    peaks = _Peaks(question)
     for gpu in question.gpu_types:
         for spread in _spreads(question, gpu, question.max_gpus):
-            plan = _fastest(question, gpu, spread)
+            plan = _fastest(peaks, gpu, spread)
             if plan is not None:
                 best[gpu.name, spread] = plan
     if not best:
@@ -161,10 +162,10 @@ def _least_gpus(question: PlanQuestion, gpu: GpuType) -> int | None:
     """Try rising powers of two, each with all its ways, at micro-batch 1 and full recomputation."""
     frugal = replace(question, micro_batches=(1,), recomputes=(Recompute.FULL,))
     frugal = replace(frugal, global_batch=_MAX_CLUSTER, can_run=lambda _job: True)
-    count = 1
+    peaks, count = _Peaks(frugal), 1
     while count <= _MAX_CLUSTER:
         for spread in _spreads_of(frugal, gpu, count):
-            plan = _fastest(frugal, gpu, spread)
+            plan = _fastest(peaks, gpu, spread)
             if plan is not None and plan.fits:
                 return count
         count *= 2
@@ -206,18 +207,37 @@ def _spreads_of(question: PlanQuestion, gpu: GpuType, count: int) -> Iterator[Pa
                 )
 
 
-def _fastest(question: PlanQuestion, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
+class _Peaks:
+    """Estimates of a question's ways to train, each made once: they are the same on every GPU."""
+
+    def __init__(self, question: PlanQuestion) -> None:
+        self.question = question
+        self._found: dict[tuple[Parallelism, int | None, Recompute | None], MemoryEstimate] = {}
+
+    def of(self, job: TrainingJob) -> MemoryEstimate:
+        """Return the estimate of a candidate as on a GPU that is large enough."""
+        way = job.parallelism, job.micro_batch, job.recompute
+        if way not in self._found:
+            asked = self.question
+            self._found[way] = unbounded_peak(
+                job, calibration=asked.calibration, raised=asked.raised
+            )
+        return self._found[way]
+
+
+def _fastest(peaks: _Peaks, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
     """Return the fastest micro-batch and recomputation of a way that fits, else the likeliest.
 
     None when the tensors have no room. Where no recomputation makes room for a micro-batch, a
     larger one has none either.
     """
+    question = peaks.question
     fitting: list[TrainingPlan] = []
     for micro_batch in sorted(question.micro_batches):
         if question.global_batch % (micro_batch * spread.data):
             continue
         jobs = list(_candidates(question, gpu, spread, micro_batch))
-        plans = list(_fitting(question, gpu, jobs))
+        plans = list(_fitting(peaks, gpu, jobs))
         if jobs and not plans:
             break
         fitting += plans
@@ -245,14 +265,12 @@ def _candidates(
             yield job
 
 
-def _fitting(
-    question: PlanQuestion, gpu: GpuType, jobs: Sequence[TrainingJob]
-) -> Iterator[TrainingPlan]:
+def _fitting(peaks: _Peaks, gpu: GpuType, jobs: Sequence[TrainingJob]) -> Iterator[TrainingPlan]:
     """Yield a plan for each of the jobs whose tensors have room."""
     for job in jobs:
-        estimate = unbounded_peak(job, calibration=question.calibration, raised=question.raised)
+        estimate = peaks.of(job)
         if not refusal(estimate, gpu.memory_bytes):
-            yield _priced(question, gpu, job, estimate)
+            yield _priced(peaks.question, gpu, job, estimate)
 
 
 def unbounded_peak(

@@ -1,6 +1,7 @@
 """Plans fit, divide what they share out, and are ranked; what fits nowhere says what would."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ModelShape
-from planner.memory.predictor import refusal
+from planner.memory.predictor import MemoryEstimate, refusal
 from planner.memory.training_job import Parallelism, Sharding, TrainingJob
 from planner.memory.training_plans import (
     GpuType,
@@ -16,6 +17,7 @@ from planner.memory.training_plans import (
     TrainingPlan,
     prior_speed,
     training_plans,
+    unbounded_peak,
 )
 
 H100 = GpuType(name="H100-SXM5-80GB", memory_bytes=80e9, relative_speed=2.6, price_per_hour=2.5)
@@ -58,6 +60,27 @@ def test_a_way_is_listed_once(plans: tuple[TrainingPlan, ...]) -> None:
     """Of one GPU type and parallelism only the fastest micro-batch stays."""
     ways = [(plan.gpu_type, plan.job.parallelism) for plan in plans]
     assert len(ways) == len(set(ways))
+
+
+def test_each_way_is_estimated_once_and_as_if_it_were_alone(
+    plans: tuple[TrainingPlan, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thirty GPU types as of one, and the estimates are those of each plan by itself."""
+    assert all(plan.estimate == unbounded_peak(plan.job) for plan in plans)
+    asked = list[TrainingJob]()
+
+    def noted(job: TrainingJob, **options: Any) -> MemoryEstimate:
+        asked.append(replace(job, gpu_memory_bytes=None))
+        return unbounded_peak(job, **options)
+
+    monkeypatch.setattr("planner.memory.training_plans.unbounded_peak", noted)
+    training_plans(replace(QUESTION, gpu_types=(H100,)))
+    of_one = len(asked)
+    assert of_one == len(set(asked))
+    asked.clear()
+    types = tuple(replace(H100, name=f"H100-{number}") for number in range(30))
+    training_plans(replace(QUESTION, gpu_types=types))
+    assert len(asked) == of_one
 
 
 def test_the_fleets_own_history_comes_before_the_priors() -> None:
