@@ -1,15 +1,18 @@
 """Ask every source; one that fails becomes a report, the others still run."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.errors import CollectorError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 
+logger = logging.getLogger(__name__)
 MAX_SKEW = timedelta(minutes=5)
 """A sample further ahead of the window is a wrong clock: it would hide all that follows it."""
 
@@ -33,7 +36,8 @@ def collect_all(
             progress("collect", position, len(collectors))
         own = replace(window, start=(since or {}).get(collector.name, window.start))
         try:
-            collected.append(_up_to_newest(_without_future(collector.collect(own))))
+            found = _without_future(collector.collect(own))
+            collected.append(_up_to_newest(_with_unknown_models(found)))
         except CollectorError as error:
             collected.append(_failed(collector.name, own, error))
     if progress is not None and collectors:
@@ -65,6 +69,16 @@ def _without_future(collected: Collected) -> Collected:
             warnings=(*collected.report.warnings, warning),
         ),
     )
+
+
+def _with_unknown_models(collected: Collected) -> Collected:
+    """Return it with a warning for each GPU model that the catalogue lacks; they are logged too."""
+    boards = collected.samples.drop_duplicates("gpu_uuid", keep="last")
+    told = load_gpu_catalogue().lacking(boards["gpu_model"])
+    report = collected.report
+    for warning in told:
+        logger.warning("%s: %s", report.source, warning)
+    return replace(collected, report=replace(report, warnings=(*report.warnings, *told)))
 
 
 def _up_to_newest(collected: Collected) -> Collected:

@@ -23,12 +23,18 @@ _MAX_SLICES = 7
 _DEVICE_IDS = {
     "A100-SXM4-40GB": "0x20B010DE",
     "A100-SXM4-80GB": "0x20B210DE",
+    "A100-PCIE-40GB": "0x20F110DE",
     "A100-PCIE-80GB": "0x20B510DE",
     "A30-24GB": "0x20B710DE",
     "H100-SXM5-80GB": "0x233010DE",
     "H100-PCIE-80GB": "0x233110DE",
+    "H100-NVL-94GB": "0x232110DE",
+    "GH200-96GB": "0x234210DE",
+    "GH200-144GB": "0x234810DE",
     "H200-SXM-141GB": "0x233510DE",
+    "H200-NVL-141GB": "0x233B10DE",
     "B200-SXM-180GB": "0x290110DE",
+    "B300-SXM-270GB": "0x318210DE",
 }
 """Model to the device and vendor id that entries name (pci-ids.ucw.cz, vendor 10de)."""
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from collectors.base import Finding
 from collectors.board_nodes import TwoNodes
-from collectors.device_labels import board_uuid, host_of, node_of
+from collectors.device_labels import board_uuid, device_of, host_of, node_of
 from collectors.metric_dialects import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
 from collectors.prometheus_client import PrometheusClient
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import CollectorError, scrub
 from data.source_settings import PrometheusSettings
 
@@ -115,11 +116,13 @@ def _series(
     probe = next((name for name in (*_PROBES, *NEEDED) if name in names), None)
     if probe is None:
         return
-    selector = f"{{{settings.selector}}}" if settings.selector else ""
+    # MIG boards have no utilization by GPU_UTIL: what else a board shows is asked for beside it.
+    asked = [probe, *sorted(name for name in names - {probe} if name in _OF_EVERY_BOARD)]
+    matchers = ",".join([f'__name__=~"{"|".join(asked)}"', *filter(None, [settings.selector])])
     try:
         found = list(
             client.range(
-                probe + selector,
+                f"{{{matchers}}}",
                 start=now - timedelta(minutes=10),
                 end=now,
                 step_seconds=settings.step_seconds,
@@ -130,20 +133,42 @@ def _series(
         return
     labels = [dict(entry.get("metric") or {}) for entry in found]
     if not labels:
-        matchers = f", and prometheus.selector ({scrub(settings.selector)})"
+        chosen = f", and prometheus.selector ({scrub(settings.selector)})"
         yield (
             "fresh samples",
             "missing",
             (
                 f"no {probe} in the last 10 min. Is the target up? See /targets"
-                f"{matchers if settings.selector else ''}."
+                f"{chosen if settings.selector else ''}."
             ),
         )
         return
-    yield "fresh samples", "ok", f"{len(labels)} series of {probe} in the last 10 min"
+    catalogue = load_gpu_catalogue()
+    texts = [{name: str(value) for name, value in label.items()} for label in labels]
+    devices = [(text, device_of(text, catalogue, {})) for text in texts]
+    models = {device.gpu_uuid: device.gpu_model for _text, device in devices if device}
+    counted = {
+        device.gpu_uuid
+        for text, device in devices
+        if device and text.get("__name__") in _ENERGY_COUNTERS
+    }
+    boards = f"{len(labels)} series of {len(models)} boards"
+    yield "fresh samples", "ok", f"{boards} in the last 10 min"
+    if 0 < len(counted) < len(models):
+        yield (
+            "boards with an energy counter",
+            "missing",
+            (
+                f"{len(counted)} of {len(models)}. Add the line `{_LINES['energy counter']}` to "
+                "the counters of the other exporters. Until then energy there is the integral of "
+                "power."
+            ),
+        )
     yield _holder(labels, schedulers)
     yield from _two_nodes(labels)
-    yield _hosts(labels)
+    for detail in catalogue.lacking(models.values()):
+        yield "GPU models", "missing", detail
+    yield _hosts(texts)
 
 
 _PROBES = (
@@ -154,6 +179,13 @@ _PROBES = (
     "nvidia_smi_utilization_gpu_ratio",
     "nvidia_gpu_duty_cycle",
 )
+
+_ENERGY_COUNTERS = frozenset(
+    name for name, (field, _factor) in BY_NAME.items() if field.quantity == "energy_joules"
+)
+_OF_EVERY_BOARD = _ENERGY_COUNTERS | {
+    name for name, (field, _factor) in BY_NAME.items() if field.quantity == "power_watts"
+}
 
 
 def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) -> Finding:
@@ -206,9 +238,9 @@ def _two_nodes(labels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         yield "boards", "missing", detail
 
 
-def _hosts(labels: Sequence[Mapping[str, Any]]) -> Finding:
+def _hosts(labels: Sequence[Mapping[str, str]]) -> Finding:
     """Say whether hosts are nodes or exporter pods."""
-    hosts = {str(label.get("Hostname") or label.get("hostname") or "") for label in labels} - {""}
+    hosts = {label.get("Hostname") or label.get("hostname") or "" for label in labels} - {""}
     pods = sorted(host for host in hosts if "dcgm-exporter" in host)
     if pods:
         return (
@@ -220,7 +252,7 @@ def _hosts(labels: Sequence[Mapping[str, Any]]) -> Finding:
                 "__meta_kubernetes_pod_node_name to node."
             ),
         )
-    nodes = {str(label.get("node") or label.get("instance") or "") for label in labels} - {""}
-    if not hosts and not nodes:
+    nodes = set(map(node_of, labels)) - {""}
+    if not nodes:
         return "host names", "missing", "no series has Hostname, node or instance"
-    return "host names", "ok", f"{len(hosts or nodes)} hosts"
+    return "host names", "ok", f"{len(nodes)} hosts"

@@ -15,6 +15,7 @@ from data.apply_settings import (
     SimulatedApplySettings,
     SlurmApplySettings,
 )
+from data.catalogue_settings import CatalogueSettings
 from data.chat_settings import CHATS, ChatSettings
 from data.cluster_settings import ClusterSettings
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
@@ -358,6 +359,7 @@ class Settings(SourceSections):
     statement: StatementSettings = StatementSettings()  # noqa: RUF009
     serving: ServingSettings = ServingSettings()  # noqa: RUF009
     clusters: ClusterSettings = ClusterSettings()  # noqa: RUF009
+    catalogue: CatalogueSettings = CatalogueSettings()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         known = self.access.mode != "local" or is_loopback(self.serve.host)

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from dashboard.cli.output import say
 from dashboard.recording import as_of_text
+from data.catalogue.gpu_catalogue import state_gpu_models
 from data.errors import NoTextError, StoreBusyError
 from data.load_settings import DEFAULT_FILE, LoadedSettings, load_settings
 from data.records.commands import Person
@@ -37,14 +38,19 @@ _OVERRIDES = {
 def settings_of(
     options: argparse.Namespace, *, extra: dict[str, str] | None = None
 ) -> LoadedSettings:
-    """Return the settings in force: file, environment, then the command line."""
+    """Return the settings in force: file, environment, then the command line.
+
+    The catalogue of this process has the GPU models that they state. Errors: SettingsError.
+    """
     overrides = {
         setting: str(value)
         for option, setting in _OVERRIDES.items()
         if (value := getattr(options, option, None)) is not None
     }
     path = Path(options.settings) if options.settings else None
-    return load_settings(path, environ=os.environ, overrides=overrides | (extra or {}))
+    loaded = load_settings(path, environ=os.environ, overrides=overrides | (extra or {}))
+    state_gpu_models(loaded.settings.catalogue.gpu_models)
+    return loaded
 
 
 def require_a_store(options: argparse.Namespace) -> None:

@@ -61,7 +61,7 @@ class PriceList:
         found = [
             row
             for row in self.rows
-            if row.gpu_model == gpu_model
+            if self.catalogue.recognise(row.gpu_model) == self.catalogue.recognise(gpu_model)
             and row.kind == kind
             and row.region.upper() in ("", self.region.upper())
             and row.start <= at < row.end
@@ -74,7 +74,8 @@ class PriceList:
         A price of a model in the catalogue that no board has is of use to plans.
         """
         known = {*models, *(model.name for model in self.catalogue)}
-        names = sorted({row.gpu_model for row in self.rows} - known)
+        stated = {row.gpu_model for row in self.rows}
+        names = sorted(name for name in stated - known if self.catalogue.find(name) is None)
         alike = {name: get_close_matches(name, sorted(known), n=1, cutoff=0.3) for name in names}
         return {name: "".join(found) for name, found in alike.items()}
 

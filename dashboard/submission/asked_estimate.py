@@ -22,6 +22,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.store import StoreReader
 from planner.memory.calibration import Calibration
+from planner.memory.framework_traits import require_framework
 from planner.memory.model_config import ReadModel
 from planner.memory.predictor import MemoryEstimate
 from planner.memory.training_job import Adapter, Method, Recompute, Sharding, TrainingJob
@@ -40,6 +41,14 @@ def require_count(name: str, count: int) -> None:
     """Refuse a count below 1. Errors: ImpossibleProblemError naming the option."""
     if count < 1:
         raise ImpossibleProblemError(f"--{name} of {count}", f"Give --{name} as 1 or more.")
+
+
+def beyond_positions(job: TrainingJob, seq: int) -> list[str]:
+    """Return a warning where a sequence is longer than the positions that the model learned."""
+    learned = job.shape.learned_positions
+    if not 0 < learned < seq:
+        return []
+    return [f"--seq {seq:,} is above the {learned:,} positions that the model has: it cannot run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,8 @@ class AskedEstimate:
         for name in ("batch", "seq", "gpus"):
             require_count(name, getattr(self, name))
         self._refuse_unused()
+        if self.framework:
+            require_framework(self.framework)
         for name, most in (("tokens", 1e17), ("time_limit", 24 * 365)):
             value = getattr(self, name)
             if value is not None and not 0 < value <= most:
@@ -190,7 +201,7 @@ def estimate_answer(
         origin=origin,
         rows=rows,
         estimates=estimates,
-        warnings=warnings,
+        warnings=[*beyond_positions(job, asked.seq), *warnings],
         notes=notes,
     )
 

@@ -1,12 +1,13 @@
 """Which GPUs hold a model that is served: for `trimtab estimate --serve`, without a launcher."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from dashboard.submission.asked_estimate import (
     AskedEstimate,
     EstimateAnswer,
+    beyond_positions,
     known_types,
     require_count,
 )
@@ -15,6 +16,7 @@ from dashboard.submission.launchers.fields import dialect
 from dashboard.submission.launchers.launched_estimate import LaunchedRow, launched_rows
 from dashboard.submission.launchers.launched_job import SERVING, LaunchedJob
 from dashboard.submission.planning import family_of
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.store import StoreReader
 from planner.memory.calibration import Calibration
@@ -27,6 +29,8 @@ from planner.memory.training_plans import GpuType
 _SHOWN = ("gpu", "gpus", "tensor", "pipeline", "p50_gib", "p95_gib", "p99_gib", "engine_gib",
           "fit_probability", "cache_gib", "cache_p95_gib", "cache_tokens", "cached_sequences",
           "tier", "fits", "why_not")  # fmt: skip
+_NO_BF16 = ("volta", "turing")
+"""Generations of compute capability below 8.0 (CUDA C++ Programming Guide)."""
 _CACHE_BYTES = {"auto": 2.0, "fp8": 1.0}
 
 
@@ -48,6 +52,7 @@ class AskedService:
     gpus: int = 64
     tensor: int | None = None
     pipeline: int | None = None
+    top: int = 10
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -58,7 +63,7 @@ class AskedService:
         """
         names = {field.name for field in fields(cls)}
         said = {name: value for name, value in given.items() if value not in (None, "", [])}
-        training = {field.name for field in fields(AskedEstimate)} - names - {"top"}
+        training = {field.name for field in fields(AskedEstimate)} - names
         if unused := sorted(said.keys() & training):
             flag = f"--{unused[0].replace('_', '-')}"
             raise ImpossibleProblemError(
@@ -146,16 +151,30 @@ def served_answer(
         _fewest(asked, model, gpu, calibration=calibration)
         for gpu in chosen_types(types, asked.gpu)
     ]
-    found.sort(key=_order)
+    found = sorted(found, key=_order)[: max(1, asked.top)]
     return EstimateAnswer(
         job=first.job,
         assumed=model.assumed,
         origin=origin,
         rows=[_shown(entry) for entry in found],
         estimates=[entry.estimate for entry in found],
-        warnings=[],
-        notes=[f"a service of {asked.engine}", *(f"assumed: {note}" for note in first.assumed)],
+        warnings=beyond_positions(first.job, asked.seq),
+        notes=[
+            f"a service of {asked.engine}",
+            *(f"assumed: {note}" for note in first.assumed),
+            *_without_bf16(asked.engine, found),
+        ],
     )
+
+
+def _without_bf16(engine: str, found: Sequence[LaunchedRow]) -> Iterator[str]:
+    """Name the GPUs that the model fits on and that have no bf16 (compute capability below 8)."""
+    catalogue = load_gpu_catalogue()
+    fitting = (catalogue.find(entry.row["gpu"]) for entry in found if entry.row["fits"])
+    old = [model.name for model in fitting if model and model.generation in _NO_BF16]
+    if old:
+        names = ", ".join(old)
+        yield f"{names} cannot do bf16: {engine} refuses a bf16 model there without --dtype half"
 
 
 def _fewest(

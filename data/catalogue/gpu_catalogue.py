@@ -3,18 +3,22 @@
 import csv
 import difflib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from data.errors import UnknownGpuModelError
+from data.catalogue_settings import StatedGpuModel
+from data.errors import SettingsError, UnknownGpuModelError, scrub
 from data.records.power_caps import CapLaw
 
 _PROFILE_NAME = re.compile(r"([1-9])g\.([0-9]{1,4})gb(?:[+-][a-z.]{1,20})?")
 _REACH, _SHARPNESS = 0.96, 8.0
 """Fitted on the Zeus traces (You, Chung, Chowdhury, NSDI 2023), see `forecasting.power.cap`."""
 _ANY = "any"
+STATED = "catalogue.gpu_models"
+"""The setting by which a site adds a model or corrects one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +130,11 @@ class GpuCatalogue:
         return iter(self.models)
 
     def find(self, name: str) -> GpuModel | None:
-        """Return the model of that catalogue name, or None."""
-        return self._by_name.get(name)
+        """Return the model of that catalogue name, or None.
+
+        A reported name is known too: facts were kept under it before the catalogue had the model.
+        """
+        return self._by_name.get(name) or self._by_name.get(self.recognise(name))
 
     def get(self, name: str) -> GpuModel:
         """Return model of that catalogue name. Errors: UnknownGpuModelError with the nearest."""
@@ -137,8 +144,7 @@ class GpuCatalogue:
             hint = f"Did you mean {near[0]}? " if near else ""
             raise UnknownGpuModelError(
                 f"GPU model {name!r} is not in the catalogue",
-                f"{hint}Known: {', '.join(self._by_name)}; a new model is one row of "
-                "data/catalogue/gpu_models.csv.",
+                f"{hint}Known: {', '.join(self._by_name)}; state another in [[{STATED}]].",
             )
         return model
 
@@ -153,10 +159,22 @@ class GpuCatalogue:
             return board
         return self._by_reported.get(_words(board), board)
 
+    def lacking(self, boards: Iterable[str]) -> tuple[str, ...]:
+        """Return what to say of boards whose model is not known, a sentence for each name.
+
+        `boards` has the reported name of every board, '' where none was told.
+        """
+        unknown = Counter(name for name in boards if name and self.find(name) is None)
+        return tuple(
+            f"the catalogue lacks GPU model {scrub(name)!r}, of which {count} are here: nothing is "
+            f"planned for jobs on them, and they have no price. State it in [[{STATED}]]."
+            for name, count in sorted(unknown.items())
+        )
+
 
 def _words(reported: str) -> str:
-    """Return a reported name as its words: labels join them by hyphens."""
-    return reported.replace("-", " ").casefold()
+    """Return a reported name as its words: labels join them by hyphens, gres types by `_`."""
+    return reported.replace("-", " ").replace("_", " ").casefold()
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -180,9 +198,67 @@ def _mig_placements() -> tuple[tuple[int, int, MigPlacement], ...]:
     )
 
 
-@cache
+class _InForce:
+    """The catalogue of this process: one, as the settings file is one."""
+
+    catalogue: GpuCatalogue | None = None
+
+
 def load_gpu_catalogue() -> GpuCatalogue:
-    """Return the catalogue that ships with Trimtab."""
+    """Return the catalogue that ships with Trimtab, with the models that this site states."""
+    return _InForce.catalogue or _shipped()
+
+
+def state_gpu_models(rows: Sequence[StatedGpuModel]) -> None:
+    """Let `load_gpu_catalogue` know these models from now on, in place of those stated before.
+
+    Errors: SettingsError for a row that is like no model of the catalogue.
+    """
+    models = {model.name: model for model in _shipped()}
+    _InForce.catalogue = (
+        GpuCatalogue(tuple((models | {row.name: _stated(row, models) for row in rows}).values()))
+        if rows
+        else None
+    )
+
+
+def _stated(row: StatedGpuModel, models: Mapping[str, GpuModel]) -> GpuModel:
+    """Return the model of a row; a board with other memory has no known MIG profiles."""
+    base = models.get(row.like or row.name)
+    if base is None:
+        near = difflib.get_close_matches(row.like or row.name, models, n=1, cutoff=0.4)
+        hint = f"such as {near[0]}; known: " if near else "one of "
+        raise SettingsError(
+            f"{STATED}: {row.name} is like {row.like!r}, which the catalogue does not have",
+            f"Set like to a model of the catalogue, {hint}{', '.join(models)}.",
+        )
+    memory, tdp = row.memory_mib or base.memory_mib, row.tdp_watts or base.tdp_watts
+    idle = row.idle_watts or base.idle_watts * tdp / base.tdp_watts
+    if not idle < tdp:
+        raise SettingsError(
+            f"{STATED}: {row.name} draws {idle:g} W idle and {tdp:g} W at most",
+            "State idle_watts below tdp_watts.",
+        )
+    ratio = idle / base.idle_watts
+    reported = tuple(part.strip() for part in row.reported.split(",") if part.strip())
+    return replace(
+        base,
+        name=row.name,
+        vendor_names=(reported + (base.vendor_names if row.name == base.name else ())),
+        memory_mib=memory,
+        tdp_watts=tdp,
+        idle_watts_low=base.idle_watts_low * ratio,
+        idle_watts=idle,
+        idle_watts_high=min(base.idle_watts_high * ratio, tdp),
+        relative_speed=row.relative_speed or base.relative_speed,
+        price_per_hour=row.price_per_hour or base.price_per_hour,
+        mig_profiles=base.mig_profiles if memory == base.memory_mib else (),
+        source=f"{STATED} of this site, else as {base.name}",
+    )
+
+
+@cache
+def _shipped() -> GpuCatalogue:
     profiles: dict[str, list[dict[str, str]]] = {}
     for row in _rows("mig_profiles.csv"):
         profiles.setdefault(row["gpu_model"], []).append(row)

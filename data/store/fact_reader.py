@@ -30,7 +30,7 @@ from data.store import board_xids, job_progress, samples_sql, tables
 from data.store.bridge import spoken
 from data.store.bulk import frame_of, read_table
 from data.store.job_sql import FIELDS
-from data.store.models_held import with_models_held
+from data.store.models_held import catalogued, with_models_held
 from data.store.planning_view import PlanningView
 from data.store.quotas import QuotaReader
 from data.store.record_json import from_json
@@ -181,9 +181,10 @@ class FactReader(QuotaReader):
         """Return the jobs with the GPU model that telemetry reports where a scheduler has none.
 
         Schedulers know a gres type or nothing; the catalogue knows the boards that a job held in
-        the last day.
+        the last day. A job kept before the catalogue had its model is of that model now.
         """
-        jobs, catalogue = tuple(jobs), load_gpu_catalogue()
+        catalogue = load_gpu_catalogue()
+        jobs = tuple(catalogued(job, catalogue) for job in jobs)
         if all(catalogue.find(job.gpu_model) is not None for job in jobs):
             return jobs
         latest = self.latest_sample_at()

@@ -8,6 +8,12 @@ from data.records.cluster import Gpu
 from data.records.jobs import Job
 
 
+def catalogued(job: Job, catalogue: GpuCatalogue) -> Job:
+    """Return the job with the catalogue's name of its model, where that was kept as reported."""
+    name = catalogue.recognise(job.gpu_model)
+    return job if name == job.gpu_model else replace(job, gpu_model=name)
+
+
 def with_models_held(
     jobs: Iterable[Job], gpus: Iterable[Gpu], catalogue: GpuCatalogue
 ) -> tuple[Job, ...]:
@@ -16,7 +22,7 @@ def with_models_held(
     return tuple(
         replace(
             job,
-            gpu_model=gpu.gpu_model,
+            gpu_model=catalogue.recognise(gpu.gpu_model),
             gpu_memory_mib=job.gpu_memory_mib or gpu.memory_total_mib,
         )
         if (gpu := held.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None

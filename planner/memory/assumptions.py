@@ -137,9 +137,11 @@ def complete(job: TrainingJob, traits: FrameworkTraits | None = None) -> Recipe:
     gaps = _Gaps()
     traits = traits or framework_traits(job.framework)
     own = traits.name == job.framework != GENERIC and not traits.borrowed
-    gaps.filled("framework", job.framework if own else None, f"as {traits.name}")
     full = job.method is Method.FULL
     trains = job.method is not Method.INFERENCE
+    engine = "" if trains else job.framework
+    unknown = f"measured runs of {engine}" if engine else "framework"
+    gaps.filled(unknown, job.framework if own else None, f"as {traits.name}")
     micro_batch = gaps.filled("micro_batch", job.micro_batch, 1)
     length = gaps.filled("sequence_length", job.sequence_length, LENGTH)
     policy = _policy(job, traits, gaps)

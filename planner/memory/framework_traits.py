@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -131,8 +132,11 @@ def _tables() -> dict[str, dict[str, dict[str, Any]]]:
 def _row(table: str, name: str) -> dict[str, Any]:
     rows = _tables()[table]
     if name not in rows:
+        near = get_close_matches(name, rows, n=1)
         raise ImpossibleProblemError(
-            f"{name!r} is none of the known {table}", f"known are: {', '.join(sorted(rows))}"
+            f"{name[:40]!r} is none of the known {table}",
+            "".join(f"Did you mean {like}? " for like in near)
+            + f"known are: {', '.join(sorted(rows))}",
         )
     return rows[name]
 
@@ -171,6 +175,11 @@ def kin(name: str) -> frozenset[str]:
 def known_frameworks() -> tuple[str, ...]:
     """Return the names of all frameworks with traits of their own."""
     return tuple(sorted(set(_tables()["frameworks"]) - {GENERIC}))
+
+
+def require_framework(name: str) -> None:
+    """Refuse a framework without traits. Errors: ImpossibleProblemError with the known ones."""
+    _row("frameworks", name)
 
 
 @cache

@@ -192,7 +192,7 @@ def refusal(estimate: MemoryEstimate, gpu_memory_bytes: float) -> str:
 def _notes(recipe: Recipe, binding: StepEvent, learned: Correction | None) -> tuple[str, ...]:
     notes = []
     if recipe.missing:
-        notes.append(f"the bound is wide because nobody stated {', '.join(recipe.missing)}")
+        notes.append(f"the bound is wide because these are not known: {', '.join(recipe.missing)}")
     if recipe.length_varies and not recipe.job.expandable_segments:
         notes.append("lengths vary: expandable_segments:True would lower what stays reserved")
     if binding.name == "load":

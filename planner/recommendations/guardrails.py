@@ -38,8 +38,10 @@ def refusal(
         return f"it ends before the plan begins: {proposal.job.demand.remaining.why}"
     if proposal.action is None:
         flag = suspicion(proposal.job.demand, terms)
-        least = _idle_for_good(proposal, terms) or (
-            "its present configuration costs least for what it is forecast to need"
+        least = (
+            _idle_for_good(proposal, terms)
+            or why_none_smaller(proposal)
+            or "its present configuration costs least for what it is forecast to need"
         )
         if why := _not_requeued(proposal.job.demand.job, terms):
             least += f", of what can be made of it: {why}"
@@ -54,6 +56,22 @@ def refusal(
     if reason and margin_ratio > 0 and not refusal(proposal, outcome, terms, past_runs):
         return f"{reason}; what is new must be {100 * margin_ratio:g} % better than its limit"
     return reason
+
+
+def why_none_smaller(proposal: Proposal) -> str:
+    """Return why no option of a job has fewer GPUs than now, '' where one has."""
+    present, demand = proposal.present, proposal.job.demand
+    if any(option.boards < present.boards for option in proposal.job.options):
+        return ""
+    now, standing = present.configuration, demand.standing
+    if not standing.may_restart:
+        return standing.reason
+    if standing.scaled_by:
+        return f"{standing.scaled_by} scales it"
+    if now.gpu_count > 1:
+        fewer = replace(now, gpu_count=now.gpu_count // 2)
+        return why_not(demand.job, fewer) or f"no size below {now.describe()} holds its memory"
+    return f"no slice or cheaper GPU in reach can take what runs on {now.describe()}"
 
 
 def _not_requeued(job: Job, terms: Terms) -> str:

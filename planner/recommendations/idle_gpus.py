@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from data.feasible_changes import why_not
 from data.records.plans import IdleCause, IdleGpus
 from planner.problem.cost import needed_service
 from planner.problem.terms import Terms
+from planner.recommendations.guardrails import why_none_smaller
 from planner.recommendations.proposals import Proposal
 
 _NEGLIGIBLE = 1e-9
@@ -55,10 +55,9 @@ def idle_gpus(
 def _why_it_stays(
     proposal: Proposal, *, recommended: bool, kept: str, resting: bool
 ) -> tuple[IdleCause, str]:
-    present, standing = proposal.present, proposal.job.demand.standing
     if recommended or not kept:
         then = proposal.chosen
-        less = then.boards < present.boards
+        less = then.boards < proposal.present.boards
         cause = IdleCause.REMAINDER if less else IdleCause.OTHER_CHANGE
         return cause, f"{then.configuration.describe()} is proposed"
     if resting:
@@ -67,19 +66,8 @@ def _why_it_stays(
         return IdleCause.KEPT, kept
     if proposal.action is not None:
         return IdleCause.HELD_BACK, kept
-    if any(option.boards < present.boards for option in proposal.job.options):
+    why = why_none_smaller(proposal)
+    if not why:
         return IdleCause.COSTLY, kept
-    if not standing.may_restart:
-        return IdleCause.RIGID, standing.reason
-    return IdleCause.SMALLEST, _why_no_smaller(proposal)
-
-
-def _why_no_smaller(proposal: Proposal) -> str:
-    """Return why no option of a job has fewer GPUs than now."""
-    demand, now = proposal.job.demand, proposal.present.configuration
-    if demand.standing.scaled_by:
-        return f"{demand.standing.scaled_by} scales it"
-    if now.gpu_count > 1:
-        fewer = replace(now, gpu_count=now.gpu_count // 2)
-        return why_not(demand.job, fewer) or f"no size below {now.describe()} holds its memory"
-    return f"no slice or cheaper GPU in reach can take what runs on {now.describe()}"
+    rigid = not proposal.job.demand.standing.may_restart
+    return (IdleCause.RIGID if rigid else IdleCause.SMALLEST), why

@@ -199,3 +199,30 @@ def test_a_kubeconfig_that_does_not_exist_is_named(
     rows = {row["part"]: row["detail"] for row in json.loads(capsys.readouterr().out)}
     (detail,) = [detail for part, detail in rows.items() if part.startswith("kubernetes")]
     assert f"There is no file '{absent}': correct kubernetes.kubeconfig." in detail
+
+
+def board(number: int, metric: str, labels: dict[str, str]) -> dict[str, Any]:
+    """A series of one board, now."""
+    own = {"__name__": metric, "UUID": f"GPU-{number}", "gpu": "0", "modelName": "NVIDIA L4"}
+    return {"metric": own | labels, "values": [[NOW.timestamp(), "1"]]}
+
+
+def test_every_board_and_every_host_is_counted_whatever_names_them() -> None:
+    """MIG boards have no GPU_UTIL, some exporters no Hostname, and few boards a counter."""
+    power, energy = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+    series = [
+        *(board(number, "DCGM_FI_DEV_GPU_UTIL", {"Hostname": f"n{number}"}) for number in (1, 2)),
+        *(board(number, power, {"Hostname": f"n{number}"}) for number in (1, 2)),
+        board(1, energy, {"Hostname": "n1"}),
+        board(3, power, {"Hostname": "n3", "GPU_I_ID": "1", "GPU_I_PROFILE": "1g.6gb"}),
+        board(4, power, {"instance": "10.0.0.4:9400"}),
+    ]
+    names = ["DCGM_FI_DEV_GPU_UTIL", power, energy]
+    with faulty_server(answers_series(*series), names=names) as server:
+        settings = replace(Settings(), prometheus=PrometheusSettings(url=server.url))
+        told = {entry[0]: entry[1:] for _source, entry in source_findings(settings, NOW)}
+    assert told["host names"] == ("ok", "4 hosts")
+    assert told["fresh samples"] == ("ok", "7 series of 4 boards in the last 10 min")
+    state, detail = told["boards with an energy counter"]
+    assert state == "missing"
+    assert detail.startswith("1 of 4. Add the line `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")

@@ -34,6 +34,7 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
     planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24)
     problem = mixed_fleet(seed, planning=planning) if mixed else fleet_case(seed, planning=planning)
     plan, found = planned(problem)
+    kept = dict(found.kept)
     changes = {
         recommendation.job_id: recommendation
         for recommendation in found.recommendations
@@ -48,6 +49,8 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
         assert idle.idle == pytest.approx(idle.peaks + idle.freed_idle + idle.stays)
         assert min(idle.peaks, idle.freed, idle.stays + 1e-9, idle.work) >= 0
         assert bool(idle.cause) == bool(idle.reason) == (idle.stays > 1e-9)
+        if idle.cause in (IdleCause.RIGID, IdleCause.SMALLEST):
+            assert idle.reason in kept[job.job_id], "one reason wherever it is told"
         median = np.minimum(case.demand.demand_q50, job.now.gpu_count)
         share = case.options[0].boards / case.options[0].service
         assert idle.work <= share * float(median.mean()) + 1e-9

@@ -72,6 +72,9 @@ def answer(plan: Plan) -> None:
             ),
         }
     )
+    held = [job.now.gpu_model for job in plan.jobs for _board in range(job.now.gpu_count)]
+    for unknown in load_gpu_catalogue().lacking(held):
+        st.warning(plain(f"Left out of these costs: {unknown}"), icon="⚠️")
     for violation in plan.violations[:_BROKEN]:
         st.warning(plain(f"A limit is broken at a price: {violation}."), icon="⚠️")
     if (more := len(plan.violations) - _BROKEN) > 0:

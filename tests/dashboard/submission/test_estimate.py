@@ -102,6 +102,8 @@ def test_the_table_is_data_and_the_rest_is_said_beside_it(
         ({}, ("--tensor", "0"), "tensor parallelism of 0"),
         ({}, ("--gpu", "quantum"), "no GPU type on offer is called 'quantum'"),
         ({}, ("--optimizer", "magic"), "'magic' is none of the known optimizers"),
+        ({}, ("--framework", "tortitan"), "'tortitan' is none of the known frameworks"),
+        ({}, ("--framework", "tortitan"), "Did you mean torchtitan?"),
         ({}, ("--micro-batch", "-1"), "micro_batch of -1"),
         ({}, ("--seq", "0"), "--seq of 0"),
         (

@@ -35,7 +35,7 @@ def test_what_fits_comes_first_on_the_fewest_gpus(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every GPU type has a row; one that fits would not on half as many GPUs."""
-    asked = "--serve llama3-8b --batch 64 --seq 32768"
+    asked = "--serve llama3-8b --batch 64 --seq 32768 --top 40"
     _, rows, _ = answered(capsys, tmp_path, asked)
     fits = [row["fits"] for row in rows]
     assert fits == sorted(fits, reverse=True)
@@ -149,3 +149,36 @@ def test_options_of_an_engine_need_one(
     status, _, said = answered(capsys, tmp_path, f"llama3-8b --batch 8 --seq 512 {asked}")
     assert status == 1
     assert f"{asked} has no use without --serve" in said
+
+
+def test_a_service_is_told_as_it_was_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its engine was stated, so many rows were asked for, and old boards lack the usual dtype."""
+    asked = "--serve tinyllama-1.1b --batch 1 --seq 1024 --framework vllm --top 40"
+    _, rows, said = answered(capsys, tmp_path, asked)
+    assert "framework" not in rows[0]["estimate"]["missing"]
+    assert "T4-16GB" in said
+    assert "refuses a bf16 model there without --dtype half" in said
+    _, few, said = answered(capsys, tmp_path, f"{asked} --top 2 --gpu H100")
+    assert few == [row for row in rows if row["gpu"].startswith("H100")][:2]
+    assert "bf16" not in said
+
+
+@pytest.mark.parametrize("serve", ["", "--serve"])
+@pytest.mark.parametrize(("seq", "told"), [(1024, False), (1025, True)])
+def test_a_sequence_beyond_the_learned_positions_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], serve: str, seq: int, told: bool
+) -> None:
+    """GPT-2 learned 1,024 positions: there is none for the next token."""
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps(
+            {"model_type": "gpt2", "n_positions": 1024, "n_embd": 768, "n_layer": 12,
+             "n_head": 12, "vocab_size": 50257}
+        )
+    )  # fmt: skip
+    asked = f"{serve} {path} --batch 8 --seq {seq} --gpu H100-SXM5-80GB"
+    status, _, said = answered(capsys, tmp_path, asked)
+    assert status == 0
+    assert ("above the 1,024 positions" in said) == told

@@ -1,0 +1,65 @@
+"""The catalogue of GPU models: which boards it knows, and by which reported names."""
+
+from pathlib import Path
+
+import pytest
+from factories import NOW, make_collected, make_job, make_samples
+
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.store import open_store
+
+REPORTED = {
+    "NVIDIA H100 NVL": ("H100-NVL-94GB", 95_830, 400),
+    "NVIDIA H200 NVL": ("H200-NVL-141GB", 143_771, 600),
+    "NVIDIA GH200 480GB": ("GH200-96GB", 97_871, 900),
+    "NVIDIA GH200 120GB": ("GH200-96GB", 97_871, 900),
+    "NVIDIA GH200 144G HBM3e": ("GH200-144GB", 146_831, 900),
+    "NVIDIA B300 SXM6 AC": ("B300-SXM-270GB", 275_040, 1100),
+    "NVIDIA GB200": ("GB200-186GB", 189_471, 1200),
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": ("RTX-PRO-6000-96GB", 97_887, 600),
+    "NVIDIA A100-PCIE-40GB": ("A100-PCIE-40GB", 40_960, 250),
+    "NVIDIA L40": ("L40-48GB", 46_068, 300),
+    "NVIDIA L40S": ("L40S-48GB", 46_068, 350),
+    "NVIDIA A40": ("A40-48GB", 46_068, 300),
+    "NVIDIA A10G": ("A10G-24GB", 23_028, 300),
+    "Tesla V100-PCIE-32GB": ("V100-PCIE-32GB", 32_768, 250),
+    "Tesla V100-PCIE-16GB": ("V100-PCIE-16GB", 16_384, 250),
+}
+"""What NVML says of a board: name, then its model here, MiB of memory and limit of power in W."""
+
+
+@pytest.mark.parametrize("reported", REPORTED)
+def test_a_board_is_known_by_each_name_that_users_see(reported: str) -> None:
+    """NVML and DCGM write spaces, gpu-feature-discovery hyphens, Slurm's AutoDetect underscores."""
+    name, memory_mib, watts = REPORTED[reported]
+    known = load_gpu_catalogue()
+    label, gres_type = reported.replace(" ", "-"), reported.replace(" ", "_").lower()
+    for written in (reported, label, gres_type, f"{reported} MIG 1g.12gb", name):
+        assert known.recognise(written) == name, written
+    model = known.get(name)
+    assert (model.memory_mib, model.tdp_watts) == (memory_mib, watts)
+
+
+def test_every_model_is_consistent() -> None:
+    """No two have a name in common; idle power is ordered; the slices of a profile fit a board."""
+    known = load_gpu_catalogue()
+    written = [word for model in known for word in {model.name, *model.vendor_names}]
+    assert len({word.casefold() for word in written}) == len(written)
+    for model in known:
+        assert 0 < model.idle_watts_low < model.idle_watts < model.idle_watts_high
+        assert model.idle_watts_high < model.tdp_watts / 2
+        for profile in model.mig_profiles:
+            placement = model.mig_placement(profile)
+            assert placement is not None, (model.name, profile.name)
+            assert len(placement.starts) >= profile.max_instances
+            assert profile.memory_mib * profile.max_instances <= model.memory_mib
+            assert model.mig_profile(profile.name) == profile
+
+
+def test_a_job_kept_under_a_reported_name_is_of_that_model_when_it_is_read(tmp_path: Path) -> None:
+    """It was collected before the catalogue had its model."""
+    job = make_job("ml/job/old", gpu_model="NVIDIA H100 NVL", first_seen_at=NOW)
+    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as store:
+        store.keep(make_collected(make_samples(gpus=1, minutes=5), jobs=(job,)))
+        (read,) = store.reader.jobs_of(["ml/job/old"]).values()
+    assert read.gpu_model == "H100-NVL-94GB"
