@@ -150,7 +150,7 @@ def _demand(
     if not groups:
         return {}, {}
     fleet = next(series for group, series in groups if group.kind is GroupKind.FLEET)
-    held = {model: np.zeros(len(fleet.values)) for model in models}
+    held = {model: np.where(fleet.known, 0.0, np.nan) for model in models}
     held |= {
         group.name: series.values
         for group, series in groups
@@ -162,7 +162,7 @@ def _demand(
         sole = own[0] if len(own) == 1 else ""
         model = named_in(job.gpu_model, job.cluster) or sole
         if model in held:
-            waits = np.where(fleet.known, _waiting(job, fleet, end), 0.0)
+            waits = np.where(np.isfinite(held[model]), _waiting(job, fleet, end), 0.0)
             held[model] = held[model] + waits
             waited[model] = waited.get(model, 0.0) + float(waits.sum())
     return {model: row[np.isfinite(row)] for model, row in held.items()}, waited

@@ -17,7 +17,7 @@ import pandas as pd
 from dashboard.apply.verification import BEFORE, MAX_READINGS, compare, split_energy
 from dashboard.figure_text import count_text, range_text
 from dashboard.savings import ENDED, STOOD, sum_of
-from dashboard.statement.prices import as_paid, priced
+from dashboard.statement.prices import as_paid, price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import floor_to_slot
@@ -324,9 +324,8 @@ class _MeasuredDays:
             midnight = floor_to_slot(start, int(_DAY.total_seconds())) + _DAY
             until = min(end, max(start + self._slot, self._floor(midnight)))
             there = (after["slot_start"] >= start) & (after["slot_start"] < until)
-            catalogue = priced(known, self.settings, start, until)
-            measurement = self._one(before, alike[there], (start, until), catalogue)
-            yield start, until, measurement, self._money(measurement, (start, until), catalogue)
+            measurement = self._one(before, alike[there], (start, until), known)
+            yield start, until, measurement, self._money(measurement, (start, until))
             start = until
 
     def _one(
@@ -348,25 +347,23 @@ class _MeasuredDays:
             settings=self.settings,
         )
 
-    def _money(
-        self, measurement: Measurement, window: tuple[datetime, datetime], catalogue: GpuCatalogue
-    ) -> Range | None:
+    def _money(self, measurement: Measurement, window: tuple[datetime, datetime]) -> Range | None:
         """Return rent and electricity saved; None where a part is unknown."""
         hours, energy = measurement.realised_gpu_hours, measurement.realised_energy_kwh
         now, wanted = self.recommendation.now, self.recommendation.proposed
+        prices = price_list(self.settings, load_gpu_catalogue())
         own, other = (
-            catalogue.find(side.gpu_model) for side in (now, wanted if wanted.gpu_count else now)
+            prices.mean_charge(side.gpu_model, *window)
+            for side in (now, wanted if wanted.gpu_count else now)
         )
         if hours is None or energy is None or own is None or other is None:
             return None
-        if False in (own.price_is_stated, other.price_is_stated):
-            return None
         if measurement.board_hours_without is None or measurement.board_hours_with is None:
             return None
-        rent = measurement.board_hours_without * own.price_per_hour
-        rent -= measurement.board_hours_with * other.price_per_hour
+        rent = measurement.board_hours_without * own
+        rent -= measurement.board_hours_with * other
         price = self._price(window)
-        parts = ((hours, own.price_per_hour), (energy, price))
+        parts = ((hours, own), (energy, price))
         below = float(np.hypot.reduce([each * (part.central - part.low) for part, each in parts]))
         above = float(np.hypot.reduce([each * (part.high - part.central) for part, each in parts]))
         central = rent + energy.central * price

@@ -202,6 +202,10 @@ GROUP_HISTORY = FrameColumns(
             "allocated_gpus": (NUMBER, "boards held by the group's jobs, mean over the slot"),
             "effective_gpus": (NUMBER, "boards held times mean utilization"),
             "power_watts": (NUMBER, "W of the boards held, by the share of the slot"),
+            "unseen_ratio": (
+                NUMBER,
+                "of the boards of fleet or model: held before and after, unseen",
+            ),
         }
     ),
     required=frozenset({"kind", "name", "slot_start", "boards"}),

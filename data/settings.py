@@ -248,7 +248,7 @@ class EnergySettings(Section, name="energy"):
         "", "grid carbon in each hour of the day, 24 gCO2e/kWh; empty: the region's annual average"
     )
     hour_offset: float = documented(
-        0.0, "hours that these hours of the day are ahead of UTC", minimum=-14, maximum=14
+        0.0, "hours that these are ahead of UTC, without summer time", minimum=-14, maximum=14
     )
     forecast_file: str = documented_path(
         "", "CSV or JSON file of carbon and price ahead, as issued; before the hours of the day"

@@ -1,7 +1,10 @@
 """Series of groups of jobs: what a namespace, a GPU model or the fleet held and used.
 
-A group without a row in an observed slot held nothing then. A slot in which clearly fewer boards
-were observed than usual is unknown, since nobody can tell what the others did.
+A group without a row in an observed slot held nothing then. A slot is unknown in which boards of
+the group were not seen that the same job held before and after; one board in fifty may be away. So
+is one in which clearly fewer boards were observed than usual: of an outage that is not over nobody
+saw its end. Boards that came or left for good are no outage, nor those that were switched off, or
+reported by nobody, while no job held them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +20,7 @@ from data.records.jobs import Job, JobState
 from forecasting.demand_series import DemandSeries, Values, winsorised
 
 _OBSERVED_SHARE = 0.9
+_MAX_UNSEEN_RATIO = 0.02
 _USUAL_SLOTS = 25
 MAX_GROUPS = 40
 """Namespaces and models forecast at most, those that held most first."""
@@ -57,8 +61,9 @@ def group_series(
     index = ((slots - first) // slot_seconds).to_numpy()
     boards = np.zeros(int(index.max()) + 1)
     boards[index] = history["boards"].to_numpy()
-    observed = _observed(boards)
+    usual = _observed(boards)
     history = history.assign(index=index)
+    away = _unseen(history[history["kind"] == GroupKind.FLEET], len(boards))
     totals = history.groupby(["kind", "name"])["allocated_gpus"].sum()
     ranked = totals.sort_values(ascending=False, kind="stable").head(max_groups)
     waits: dict[str, list[Job]] = {}
@@ -67,6 +72,8 @@ def group_series(
             waits.setdefault(name, []).append(job)
     for kind, name in ranked.index:
         rows = history[(history["kind"] == kind) & (history["name"] == name)]
+        own = _unseen(rows, len(boards)) if kind == GroupKind.GPU_MODEL else away
+        observed = usual & (own <= _MAX_UNSEEN_RATIO)
         mine = jobs if kind == GroupKind.FLEET else waits.get(str(name), ())
         waited = _waited(mine, first, slot_seconds, len(observed))
         series = tuple(_series(rows, observed, first, slot_seconds, int((waited & observed).sum())))
@@ -80,6 +87,13 @@ def _observed(boards: Values) -> npt.NDArray[np.bool_]:
     seen = pd.Series(boards)
     usual = seen.rolling(_USUAL_SLOTS, center=True, min_periods=1).median()
     return np.asarray((seen > 0) & (seen >= _OBSERVED_SHARE * usual))
+
+
+def _unseen(rows: pd.DataFrame, slots: int) -> Values:
+    """Return the share of boards that were not seen, by slot; 0 where nothing tells it."""
+    unseen = np.zeros(slots)
+    unseen[rows["index"].to_numpy()] = rows["unseen_ratio"].fillna(0.0).to_numpy(dtype=float)
+    return unseen
 
 
 def _waited(

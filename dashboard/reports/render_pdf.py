@@ -7,7 +7,7 @@ from reportlab.lib.units import mm
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
 
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import range_text
 from dashboard.reports.pdf_energy import energy_part, method_part, saved_part
 from dashboard.reports.pdf_style import (
     FINDING,
@@ -98,8 +98,7 @@ def _waste(report: WeeklyReport) -> list[Flowable]:
             number_text(row.gpu_hours),
             number_text(row.idle_gpu_hours),
             f"{100 * row.idle_ratio:.0f} %",
-            f"{number_text(row.rent)} {report.currency}"
-            + (" at least" if row.unpriced_hours else ""),
+            row.cost.text(report.currency),
             row.largest_job,
         )
         for row in report.waste[:_TOP]
@@ -172,7 +171,7 @@ def _ahead(report: WeeklyReport) -> list[Flowable]:
     header = ("day", "GPUs allocated", "GPUs in use", "peak allocated (q90)")
     note = "Means of the hours' q10, q50 and q90."
     if report.boards is not None:
-        note += f" The fleet had {count_text(report.boards, 'board')}."
+        note += f" The fleet had {report.fleet_size}."
     return [
         heading,
         table(header, rows, widths=(2, 3, 3, 4), numbers=(1, 2, 3)),

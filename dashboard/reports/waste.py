@@ -1,24 +1,25 @@
 """What was held and not used, by whom, and what that costs in rent.
 
 Idle GPU-hours are those of the store's hourly roll-ups: GPU-hours held less those in use, so a
-GPU that works half of its time counts half. The rent is the catalogue's price of the job's model,
-an opportunity and no invoice: an idle board is paid for by its owner whether or not somebody else
-would have used it.
+GPU that works half of its time counts half. The rent is what the statement charges for the boards
+that were held, an opportunity and no invoice: an idle board is paid for by its owner whether or not
+somebody else would have used it.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
-from data.catalogue.gpu_catalogue import GpuCatalogue
+from dashboard.statement.prices import Rent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasteRow:
     """Idle GPU-hours of one namespace (or partition) and owner.
 
-    `rent` is in the catalogue's currency, None when no job's model has a price; `unpriced_hours`
-    are idle GPU-hours that it does not cover. `largest_job` held most of the idle hours.
+    `rent` is None when no idle board has a price; `unpriced_hours` are idle GPU-hours that it does
+    not cover, of `unpriced_models`. `largest_job` held most of the idle hours.
     """
 
     namespace: str
@@ -27,6 +28,7 @@ class WasteRow:
     idle_gpu_hours: float
     rent: float | None
     unpriced_hours: float
+    unpriced_models: tuple[str, ...]
     largest_job: str
 
     @property
@@ -34,51 +36,49 @@ class WasteRow:
         """Idle share of what was held, 0..1."""
         return self.idle_gpu_hours / self.gpu_hours if self.gpu_hours else 0.0
 
+    @property
+    def cost(self) -> Rent:
+        """The rent with the models that it leaves out."""
+        return Rent(amount=self.rent, unpriced_models=self.unpriced_models)
+
 
 def waste_rows(
-    by_job: pd.DataFrame, holders: pd.DataFrame, catalogue: GpuCatalogue
+    held: pd.DataFrame,
+    holders: pd.DataFrame,
+    rent_of: Callable[[Iterable[tuple[str, float]]], Rent],
 ) -> tuple[WasteRow, ...]:
     """Return the waste per namespace and owner, largest first.
 
-    `by_job` has key, gpu_hours and idle_gpu_hours; `holders` says whose the jobs are
-    (StoreReader.job_holders), and what is of no such job does not count.
+    `held` has key, gpu_model, gpu_hours and idle_gpu_hours; `holders` says whose the jobs are
+    (StoreReader.job_holders), and what is of no such job does not count. `rent_of` is the rent of
+    GPU-hours by model.
     """
-    held = by_job[by_job["gpu_hours"] > 0].merge(holders, left_on="key", right_on="job_id")
-    lines = []
-    for row in held.to_dict("records"):
-        model = catalogue.find(str(row["gpu_model"]))
-        idle = float(row["idle_gpu_hours"]) if row["idle_gpu_hours"] == row["idle_gpu_hours"] else 0
-        lines.append(
-            {
-                "namespace": row["namespace"],
-                "owner": row["owner"],
-                "job": row["key"],
-                "held": float(row["gpu_hours"]),
-                "idle": idle,
-                "rent": (
-                    None
-                    if model is None or model.price_is_stated is False
-                    else idle * model.price_per_hour
-                ),
-            }
-        )
-    frame = pd.DataFrame(lines, columns=["namespace", "owner", "job", "held", "idle", "rent"])
+    found = held[held["gpu_hours"] > 0].merge(holders, left_on="key", right_on="job_id")
+    found["idle_gpu_hours"] = found["idle_gpu_hours"].fillna(0.0)
     rows = [
-        _row(str(namespace), str(owner), group)
-        for (namespace, owner), group in frame.groupby(["namespace", "owner"], sort=True)
+        _row(str(namespace), str(owner), group, rent_of)
+        for (namespace, owner), group in found.groupby(["namespace", "owner"], sort=True)
     ]
     wasteful = [row for row in rows if row.idle_gpu_hours > 0]
     return tuple(sorted(wasteful, key=lambda row: -row.idle_gpu_hours))
 
 
-def _row(namespace: str, owner: str, group: pd.DataFrame) -> WasteRow:
-    priced = group[group["rent"].notna()]
+def _row(
+    namespace: str,
+    owner: str,
+    group: pd.DataFrame,
+    rent_of: Callable[[Iterable[tuple[str, float]]], Rent],
+) -> WasteRow:
+    idle = group.groupby("gpu_model")["idle_gpu_hours"].sum()
+    rent = rent_of((str(model), float(hours)) for model, hours in idle.items())
+    unpriced = group["gpu_model"].isin(rent.unpriced_models)
     return WasteRow(
         namespace=namespace,
         owner=owner,
-        gpu_hours=float(group["held"].sum()),
-        idle_gpu_hours=float(group["idle"].sum()),
-        rent=None if priced.empty else float(priced["rent"].sum()),
-        unpriced_hours=float(group.loc[group["rent"].isna(), "idle"].sum()),
-        largest_job=str(group["job"].iloc[int(group["idle"].argmax())]),
+        gpu_hours=float(group["gpu_hours"].sum()),
+        idle_gpu_hours=float(idle.sum()),
+        rent=rent.amount,
+        unpriced_hours=float(group.loc[unpriced, "idle_gpu_hours"].sum()),
+        unpriced_models=rent.unpriced_models,
+        largest_job=str(group.groupby("key")["idle_gpu_hours"].sum().idxmax()),
     )

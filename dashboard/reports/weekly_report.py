@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from dashboard.figure_text import count_text
+from dashboard.figure_text import count_text, figure_text
 from dashboard.reports.editions import WHOLE, Edition
 from dashboard.reports.next_week import DayAhead, days_ahead
 from dashboard.reports.saved import WeeklySaved, saved_in
@@ -15,7 +16,7 @@ from dashboard.reports.week import Week
 from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
 from dashboard.saved_by_day import measured_until, saved_by_day
 from dashboard.savings import ledger
-from dashboard.statement.prices import priced
+from dashboard.statement.prices import Rent, price_list
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.energy_integration import MAX_GAP_SECONDS
@@ -67,10 +68,8 @@ class WeeklyReport:
             return self._own_finding()
         if self.boards is None or self.allocated_gpus is None or self.used_gpus is None:
             return "No samples were kept for this week."
-        boards = self.boards  # a mean over the week, in which boards may come and go
-        of_them = count_text(boards, "GPU") if boards == round(boards) else f"{boards:,.1f} GPUs"
         return (
-            f"On average {self.allocated_gpus:,.1f} of {of_them} were "
+            f"On average {self.allocated_gpus:,.1f} of {_amount_text(self.boards, 'GPU')} were "
             f"allocated and {self.used_gpus:,.1f} in use; {self._idle()}; {self._waiting()}."
         )
 
@@ -79,9 +78,14 @@ class WeeklyReport:
         if not held:
             return f"No job of {self.edition.whose} held a GPU in this week."
         return (
-            f"The jobs of {self.edition.whose} held {count_text(held, 'GPU-hour')}; "
+            f"The jobs of {self.edition.whose} held {_amount_text(held, 'GPU-hour')}; "
             f"{self._idle()}; {self._waiting()}."
         )
+
+    @property
+    def fleet_size(self) -> str:
+        """The mean boards of the week in words: some may have come, gone or not been seen."""
+        return "" if self.boards is None else f"on average {_amount_text(self.boards, 'board')}"
 
     @property
     def no_waste(self) -> str:
@@ -98,8 +102,10 @@ class WeeklyReport:
             return "how long they were allocated but idle is not known"
         idle = sum(row.idle_gpu_hours for row in self.waste)
         rents = [row.rent for row in self.waste if row.rent is not None]
-        cost = f", at a cost of {sum(rents):,.0f} {self.currency}" if rents else ""
-        return f"{count_text(idle, 'GPU-hour')} allocated but idle{cost}"
+        lacking = {model for row in self.waste for model in row.unpriced_models}
+        rent = Rent(amount=sum(rents) if rents else None, unpriced_models=tuple(sorted(lacking)))
+        cost = f", at a cost of {rent.text(self.currency)}" if rents or lacking else ""
+        return f"{_amount_text(idle, 'GPU-hour')} allocated but idle{cost}"
 
     def _waiting(self) -> str:
         proposed = sum(
@@ -142,7 +148,7 @@ def make_weekly_report(
         for entry in reader.audit()
         if week.start <= entry.at < week.end and (whole or entry.digest in ours)
     )
-    prices = priced(catalogue, settings, week.start, week.end)
+    rent_of = partial(price_list(settings, catalogue).rent, start=week.start, end=week.end)
     applied = [row for row in ledger(reader, now=week.end) if row.recommendation.digest in ours]
     days = saved_by_day(reader, settings, now=week.end) if applied else ()
     return WeeklyReport(
@@ -155,7 +161,7 @@ def make_weekly_report(
         used_gpus=_mean(fleet, "used_gpus") if whole else None,
         coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / week.hours),
         energy=energy,
-        waste=waste_rows(energy.held, holders, prices),
+        waste=waste_rows(energy.held, holders, rent_of),
         decided=decided,
         saved=saved_in(
             week,
@@ -172,6 +178,12 @@ def make_weekly_report(
         forecasts_skipped=sum(forecasts),
         recorded=reader.recording() is not None,
     )
+
+
+def _amount_text(amount: float, noun: str) -> str:
+    """Return an amount as the tables show it, with its noun."""
+    number = figure_text(amount)
+    return f"{number} {noun if number == '1' else f'{noun}s'}"
 
 
 def _known(value: Any) -> float | None:

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from difflib import get_close_matches
 from itertools import pairwise
 from statistics import median
 
+from dashboard.figure_text import figure_text
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.grid_forecast import GridOutlook, current_outlook
 from data.settings import Settings
 from data.statement_settings import PRICE_KINDS, GpuPrice
-from data.units import SECONDS_PER_HOUR
 
 PLANNING = "planning"
 """The kind of the catalogue's prices: estimates for plans, of no bill."""
@@ -26,6 +26,23 @@ class UnitPrice:
     listed: float
     contracted: float
     charged: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rent:
+    """What GPU-hours cost that have a price, None where none has; and the models of the others."""
+
+    amount: float | None
+    unpriced_models: tuple[str, ...] = ()
+
+    def text(self, currency: str) -> str:
+        """Return it in words: where a model has no price it is a minimum, and names the model."""
+        named = ", ".join(model or "no name" for model in self.unpriced_models)
+        lacking = f" (no price of {named})" if named else ""
+        if self.amount is None:
+            return f"—{lacking}"
+        least = "at least " if named else ""
+        return f"{least}{figure_text(self.amount)} {currency}{lacking}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +85,52 @@ class PriceList:
         ]
         return max(found, key=lambda row: bool(row.region), default=None)
 
-    def unheard_of(self, models: Iterable[str]) -> dict[str, str]:
+    def mean_charge(self, gpu_model: str, start: datetime, end: datetime) -> float | None:
+        """Return what a GPU-hour is charged on average from `start` to a later `end`.
+
+        None where the model has no price at some of that time.
+        """
+        inside = {at for at in self.changes() if start < at < end}
+        total = 0.0
+        for begin, stop in pairwise(sorted({start, end, *inside})):
+            found = self.find(gpu_model, begin)
+            if found is None:
+                return None
+            total += found.charged * (stop - begin).total_seconds()
+        return total / (end - start).total_seconds()
+
+    def rent(self, hours: Iterable[tuple[str, float]], start: datetime, end: datetime) -> Rent:
+        """Return what GPU-hours by model cost at the mean price from `start` to `end`."""
+        rented = [
+            (model, self.mean_charge(model, start, end), spent) for model, spent in hours if spent
+        ]
+        known = [price * spent for _, price, spent in rented if price is not None]
+        lacking = {model for model, price, _ in rented if price is None}
+        return Rent(amount=sum(known) if known else None, unpriced_models=tuple(sorted(lacking)))
+
+    def unheard_of(self, models: Iterable[str], unpriced: Iterable[str] = ()) -> dict[str, str]:
         """Return priced models that neither `models` nor the catalogue have, with one alike or ''.
 
-        A price of a model in the catalogue that no board has is of use to plans.
+        A price of a model in the catalogue that no board has is of use to plans. A model that is
+        `unpriced` is what a price was more likely meant for than any other.
         """
         known = {*models, *(model.name for model in self.catalogue)}
         stated = {row.gpu_model for row in self.rows}
         names = sorted(name for name in stated - known if self.catalogue.find(name) is None)
-        alike = {name: get_close_matches(name, sorted(known), n=1, cutoff=0.3) for name in names}
-        return {name: "".join(found) for name, found in alike.items()}
+        return {name: _alike(name, unpriced) or _alike(name, known) for name in names}
 
     def changes(self) -> Iterator[datetime]:
         """Yield the times at which a price begins or ends."""
         for row in self.rows:
             yield from (row.start, row.end)
+
+
+def _alike(name: str, models: Iterable[str]) -> str:
+    """Return the model whose name is most like this one, '' where none is."""
+    folded = {model.casefold(): model for model in sorted(models)}
+    return "".join(
+        folded[found] for found in get_close_matches(name.casefold(), folded, n=1, cutoff=0.3)
+    )
 
 
 def price_list(settings: Settings, catalogue: GpuCatalogue) -> PriceList:
@@ -99,33 +147,31 @@ def price_list(settings: Settings, catalogue: GpuCatalogue) -> PriceList:
     )
 
 
-def priced(
-    catalogue: GpuCatalogue, settings: Settings, start: datetime, end: datetime | None = None
-) -> GpuCatalogue:
-    """Return the catalogue with what a GPU-hour is charged at a time, or on average until `end`.
+def priced(catalogue: GpuCatalogue, settings: Settings, at: datetime) -> GpuCatalogue:
+    """Return the catalogue with what a GPU-hour is charged at a time.
 
-    A plan weighs all GPUs against each other. So a model that the price list does not price all
-    that time has an estimate, and says so: the catalogue's price, times the median ratio of stated
+    A plan weighs all GPUs against each other. So a model that the price list does not price then
+    has an estimate, and says so: the catalogue's price, times the median ratio of stated
     prices to the catalogue's, which also brings it into the currency of the list. Without a price
     list nothing changes.
     """
     prices = price_list(settings, catalogue)
     if not prices.rows:
         return catalogue
-    charged = {model.name: _mean_charge(prices, model.name, start, end) for model in catalogue}
+    found = {model.name: prices.find(model.name, at) for model in catalogue}
     ratios = [
-        price / model.price_per_hour
+        price.charged / model.price_per_hour
         for model in catalogue
-        if (price := charged[model.name]) is not None and model.price_per_hour > 0
+        if (price := found[model.name]) is not None and model.price_per_hour > 0
     ]
     ratio = median(ratios) if ratios else 1.0
 
     def stated(model: GpuModel) -> GpuModel:
-        price = charged[model.name]
+        price = found[model.name]
         if price is None:
             estimate = ratio * model.price_per_hour
             return replace(model, price_per_hour=estimate, price_is_stated=False)
-        return replace(model, price_per_hour=price, price_is_stated=True)
+        return replace(model, price_per_hour=price.charged, price_is_stated=True)
 
     return GpuCatalogue(tuple(map(stated, catalogue)))
 
@@ -147,19 +193,3 @@ def grid_as_paid(settings: Settings, at: datetime) -> GridOutlook:
 def _includes_electricity(settings: Settings) -> bool:
     """Say whether GPU prices include electricity."""
     return bool(settings.statement.prices) and not settings.statement.charge_electricity
-
-
-def _mean_charge(
-    prices: PriceList, gpu_model: str, start: datetime, end: datetime | None
-) -> float | None:
-    """Return what a GPU-hour is charged on average, None where it has no price at some time."""
-    until = end if end is not None and end > start else start + timedelta(hours=1)
-    inside = {at for at in prices.changes() if start < at < until} if end is not None else set()
-    times = sorted({start, until, *inside})
-    total = 0.0
-    for begin, stop in pairwise(times):
-        found = prices.find(gpu_model, begin)
-        if found is None:
-            return None
-        total += found.charged * (stop - begin).total_seconds() / SECONDS_PER_HOUR
-    return total / ((until - start).total_seconds() / SECONDS_PER_HOUR)

@@ -27,7 +27,7 @@ from dashboard.statement.charges import (
     charges_of,
 )
 from dashboard.statement.groups import OF_BOARDS
-from dashboard.statement.prices import PLANNING, price_list
+from dashboard.statement.prices import PLANNING, PriceList, price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import BadRangeError, scrub
@@ -238,8 +238,17 @@ def make_cost_statement(
         unobserved_hours=0.0 if takes else _unobserved(reader, charges, start, end),
         invoices=tuple(_reconciled(reader, charges, value) for value in covered),
         charges=charges,
-        unheard_of=prices.unheard_of(charges["model"].unique()),
+        unheard_of=_unheard_of(reader, prices, charges),
     )
+
+
+def _unheard_of(reader: StoreReader, prices: PriceList, charges: pd.DataFrame) -> Mapping[str, str]:
+    """Return what no board had in any time that is kept, not in that of the charges alone."""
+    unpriced = set(charges.loc[charges["kind"] == "", "model"]) - {""}
+    found = prices.unheard_of(charges["model"].unique())
+    if not found:
+        return found
+    return prices.unheard_of((gpu.gpu_model for gpu in reader.gpus()), unpriced)
 
 
 def asked_cost_statement(

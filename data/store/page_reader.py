@@ -236,10 +236,10 @@ class PageReader(FactReader):
 
 
 def holders_of(jobs: Iterable[Job]) -> pd.DataFrame:
-    """Return job_id, namespace, owner and gpu_model of jobs."""
+    """Return job_id, namespace and owner of jobs."""
     import pandas as pd
 
-    names = ["job_id", "namespace", "owner", "gpu_model"]
+    names = ["job_id", "namespace", "owner"]
     rows = [[getattr(job, name) for name in names] for job in jobs]
     return pd.DataFrame(rows, columns=names, dtype="str")
 

@@ -1,7 +1,8 @@
 """The questions of the views, as SQL over the roll-ups; samples themselves are not read.
 
 Whole hours come from `hourly`, the ragged ends of a window from `five_minute`. Rules: a MIG
-instance is one device of its job; a board's time and energy are split as `rollup_sql` says.
+instance is one device of its job; a board's time and energy are split as `rollup_sql` says, and so
+are the boards of fleet and groups, so that parts and free boards are the boards.
 """
 
 from data.columns import SAMPLES
@@ -48,26 +49,36 @@ SELECT sampled_at FROM samples WHERE sampled_at <= :until ORDER BY sampled_at DE
 """
 """A top-1 reads the newest rows only, where max() reads the column."""
 
-FLEET_HISTORY = """
+_SLICES = """coalesce(
+        CASE WHEN mig_profile ~ '^[1-7]g[.].*' THEN CAST(left(mig_profile, 1) AS FLOAT8) / 7 END,
+        1.0 / count(*) OVER (PARTITION BY gpu_uuid, slot_start))"""
+"""A device's share of its board as `rollup_sql` has it, before that of all is at most one."""
+
+FLEET_HISTORY = f"""
 WITH devices AS (
-    SELECT gpu_uuid, mig_instance, {slot} AS slot_start,
+    SELECT gpu_uuid, mig_instance, {{slot}} AS slot_start, max(mig_profile) AS mig_profile,
         sum(sample_weight) AS weight,
         sum(sample_weight) FILTER (WHERE holder = 'job') AS held,
         sum(sample_weight) FILTER (WHERE holder = 'unattributed') AS nameless,
         sum(utilization_sum) FILTER (WHERE holder = 'job')
             / nullif(sum(utilization_samples) FILTER (WHERE holder = 'job'), 0) AS utilization,
         sum(power_sum) AS power_sum, sum(power_weight) AS power_weight, sum(samples) AS samples
-    FROM {table} WHERE slot_start >= :start AND slot_start < :end GROUP BY 1, 2, 3
+    FROM {{table}} WHERE slot_start >= :start AND slot_start < :end GROUP BY 1, 2, 3
+), seen AS (
+    SELECT gpu_uuid, mig_instance, slot_start, {_SLICES} AS slices
+    FROM devices WHERE weight > 0
+), sizes AS (
+    SELECT *, greatest(sum(slices) OVER (PARTITION BY gpu_uuid, slot_start), 1) AS cut FROM seen
 ), boards AS (
     SELECT gpu_uuid, slot_start,
-        avg(coalesce(held, 0) / weight) FILTER (WHERE weight > 0) AS allocated,
-        avg(coalesce(nameless, 0) / weight) FILTER (WHERE weight > 0) AS unattributed,
-        sum(held / weight * utilization) FILTER (WHERE weight > 0)
-            / count(*) FILTER (WHERE weight > 0) AS used,
-        sum(held / weight) FILTER (WHERE weight > 0 AND held > 0 AND utilization IS NULL)
-            / count(*) FILTER (WHERE weight > 0) AS unknown,
+        coalesce(sum(held / weight * slices / cut), 0) AS allocated,
+        coalesce(sum(nameless / weight * slices / cut), 0) AS unattributed,
+        sum(held / weight * slices / cut * utilization) AS used,
+        sum(held / weight * slices / cut) FILTER (WHERE held > 0 AND utilization IS NULL)
+            AS unknown,
         sum(power_sum) / nullif(max(power_weight), 0) AS power, sum(samples) AS samples
-    FROM devices GROUP BY gpu_uuid, slot_start HAVING sum(samples) > 0
+    FROM devices LEFT JOIN sizes USING (gpu_uuid, mig_instance, slot_start)
+    GROUP BY gpu_uuid, slot_start HAVING sum(samples) > 0
 )
 SELECT slot_start,
     count(*)::FLOAT8 AS boards,
@@ -80,7 +91,7 @@ SELECT slot_start,
     sum(power) AS power_watts,
     sum(samples)::BIGINT AS sample_count
 FROM boards GROUP BY slot_start ORDER BY slot_start
-"""
+"""  # noqa: S608
 
 POWER_READINGS = f"""
 SELECT {", ".join(SAMPLES.names)} FROM (
@@ -99,27 +110,33 @@ ORDER BY gpu_model, gpu_uuid, sampled_at
 _DEVICES = f"""
 parts AS (
     SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, gpu_model, holder, job_id,
-        sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
+        max(mig_profile) AS mig_profile, sum(sample_weight) AS weight,
+        sum(power_sum) AS power_sum, sum(power_weight) AS power_weight,
         sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
     FROM hourly WHERE {WINDOW} GROUP BY 1, 2, 3, 4, 5, 6
 ), whole AS (
-    SELECT gpu_uuid, mig_instance, slot_start, sum(weight) AS whole FROM parts GROUP BY 1, 2, 3
-), cut AS (
-    SELECT gpu_uuid, slot_start, count(*) AS instances FROM whole GROUP BY 1, 2
+    SELECT gpu_uuid, mig_instance, slot_start, max(mig_profile) AS mig_profile,
+        sum(weight) AS whole, sum(power_weight) AS powered
+    FROM parts GROUP BY 1, 2, 3 HAVING sum(weight) > 0
+), slices AS (
+    SELECT gpu_uuid, mig_instance, slot_start, whole, powered, {_SLICES} AS slices FROM whole
+), sizes AS (
+    SELECT *, greatest(sum(slices) OVER (PARTITION BY gpu_uuid, slot_start), 1) AS cut FROM slices
 ), devices AS (
-    SELECT parts.*, weight / nullif(whole, 0) AS share, instances
-    FROM parts JOIN whole USING (gpu_uuid, mig_instance, slot_start)
-        JOIN cut USING (gpu_uuid, slot_start)
+    SELECT parts.*, weight / whole AS share, slices / cut AS size,
+        power_sum / nullif(powered, 0) AS power
+    FROM parts JOIN sizes USING (gpu_uuid, mig_instance, slot_start)
 )"""  # noqa: S608
-"""Who held which part of a device in each slot, by the share of its samples."""
-_HOLDING = """share / instances AS allocated, share / instances * utilization AS used,
-        share / instances * power AS power"""
+"""Who held which part of a device in each slot, by the share of its samples; devices that were."""
+_HOLDING = """share * size AS allocated, share * size * utilization AS used, power"""
+_MODEL = """gpu_model || CASE split_part(job_id, '@', 2) WHEN '' THEN ''
+            ELSE '@' || split_part(job_id, '@', 2) END"""
 _SUMS = "sum(allocated) AS allocated_gpus, sum(used) AS effective_gpus, sum(power) AS power_watts"
 
 JOB_HOLDINGS = f"""
 WITH {_DEVICES}, held AS (
     SELECT job_id, slot_start, {_HOLDING} FROM devices
-    WHERE holder = 'job' AND share IS NOT NULL
+    WHERE holder = 'job'
         AND job_id IN (SELECT unnest(CAST(:job_ids AS VARCHAR[])))
 )
 SELECT job_id, slot_start, {_SUMS} FROM held GROUP BY job_id, slot_start
@@ -131,24 +148,50 @@ WITH namespaces AS MATERIALIZED (
     SELECT job_id, record::JSON->>'namespace' AS namespace FROM jobs
 ), {_DEVICES}, boards AS (
     SELECT slot_start, count(DISTINCT gpu_uuid)::FLOAT8 AS boards
-    FROM devices WHERE share IS NOT NULL GROUP BY slot_start
+    FROM devices GROUP BY slot_start
+), seen AS (
+    SELECT gpu_uuid, slot_start, max({_MODEL}) FILTER (WHERE holder = 'job') AS held_as,
+        array_agg(DISTINCT job_id) FILTER (WHERE holder = 'job') AS job_ids
+    FROM devices GROUP BY 1, 2
+), placed AS (
+    SELECT *, max(held_as) OVER (PARTITION BY gpu_uuid) AS gpu_model,
+        lead(slot_start) OVER ahead AS seen_again, lead(job_ids) OVER ahead AS held_again
+    FROM seen WINDOW ahead AS (PARTITION BY gpu_uuid ORDER BY slot_start)
+), gaps AS (
+    SELECT * FROM placed WHERE job_ids && held_again
+        AND epoch(seen_again) - epoch(slot_start) > :slot_seconds
+), presence AS (
+    SELECT slot_start, gpu_model, 0.0 AS unseen FROM placed
+    UNION ALL
+    SELECT boards.slot_start, gpu_model, 1.0 FROM gaps
+        JOIN boards ON boards.slot_start > gaps.slot_start AND boards.slot_start < seen_again
+), unseen AS (
+    SELECT 'fleet' AS kind, 'fleet' AS name, slot_start, avg(unseen)::FLOAT8 AS unseen_ratio
+    FROM presence GROUP BY slot_start
+    UNION ALL
+    SELECT 'gpu_model', gpu_model, slot_start, avg(unseen)::FLOAT8
+    FROM presence WHERE gpu_model IS NOT NULL GROUP BY gpu_model, slot_start
 ), held AS (
     SELECT slot_start, coalesce(namespaces.namespace, '(unknown)') AS namespace,
-        gpu_model || CASE split_part(job_id, '@', 2) WHEN '' THEN ''
-            ELSE '@' || split_part(job_id, '@', 2) END AS gpu_model, {_HOLDING}
-    FROM devices LEFT JOIN namespaces USING (job_id) WHERE holder = 'job' AND share IS NOT NULL
+        {_MODEL} AS gpu_model, {_HOLDING}
+    FROM devices LEFT JOIN namespaces USING (job_id) WHERE holder = 'job'
 ), grouped AS (
     SELECT 'fleet' AS kind, 'fleet' AS name, * FROM held
     UNION ALL SELECT 'namespace', namespace, * FROM held
     UNION ALL SELECT 'gpu_model', gpu_model, * FROM held
 )
-SELECT kind, name, slot_start, max(boards.boards) AS boards, {_SUMS}
-FROM boards JOIN grouped USING (slot_start)
-GROUP BY kind, name, slot_start
-UNION ALL
-SELECT 'fleet', 'fleet', slot_start, boards, 0, 0, 0
-FROM boards WHERE slot_start NOT IN (SELECT slot_start FROM held)
-ORDER BY kind, name, slot_start
+SELECT sums.kind, sums.name, slot_start, boards, allocated_gpus, effective_gpus, power_watts,
+    unseen_ratio
+FROM (
+    SELECT kind, name, slot_start, {_SUMS} FROM grouped GROUP BY 1, 2, 3
+    UNION ALL
+    SELECT kind, name, slot_start, 0, 0, 0 FROM unseen
+    WHERE (kind = 'fleet' OR unseen_ratio > 0) AND NOT EXISTS (
+        SELECT 1 FROM grouped
+        WHERE grouped.kind = unseen.kind AND grouped.name = unseen.name
+            AND grouped.slot_start = unseen.slot_start)
+) AS sums JOIN boards USING (slot_start) LEFT JOIN unseen USING (kind, name, slot_start)
+ORDER BY sums.kind, sums.name, slot_start
 """  # noqa: S608
 
 

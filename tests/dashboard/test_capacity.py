@@ -1,11 +1,12 @@
 """How many boards to keep: against every other number, on a store, by the command."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
-from factories import H100, NOW, make_collected, make_samples
+from factories import H100, NOW, make_collected, make_job, make_samples
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting_jobs import waiting_jobs
@@ -20,9 +21,10 @@ from dashboard.capacity import (
     cost_per_hour,
 )
 from dashboard.cli import main
+from data.records.jobs import SchedulerFacts
 from data.settings import Settings
 from data.statement_settings import GpuPrice, StatementSettings
-from data.store import open_store
+from data.store import Store, open_store
 
 DAYS = MIN_HOURS // 24 + 1
 PRICED = Settings(
@@ -75,6 +77,27 @@ def test_demand_is_what_was_held_and_waited_for(store_url: str) -> None:
     assert row.cost_kept == row.cost_now
     assert row.cost_now == pytest.approx(HOURS_PER_MONTH * 8, rel=0.01)
     assert row.advice == "keep 4"
+
+
+def test_a_day_without_a_board_is_unknown_of_its_model_alone(store: Store) -> None:
+    """The job that held it goes on after it; what waits for the other model counts all the time."""
+    minutes = DAYS * 24 * 60
+    samples = make_samples(gpus=3, minutes=minutes)
+    samples.loc[samples["gpu_uuid"] > "GPU-0000", "gpu_model"] = "A100-SXM4-80GB"
+    since = NOW - timedelta(hours=60)
+    is_away = (samples["sampled_at"] >= since) & (samples["sampled_at"] < since + timedelta(days=1))
+    samples = samples[~(is_away & (samples["gpu_uuid"] == "GPU-0001"))].reset_index(drop=True)
+    waiting = make_job(
+        "search/next",
+        scheduler=SchedulerFacts(
+            submitted_at=since + timedelta(hours=2), started_at=since + timedelta(hours=5)
+        ),
+    )
+    store.keep(make_collected(samples, (make_job(gpu_count=3), waiting)))
+    rows = {row.gpu_model: row for row in capacity_rows(store.reader, Settings())}
+    assert rows[H100].hours_known == rows["A100-SXM4-80GB"].hours_known + 24
+    assert rows[H100].waited_gpu_hours == 3
+    assert rows["A100-SXM4-80GB"].demand_mean == pytest.approx(2)
 
 
 def test_unknown_is_said(tmp_path: Path) -> None:

@@ -1,25 +1,40 @@
 """What is paid for a GPU-hour stands in plans, recommendations and reports, not the catalogue's."""
 
+import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import factories
 import pytest
+from factories import H100, make_collected, make_job, make_samples
 from hypothesis import given
 from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
 
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import CycleOutcome, run_cycle
 from dashboard.cycle_world import World
+from dashboard.decision_service import DecisionService
 from dashboard.reports.asked_report import asked_report
-from dashboard.statement.prices import as_paid, price_list, priced
+from dashboard.scheduler import CycleState
+from dashboard.statement.charges import IDLE
+from dashboard.statement.prices import Rent, as_paid, price_list, priced
+from dashboard.statement.statement import make_cost_statement
+from dashboard.web.session import register
+from dashboard.web.world import WebWorld
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.load_settings import LoadedSettings
 from data.settings import EnergySettings, PlanningSettings, Settings
 from data.statement_settings import GpuPrice, StatementSettings
-from data.store import open_store
+from data.store import Store, open_store
 
 CATALOGUE = load_gpu_catalogue()
+APP = Path(__file__).parents[2] / "dashboard/web/app.py"
+NVL = "NVIDIA H100 NVL"
+"""A board that the catalogue does not know, by its driver's name."""
 NOW = datetime(2026, 1, 7, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
@@ -121,15 +136,14 @@ def test_a_price_over_a_time_is_the_mean_of_its_hours(
         price_list(settings, CATALOGUE).find("L40S-48GB", begin + hour * HOUR)
         for hour in range(start, start + length)
     ]
-    found = priced(CATALOGUE, settings, begin + start * HOUR, begin + (start + length) * HOUR).get(
-        "L40S-48GB"
+    found = price_list(settings, CATALOGUE).mean_charge(
+        "L40S-48GB", begin + start * HOUR, begin + (start + length) * HOUR
     )
     charged = [price.charged for price in by_hour if price is not None]
     if len(charged) < length:
-        assert found.price_is_stated is False
-        assert found.price_per_hour == CATALOGUE.get("L40S-48GB").price_per_hour
+        assert found is None
     else:
-        assert found.price_per_hour == pytest.approx(sum(charged) / length)
+        assert found == pytest.approx(sum(charged) / length)
 
 
 def test_the_weekly_report_pays_idle_hours_as_the_statement_does(tmp_path: Path) -> None:
@@ -147,16 +161,59 @@ def test_the_weekly_report_pays_idle_hours_as_the_statement_does(tmp_path: Path)
         for but in ("", *sorted(models)):
             settings = settings_at(3.0, but=but)
             report = asked_report(store.reader, settings, end=NOW, last_week=False)
-            catalogue = priced(CATALOGUE, settings, report.week.start, report.week.end)
-            jobs = {job.job_id: job for job in store.reader.jobs()}
+            catalogue = priced(CATALOGUE, settings, report.week.start)
+            jobs = {job.job_id for job in store.reader.jobs()}
             owed = sum(
-                row["idle_gpu_hours"] * catalogue.get(jobs[row["key"]].gpu_model).price_per_hour
+                row["idle_gpu_hours"] * catalogue.get(row["gpu_model"]).price_per_hour
                 for row in report.energy.held.to_dict("records")
-                if row["key"] in jobs and jobs[row["key"]].gpu_model != but
+                if row["key"] in jobs and row["gpu_model"] != but
             )
             told = sum(row.rent or 0.0 for row in report.waste)
             assert told == pytest.approx(owed)
             assert (sum(row.unpriced_hours for row in report.waste) > 0) is bool(but)
+
+
+@pytest.mark.parametrize("scheduler_says", ["", "h100nvl", H100])
+@pytest.mark.parametrize("stated", [{}, {H100: 3.0}, {NVL: 180.0}, {H100: 3.0, NVL: 180.0}])
+def test_idle_time_costs_the_same_in_statement_report_and_overview(
+    stated: dict[str, float], scheduler_says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the boards that were held, and a model without a price is named beside a minimum."""
+    samples = make_samples(gpus=4, minutes=1440)
+    samples.loc[samples["gpu_uuid"] > "GPU-0000", "gpu_model"] = NVL
+    rows = tuple(GpuPrice(gpu_model=model, per_gpu_hour=price) for model, price in stated.items())
+    settings = replace(Settings(), statement=StatementSettings(prices=rows))
+    start, end = factories.NOW - timedelta(days=1), factories.NOW
+    with open_store(f"duckdb:///{tmp_path / 's.duckdb'}") as store:
+        store.keep(make_collected(samples, (make_job(gpu_model=scheduler_says),)))
+        charges = make_cost_statement(store.reader, settings, start=start, end=end).charges
+        idle = charges[charges["state"] == IDLE]
+        report = asked_report(store.reader, settings, end=end, last_week=False)
+        shown = overview_captions(store, settings, monkeypatch)
+    unpriced = tuple(sorted(idle.loc[idle["kind"] == "", "model"]))
+    assert set(unpriced) == {H100, NVL} - set(stated or {H100})
+    paid = None if len(unpriced) == len(idle) else float(idle["gpu_cost"].sum())
+    rent = Rent(amount=paid, unpriced_models=unpriced)
+    (row,) = report.waste
+    assert row.cost == Rent(amount=paid and pytest.approx(paid), unpriced_models=unpriced)
+    assert f"idle, at a cost of {rent.text('EUR')}; " in report.finding
+    assert f"{rent.text('EUR')}; " in shown
+
+
+def overview_captions(store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the page Overview says in small print."""
+    world = WebWorld(
+        store=store,
+        settings=LoadedSettings(settings=settings, origins={}),
+        decision_service=DecisionService(store=store, settings=lambda: settings),
+        cycle_state=CycleState, worker_problem=lambda: "", run_lifespan=nullcontext,
+        clock=lambda: factories.NOW,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    register(world)
+    app = AppTest.from_file(str(APP), default_timeout=60).run()
+    assert not app.exception
+    return "\n".join(caption.value for caption in app.caption).replace("\\", "")
 
 
 def test_an_estimate_is_in_the_currency_of_the_list() -> None:

@@ -1,18 +1,31 @@
 """Parts of the weekly report: who wasted what, what is ahead, and the PDF."""
 
 import io
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pypdfium2
 import pytest
-from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
+from factories import (
+    H100,
+    NOW,
+    make_collected,
+    make_job,
+    make_plan,
+    make_recommendation,
+    make_samples,
+)
 
+from dashboard.figure_text import figure_text
 from dashboard.reports.next_week import days_ahead
 from dashboard.reports.render_pdf import render_pdf
+from dashboard.reports.render_report import render_html, render_markdown
 from dashboard.reports.waste import waste_rows
 from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.statement.prices import Rent, price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
@@ -25,41 +38,48 @@ CATALOGUE = load_gpu_catalogue()
 HOSTILE = "search/<b>&<font color='red'>\u202e\x00{{7*7}}</font>"
 
 
-def energy(**rows: tuple[float, float]) -> pd.DataFrame:
-    """A frame of allocated but idle GPU-hours by job id."""
+def energy(model: str = H100, **rows: tuple[float, float]) -> pd.DataFrame:
+    """A frame of allocated but idle GPU-hours by job id, on boards of a model."""
     return pd.DataFrame(
         [
-            {"key": key, "gpu_hours": held, "idle_gpu_hours": idle}
+            {"key": key, "gpu_model": model, "gpu_hours": held, "idle_gpu_hours": idle}
             for key, (held, idle) in rows.items()
         ]
     )
 
 
+def rent_of(hours: Iterable[tuple[str, float]]) -> Rent:
+    """The rent at the catalogue's prices."""
+    return price_list(Settings(), CATALOGUE).rent(hours, NOW - timedelta(days=1), NOW)
+
+
 def test_waste_is_idle_time_at_the_price_of_the_model() -> None:
     """10 idle hours of an H100 at its catalogue price; the largest job is named."""
     jobs = [make_job("a", namespace="n", owner="o"), make_job("b", namespace="n", owner="o")]
-    (row,) = waste_rows(energy(a=(20.0, 4.0), b=(20.0, 6.0)), holders_of(jobs), CATALOGUE)
+    (row,) = waste_rows(energy(a=(20.0, 4.0), b=(20.0, 6.0)), holders_of(jobs), rent_of)
     assert row.idle_gpu_hours == 10.0
-    assert row.rent == pytest.approx(10 * CATALOGUE.get(jobs[0].gpu_model).price_per_hour)
+    assert row.rent == pytest.approx(10 * CATALOGUE.get(H100).price_per_hour)
     assert (row.largest_job, row.idle_ratio, row.unpriced_hours) == ("b", 0.25, 0.0)
 
 
 def test_a_model_without_price_leaves_the_rent_unknown() -> None:
-    """Unknown is None, not 0; beside a priced job the uncovered hours are told."""
-    strange = make_job("a", namespace="n", owner="o", gpu_model="Voodoo2")
-    (row,) = waste_rows(energy(a=(20.0, 4.0)), holders_of([strange]), CATALOGUE)
+    """Unknown is None, not 0; beside a priced job the uncovered hours and models are told."""
+    both = [make_job(name, namespace="n", owner="o") for name in ("a", "b")]
+    strange = energy("Voodoo2", a=(20.0, 4.0))
+    (row,) = waste_rows(strange, holders_of(both), rent_of)
     assert (row.rent, row.unpriced_hours) == (None, 4.0)
-    both = [strange, make_job("b", namespace="n", owner="o")]
-    (row,) = waste_rows(energy(a=(20.0, 4.0), b=(1.0, 1.0)), holders_of(both), CATALOGUE)
-    assert row.rent is not None
-    assert row.unpriced_hours == 4.0
+    (row,) = waste_rows(pd.concat([strange, energy(b=(1.0, 1.0))]), holders_of(both), rent_of)
+    price = CATALOGUE.get(H100).price_per_hour
+    assert row.rent == pytest.approx(price)
+    assert (row.unpriced_hours, row.unpriced_models) == (4.0, ("Voodoo2",))
+    assert row.cost.text("EUR") == f"at least {price:.3g} EUR (no price of Voodoo2)"
 
 
 def test_who_wastes_nothing_is_not_listed() -> None:
     """And what no job held is nobody's waste."""
     frame = energy(a=(20.0, 0.0))
-    frame.loc[len(frame)] = ["", 50.0, 50.0]
-    assert waste_rows(frame, holders_of([make_job("a")]), CATALOGUE) == ()
+    frame.loc[len(frame)] = ["", H100, 50.0, 50.0]
+    assert waste_rows(frame, holders_of([make_job("a")]), rent_of) == ()
 
 
 def hourly(hours: int, start: datetime) -> GroupForecast:
@@ -120,6 +140,29 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> WeeklyReport:
             carbon=load_carbon_table().get("DEU"),
             catalogue=CATALOGUE,
         )
+
+
+@pytest.mark.parametrize(
+    ("boards", "size", "idle", "hours"),
+    [
+        (23.45, "23.4 boards", 84.5, "84.5 GPU-hours"),
+        (24.0, "24 boards", 1.0, "1 GPU-hour"),
+        (1.0, "1 board", 1823.4, "1,823 GPU-hours"),
+    ],
+)
+def test_sentences_round_as_tables_do(
+    report: WeeklyReport, boards: float, size: str, idle: float, hours: str
+) -> None:
+    """A mean of boards that came and went says so, and idle time is that of its table."""
+    (row, *_) = report.waste
+    changed = replace(report, boards=boards, waste=(replace(row, idle_gpu_hours=idle),))
+    assert f"; {hours} allocated but idle" in changed.finding
+    assert figure_text(idle) == hours.split()[0]
+    for text in (render_html(changed), render_markdown(changed)):
+        assert f"the fleet had on average {size}" in text
+    pages = pypdfium2.PdfDocument(render_pdf(changed))
+    told = " ".join(page.get_textpage().get_text_range() for page in pages)
+    assert f"The fleet had on average {size}" in " ".join(told.split())
 
 
 def test_idle_hours_are_in_the_finding_and_in_the_parts(report: WeeklyReport) -> None:

@@ -7,13 +7,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from factories import NOW, make_collected, make_job, make_samples
+from drawn import examples
+from factories import H100, NOW, make_collected, make_job, make_samples
 from forecasting_cases import HOURLY, daily, series
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from data.columns import GROUP_HISTORY, check_frame, empty_frame
 from data.records.forecasts import GroupKind, Quantity
 from data.records.jobs import JobState, SchedulerFacts
-from data.store import open_store
+from data.store import Store, open_store
 from forecasting.group_forecasts import by_slot, forecast_groups
 from forecasting.group_series import group_series
 
@@ -143,3 +146,95 @@ def test_groups_of_the_store_add_up_to_the_fleet(tmp_path: Path) -> None:
 def _idle_board(end: datetime) -> pd.DataFrame:
     frame = make_samples(gpus=4, minutes=60, end=end, job_id="", utilization_ratio=0.0)
     return frame.assign(memory_used_mib=0.0).query("gpu_uuid == 'GPU-0003'")
+
+
+A100 = "A100-SXM4-40GB"
+DAYS = 5
+
+
+def hours_seen(unseen: dict[int, tuple[int, int]], *, held: int = 8) -> pd.DataFrame:
+    """Eight A100 and eight H100, of which the first `held` work, but for hours of some boards.
+
+    `unseen` has by A100 the first hour in which nobody saw it, and the first in which it is back.
+    """
+    end = START + timedelta(days=DAYS) - timedelta(minutes=20)
+    samples = make_samples(gpus=16, minutes=1, end=end)
+    times = pd.date_range(START, end, freq="20min").as_unit("us")
+    frame = samples.loc[samples.index.repeat(len(times))].reset_index(drop=True)
+    frame["sampled_at"] = np.tile(times, 16)
+    board = frame["gpu_uuid"].str[-4:].astype(int)
+    frame.loc[board < 8, "gpu_model"] = A100
+    frame.loc[board % 8 >= held, ["job_id", "utilization_ratio", "memory_used_mib"]] = [
+        "",
+        0.0,
+        0.0,
+    ]
+    hour = (frame["sampled_at"] - START) // timedelta(hours=1)
+    seen = pd.Series(True, index=frame.index)
+    for away, (since, until) in unseen.items():
+        seen &= ~((board == away) & (hour >= since) & (hour < until))
+    return frame[seen].reset_index(drop=True)
+
+
+def known_hours(store: Store, samples: pd.DataFrame) -> dict[str, np.ndarray]:
+    """By group whether the demand of each hour is known."""
+    store.keep(make_collected(samples, (make_job(gpu_count=16),)))
+    window = {"start": START, "end": START + timedelta(days=DAYS)}
+    frame = store.reader.group_history(**window, slot_seconds=3600)
+    groups = group_series(frame, 3600)
+    return {group.name: np.isfinite(group.series[0].values) for group in groups}
+
+
+@settings(
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    since=st.integers(1, 30),
+    hours=st.integers(1, 80),
+    boards=st.integers(1, 8),
+    held=st.integers(1, 8),
+)
+def test_an_outage_of_any_length_and_share_is_unknown(
+    since: int, hours: int, boards: int, held: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of the fleet, its namespaces and the model; nothing else of the history is."""
+    outage = np.zeros(24 * DAYS, dtype=bool)
+    outage[since : since + hours] = True
+    samples = hours_seen(dict.fromkeys(range(boards), (since, since + hours)), held=held)
+    with open_store(f"duckdb:///{tmp_path_factory.mktemp('away') / 't.duckdb'}") as store:
+        known = known_hours(store, samples)
+    for name in ("fleet", "search", A100):
+        assert np.array_equal(known[name], ~outage), name
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_boards_that_came_or_left_for_good_are_no_outage(store: Store, *, comes: bool) -> None:
+    """Six of eight A100 were bought or given back in the middle: all else is known of them."""
+    middle, last = 12 * DAYS, 24 * DAYS
+    span = (0, middle) if comes else (middle, last)
+    known = known_hours(store, hours_seen(dict.fromkeys(range(6), span)))
+    assert known[A100].all()
+    assert known["fleet"].all()
+
+
+def test_a_board_switched_off_while_free_is_no_outage(store: Store) -> None:
+    """Nobody held it before or after, as where a node without work is powered down."""
+    known = known_hours(store, hours_seen({7: (40, 70)}, held=7))
+    assert known[A100].all()
+
+
+def test_a_board_that_nobody_reports_between_two_jobs_is_no_outage(store: Store) -> None:
+    """As where a node is on, or a source tells of a board, only while something runs there."""
+    samples = hours_seen(dict.fromkeys(range(3), (40, 70)))
+    samples.loc[samples["sampled_at"] >= START + timedelta(hours=70), "job_id"] = "search/next"
+    known = known_hours(store, samples)
+    assert known[A100].all()
+
+
+def test_a_model_that_was_seen_is_known_while_another_was_not(store: Store) -> None:
+    """A day without one A100: the fleet's sum is unknown, the H100s' is not."""
+    known = known_hours(store, hours_seen({0: (40, 64)}))
+    assert known[A100].sum() == known["fleet"].sum() == 24 * DAYS - 24
+    assert known[H100].all()

@@ -95,8 +95,8 @@ def energy_of_jobs(
 ) -> tuple[tuple[StatementRow, ...], pd.DataFrame]:
     """Return the `most` rows of largest energy of the statement by job, and what all jobs held.
 
-    The frame has key, gpu_hours and idle_gpu_hours (NaN: unknown). A large fleet has tens of
-    thousands of jobs in a week, and a report shows ten: a record is made of these alone.
+    The frame has key, gpu_model, gpu_hours and idle_gpu_hours (NaN: unknown). A large fleet has
+    tens of thousands of jobs in a week, and a report shows ten: a record is made of these alone.
     """
     factors = factors_from(settings.energy, carbon)
     parts = read_parts(reader, start, end, key=EnergyKey.JOB, calendar=WHOLE_RANGE, factors=factors)
@@ -107,17 +107,14 @@ def energy_of_jobs(
     found = found.sort_values(
         "kwh_joules", ascending=False, kind="stable", key=lambda kwh: kwh.fillna(0.0)
     )
-    hours = found["held_hours"].fillna(0.0)
-    held = pd.DataFrame(
-        {
-            "key": found["key"],
-            "gpu_hours": hours,
-            "idle_gpu_hours": found["idle_hours"].where(hours != 0, 0.0),
-        }
+    boards = sums_of(made, ["key", "gpu_model"]).reset_index()
+    hours = boards["held_hours"].fillna(0.0)
+    held = boards[["key", "gpu_model"]].assign(
+        gpu_hours=hours, idle_gpu_hours=boards["idle_hours"].where(hours != 0, 0.0)
     )
     largest = made[made["key"].isin(found["key"].iloc[:most])]
     rows = _rows(largest, dict(WHOLE_RANGE.spans(start, end)), factors)
-    return tuple(sorted(rows, key=_place)), held.reset_index(drop=True)
+    return tuple(sorted(rows, key=_place)), held
 
 
 def calendar_of(settings: Settings, every: Every) -> Calendar:

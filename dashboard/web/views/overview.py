@@ -11,7 +11,7 @@ from dashboard.figure_text import count_text
 from dashboard.reports.esg.build import make_statement
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from dashboard.saved_by_day import summed
-from dashboard.statement.prices import priced
+from dashboard.statement.prices import Rent, price_list
 from dashboard.web.inbox import every_row, findings_table, rows_in_scope
 from dashboard.web.inbox_rows import InboxChoice, InboxRow, chosen_rows
 from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number, tense, way
@@ -30,17 +30,11 @@ reader = world.reader
 settings = world.settings.settings
 
 
-def idle_cost(by_model: EsgStatement) -> float | None:
-    """Return the cost of the idle GPU-hours; None when no model has a price."""
-    catalogue = priced(load_gpu_catalogue(), settings, by_model.start, by_model.end)
-    rents = [
-        row.idle_gpu_hours * model.price_per_hour
-        for row in by_model.groups
-        if row.idle_gpu_hours is not None
-        and (model := catalogue.find(row.key)) is not None
-        and model.price_is_stated is not False
-    ]
-    return sum(rents) if rents else None
+def idle_cost(by_model: EsgStatement) -> Rent:
+    """Return the cost of the idle GPU-hours."""
+    hours = [(row.key, row.idle_gpu_hours or 0.0) for row in by_model.groups]
+    prices = price_list(settings, load_gpu_catalogue())
+    return prices.rent(hours, by_model.start, by_model.end)
 
 
 def waiting_rows() -> list[InboxRow]:
@@ -136,7 +130,7 @@ if not empty_state():
         reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
     ).total
     statement = day.total
-    rent = number(idle_cost(day), settings.energy.currency)
+    rent = idle_cost(day).text(settings.energy.currency)
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {

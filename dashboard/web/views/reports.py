@@ -115,6 +115,7 @@ if not empty_state():
                 "idle GPU-hours": row.idle_gpu_hours,
                 "idle (%)": 100 * row.idle_ratio,
                 f"cost of idle GPUs ({report.currency})": row.rent,
+                "models without a price": ", ".join(row.unpriced_models),
                 "largest job": row.largest_job,
             }
             for row in report.waste

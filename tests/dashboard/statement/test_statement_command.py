@@ -106,6 +106,27 @@ def test_the_api_has_the_same(url: str) -> None:
             problem(client().get(f"/api/v1/statement?{query}{wrong}"), 422)
 
 
+def test_a_price_is_compared_with_all_boards_and_with_those_that_lack_one(
+    run: Callable[..., bytes], url: str, tmp_path: Path
+) -> None:
+    """In a range without boards too; an unpriced model goes before one of the catalogue."""
+    with open_store(url) as store:
+        nvl = make_samples(minutes=60, gpu_uuid="GPU-0009", gpu_model="NVIDIA H100 NVL")
+        store.keep(make_collected(nvl))
+    price = '[[statement.prices]]\ngpu_model = "{}"\nper_gpu_hour = 2.0\n'
+
+    def told(name: str, *span: str, code: int = 0) -> list[str]:
+        (tmp_path / "trimtab.toml").write_text(price.format(name))
+        found = json.loads(run("--format", "json", *span, code=code))["unknown"]
+        return [line for line in found if line.startswith("which boards")]
+
+    before = ("--from", "2025-06-01T00:00:00Z", "--to", "2025-06-02T00:00:00Z")
+    assert told("NVIDIA H100 NVL", *before, code=3) == told("NVIDIA H100 NVL", *RANGE) == []
+    for name in ("H100-NVL", "nvidia-h100-nvl", "NVIDIA H100 NVL 94GB"):
+        (line,) = told(name, *RANGE)
+        assert line.endswith("is it NVIDIA H100 NVL?")
+
+
 def test_a_price_that_is_of_no_board_is_told(run: Callable[..., bytes], tmp_path: Path) -> None:
     """With the name that was meant; one that the catalogue knows is of use to plans."""
     price = '[[statement.prices]]\ngpu_model = "{}"\nper_gpu_hour = 2.0\n'
