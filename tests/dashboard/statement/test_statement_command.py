@@ -111,8 +111,8 @@ def test_a_price_is_compared_with_all_boards_and_with_those_that_lack_one(
 ) -> None:
     """In a range without boards too; an unpriced model goes before one of the catalogue."""
     with open_store(url) as store:
-        h20 = make_samples(minutes=60, gpu_uuid="GPU-0009", gpu_model="NVIDIA H20")
-        store.keep(make_collected(h20))
+        boards = make_samples(minutes=60, gpu_uuid="GPU-0009", gpu_model="NVIDIA GB300 NVL")
+        store.keep(make_collected(boards))
     price = '[[statement.prices]]\ngpu_model = "{}"\nper_gpu_hour = 2.0\n'
 
     def told(name: str, *span: str, code: int = 0) -> list[str]:
@@ -121,10 +121,10 @@ def test_a_price_is_compared_with_all_boards_and_with_those_that_lack_one(
         return [line for line in found if line.startswith("which boards")]
 
     before = ("--from", "2025-06-01T00:00:00Z", "--to", "2025-06-02T00:00:00Z")
-    assert told("NVIDIA H20", *before, code=3) == told("NVIDIA H20", *RANGE) == []
-    for name in ("H20-96GB", "nvidia-h20", "NVIDIA H20 96GB"):
+    assert told("NVIDIA GB300 NVL", *before, code=3) == told("NVIDIA GB300 NVL", *RANGE) == []
+    for name in ("GB300-NVL", "nvidia-gb300-nvl", "NVIDIA GB300 NVL 288GB"):
         (line,) = told(name, *RANGE)
-        assert line.endswith("is it NVIDIA H20?")
+        assert line.endswith("is it NVIDIA GB300 NVL?")
 
 
 def test_a_price_that_is_of_no_board_is_told(run: Callable[..., bytes], tmp_path: Path) -> None:
