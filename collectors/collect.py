@@ -15,6 +15,7 @@ from data.records.identifiers import digest_of
 logger = logging.getLogger(__name__)
 MAX_SKEW = timedelta(minutes=5)
 """A sample further ahead of the window is a wrong clock: it would hide all that follows it."""
+_BEHIND = timedelta(hours=1)
 
 
 def collect_all(
@@ -36,8 +37,9 @@ def collect_all(
             progress("collect", position, len(collectors))
         own = replace(window, start=(since or {}).get(collector.name, window.start))
         try:
-            found = _without_future(collector.collect(own))
-            collected.append(_up_to_newest(_with_unknown_models(found)))
+            found = _with_unknown_models(_without_future(collector.collect(own)))
+            found = _up_to_newest(found)
+            collected.append(replace(found, report=_with_shortfall(found.report)))
         except CollectorError as error:
             collected.append(_failed(collector.name, own, error))
     if progress is not None and collectors:
@@ -94,6 +96,28 @@ def _up_to_newest(collected: Collected) -> Collected:
     if newest + MAX_SKEW >= reached:
         return collected
     return replace(collected, report=replace(report, complete_until=newest))
+
+
+def fell_short(report: SourceReport) -> bool:
+    """Tell whether a source failed, or its answers end before the time that was asked for.
+
+    A step of several minutes alone is no shortfall; a warning about the last minutes is one.
+    """
+    if report.complete_until is None or report.window_end is None:
+        return report.state is SourceState.FAILED
+    late = MAX_SKEW if report.warnings else _BEHIND
+    return report.window_end - report.complete_until > late
+
+
+def _with_shortfall(report: SourceReport) -> SourceReport:
+    """Return the report with a reason where the source fell short and gave none."""
+    if report.reason or report.complete_until is None or not fell_short(report):
+        return report
+    return replace(
+        report,
+        reason=f"complete only up to {report.complete_until:%Y-%m-%d %H:%M} UTC; "
+        "the next collection asks again from there",
+    )
 
 
 def _failed(name: str, window: Window, error: CollectorError) -> Collected:

@@ -16,6 +16,7 @@ from dashboard.cycle_world import World
 from dashboard.grid_refresh import refresh_grid
 from dashboard.heat import foreseen_racks
 from dashboard.memory_outlook import foreseen_memory
+from dashboard.old_readings import WAY_OUT, why_too_old
 from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
 from dashboard.serving_fit import with_fits
@@ -51,7 +52,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleOutcome:
-    """What one cycle did. `kept` maps a job without recommendation to the reason."""
+    """What one cycle did. `kept` maps a job without recommendation to the reason.
+
+    `withheld` is why nothing at all is proposed, '' where something may be.
+    """
 
     cycle_id: str
     now: datetime
@@ -66,6 +70,7 @@ class CycleOutcome:
     kept: dict[str, str] = field(default_factory=dict)
     portfolio: Portfolio | None = None
     seconds: float = 0.0
+    withheld: str = ""
 
 
 OVERLAP = timedelta(minutes=5)
@@ -91,6 +96,14 @@ def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]
     require_room(reader.free_mib(), settings.store.min_free_mib)
     lookback = now - timedelta(hours=settings.prometheus.lookback_hours)
     oldest = now - timedelta(days=settings.retention.raw_days)
+    if world.collectors and lookback < oldest:
+        logger.warning(
+            "prometheus.lookback_hours (%g) reaches further back than samples are kept: the first "
+            "collection asks for retention.raw_days (%g, %g h). Raise that, or lower the look-back",
+            settings.prometheus.lookback_hours,
+            settings.retention.raw_days,
+            24 * settings.retention.raw_days,
+        )
     since = {
         source: max(oldest, until - OVERLAP)
         for source, until in reader.collected_until(now).items()
@@ -186,6 +199,8 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         workforce=RayWorkforce(world.settings.ray.address) if world.settings.ray.address else None,
         progress=lambda done, total: world.progress("plan", done, total),
     )
+    withheld = why_too_old(world.store.reader, world.settings, as_of=view.as_of, now=now)
+    targets = _targets(view)
     advice = advise(
         plan,
         problem,
@@ -194,10 +209,12 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         memory=memory,
         services=serving,
         slow=slow,
-        resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
+        resting=dict.fromkeys(targets, withheld)
+        if withheld
+        else resting(world.store.reader, view.jobs, now, view.as_of) | over,
         rejections={
             **rejections(world.store.reader, now, planning.rejected_days),
-            **dismissed_targets(world.store.reader, _targets(view), now),
+            **dismissed_targets(world.store.reader, targets, now),
         },
         last=last,
         proposed_before=world.store.reader.changes_proposed("" if last is None else last.plan_id),
@@ -230,6 +247,8 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     prepare_answers(world.store, world.settings, now=now)
     if grid.why_not:
         logger.warning("plan without a forecast of the grid: %s", grid.why_not)
+    if withheld:
+        logger.warning("%s. %s", withheld, WAY_OUT)
     for report in reports:
         if report.state is not SourceState.RAN:
             logger.warning("source %s %s: %s", report.source, report.state, report.reason)
@@ -260,6 +279,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         kept=dict(advice.kept),
         portfolio=advice.portfolio,
         seconds=seconds,
+        withheld=withheld,
     )
 
 
@@ -285,7 +305,7 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
 
 def _targets(view: PlanningView) -> dict[str, str]:
     """Return what changes may be of, with the namespaces of jobs; '' for boards and nodes."""
-    fleet = {gpu.gpu_model for gpu in view.cluster.gpus} | {
+    fleet = {name for gpu in view.cluster.gpus for name in (gpu.gpu_model, gpu.node)} | {
         node.name for node in view.cluster.nodes
     }
     return dict.fromkeys(fleet, "") | {job.job_id: job.namespace for job in view.jobs}

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -166,15 +167,23 @@ def _told(name: str, value: Any) -> str:
     return REDACTED if name in _marked("secret") else shown_value(value)
 
 
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    datetime: "a time with its zone",
+}
+
+
 def _from_text(name: str, text: str, kind: type, where: str) -> Any:
     if kind is tuple:
         raise SettingsError(f"{name} from {where} is a text", f"Write [[{name}]] in a file.")
     try:
         value = _WORDS[text.strip().lower()] if kind is bool else kind(text)
     except (ValueError, KeyError):
-        wanted = "true or false" if kind is bool else f"a {kind.__name__}"
         raise SettingsError(
-            f"{name} from {where} is {_told(name, text)}", f"It must be {wanted}."
+            f"{name} from {where} is {_told(name, text)}", f"It must be {_KINDS[kind]}."
         ) from None
     return _finite(name, value, where)
 
@@ -200,7 +209,7 @@ def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
         return float(_finite(name, value, where))
     if not fitting:
         raise SettingsError(
-            f"{name} in {where} is {_told(name, value)}", f"It must be of type {kind.__name__}."
+            f"{name} in {where} is {_told(name, value)}", f"It must be {_KINDS[kind]}."
         )
     return _finite(name, value, where)
 
@@ -211,7 +220,7 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
     chosen = path or DEFAULT_FILE
     where = f"file {chosen}"
     try:
-        document = tomllib.loads(read_small_file(chosen).decode())
+        document = tomllib.loads(read_small_file(chosen).decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(
             f"cannot read the settings file {chosen}: {error.strerror}",

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import date, time
 from typing import Any
 
 from data.errors import SettingsError, scrub
@@ -83,7 +83,7 @@ def documented_rows(kind: type, meaning: str) -> Any:
 def shown_value(value: object) -> str:
     """Return a value for a message, clipped; what Python cannot write is named by its type."""
     try:
-        return value.isoformat() if isinstance(value, datetime) else scrub(repr(value))
+        return value.isoformat() if isinstance(value, date | time) else scrub(repr(value))
     except (ValueError, RecursionError):  # thousands of digits, or of tables in one another
         return f"a {type(value).__name__} too large to show"
 

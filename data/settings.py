@@ -92,12 +92,11 @@ PARTITIONS = ("whole", "cluster", "pool", "tenant")
 class PlanningSettings(Section, name="planning"):
     """The grid of slots, and the guardrails of recommendations."""
 
-    slot_minutes: int = documented(
-        15, "length of a slot, min; divides 1440", minimum=1, maximum=1440
-    )
+    slot_minutes: int = documented(15, "slot length, min; divides 1440", minimum=1, maximum=1440)
     horizon_slots: int = documented(96, "slots planned ahead", minimum=1, maximum=2016)
-    history_days: int = documented(
-        42, "history that forecasts look back on, d", minimum=1, maximum=400
+    history_days: int = documented(42, "history forecasts look back on, d", minimum=1, maximum=400)
+    max_reading_age_minutes: float = documented(
+        60.0, "nothing is proposed from readings older than this, min", above=0, maximum=525_600
     )
     model: str = documented(
         "mix", "forecasting model: mix, prophet or seasonal-naive", choices=FORECASTING_MODELS

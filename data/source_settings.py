@@ -120,7 +120,7 @@ class SlurmSettings(SourceSection, name="slurm"):
     timeout_seconds: float = documented(
         30.0, "time for one command or request, s", above=0, maximum=600
     )
-    mig_layouts: str = documented_path(
+    mig_layouts_file: str = documented_path(
         "",
         "file of nvidia-mig-parted whose layouts an administrator can give to a node; empty: no "
         "node is proposed to be cut",

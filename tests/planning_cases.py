@@ -223,7 +223,9 @@ def advised(
     past_runs: Mapping[str, Sequence[float]] | None = None,
     groups: Sequence[GroupForecast] = (),
     nodes: tuple[NodePlan, ...] = (),
+    created_at: datetime = AS_OF,
+    resting: Mapping[str, str] | None = None,
 ) -> Advice:
     """The advice of a plan of the problem."""
-    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
-    return advise(replace(plan, nodes=nodes), problem, past_runs=past_runs, groups=groups)
+    plan = replace(build_plan(problem, budget_seconds=30, created_at=created_at), nodes=nodes)
+    return advise(plan, problem, past_runs=past_runs, groups=groups, resting=resting)

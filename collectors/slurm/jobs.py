@@ -39,7 +39,7 @@ def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmC
         SlurmRest(settings) if settings.mode == "rest" else SlurmCommands(settings)
     )
     models = gpu_models_of(settings.gpu_models)
-    return SlurmCollector(backend, models, catalogue, settings.mig_layouts)
+    return SlurmCollector(backend, models, catalogue, settings.mig_layouts_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,9 @@ class SlurmCollector:
         in_use, explained = view.gpus_in_use()
         warnings = [*answers.warnings, *layouts.warnings]
         if layouts.text and not any(node.mig_manager for node in nodes):
-            warnings.append(f"{layouts.path} has no layout for any whole node: slurm.mig_layouts")
+            warnings.append(
+                f"{layouts.path} has no layout for any whole node: slurm.mig_layouts_file"
+            )
         if explained < in_use:
             warnings.append(
                 f"nodes report {in_use} GPUs in use, the visible jobs hold {explained}: jobs of "

@@ -38,5 +38,7 @@ def read_layouts(path: str) -> LayoutFile:
         return LayoutFile(path=path, text=Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         told = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        warning = f"no MIG layout is known: cannot read {path}: {told}. Correct slurm.mig_layouts."
+        warning = (
+            f"no MIG layout is known: cannot read {path}: {told}. Correct slurm.mig_layouts_file."
+        )
         return LayoutFile(path=path, warnings=(warning,))

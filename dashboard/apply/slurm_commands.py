@@ -88,7 +88,7 @@ def _cut(recommendation: Recommendation) -> list[str]:
     if not (layout and file and (layout + file).isprintable()):
         raise ChangeRefusedError(
             f"the layout {layout!r} of the file {file!r} cannot be written as a command",
-            "Correct slurm.mig_layouts, or cut the node by hand.",
+            "Correct slurm.mig_layouts_file, or cut the node by hand.",
         )
     apply = f"nvidia-mig-parted apply -f {shlex.quote(file)} -c"
     resume = by_hand("resume", node, "NodeState", "")

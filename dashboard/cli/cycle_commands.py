@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from collectors.collect import MAX_SKEW
+from collectors.collect import MAX_SKEW, fell_short
 from dashboard.api.rows import source_row
 from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, say
 from dashboard.cli.world import progress_on_stderr, settings_of
@@ -15,6 +15,7 @@ from dashboard.cycle_world import World
 from dashboard.forecast_rows import forecast_row, group_row
 from dashboard.idle_sum import idle_sum
 from dashboard.listings import REPORT_COLUMNS
+from dashboard.old_readings import WAY_OUT
 from dashboard.plan_documents import plan_figures
 from dashboard.recording import NOT_APPLIED, as_of_text
 from dashboard.submission.watch import watch_all
@@ -68,6 +69,7 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
         "forecasts": [forecast_row(forecast) for forecast in outcome.forecasts],
         "group_forecasts": [group_row(forecast) for forecast in outcome.group_forecasts],
         "plan": None if plan is None else plan_figures(plan),
+        "withheld": outcome.withheld,
         "recommendations": [recommendation.as_dict() for recommendation in outcome.recommendations],
         "kept": outcome.kept,
         "portfolio": None if outcome.portfolio is None else asdict(outcome.portfolio),
@@ -112,7 +114,7 @@ def print_outcome(outcome: CycleOutcome) -> None:
         ],
         "table",
         columns=("id", "action", "job", "now", "proposed", "saves", "energy", "risk"),
-        empty="No change is worth recommending.",
+        empty="Nothing is recommended." if outcome.withheld else "No change is worth recommending.",
     )
     if outcome.portfolio is not None and outcome.recommendations:
         say(portfolio_line(outcome.portfolio))
@@ -166,15 +168,20 @@ def _named(amounts: dict[str, float]) -> str:
     )
 
 
-def _warn_of_failures(reports: tuple[SourceReport, ...]) -> bool:
-    failed = [report for report in reports if report.state is SourceState.FAILED]
-    for report in failed:
-        say(f"trimtab: source {report.source} failed: {report.reason}", file=sys.stderr)
-    return bool(failed)
+def _warn_of_sources(reports: tuple[SourceReport, ...]) -> bool:
+    """Say on stderr which sources failed or fell short, and what they warn of; tell of any."""
+    for report in reports:
+        failed = report.state is SourceState.FAILED
+        if fell_short(report):
+            how = "failed" if failed else "fell short"
+            say(f"trimtab: source {report.source} {how}: {report.reason}", file=sys.stderr)
+        for warning in report.warnings:
+            say(f"trimtab: source {report.source}: {warning}", file=sys.stderr)
+    return any(map(fell_short, reports))
 
 
 def cycle(options: argparse.Namespace) -> int:
-    """Run one cycle and print its outcome; 3 when a source failed."""
+    """Run one cycle and print its outcome; 3 when a source fell short or readings are too old."""
     loaded = settings_of(options)
     with (
         progress_on_stderr(options) as progress,
@@ -190,11 +197,13 @@ def cycle(options: argparse.Namespace) -> int:
         print_json(outcome_document(outcome))
     else:
         print_outcome(outcome)
-    return PARTIAL if _warn_of_failures(outcome.reports) else 0
+    if outcome.withheld:
+        say(f"trimtab: {outcome.withheld}. {WAY_OUT}", file=sys.stderr)
+    return PARTIAL if _warn_of_sources(outcome.reports) or outcome.withheld else 0
 
 
 def collect(options: argparse.Namespace) -> int:
-    """Collect from every configured source; 3 when one failed."""
+    """Collect from every configured source; 3 when one failed or fell short."""
     loaded = settings_of(options)
     with progress_on_stderr(options) as progress:
         world = build_world(loaded.settings, progress=progress)
@@ -212,4 +221,4 @@ def collect(options: argparse.Namespace) -> int:
         columns=REPORT_COLUMNS,
         empty="No source ran.",
     )
-    return PARTIAL if _warn_of_failures(reports) else 0
+    return PARTIAL if _warn_of_sources(reports) else 0

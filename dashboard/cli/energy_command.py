@@ -42,8 +42,9 @@ def energy(options: argparse.Namespace) -> int:
     elif options.format == "csv":
         sys.stdout.write(statement_csv(statement))
     else:
-        rows = [_row(row, statement.calendar) for row in statement.rows]
-        total = _row(statement.total, WHOLE_RANGE) if rows else None
+        rows = [_row(row, statement.calendar, row.measured_ratio) for row in statement.rows]
+        whole = statement.completeness_ratio
+        total = _row(statement.total, WHOLE_RANGE, whole) if rows else None
         print_rows(
             [*rows, *([total] if total else [])],
             "table",
@@ -55,8 +56,7 @@ def energy(options: argparse.Namespace) -> int:
     return PARTIAL if statement.total.gpu_energy_kwh is None else 0
 
 
-def _row(row: StatementRow, calendar: Calendar) -> dict[str, object]:
-    ratio = row.measured_ratio
+def _row(row: StatementRow, calendar: Calendar, ratio: float | None) -> dict[str, object]:
     return {
         "period": calendar.name_of(row.start),
         "group": row.name,

@@ -6,7 +6,7 @@ from dashboard.web.apply_switch import apply_banner, apply_sidebar
 from dashboard.web.demo_guide import demo_guide, simulated_banner
 from dashboard.web.header import page_header
 from dashboard.web.identity import current_role, welcome
-from dashboard.web.page import frame, loss_banner
+from dashboard.web.page import frame, loss_banner, old_readings_banner
 from dashboard.web.scope import current_scope
 from dashboard.web.urgent_strip import urgent_strip
 
@@ -67,6 +67,7 @@ with frame():
                 ways.page_link(page, query_params=current_scope().chosen)
         apply_banner()
         loss_banner()
+        old_readings_banner()
         urgent_strip()
         simulated_banner()
         demo_guide(chosen.title)

@@ -13,6 +13,7 @@ import streamlit as st
 from dashboard.csv_export import csv_text
 from dashboard.figure_text import figure_text, range_texts, short_name
 from dashboard.foreign_text import markdown
+from dashboard.old_readings import WAY_OUT, why_too_old
 from dashboard.recording import as_of_text
 from dashboard.web.action_button import File, file_buttons
 from dashboard.web.headings import column_settings
@@ -61,6 +62,19 @@ def loss_banner() -> None:
     """Say on every page which acknowledged writes the store lost."""
     for loss in current_world().store.losses:
         st.error(plain(f"{loss}. `trimtab store check --accept` ends this warning."))
+
+
+def old_readings_banner() -> None:
+    """Say on every page that nothing is proposed, where the newest reading is too old for it."""
+    world = current_world()
+    reason = why_too_old(
+        world.reader,
+        world.settings.settings,
+        as_of=world.reader.latest_sample_at(),
+        now=world.clock(),
+    )
+    if reason:
+        st.warning(plain(f"{reason[0].upper()}{reason[1:]}. {WAY_OUT}"))
 
 
 def freshness() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, scrub
-from data.store.place import closed, is_there, require_file
+from data.store.place import closed, is_there, require_duckdb, require_file
 from data.store.private_files import make_folder, tighten
 
 _HOLDER = re.compile(r"PID (\d+)")
@@ -34,6 +34,8 @@ _CONFIG = {
 def open_engine(path: Path, *, create: bool) -> sa.Engine:
     """Return an engine on the file, proven to open. Errors: StoreBusyError, StoreError."""
     exists = is_there(path) if create else require_file(path)
+    if exists:
+        require_duckdb(path)
     try:
         make_folder(path.parent)
         tighten(tuple(path.with_name(path.name + end) for end in ("", ".wal")), path.parent)

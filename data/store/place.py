@@ -49,6 +49,23 @@ def require_file(path: Path) -> bool:
     )
 
 
+def require_duckdb(path: Path) -> None:
+    """Refuse what is no DuckDB file, before anything of it is changed. Errors: StoreError."""
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                is_store = file.read(12)[8:] == b"DUCK"
+        else:
+            is_store = False
+    except OSError as error:
+        raise closed(path, error.strerror or "") from error
+    if not is_store:
+        raise StoreError(
+            f"cannot use the store {path}: it is no DuckDB file",
+            "Give store.url (--store) the file of a Trimtab store, or one that is not there yet.",
+        )
+
+
 def require_store(url: str) -> None:
     """Refuse an address of a file that is not there, before anything heavy is imported.
 

@@ -112,7 +112,11 @@ def advise(
         found += advised.values()
     changes = [relief.proposal for relief in relieved if relief.outcome]
     changes += [proposals[number] for number in chosen]
-    short = list(missing_boards(problem, groups, changes))
+    short = [
+        advice
+        for advice in missing_boards(problem, groups, changes)
+        if advice.subject not in resting
+    ]
     found += _not_rejected((_of_fleet(advice, plan, problem) for advice in short), no)
     empty = list(empty_nodes(plan, problem, changes))
     cuts = nodes_to_cut(
@@ -137,6 +141,7 @@ def advise(
         if node.subject not in stays and not _wanted(node, relieved, short)
     ]
     found += _not_rejected(off, no)
+    found = [row for row in found if not _has_begun(row, problem)]
     names = {proposals[entry].job.demand.job.job_id for entry in chosen}
     idle = {
         proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, kept, resting)
@@ -150,6 +155,12 @@ def advise(
             proposals, names, plan, problem.terms, relieved=relieved, rows=found
         ),
     )
+
+
+def _has_begun(recommendation: Recommendation, problem: PlanningProblem) -> bool:
+    """Tell whether it was to begin later than the readings, at a time that has passed since."""
+    starts = recommendation.starts_at
+    return starts is not None and problem.slot_starts[0] < starts <= recommendation.created_at
 
 
 def _not_rejected(

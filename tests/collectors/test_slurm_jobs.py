@@ -166,7 +166,7 @@ def test_a_file_of_layouts_that_says_nothing_is_told(text: bytes | None, tmp_pat
     assert managers(collected)["n1"] is None
     (warning,) = collected.report.warnings
     assert str(file) in warning
-    assert "slurm.mig_layouts" in warning
+    assert "slurm.mig_layouts_file" in warning
 
 
 def test_an_untyped_request_is_the_only_type_around_or_unknown() -> None:

@@ -152,8 +152,9 @@ def test_a_part_that_fails_is_named_and_fetched_later(
         # The names, the interval between readings and two metrics; then nothing more.
         server.script = [asks_upstream(real)] * 4 + [says(400, b"no such shard")]
         code, row = collect(tmp_path, server.url, END, capsys)
-        assert code == 0
+        assert code == 3
         assert row["state"] == "ran"
+        assert row["reason"].startswith("complete only up to ")
         assert 0 < row["completeness_ratio"] < 0.7
         assert all("no such shard" in warning for warning in row["warnings"])
         queries = [str(query["query"]) for query in server.ranges()[2:]]

@@ -89,3 +89,30 @@ def test_nothing_measured_is_partial(run: Run) -> None:
     """Exit code 3 and no number that is made up."""
     out = run("--to", "2020-01-01T00:00:00Z", "--format", "json", code=3)
     assert json.loads(out)["total"]["gpu_energy_kwh"] is None
+
+
+@pytest.mark.parametrize("minute", [0, 1, 4])
+def test_the_total_counts_what_nobody_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], minute: int
+) -> None:
+    """Two of three boards end at noon: a sixth of the day is missing, wherever a slot is cut."""
+    samples = make_samples(gpus=3, minutes=2 * 1440)
+    late = samples["sampled_at"] > NOW - timedelta(hours=12)
+    gap = late & samples["gpu_uuid"].ne("GPU-0000") & (samples["sampled_at"] < NOW)
+    gap &= samples["sampled_at"] <= NOW - timedelta(hours=6)
+    url = f"duckdb:///{tmp_path}/gap.duckdb"
+    with open_store(url) as store:
+        store.keep(make_collected(samples[~gap], (make_job(),)))
+    start = NOW - timedelta(hours=24) + timedelta(minutes=minute)
+    asked = ["--store", url, "energy", "--by", "node", "--from", start.isoformat()]
+    asked += ["--to", NOW.isoformat()]
+    assert main([*asked, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["total"]["measured_ratio"] == document["completeness_ratio"]
+    (missing,) = [row for row in document["rows"] if row["group"] == "(not observed)"]
+    assert missing["board_hours"] == pytest.approx(12.0, abs=0.2)
+    whole = 72.0 - 3 * 5 / 60 * (minute > 0)
+    assert document["completeness_ratio"] == pytest.approx(1 - 12 / whole, abs=0.003)
+    assert main(asked) == 0
+    (total,) = [line for line in capsys.readouterr().out.splitlines() if " total " in line]
+    assert f"{100 * document['completeness_ratio']:.1f} %" in total

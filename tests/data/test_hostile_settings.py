@@ -275,6 +275,34 @@ def test_a_cycle_runs_on_the_extremes_of_all_settings(
         monkeypatch.setenv("TRIMTAB_" + name.replace(".", "_", 1).upper(), text)
     for command in ("settings", "cycle", "recommendations"):
         arguments = ["list"] if command == "recommendations" else []
-        assert (
-            main(["--store", f"duckdb:///{tmp_path}/s.duckdb", "--quiet", command, *arguments]) == 0
-        )
+        # The lowest age of readings is none: those of the simulated fleet are too old at once.
+        code = 3 if lowest and command == "cycle" else 0
+        store = f"duckdb:///{tmp_path}/s.duckdb"
+        assert main(["--store", store, "--quiet", command, *arguments]) == code
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('slot_minutes = "x"', "It must be a whole number."),
+        ("slot_minutes = 2026-01-01", "in file trimtab.toml is 2026-01-01. It"),
+        ("headroom_ratio = 07:30:00", "It must be a number."),
+        ("model = 1", "It must be a text."),
+    ],
+)
+def test_a_wrong_kind_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    """In those of people, not of Python."""
+    monkeypatch.chdir(tmp_path)
+    Path("trimtab.toml").write_text(f"[planning]\n{line}\n")
+    with pytest.raises(SettingsError) as refused:
+        load_settings(environ={})
+    assert said in f"{refused.value.message}. {refused.value.hint}"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
+    """Editors of Windows write one."""
+    path = tmp_path / "t.toml"
+    path.write_text("[planning]\nslot_minutes = 30\n", encoding="utf-8-sig")
+    assert load_settings(path, environ={}).settings.planning.slot_minutes == 30

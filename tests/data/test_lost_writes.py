@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -204,3 +205,28 @@ def test_reports_follow_the_umask_of_their_reader(tmp_path: Path, umask: int) ->
         after = os.umask(before)
     assert after == umask
     assert stat.S_IMODE(out.stat().st_mode) == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("kind", ["text", "empty", "pipe", "folder"])
+def test_what_is_no_store_is_refused_and_left_as_it_is(tmp_path: Path, kind: str) -> None:
+    """By its path, before its rights, its content or its folder are touched."""
+    path = tmp_path / "other"
+    makers: dict[str, Callable[[], object]] = {
+        "text": lambda: path.write_text("the notes of somebody else\n"),
+        "empty": path.touch,
+        "pipe": lambda: os.mkfifo(path),
+        "folder": path.mkdir,
+    }
+    makers[kind]()
+    path.chmod(0o755)
+    before = path.stat()
+    with pytest.raises(StoreError, match=str(path)) as refused:
+        open_store(url_of(path))
+    assert "--store" in refused.value.hint
+    after = path.stat()
+    assert (after.st_mode, after.st_size, after.st_mtime_ns) == (
+        before.st_mode,
+        before.st_size,
+        before.st_mtime_ns,
+    )
+    assert list(tmp_path.iterdir()) == [path]

@@ -66,6 +66,21 @@ def test_boards_that_will_be_short_are_announced_once_for_each_model() -> None:
         assert told == ([f"4 more {H100} from 2026-01-05 {at} UTC"] if at else [])
 
 
+@pytest.mark.parametrize(
+    ("minutes_late", "resting", "told"),
+    [(0, {}, True), (6 * 60 + 59, {}, True), (7 * 60, {}, False), (0, {H100: "old"}, False)],
+)
+def test_boards_are_not_asked_for_from_a_time_that_has_passed(
+    minutes_late: int, resting: dict[str, str], *, told: bool
+) -> None:
+    """The readings end at noon and boards are short from 19:00 on; nor while the model rests."""
+    problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=boards(H100, 8))
+    short = group(H100, [7.0] * 6 + [10.5] * 4 + [7.0] * 40)
+    late = AS_OF + timedelta(minutes=minutes_late)
+    found = advised(problem, groups=[short], created_at=late, resting=resting).recommendations
+    assert any(entry.action is Action.ADD_GPUS for entry in found) is told
+
+
 def node(name: str, on: Sequence[bool]) -> NodePlan:
     """Eight L40S."""
     return NodePlan(node=name, gpu_model=L40S, gpus=8, on=tuple(on))

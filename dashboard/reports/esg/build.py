@@ -14,6 +14,7 @@ from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
 from dashboard.reports.esg.work_units import UnitScore, finished_runs, unit_scores
 from data.catalogue.carbon_table import GridCarbon, load_carbon_table
+from data.clock import ceil_to_slot
 from data.records.clusters import MAIN, cluster_in
 from data.records.decisions import Range
 from data.records.jobs import Job
@@ -21,7 +22,7 @@ from data.report_settings import WEEKDAYS
 from data.settings import Settings
 from data.store import StoreReader
 from data.store.energy_parts import NO_NAME, EnergyKey
-from data.units import SECONDS_PER_HOUR
+from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 
 Floats = npt.NDArray[np.float64]
 _JOBS_NAMES = (GroupBy.TENANT, GroupBy.NAMESPACE, GroupBy.ACCOUNT, GroupBy.OWNER)
@@ -222,8 +223,11 @@ def _total(made: pd.DataFrame, start: datetime, end: datetime, factors: Factors)
 
 
 def expected_hours(since: Floats, start: datetime, end: datetime) -> float:
-    """Return the board-hours of [start, end) of boards that are to be accounted for since."""
-    begin, until = start.timestamp(), end.timestamp()
+    """Return the board-hours of [start, end) of boards that are to be accounted for since.
+
+    As in what was observed, a 5-minute slot that `start` cuts belongs to the time before.
+    """
+    begin, until = ceil_to_slot(start, SLOT_SECONDS).timestamp(), end.timestamp()
     return float(np.clip(until - np.maximum(since, begin), 0, None).sum() / SECONDS_PER_HOUR)
 
 

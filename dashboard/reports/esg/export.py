@@ -109,7 +109,8 @@ def statement_document(statement: EsgStatement) -> dict[str, object]:
         "completeness_ratio": statement.completeness_ratio,
         "expected_board_hours": statement.expected_hours,
         "unknown": list(statement.unknown),
-        "total": row_fields(statement.total, WHOLE_RANGE),
+        "total": row_fields(statement.total, WHOLE_RANGE)
+        | {"measured_ratio": statement.completeness_ratio},
         "groups": [row_fields(row, WHOLE_RANGE) for row in statement.groups],
         "rows": [row_fields(row, statement.calendar) for row in statement.rows],
         "board_hours_by_model": dict(statement.models),

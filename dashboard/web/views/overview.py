@@ -92,7 +92,9 @@ def show_findings() -> None:
     else:
         st.write(
             tense(
-                "None waits. The plan keeps every job as it is, or no cycle ran yet.",
+                "No cycle has run yet."
+                if reader.last_cycle() is None
+                else "None waits for a decision.",
                 "None. The plan kept every job as it was, or is being made.",
             )
         )
