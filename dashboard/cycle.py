@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 
 from collectors.base import Window
 from collectors.collect import collect_all
@@ -143,6 +144,9 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     )
     over = gone(view.jobs, collected)
     view = _without_ended(view, over, timedelta(minutes=planning.slot_minutes))
+    for pin in planning.pins:
+        if not any(fnmatchcase(job.job_id, pin.job) for job in view.jobs):
+            logger.warning("planning.pins: no job fits %r. Correct it or remove it", pin.job)
     if not view.jobs and not view.cluster.gpus:
         raise StoreError(
             f"nothing to plan: the store holds no samples in the {planning.history_days} days "

@@ -6,8 +6,10 @@ Lists are comma-separated; an entry is a name exactly as the sign-in gives it, o
 import ipaddress
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from urllib.parse import urlsplit
 
+from data.records.lifecycle import LifecycleEvent
 from data.report_settings import require_named_addresses
 from data.setting_fields import Section, documented, documented_list, require
 
@@ -24,6 +26,11 @@ HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-(?!\1:\2)([01]\d|2[0-3]):([0-5]\d
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MIN_PREFIX = {4: 8, 6: 16}
 """Prefix length of the largest network that may be listed as one of proxies."""
+EVENTS = (
+    *LifecycleEvent, "urgent", "digest", "cycle", "record", "reported", "resumed", "stopped",
+    "stop-asked", "resume-asked", "submitted", "writes-lost",
+)  # fmt: skip
+"""Words of the audit: another that is much like one of them is a slip."""
 _LOCAL = ipaddress.IPv6Network("fc00::/7")
 
 
@@ -270,6 +277,11 @@ class NotifySettings(Section, name="notify"):
             "quiet_time",
             "two different times such as 22:00-07:00, or empty",
         )
+        for name in ("events", "ticket_events"):
+            for word in entries(getattr(self, name)):
+                known = word in EVENTS or word.startswith("submission-")
+                near = "" if known else "".join(get_close_matches(word, EVENTS, n=1, cutoff=0.75))
+                require(not near, f"notify.{name}", word, f"a word of the audit, such as {near}")
         self.require(
             not self.ticket_url or bool(_origin_of(self.ticket_url)),
             "ticket_url",

@@ -126,7 +126,7 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
     show.add_argument("id", help=_ID)
     show.add_argument("--format", choices=("table", "json"), default="table")
     for name, module, summary in (
-        ("approve", "recommendation_commands", "approve exactly this recommendation"),
+        ("approve", "recommendation_commands", "approve this recommendation, or the same change of the newest plan"),
         ("reject", "recommendation_commands", "reject it"),
         (
             "apply",

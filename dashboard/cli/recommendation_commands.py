@@ -184,7 +184,7 @@ def _transition(recommendation: Recommendation) -> str:
 
 
 def approve(options: argparse.Namespace) -> int:
-    """Approve exactly this recommendation; with --look, these steps of it alone."""
+    """Approve this recommendation, as the newest plan has it; with --look, these steps alone."""
     seen = _looked(options) if options.look else ""
     told = decided(options, "approve", change_digest=seen)
     say(f"approved {told.digest} by {told.by}{_newer(options, told.digest)}")

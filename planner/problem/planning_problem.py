@@ -176,8 +176,8 @@ def make_problem(
     job) and `progress` (what it reported itself) tell its end; `queue_waits` is how long a job
     would wait to be started again; `grid` is what is forecast of the hours of the grid.
 
-    Raises ImpossibleProblemError for a demand below zero, a forecast of another length, and pins
-    that contradict one another or the job.
+    Raises ImpossibleProblemError for a demand below zero and a forecast of another length. A job
+    whose pins contradict one another or the job is kept as it is.
     """
     rules = rules or FleetRules()
     slot_starts, slot = _slot_starts(as_of, planning), timedelta(minutes=planning.slot_minutes)
@@ -339,43 +339,29 @@ def _check_demand(demand: JobDemand, planning: PlanningSettings) -> None:
 
 
 def _with_pin(job: JobProblem, planning: PlanningSettings) -> JobProblem:
-    """Pin a job as the settings say."""
+    """Pin a job as the settings say; one whose pins cannot be held keeps what it has, and why."""
     name = job.demand.job.job_id
     pins = [pin for pin in planning.pins if fnmatchcase(name, pin.job)]
     wanted = {(pin.gpu_model, pin.gpu_count, pin.mig_profile) for pin in pins}
-    if not wanted:
+    plain = {
+        (found.gpu_model, found.gpu_count, found.mig_profile): number
+        for number, option in reversed([*enumerate(job.options)])
+        if (found := option.configuration).power_cap_watts is None
+    }
+    if not wanted or job.keep_reason:
         return job
-    if len(wanted) > 1:
-        shown = ", ".join(
-            f"{count} × {model} {mig}".strip() for model, count, mig in sorted(wanted)
-        )
-        raise ImpossibleProblemError(
-            f"job {name!r} is pinned in all slots to each of {shown}",
-            "keep one of planning.pins for it",
-        )
-    number = next(
-        (
-            index
-            for index, option in enumerate(job.options)
-            if option.configuration.power_cap_watts is None
-            and (
-                option.configuration.gpu_model,
-                option.configuration.gpu_count,
-                option.configuration.mig_profile,
-            )
-            in wanted
-        ),
-        None,
+    if len(wanted) == 1 and wanted <= plain.keys():
+        return replace(job, pinned=plain[next(iter(wanted))])
+    shown = " and to ".join(
+        f"{count} × {model} {mig}".strip() for model, count, mig in sorted(wanted)
     )
-    if number is None:
-        model, count, mig = next(iter(wanted))
-        raise ImpossibleProblemError(
-            f"job {name!r} is pinned in all slots to {count} × {model} {mig}".rstrip()
-            + ", which is none of its options: "
-            + ", ".join(option.configuration.describe() for option in job.options),
-            "pin it to one of these, or remove it from planning.pins",
-        )
-    return replace(job, pinned=number)
+    offered = ", ".join(option.configuration.describe() for option in job.options)
+    why = "at once" if len(wanted) > 1 else f"which is none of what it can have: {offered}"
+    return replace(
+        job,
+        options=job.options[:1],
+        keep_reason=f"planning.pins pins it to {shown}, {why}; correct the pin or remove it",
+    )
 
 
 def _arrays(

@@ -22,7 +22,7 @@ from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.mail import mail_of
 from dashboard.notify.messages import messages_for
 from dashboard.notify.webhook import content_of, slack_text
-from data.access_settings import NotifySettings
+from data.access_settings import EVENTS, NotifySettings
 from data.errors import SettingsError
 from data.records.decisions import AuditEntry, Decision
 from data.records.findings import Finding
@@ -289,6 +289,16 @@ def test_at_night_only_what_is_urgent_is_told(store: Store, sink: MailSink) -> N
     clock.forward(minutes=1)
     assert [told.deliver_once() for _ in range(2)] == [True, False]
     assert "approved by Robin" in sink.mails[1].text
+
+
+@pytest.mark.parametrize("name", ["events", "ticket_events"])
+def test_a_slip_in_a_word_that_is_told_is_refused(name: str) -> None:
+    """It would switch the notification off; the word that was meant is named."""
+    with pytest.raises(SettingsError, match=rf"notify\.{name} is 'aproved'") as refused:
+        NotifySettings(**{name: "failing, aproved"})
+    assert "such as approved" in str(refused.value.hint)
+    words = (*EVENTS, "submission-refused", "submission-lost", "a-word-of-a-later-version")
+    assert NotifySettings(**{name: ",".join(words)})
 
 
 @pytest.mark.parametrize("hours", ["22-7", "22:00-22:00", "24:00-07:00", "22:00-07:00 "])

@@ -250,8 +250,8 @@ def test_more_guarantees_than_boards_are_refused() -> None:
         TenantShare(name="t0", quota=2, guaranteed=3)
 
 
-def test_contradicting_pins_are_refused() -> None:
-    """Two pins for one job, and a pin to what the job cannot take, name the job."""
+def test_a_job_whose_pins_cannot_hold_is_kept_and_the_others_are_planned() -> None:
+    """Two pins for one job, a pin to what the job cannot take: the reason names what to mend."""
     model = fleet_case(1).jobs[0].demand.job.gpu_model
 
     def pinned(*pins: Pin) -> PlanningProblem:
@@ -259,10 +259,19 @@ def test_contradicting_pins_are_refused() -> None:
         return fleet_case(1, planning=planning)
 
     one = Pin(job="*", gpu_model=model, gpu_count=1)
-    with pytest.raises(ImpossibleProblemError, match="is pinned in all slots to each of"):
-        pinned(one, replace(one, gpu_count=2))
-    with pytest.raises(ImpossibleProblemError, match=r"job '.*' is pinned .* none of its options"):
-        pinned(replace(one, gpu_count=500))
+    name = fleet_case(1).jobs[0].demand.job.job_id
+    for pins, reason in (
+        ((one, replace(one, gpu_count=2)), f"to 1 × {model} and to 2 × {model}, at once"),
+        ((replace(one, gpu_count=500),), f"to 500 × {model}, which is none of what it can have"),
+        ((replace(one, gpu_model="L4-24G"),), "to 1 × L4-24G, which is none of what it can have"),
+    ):
+        problem = pinned(*(replace(pin, job=name) for pin in pins))
+        kept = {job.demand.job.job_id: job for job in problem.jobs if job.keep_reason}
+        assert reason in kept[name].keep_reason
+        assert "planning.pins" in kept[name].keep_reason
+        assert len(kept[name].options) == 1
+        assert len(kept) < len(problem.jobs)
+        plan_of(problem)
 
 
 def test_a_pin_holds_in_every_slot() -> None:
