@@ -126,7 +126,11 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
     show.add_argument("id", help=_ID)
     show.add_argument("--format", choices=("table", "json"), default="table")
     for name, module, summary in (
-        ("approve", "recommendation_commands", "approve this recommendation, or the same change of the newest plan"),
+        (
+            "approve",
+            "recommendation_commands",
+            "approve this recommendation, as the newest plan has it",
+        ),
         ("reject", "recommendation_commands", "reject it"),
         (
             "apply",
