@@ -103,8 +103,10 @@ def fell_short(report: SourceReport) -> bool:
 
     A step of several minutes alone is no shortfall; a warning about the last minutes is one.
     """
+    if report.state is SourceState.FAILED:
+        return True
     if report.complete_until is None or report.window_end is None:
-        return report.state is SourceState.FAILED
+        return False
     late = MAX_SKEW if report.warnings else _BEHIND
     return report.window_end - report.complete_until > late
 

@@ -92,14 +92,19 @@ def trace_slots(trace: Trace) -> None:
                 assert told[key][name] == pytest.approx(sums[name], rel=1e-9, abs=1e-6), key
 
 
-def trace_row(trace: Trace, place: str, row: Row, slots: Rows) -> None:
-    """A row of the energy statement is the sum of slots times the factors of the report."""
+def trace_row(
+    trace: Trace, place: str, row: Row, slots: Rows, *, expected: float | None = None
+) -> None:
+    """A row of the energy statement is the sum of slots times the factors of the report.
+
+    What was measured is a share of what was observed, or of the board-hours `expected`.
+    """
     held = [slot for slot in slots if slot["holder"] == "job"]
     known = [slot for slot in slots if slot["joules"] is not None]
     whole, measured = hours(slots, "board"), hours(known, "board")
     trace.same(f"{place}.board_hours", row["board_hours"], whole)
     trace.same(f"{place}.measured_hours", row["measured_hours"], measured)
-    trace.same(f"{place}.measured_ratio", row["measured_ratio"], measured / whole)
+    trace.same(f"{place}.measured_ratio", row["measured_ratio"], measured / (expected or whole))
     trace.same(f"{place}.gpu_hours", row["gpu_hours"], hours(held, "board"))
     idle = hours(held, "known_board") - hours(held, "used_board")
     trace.same(f"{place}.idle_gpu_hours", row["idle_gpu_hours"], idle)
@@ -153,7 +158,8 @@ def trace_energy(trace: Trace) -> None:
     energy = trace.report["energy"]
     jobs = trace.get(trace.of("energy_by_job"))["rows"]
     assert energy["rows"] == trace.get(trace.of("energy"))["rows"] == energy["groups"]
-    trace_row(trace, ".energy.total", energy["total"], trace.slots)
+    expected = energy["expected_board_hours"]
+    trace_row(trace, ".energy.total", energy["total"], trace.slots, expected=expected)
 
     def of(row: Row) -> Rows:
         held = [slot for slot in trace.slots if slot["holder"] == row["holder"]]
@@ -193,6 +199,14 @@ def trace_days(trace: Trace) -> None:
     trace.same(".energy.completeness_ratio", energy["completeness_ratio"], ratio)
 
 
+def sizes_of(board: dict[str, Rows]) -> list[tuple[float, Rows]]:
+    """The devices of a board with their share of it: compute slices of seven, a whole board's 1."""
+    profiles = [rows[0]["mig_profile"] for rows in board.values()]
+    slices = [int(profile[0]) / 7 if profile else 1 / len(board) for profile in profiles]
+    cut = max(1.0, sum(slices))
+    return [(share / cut, rows) for share, rows in zip(slices, board.values(), strict=True)]
+
+
 def trace_fleet(trace: Trace) -> None:
     """Means of the hours: boards, those held, and those in use."""
     by_hour: dict[Any, dict[str, dict[str, Rows]]] = defaultdict(
@@ -216,7 +230,7 @@ def trace_fleet(trace: Trace) -> None:
     trace.same(".boards", report["boards"], float(np.mean([len(hour) for hour in boards])))
     for place, of_device in (("allocated_gpus", held), ("used_gpus", used)):
         found = [
-            sum(float(np.mean([of_device(rows) for rows in board.values()])) for board in hour)
+            sum(share * of_device(rows) for board in hour for share, rows in sizes_of(board))
             for hour in boards
         ]
         trace.same(f".{place}", report[place], float(np.mean(found)))
