@@ -15,10 +15,9 @@ from data.apply_settings import (
     SimulatedApplySettings,
     SlurmApplySettings,
 )
-from data.catalogue_settings import CatalogueSettings
 from data.chat_settings import CHATS, ChatSettings
 from data.cluster_settings import ClusterSettings
-from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
+from data.fleet_settings import CatalogueSettings, NodeSettings, Pin, PowerSettings, TenantSettings
 from data.grid_settings import GridSettings
 from data.report_settings import ReportSettings
 from data.serving_settings import ServingSettings

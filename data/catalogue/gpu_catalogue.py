@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from data.catalogue_settings import StatedGpuModel
 from data.errors import SettingsError, UnknownGpuModelError, scrub
+from data.fleet_settings import StatedGpuModel
 from data.records.power_caps import CapLaw
 
 _PROFILE_NAME = re.compile(r"([1-9])g\.([0-9]{1,4})gb(?:[+-][a-z.]{1,20})?")
