@@ -276,7 +276,7 @@ class Recommendation:
     (None: for good). `delay_hours` is how much later the horizon's work is done, None without end.
 
     `details` are (name, value) pairs where two configurations do not say it all: begin_at (ISO
-    8601), time_limit_seconds, node, mig_layout, mig_layouts_of (its ConfigMap), memory_limit_mib
+    8601), time_limit_seconds, node, mig_layout, mig_layouts_of (ConfigMap, file), memory_limit_mib
     (of a program on each device, to verify by), autoscaler with bound_now and bound_proposed.
     """
 
