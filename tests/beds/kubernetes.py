@@ -4,10 +4,11 @@ Only the kubelet is none: pods that the real scheduler binds are called running,
 started. Every process is a child of the test process and ends with the bed.
 """
 
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ class KubernetesBed:
     api_versions: dict[str, str] = field(default_factory=lambda: dict(_KNOWN))
     resources: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     sessions: dict[int, requests.Session] = field(default_factory=dict)
+    claims: Path | None = None
+    """Where test files say which namespaces are theirs; shared by the workers of a run."""
 
     @property
     def folder(self) -> Path:
@@ -100,6 +103,21 @@ class KubernetesBed:
         for session in self.sessions.values():
             session.close()
         self.sessions.clear()
+
+    def claim(self, namespace: str) -> None:
+        """Keep a namespace for the test file that runs; the file of another claim is told.
+
+        Which files share a cluster depends on the worker, so a clash would fail in few runs.
+        """
+        if self.claims is None:
+            return
+        self.claims.mkdir(exist_ok=True)
+        file = os.environ["PYTEST_CURRENT_TEST"].split("::")[0]
+        place = self.claims / namespace
+        with suppress(FileExistsError):
+            place.symlink_to(file)
+        owner = str(place.readlink())
+        assert owner == file, f"namespace {namespace} of {file} is taken by {owner}: choose another"
 
     def ask(self, method: str, path: str, **options: Any) -> Any:
         """Return the answer's JSON; a refusal is an AssertionError with its status and words."""

@@ -56,7 +56,8 @@ def account_kubeconfig(bed: KubernetesBed, account: str, *, server: str = "") ->
 
 
 def bind_in(bed: KubernetesBed, namespace: str) -> None:
-    """Make a namespace that the applying account may change."""
+    """Make a namespace that the applying account may change, of this test file alone."""
+    bed.claim(namespace)
     bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     binding = next(
         entry

@@ -1,5 +1,6 @@
 """One cluster for all tests of the applier, and an applier with the rights of deploy/ alone."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 
 
 @pytest.fixture(scope="session")
-def bed(folder_ends: FolderEnds) -> KubernetesBed:
+def bed(folder_ends: FolderEnds, tmp_path_factory: pytest.TempPathFactory) -> KubernetesBed:
     """One cluster with the accounts of deploy/; each test has a namespace and a node of its own."""
+    base = tmp_path_factory.getbasetemp()
     running = folder_ends.of(Path(__file__).parent).enter_context(running_kubernetes())
     running.apply(APPLIER_MANIFEST.read_text(encoding="utf-8"))
+    running.claims = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "namespaces"
     return running
 
 

@@ -67,15 +67,15 @@ def test_a_bound_that_has_moved_is_stale_before_and_after_the_approval(
     bed: KubernetesBed, applier: KubernetesApplier, now: int
 ) -> None:
     """At the look with both numbers; at the send because the patch tests the value."""
-    served(bed, "stale", scaler("stale"))
-    change = planned(applier, bound("stale", 5, 2))
-    bed.apply(scaler("stale", minReplicas=now))
+    served(bed, "moved-bound", scaler("moved-bound"))
+    change = planned(applier, bound("moved-bound", 5, 2))
+    bed.apply(scaler("moved-bound", minReplicas=now))
     with pytest.raises(StalePlanError, match=rf"minReplicas of .* is {now}, the plan saw 5"):
-        planned(applier, bound("stale", 5, 2))
+        planned(applier, bound("moved-bound", 5, 2))
     result = applier.execute(change.steps[0], change)
     assert result.outcome is StepOutcome.REFUSED
     assert f"/spec/minReplicas is {now}, not 5 as approved" in result.detail
-    assert spec_of(bed, "stale")["minReplicas"] == now
+    assert spec_of(bed, "moved-bound")["minReplicas"] == now
 
 
 def test_an_approval_is_of_both_bounds(bed: KubernetesBed, applier: KubernetesApplier) -> None:

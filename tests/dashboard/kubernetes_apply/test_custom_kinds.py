@@ -101,20 +101,20 @@ def test_an_elastic_pytorch_job_gets_fewer_workers(
     """Within its bounds; its pods are counted; the way back restores the number alone."""
     define(bed, "PyTorchJob")
     bounds = {"minReplicas": 1, "maxReplicas": 4}
-    make(bed, "PyTorchJob", "elastic", pytorch(3, elasticPolicy=bounds))
+    make(bed, "PyTorchJob", "torch", pytorch(3, elasticPolicy=bounds))
     label = "training.kubeflow.org/job-name"
-    pods(bed, "elastic", label, 4)
-    before = spec_of(bed, "PyTorchJob", "elastic")
-    change = planned(applier, proposal("elastic/pytorchjob/work", gpus(8), gpus(4)))
+    pods(bed, "torch", label, 4)
+    before = spec_of(bed, "PyTorchJob", "torch")
+    change = planned(applier, proposal("torch/pytorchjob/work", gpus(8), gpus(4)))
     assert applier.rehearse(change).refusals == ()
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
     assert applier.read_back(change, done=1).seen is VerificationResult.NOT_YET
-    pods(bed, "elastic", label, 2)
+    pods(bed, "torch", label, 2)
     assert settled(applier, change, 1).seen is VerificationResult.AS_INTENDED
-    assert spec_of(bed, "PyTorchJob", "elastic")["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
+    assert spec_of(bed, "PyTorchJob", "torch")["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
     back = applier.change_back(change, applier.look_again(change))
     assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
-    assert spec_of(bed, "PyTorchJob", "elastic") == before
+    assert spec_of(bed, "PyTorchJob", "torch") == before
 
 
 def test_a_pytorch_job_is_suspended_and_resumed(
