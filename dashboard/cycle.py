@@ -191,6 +191,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         carbon=world.carbon,
         models=models,
         memory=memory,
+        serving=serving,
         grid=grid,
     )
     last = world.store.reader.latest_plan()

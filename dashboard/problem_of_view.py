@@ -11,6 +11,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.records.quotas import Quota
+from data.records.serving import ServiceOutlook
 from data.settings import Settings
 from data.store.planning_view import PlanningView
 from forecasting.past_runs import past_run_seconds
@@ -33,12 +34,14 @@ def problem_of_view(
     carbon: GridCarbon,
     models: PowerModels,
     memory: Sequence[MemoryFinding],
+    serving: Sequence[ServiceOutlook] = (),
     grid: GridOutlook | None = None,
 ) -> PlanningProblem:
     """Return the problem of the slots after a view; the same arguments give the same problem.
 
     `models` are what the view's readings teach of power, `memory` what is foreseen of its jobs'
-    memory, `grid` of the hours of the grid. Errors: ImpossibleProblemError, as `make_problem`.
+    memory, `serving` of its services, `grid` of the hours of the grid. Errors:
+    ImpossibleProblemError, as `make_problem`.
     """
     return make_problem(
         view.cluster,
@@ -61,6 +64,11 @@ def problem_of_view(
         past_runs=past_run_seconds(view.known_jobs),
         progress=view.progress,
         queue_waits=queue_waits(view.known_jobs, view.as_of),
+        peak_loads={
+            service.job_id: service.peak_load_ratio
+            for service in serving
+            if service.peak_load_ratio is not None
+        },
         grid=grid,
     )
 

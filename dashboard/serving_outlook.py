@@ -46,9 +46,12 @@ _MIN_UNLESS_TOLD = 1
 """minReplicas of a HorizontalPodAutoscaler that states none."""
 _BATCH = 256
 """Services that are forecast at once."""
+_MAX_FLOOR_MINUTES = 60
+"""For so long at most what waits now is a floor: a queue says nothing of later hours."""
 _READ_MINUTES = SLOT_SECONDS // 60
 _SLOTS_OF_A_DAY = 86_400 // SLOT_SECONDS
 _SLOTS = 36
+_RATE_SLOTS_OF_A_DAY = 86_400 // RATE_SLOT_SECONDS
 """Of ten minutes: the next six hours."""
 
 
@@ -265,13 +268,14 @@ def _sized(
     _middle, work = _middle_and_high(foreseen[-1])
     reactive = reactive_replicas(carries, readings, settings.reactive_ratio)
     # As long as these readings count, and no longer: the next ones ask for what they need.
-    fresh = 1 + int(settings.stale_minutes * 60 // RATE_SLOT_SECONDS)
+    fresh = 1 + int(min(settings.stale_minutes, _MAX_FLOOR_MINUTES) * 60 // RATE_SLOT_SECONDS)
     objective = objective_of(settings)
     known = replace(
         plain,
         carried_per_second=carried_rate(carries.load(0.0), plain.replicas, objective),
         slots_per_replica=carries.slots,
         seen_full=carries.seen_full,
+        peak_load_ratio=_peak_load(service, carries, work, objective),
         service_seconds=carries.service_seconds,
         arrival_scv=carries.arrival_scv,
         token_seconds=service.tokens,
@@ -298,6 +302,20 @@ def _sized(
             for slot in range(len(required))
         ),
     )
+
+
+def _peak_load(
+    service: _Learned, carries: ReplicaCarries, work: Sequence[float], objective: WaitObjective
+) -> float | None:
+    """Return the highest rate of the last day and ahead, of what the day's most replicas carry."""
+    _first, rates = service.series[-1]
+    seen = rates[-_RATE_SLOTS_OF_A_DAY:]
+    most = service.history.columns["replicas"][service.readings.lately()]
+    known = np.concatenate([seen[np.isfinite(seen)], work])
+    if not carries.seen_full or not len(known) or not np.isfinite(most).any():
+        return None
+    carried = carried_rate(carries.load(0.0), int(np.nanmax(most)), objective)
+    return float(known.max()) / carried if carried else None
 
 
 def _middle_and_high(found: Quantiles | None) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -23,6 +23,7 @@ from data.grid_forecast import GridOutlook
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
+from data.records.serving import ServiceOutlook
 from data.settings import Settings
 from data.store import StoreReader
 from data.store.planning_view import PlanningView
@@ -86,7 +87,7 @@ class WhatIf:
 class WhatIfBasis:
     """What the plan in force was made from, read once and asked many times.
 
-    `view` has the plan's jobs alone; `memory` is what was foreseen of their memory,
+    `view` has the plan's jobs alone; `memory` and `serving` are what was foreseen of them,
     `grid` what is forecast of the hours of the grid now.
     """
 
@@ -95,6 +96,7 @@ class WhatIfBasis:
     forecasts: tuple[DemandForecast | ForecastSkipped, ...]
     models: PowerModels
     memory: tuple[MemoryFinding, ...]
+    serving: tuple[ServiceOutlook, ...]
     grid: GridOutlook
 
 
@@ -118,6 +120,7 @@ def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
         forecasts=forecasts,
         models=power_models(view.readings, load_gpu_catalogue()),
         memory=foreseen_memory(reader, view, forecasts),
+        serving=reader.serving_outlook(),
         grid=grid_as_paid(settings, max(plan.created_at, utc_now())),
     )
 
@@ -157,6 +160,7 @@ def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) 
         carbon=load_carbon_table().get(changed.energy.region),
         models=basis.models,
         memory=basis.memory,
+        serving=basis.serving,
         # A single price overrules the hours ahead as it does the hours of the day.
         grid=basis.grid.without_prices() if "electricity-price" in knobs else basis.grid,
     )

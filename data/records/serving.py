@@ -91,7 +91,9 @@ class ServiceOutlook:
     None where no scheduler tells any, or what was needed is unknown. Forecasts lead by the
     `cold_start`, and required replicas follow the tokens by `token_seconds` where these are known.
     `kv_cache_max_ratio` is the fullest of the week, None where less than a day of it is known.
-    `fits` are the cheaper GPU models on which its model fits.
+    `fits` are the cheaper GPU models on which its model fits. `peak_load_ratio` is the highest
+    rate of the last day and of the slots ahead over what the most replicas of the day carry as
+    promised; None where none was seen full, as they may carry more.
     """
 
     job_id: str
@@ -126,6 +128,7 @@ class ServiceOutlook:
     cold_start: ColdStart | None = None
     token_seconds: TokenSeconds | None = None
     fits: tuple[ModelFit, ...] = ()
+    peak_load_ratio: float | None = None
 
     @property
     def prompt_tokens_carried(self) -> float | None:

@@ -27,7 +27,10 @@ class JobDemand:
     (`memory_freed` says so); power is W of the whole job per slot, None when never reported, around
     what it draws at rest when it has long been idle. `remaining` says in which slots the job can
     still be there, `power_curve` how its power follows activity, `queue_wait` how long it would
-    wait to be started again, None where no queue is in the way.
+    wait to be started again, None where no queue is in the way. `peak_load_ratio` is what the
+    requests of a service take at their peak of what it carries, None where unknown: activity may
+    show less, so `demand_q90` and `quantiles` are raised until their peak is that share of it, at
+    most what is there.
     """
 
     job: Job
@@ -53,6 +56,7 @@ class JobDemand:
     memory_freed: bool = False
     queue_wait: QueueWait | None = None
     power_curve: PowerCurve = PowerCurve()  # noqa: RUF009 - a frozen value
+    peak_load_ratio: float | None = None
 
 
 def job_demand(
@@ -65,6 +69,7 @@ def job_demand(
     held_mib: float | None = None,
     queue_wait: QueueWait | None = None,
     model: GpuModel | None = None,
+    peak_load_ratio: float | None = None,
 ) -> JobDemand:
     """Return the demand of a job from its history rows (columns HISTORY) and its forecast.
 
@@ -80,7 +85,12 @@ def job_demand(
     forecast_memory = None if memory is None else float(memory[2].max())
     known = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
     span = forecast.history_slots
-    idle_hours = _idle_hours(rows, planning)
+    # A service that answers requests is not idle, however little its GPUs show of it.
+    idle_hours = 0.0 if peak_load_ratio else _idle_hours(rows, planning)
+    # With headroom all that it has, and no more: whether more replicas pay is a matter of hours.
+    share = min(peak_load_ratio or 0.0, 1 / (1 + planning.headroom_ratio))
+    devices = job.gpu_count * share
+    high = None if demand is None else _raised(demand[2], demand[2], devices)
     power = _at_rest(power, rows, idle_hours, planning)
     return JobDemand(
         job=job,
@@ -89,8 +99,11 @@ def job_demand(
         forecast=forecast,
         demand_q10=None if demand is None else demand[0],
         demand_q50=None if demand is None else demand[1],
-        demand_q90=None if demand is None else demand[2],
-        quantiles=_quantiles(forecast),
+        demand_q90=high,
+        quantiles=tuple(
+            (level, path if demand is None else _raised(path, demand[2], devices))
+            for level, path in _quantiles(forecast)
+        ),
         memory_mib=_needed_memory(known, held_mib),
         power_q10=None if power is None else power[0],
         power_q50=None if power is None else power[1],
@@ -106,7 +119,19 @@ def job_demand(
         memory_freed=held_mib is not None,
         queue_wait=queue_wait,
         power_curve=learned_curve(rows, None if job.mig_profile else model),
+        peak_load_ratio=peak_load_ratio,
     )
+
+
+def _raised(path: Values, high: Values, devices: float) -> Values:
+    """Return a path by as much larger as `high` has to be to reach `devices` at its peak.
+
+    Where `high` shows nothing, all of them are needed in every slot.
+    """
+    peak = float(high.max())
+    if peak >= devices:
+        return path
+    return path * (devices / peak) if peak > 0 else np.full_like(path, devices)
 
 
 def _needed_memory(known: list[float], held_mib: float | None) -> float | None:

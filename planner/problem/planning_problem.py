@@ -165,6 +165,7 @@ def make_problem(
     past_runs: Mapping[str, Sequence[float]] | None = None,
     progress: Mapping[str, Sequence[ProgressReport]] | None = None,
     queue_waits: Mapping[str, QueueWait] | None = None,
+    peak_loads: Mapping[str, float] | None = None,
     grid: GridOutlook | None = None,
 ) -> PlanningProblem:
     """Return the problem of the slots after `as_of`. Jobs that ended are not part of it.
@@ -174,7 +175,8 @@ def make_problem(
     taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
     under whose phase of more memory is over; `past_runs` (lengths in s of ended runs of the same
     job) and `progress` (what it reported itself) tell its end; `queue_waits` is how long a job
-    would wait to be started again; `grid` is what is forecast of the hours of the grid.
+    would wait to be started again; `peak_loads` is what the requests of a service take at their
+    peak of what it carries; `grid` is what is forecast of the hours of the grid.
 
     Raises ImpossibleProblemError for a demand below zero and a forecast of another length. A job
     whose pins contradict one another or the job is kept as it is.
@@ -220,6 +222,7 @@ def make_problem(
             held_mib=held,
             queue_wait=(queue_waits or {}).get(job.job_id) if requeued else None,
             model=catalogue.find(job.gpu_model),
+            peak_load_ratio=(peak_loads or {}).get(job.job_id),
         )
         _check_demand(demand, planning)
         demands.append(demand)

@@ -8,8 +8,12 @@ from planner.recommendations.proposals import Proposal
 
 
 def why(proposal: Proposal, problem: PlanningProblem) -> str:
-    """Return the reason for a proposal."""
-    return _REASONS.get(proposal.action or Action.FEWER_GPUS, _less_work)(proposal, problem)
+    """Return the reason for a proposal, and the load of a service whose engines tell it."""
+    text = _REASONS.get(proposal.action or Action.FEWER_GPUS, _less_work)(proposal, problem)
+    load = proposal.job.demand.peak_load_ratio
+    if load is None:
+        return text
+    return f"{text} Its requests take {100 * load:.0f} % of what its replicas carry at their peak."
 
 
 def change_text(proposal: Proposal, problem: PlanningProblem) -> str:

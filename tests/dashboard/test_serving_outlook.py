@@ -168,6 +168,33 @@ def test_long_prompts_ask_for_more_replicas_than_as_many_requests_do(store: Stor
     assert carried == pytest.approx(by_tokens.slots_per_replica / 4e-3)
 
 
+def test_the_peak_of_requests_is_a_share_of_what_replicas_carry_once_one_was_full(
+    store: Store,
+) -> None:
+    """Half the day 4, half 8 requests a second; a full replica carries 6.9 of them as promised."""
+    rates = np.where(np.arange(3 * 288) % 288 < 144, 4.0, 8.0)
+    waiting = np.where(rates > 6.0, 3.0, 0.0)
+    (unseen,) = outlook(store, served(rates))
+    assert (unseen.seen_full, unseen.peak_load_ratio) == (False, None)
+    store.keep(make_collected(serving=served(rates, waiting_requests=waiting), batch_id="full"))
+    (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    assert found.seen_full
+    assert found.carried_per_second is not None
+    highest = max(8.0, *found.rates_q95)
+    assert found.peak_load_ratio == pytest.approx(highest / found.carried_per_second, rel=0.02)
+    assert found.peak_load_ratio > 1
+
+
+def test_what_waits_now_is_no_floor_for_hours(store: Store) -> None:
+    """However long readings count, a queue holds for an hour: later the forecast alone decides."""
+    waiting = np.where(np.arange(288) == 287, 640.0, 0.0)
+    store.keep(make_collected(serving=served(np.full(288, 2.0), waiting_requests=waiting)))
+    (found,) = foreseen_serving(store.reader, ServingSettings(stale_minutes=720), NOW)
+    assert found.reactive_replicas is not None
+    assert found.required_replicas[0] == found.reactive_replicas > 10
+    assert max(found.required_replicas[7:]) < 10
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_without_a_pattern_never_fewer_than_the_reactive_rule(store: Store, seed: int) -> None:
     """Shuffled demand that just jumped: the forecast knows nothing, the rule counts requests."""
