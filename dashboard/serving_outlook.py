@@ -1,5 +1,6 @@
 """What the store knows of inference services, made into the replicas that each will need."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,7 @@ from planner.serving.service_model import (
     carried_rate,
     carries_of,
     learnt,
+    proven_replicas,
     reactive_replicas,
     replicas_for_rates,
     to_order,
@@ -81,7 +83,7 @@ class _Learned:
     """What the readings of one service teach; `carries` is None where that is too little.
 
     `series` are to be forecast (start, rates by slots of ten minutes): requests, and the work that
-    comes where tokens tell it.
+    comes where tokens tell it; `work` is the latter, or else the former, a second by slot.
     """
 
     history: ServedHistory
@@ -90,6 +92,20 @@ class _Learned:
     carries: ReplicaCarries | None
     tokens: TokenSeconds | None
     series: tuple[tuple[int, Floats], ...]
+    work: Floats
+
+    def proven(self, rates: Sequence[float]) -> tuple[float, ...]:
+        """Return what bounds the replicas for each rate; infinity where a replica was seen full."""
+        if self.carries is None or self.carries.seen_full:
+            return (math.inf,) * len(rates)
+        return proven_replicas(self.readings, self.work, rates)
+
+    def reactive(self, ratio: float) -> int:
+        """Return what a reactive rule asks; where nobody waits, no more than was proven enough."""
+        assert self.carries is not None  # noqa: S101 - asked only of what is known
+        asked = reactive_replicas(self.carries, self.readings, ratio)
+        waits = self.readings.waiting[-1] >= 1
+        return asked if waits else int(min(asked, *self.proven((float(self.work[-1]),))))
 
 
 def _learned(history: ServedHistory) -> _Learned:
@@ -106,6 +122,7 @@ def _learned(history: ServedHistory) -> _Learned:
         carries=carries,
         tokens=each,
         series=tuple(_by_ten_minutes(readings.starts, came / SLOT_SECONDS) for came in coming),
+        work=(coming or [arrivals])[-1] / SLOT_SECONDS,
     )
 
 
@@ -246,6 +263,8 @@ def _readings(engine: str, starts: Times, columns: Mapping[str, Any]) -> Service
         waited=column("queue_wait_count"),
         prompt=column("prompt_tokens"),
         generated=column("generation_tokens"),
+        replicas=column("replicas"),
+        cache=column("kv_cache_ratio"),
     )
 
 
@@ -261,12 +280,11 @@ def _sized(
 
     Rates are of requests; where tokens tell the work that comes, replicas follow that.
     """
-    readings = service.readings
-    first, rates = service.series[0]
-    begins = first + len(rates) * RATE_SLOT_SECONDS
+    first, seen = service.series[0]
+    begins = first + len(seen) * RATE_SLOT_SECONDS
     middle, high = _middle_and_high(foreseen[0])
     _middle, work = _middle_and_high(foreseen[-1])
-    reactive = reactive_replicas(carries, readings, settings.reactive_ratio)
+    reactive = service.reactive(settings.reactive_ratio)
     # As long as these readings count, and no longer: the next ones ask for what they need.
     fresh = 1 + int(min(settings.stale_minutes, _MAX_FLOOR_MINUTES) * 60 // RATE_SLOT_SECONDS)
     objective = objective_of(settings)
@@ -285,9 +303,11 @@ def _sized(
         reason="" if high else "too little history for a forecast: what the reactive rule asks",
     )
     try:
-        needed = replicas_for_rates(carries.load(0.0), work or (0.0,) * fresh, objective)
+        rates = work or (0.0,) * fresh
+        sized = replicas_for_rates(carries.load(0.0), rates, objective)
     except ImpossibleProblemError as error:
         return replace(known, reason=str(error))
+    needed = [int(min(pair)) for pair in zip(sized, service.proven(rates), strict=True)]
     required = to_order(
         needed,
         ahead=-int(-starting.seconds // RATE_SLOT_SECONDS),

@@ -20,6 +20,13 @@ Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
 _LATELY_SECONDS = 86_400
 _MIN_FULL_SLOTS = 3
+_MIN_CACHE_RATIO = 0.02
+"""Of a fuller KV-cache it is told how many requests fill it: what else is in it hardly counts."""
+_CACHE_TAKEN = 0.9
+_MAX_UNSEEN, _ANY_BATCH = 2.0, 8.0
+"""A replica is taken to work on so many times what one was seen to, or on so many, if they fit."""
+_MAX_UNPROVEN = 1.25
+"""So much more than ever came is thought to be carried by those that were never seen full."""
 _MIN_CHANGES = 12
 MAX_LEARNT_SCV = 4.0
 """Up to it the formula is right within one replica; what varies more slowly is forecast."""
@@ -37,7 +44,7 @@ class ServiceReadings:
 
     `fullest` are the requests at work of the replica that had most, `full` of those that let
     requests wait; `timed_seconds` of `timed` requests add up, and their waits likewise. `prompt`
-    and `generated` are tokens.
+    and `generated` are tokens. `replicas` are those read, `cache` the fullest KV-cache, 0..1.
     """
 
     engine: str
@@ -53,6 +60,8 @@ class ServiceReadings:
     waited: Floats
     prompt: Floats
     generated: Floats
+    replicas: Floats
+    cache: Floats
 
     def arrivals(self) -> Floats:
         """Return the requests that came by slot: those that ended, and what the queue grew by.
@@ -112,13 +121,18 @@ def carries_of(outlook: ServiceOutlook) -> ReplicaCarries | None:
 
 
 def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
-    """Return what a replica carried in the last day; None when too little of it is known."""
+    """Return what a replica carries; None when too little of the last day is known.
+
+    Requests at once are those of full replicas, of the last day or else of all that was read: the
+    more replicas there are, the less each is seen to do.
+    """
     lately = readings.lately()
     seconds = _service_seconds(readings, lately)
-    fullest, full = readings.fullest[lately], readings.full[lately]
-    full = full[np.isfinite(full)]
+    known = np.isfinite(readings.full)
+    full = readings.full[known & lately]
+    full = full if len(full) >= _MIN_FULL_SLOTS else readings.full[known]
     seen_full = len(full) >= _MIN_FULL_SLOTS
-    most = float(np.median(full)) if seen_full else float(np.nanmax(fullest, initial=0.0))
+    most = float(np.median(full)) if seen_full else _most_at_once(readings)
     if seconds is None or most <= 0:
         return None
     return ReplicaCarries(
@@ -127,6 +141,39 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
         service_seconds=seconds,
         arrival_scv=_arrival_scv(readings.arrivals()[lately], readings.starts[lately]),
     )
+
+
+def _most_at_once(readings: ServiceReadings) -> float:
+    """Return the requests at once of a replica that was never full: as its KV-cache tells."""
+    seen = float(np.nanmax(readings.fullest, initial=0.0))
+    filled = np.isfinite(readings.fullest) & (readings.cache >= _MIN_CACHE_RATIO)
+    if not filled.any():
+        return seen
+    held = float(np.median(readings.fullest[filled] / readings.cache[filled]))
+    return max(seen, min(_CACHE_TAKEN * held, max(_MAX_UNSEEN * seen, _ANY_BATCH)))
+
+
+def proven_replicas(
+    readings: ServiceReadings, came: Floats, rates: Sequence[float]
+) -> tuple[float, ...]:
+    """Return for each rate the fewest replicas that carried as much and let nobody wait.
+
+    `came` is the rate by slot. Of more than ever came as many as carried the most are thought to
+    carry a quarter more, and beyond that in proportion; infinity where nothing is proven.
+    """
+    calm = np.isfinite(came) & (came > 0) & (readings.waiting < 1) & (readings.replicas > 0)
+    if not calm.any():
+        return (math.inf,) * len(rates)
+    order = np.argsort(came[calm])
+    carried, fewest = came[calm][order], readings.replicas[calm][order]
+    fewest = np.minimum.accumulate(fewest[::-1])[::-1]
+    found = []
+    for rate in rates:
+        first = int(np.searchsorted(carried, rate))
+        beyond = rate / (carried[-1] * _MAX_UNPROVEN)
+        of_more = math.ceil(float(fewest[-1]) * max(1.0, beyond))
+        found.append(float(fewest[first]) if first < len(carried) else of_more)
+    return tuple(found)
 
 
 def service_sums(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:

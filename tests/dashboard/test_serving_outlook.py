@@ -57,9 +57,10 @@ def outlook(store: Store, *frames: pd.DataFrame, now: datetime = NOW) -> tuple[S
 
 def test_the_peak_is_ordered_before_it_comes(store: Store) -> None:
     """The same hour of earlier days asks for more than the requests of now do."""
-    (found,) = outlook(store, served(daily(6)))
+    rates = daily(6)
+    (found,) = outlook(store, served(rates, waiting_requests=np.where(rates > 6, 2.0, 0.0)))
     assert found.reason == ""
-    assert (found.namespace, found.replicas, found.seen_full) == ("search", 1, False)
+    assert (found.namespace, found.replicas, found.seen_full) == ("search", 1, True)
     assert found.slots_per_replica == pytest.approx(32, abs=2)
     assert found.service_seconds is not None
     assert found.service_seconds.central == pytest.approx(4.0)

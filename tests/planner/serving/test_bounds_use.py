@@ -35,7 +35,7 @@ def readings(rates: np.ndarray, **columns: np.ndarray) -> ServiceReadings:
         "running": 4.0 * rates, "waiting": 0.0 * rates, "finished": SLOT_SECONDS * rates,
         "fullest": nothing, "full": nothing, "timed_seconds": nothing, "timed": nothing,
         "waited_seconds": 0.0 * rates, "waited": SLOT_SECONDS * rates,
-        "prompt": nothing, "generated": nothing,
+        "prompt": nothing, "generated": nothing, "replicas": nothing, "cache": nothing,
     }  # fmt: skip
     starts = np.arange(len(rates)) * SLOT_SECONDS
     return ServiceReadings(engine="vllm", starts=starts, **(steady | columns))
@@ -127,7 +127,9 @@ def test_waits_at_the_maximum_are_counted_by_spells() -> None:
     }
     columns |= {name: getattr(late, name)[gone] for name in ("fullest", "full")}
     columns |= {name: getattr(late, name)[gone] for name in ("timed_seconds", "timed")}
-    columns |= {name: getattr(late, name)[gone] for name in ("prompt", "generated")}
+    columns |= {
+        name: getattr(late, name)[gone] for name in ("prompt", "generated", "replicas", "cache")
+    }
     apart = ServiceReadings(engine="vllm", **columns)
     assert used(apart, replicas[gone], 1, 3).times_at_max == 3
     assert used(late, replicas, 1, None).times_at_max == 0

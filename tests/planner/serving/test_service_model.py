@@ -15,6 +15,7 @@ from planner.serving.service_model import (
     ServiceReadings,
     carried_rate,
     learnt,
+    proven_replicas,
     reactive_replicas,
     replicas_for_rates,
     to_order,
@@ -28,7 +29,7 @@ def readings(slots: int = DAY, **columns: float | np.ndarray) -> ServiceReadings
     steady: dict[str, float | np.ndarray] = {
         "running": 4.0, "waiting": 0.0, "finished": 300.0, "fullest": 2.5, "full": np.nan,
         "timed_seconds": 1500.0, "timed": 300.0, "waited_seconds": 300.0, "waited": 300.0,
-        "prompt": np.nan, "generated": np.nan,
+        "prompt": np.nan, "generated": np.nan, "replicas": 2.0, "cache": np.nan,
     }  # fmt: skip
     found = {
         name: np.broadcast_to(value, slots) + 0.0 for name, value in (steady | columns).items()
@@ -168,3 +169,39 @@ def test_waits_are_those_timed_else_of_those_that_wait_else_unknown() -> None:
     stuck = readings(3, **untimed, waiting=30.0, finished=0.0).mean_waits()
     assert list(stuck) == [np.inf] * 3
     assert np.isnan(readings(3, **untimed, waiting=np.nan).mean_waits()).all()
+
+
+def test_proven_is_the_fewest_that_carried_as_much_and_let_nobody_wait() -> None:
+    """Beyond what ever came a quarter more on the same replicas, then in proportion."""
+    came = np.array([1.0, 2.0, 3.0, 4.0, 9.0, np.nan])
+    waiting = np.array([0.0, 0.0, 0.9, 0.0, 1.0, 0.0])
+    there = np.array([4.0, 2.0, 3.0, 3.0, 1.0, 1.0])
+    told = readings(6, waiting=waiting, replicas=there)
+    found = proven_replicas(told, came, (0.0, 1.5, 2.0, 2.1, 4.0, 4.9, 5.1, 10.0))
+    assert found == (2, 2, 2, 3, 3, 3, 4, 6)
+    assert proven_replicas(readings(6, waiting=5.0), came, (1.0,)) == (np.inf,)
+
+
+@pytest.mark.parametrize(
+    ("seen", "cache", "slots"),
+    [
+        (2.0, np.nan, 2), (2.0, 0.01, 2), (2.0, 0.2, 8), (2.0, 0.5, 4), (10.0, 0.2, 20),
+        (10.0, 0.95, 10),
+    ],
+)  # fmt: skip
+def test_the_cache_tells_what_a_replica_that_was_never_full_holds(
+    seen: float, cache: float, slots: int
+) -> None:
+    """Nine tenths of what fills it, up to eight requests or twice what was seen."""
+    found = learnt(readings(fullest=seen, cache=cache))
+    assert found is not None
+    assert (found.slots, found.seen_full) == (slots, False)
+
+
+def test_a_replica_that_was_full_days_ago_is_remembered() -> None:
+    """A day without a wait says nothing of what a replica can do."""
+    full = np.full(3 * DAY, np.nan)
+    full[:5] = 16.0
+    found = learnt(readings(3 * DAY, full=full, fullest=3.0))
+    assert found is not None
+    assert (found.slots, found.seen_full) == (16, True)

@@ -22,7 +22,8 @@ def readings(
         "finished": np.full(size, 300.0), "fullest": np.full(size, 8.0),
         "full": np.full(size, 8.0), "timed_seconds": seconds, "timed": np.full(size, 300.0),
         "waited_seconds": np.zeros(size), "waited": np.full(size, 300.0),
-        "prompt": prompt, "generated": generated,
+        "prompt": prompt, "generated": generated, "replicas": np.ones(size),
+        "cache": np.full(size, np.nan),
     }  # fmt: skip
     starts = np.arange(size) * SLOT_SECONDS
     return ServiceReadings(engine="vllm", starts=starts, **(steady | columns))
