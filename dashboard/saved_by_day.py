@@ -36,6 +36,8 @@ _RATE_OVER = timedelta(days=2)
 _OVER_AFTER = timedelta(hours=1)
 """A job that telemetry has not named for so long, up to the newest sample, is over."""
 _SENDING = str(Work.SENDING)
+TOO_SHORT = "ended a job or was measured for less than a day"
+NO_YEAR = f"no year is told, as each {TOO_SHORT}"
 _UNDONE = (str(LifecycleEvent.ROLLED_BACK), *ENDED)
 
 
@@ -83,12 +85,14 @@ class RunRate:
     """What the changes that stand save in a day, as on their newest days, and in a year like it.
 
     A sum is of its known parts, None without any. `unknown_changes` of the `changes` have a part
-    that is unknown.
+    that is unknown. The year is of the `lasting_changes` alone: measured for a day, and not the
+    end of a job that nobody can say would have been held for a year.
     """
 
     changes: int
     unknown_changes: int
     per_day: SavedAmounts
+    lasting_changes: int
     per_year: SavedAmounts
 
     @property
@@ -96,8 +100,14 @@ class RunRate:
         """The rate in one sentence."""
         if not self.changes:
             return "No change saves anything now: none stands."
-        day, year = map(_amounts_text, (self.per_day, self.per_year))
-        return f"Run rate: {day} a day; {year} a year at that rate. {self.standing}"
+        year = NO_YEAR
+        if self.lasting_changes:
+            rest = self.changes - self.lasting_changes
+            year = f"{_amounts_text(self.per_year)} a year at that rate"
+            year += f", without {count_text(rest, 'change', 'changes')} that {TOO_SHORT}" * (
+                rest > 0
+            )
+        return f"Run rate: {_amounts_text(self.per_day)} a day; {year}. {self.standing}"
 
     @property
     def standing(self) -> str:
@@ -177,19 +187,31 @@ def run_rate(rows: Iterable[DaySaved], at: datetime) -> RunRate:
     for row in rows:
         if row.until > at - _RATE_OVER and row.start < at and row.measurement.hours:
             changes[row.recommendation.digest].append(row)
-    rates = [_rate(group) for group in changes.values() if group[-1].until >= at]
-    per_day = {
-        part: sum_of([found for rate in rates if (found := getattr(rate, part)) is not None])
-        for part in AMOUNTS
-    }
+    standing = [group for group in changes.values() if group[-1].until >= at]
+    rates = [_rate(group) for group in standing]
+    lasting = [rate for rate, group in zip(rates, standing, strict=True) if _lasts(group)]
     return RunRate(
         changes=len(rates),
         unknown_changes=sum(None in [getattr(rate, part) for part in AMOUNTS] for rate in rates),
-        per_day=SavedAmounts(**per_day),
-        per_year=SavedAmounts(
-            **{part: amount and amount.times(_YEAR_DAYS) for part, amount in per_day.items()}
-        ),
+        per_day=_added(rates, days=1),
+        lasting_changes=len(lasting),
+        per_year=_added(lasting, days=_YEAR_DAYS),
     )
+
+
+def _lasts(group: Sequence[DaySaved]) -> bool:
+    """Say whether a year can be told of a change: measured for a day, and its job goes on."""
+    hours = sum(row.measurement.hours for row in group)
+    return hours >= _DAY / timedelta(hours=1) and bool(group[-1].recommendation.proposed.gpu_count)
+
+
+def _added(rates: Sequence[SavedAmounts], *, days: int) -> SavedAmounts:
+    """Return the sum of rates over so many days, of their known parts."""
+    found = {
+        part: sum_of([amount for rate in rates if (amount := getattr(rate, part)) is not None])
+        for part in AMOUNTS
+    }
+    return SavedAmounts(**{part: amount and amount.times(days) for part, amount in found.items()})
 
 
 def _rate(group: Sequence[DaySaved]) -> SavedAmounts:

@@ -20,6 +20,7 @@ from dashboard.cli.ending import WHO_GOES_ON, Ending, ending_by_signal
 from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import (
     ask,
+    ask_holder,
     asks_a_server,
     decided,
     decision_service_of,
@@ -274,11 +275,13 @@ def resume(options: argparse.Namespace) -> int:
         return 0
     try:
         with open_for_reading(loaded) as store:
-            if not decision_service_of(options, store).resume(person_of(options)):
-                print("applying was not stopped")
-                return 0
+            if ask_holder(options, store, "DELETE", "/api/v1/stop") is None:
+                was_stopped = decision_service_of(options, store).resume(person_of(options))
+                if not was_stopped:
+                    print("applying was not stopped")
+                    return 0
     except StoreBusyError:
-        # The server that holds the store sees the file go and puts it into the audit.
+        # What holds the store answers no commands; it sees the file go and puts it into the audit.
         resume_now(path)
     say("applying goes on")
     return 0

@@ -40,11 +40,12 @@ def refusal(
         flag = suspicion(proposal.job.demand, terms)
         least = (
             _idle_for_good(proposal, terms)
-            or why_none_smaller(proposal)
+            or why_none_smaller(proposal, terms)
             or "its present configuration costs least for what it is forecast to need"
         )
-        if why := _not_requeued(proposal.job.demand.job, terms):
-            least += f", of what can be made of it: {why}"
+        why = _not_requeued(proposal.job.demand.job, terms)
+        if why and why not in least:
+            least += f"; other changes cannot be made: {why}"
         return f"{least}; {flag}" if flag else least
     wanted = 1.0 + margin_ratio
     reason = (
@@ -58,7 +59,7 @@ def refusal(
     return reason
 
 
-def why_none_smaller(proposal: Proposal) -> str:
+def why_none_smaller(proposal: Proposal, terms: Terms) -> str:
     """Return why no option of a job has fewer GPUs than now, '' where one has."""
     present, demand = proposal.present, proposal.job.demand
     if any(option.boards < present.boards for option in proposal.job.options):
@@ -70,7 +71,10 @@ def why_none_smaller(proposal: Proposal) -> str:
         return f"{standing.scaled_by} scales it"
     if now.gpu_count > 1:
         fewer = replace(now, gpu_count=now.gpu_count // 2)
-        return why_not(demand.job, fewer) or f"no size below {now.describe()} holds its memory"
+        why = why_not(
+            demand.job, fewer, may_requeue=terms.may_requeue, behind_others=terms.behind_others
+        )
+        return why or f"no size below {now.describe()} holds its memory"
     return f"no slice or cheaper GPU in reach can take what runs on {now.describe()}"
 
 
@@ -117,8 +121,8 @@ def _starved(proposal: Proposal, terms: Terms, wanted: float) -> str:
     if chosen.service >= max(wanted * need, least) - 1e-9:
         return ""
     return (
-        f"{chosen.configuration.describe()} gives {chosen.service:.2g} of the "
-        f"{need:.2g} devices' work needed at the forecast's q90 with headroom"
+        f"{chosen.configuration.describe()} gives {chosen.service:.3g} of the "
+        f"{need:.3g} devices' work needed at the forecast's q90 with headroom"
     )
 
 

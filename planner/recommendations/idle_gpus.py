@@ -48,12 +48,14 @@ def idle_gpus(
     found = IdleGpus(held=held, work=work, peaks=peaks, freed=freed)
     if found.stays <= _NEGLIGIBLE:
         return found
-    cause, reason = _why_it_stays(proposal, recommended=recommended, kept=kept, resting=resting)
+    cause, reason = _why_it_stays(
+        proposal, terms, recommended=recommended, kept=kept, resting=resting
+    )
     return replace(found, cause=cause, reason=reason)
 
 
 def _why_it_stays(
-    proposal: Proposal, *, recommended: bool, kept: str, resting: bool
+    proposal: Proposal, terms: Terms, *, recommended: bool, kept: str, resting: bool
 ) -> tuple[IdleCause, str]:
     if recommended or not kept:
         then = proposal.chosen
@@ -66,7 +68,7 @@ def _why_it_stays(
         return IdleCause.KEPT, kept
     if proposal.action is not None:
         return IdleCause.HELD_BACK, kept
-    why = why_none_smaller(proposal)
+    why = why_none_smaller(proposal, terms)
     if not why:
         return IdleCause.COSTLY, kept
     rigid = not proposal.job.demand.standing.may_restart

@@ -291,17 +291,39 @@ def test_a_run_rate_is_a_day_of_what_is_saved_now(hours: int) -> None:
     day, year = rate.per_day, rate.per_year
     assert day.gpu_hours is not None
     assert day.energy_kwh is not None
-    assert year.money is not None
+    assert rate.lasting_changes == (hours >= 24)
+    assert (year.money is not None) == (hours >= 24)
+    assert ("no year is told" in rate.text) == (hours < 24)
     assert day.gpu_hours.central == pytest.approx(48)
     assert day.energy_kwh.central == pytest.approx(0.1 * WORK * PUE * 24)
     counted = [saved for saved in found if saved.until > past.latest - 2 * DAY]
     money = sum_of([saved.money for saved in counted if saved.money is not None])
     share = 365 * 24 / sum(saved.measurement.hours for saved in counted)
     assert money is not None
-    assert year.money == money.times(share) or year.money.high == pytest.approx(money.high * share)
+    assert (
+        year.money is None
+        or year.money == money.times(share)
+        or year.money.high == pytest.approx(money.high * share)
+    )
     (whole,) = summed(found, "all", at=past.latest)
     assert whole.run_rate == rate
     assert {every.run_rate for every in summed(found, "day", at=past.latest)} == {None}
+
+
+def test_a_job_that_was_ended_saves_in_a_day_and_in_no_year() -> None:
+    """Nobody can say that it would have been held for a year; beside it the others are told."""
+    ended = advice(action=Action.RECLAIM, proposed=Configuration(gpu_model=H100, gpu_count=0))
+    end, later = NOW + 26 * HOUR, NOW + 4 * HOUR
+    gone = days_of(Past(NOW, end, ended, [row("sending", later), row("applied", later)]))
+    kept = days_of(Past(NOW, end, advice(job_id="a/b"), BEGUN))
+    alone = run_rate(gone, end)
+    assert (alone.changes, alone.lasting_changes, alone.per_year.money) == (1, 0, None)
+    assert alone.per_day.gpu_hours is not None
+    assert "no year is told" in alone.text
+    both = run_rate([*gone, *kept], end)
+    assert (both.changes, both.lasting_changes) == (2, 1)
+    assert both.per_year == run_rate(kept, end).per_year
+    assert "a year at that rate, without 1 change that ended a job" in both.text
 
 
 def test_what_no_longer_stands_saves_nothing_now() -> None:

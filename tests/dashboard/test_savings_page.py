@@ -55,8 +55,11 @@ def drawn(days: list[DaySaved], monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 
 def test_a_rate_stands_beside_what_was_saved_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a day of 30 EUR is 60 a day and 21,900 a year; energy that is unknown is no zero."""
-    page = drawn([SAVED], monkeypatch)
+    """A day of 60 EUR is 21,900 a year; half a day tells none. Unknown energy is no zero."""
+    half = {metric.label: metric.value for metric in drawn([SAVED], monkeypatch).metric}
+    assert half["money saved a day now"] == "60 EUR"
+    assert half["money a year at that rate"] == "—"
+    page = drawn([replace(SAVED, start=NOW - DAY), SAVED], monkeypatch)
     told = {metric.label: metric.value for metric in page.metric}
     assert told["money saved a day now"] == "60 EUR"
     assert told["money a year at that rate"] == "21,900 EUR"

@@ -251,7 +251,7 @@ def test_what_is_needed_with_headroom_is_given(
     reason = why_not(problem, proposal, outcome, margin_ratio=margin)
     assert (reason == "") == passes
     need = min(4 * level * 1.2, 4)
-    assert passes or f"gives {count} of the {need:.2g} devices' work needed" in reason
+    assert passes or f"gives {count} of the {need:.3g} devices' work needed" in reason
 
 
 @pytest.mark.parametrize(

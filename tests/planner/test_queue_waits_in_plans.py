@@ -97,7 +97,27 @@ def test_whoever_waits_for_its_nodes_is_why_a_job_is_kept() -> None:
     """It would save, were it requeued: 'costs least' alone would not be true."""
     assert advised(problem_of(None)).recommendations
     (why,) = dict(advised(problem_of(None, "job 15 waits (Resources)")).kept).values()
-    assert "of what can be made of it" in why
+    assert why.startswith("requeued, it might not start again soon: ")
     assert "job 15 waits (Resources)" in why
     behind = FleetRules(behind_others=True)
     assert advised(problem_of(None, "job 15 waits", rules=behind)).recommendations
+
+
+@pytest.mark.parametrize(
+    ("may_requeue", "behind_others", "words"),
+    [(False, False, "allow_requeue"), (False, True, "allow_requeue"), (True, False, "behind")],
+)
+def test_what_no_applier_may_do_is_why_and_no_other_reason(
+    may_requeue: bool, behind_others: bool, words: str
+) -> None:
+    """Its memory would fit on one GPU: no sentence says that it does not, or names what is set."""
+    rules = FleetRules(may_requeue=may_requeue, behind_others=behind_others)
+    found = advised(problem_of(None, "job 15 waits", rules=rules))
+    assert not found.recommendations
+    (why,) = dict(found.kept).values()
+    (idle,) = found.idle.values()
+    for said in (why, idle.reason):
+        assert words in said
+        assert "memory" not in said
+        assert ("requeue_behind_others allows it" in said) == (words == "behind")
+    assert why.count(words) == 1

@@ -5,7 +5,7 @@ import streamlit as st
 
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
 from dashboard.figure_text import count_text, range_text
-from dashboard.saved_by_day import RunRate, summed
+from dashboard.saved_by_day import NO_YEAR, RunRate, summed
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
 from dashboard.web.page import chart, figures, finding, table, tense, way
 from dashboard.web.saved_days import measured_to, saved_days
@@ -59,7 +59,8 @@ def rate_figures(rate: RunRate) -> dict[str, Range | tuple[str, str]]:
     day, year = rate.per_day, rate.per_year
     return {
         "money saved a day now": day.money or ("—", why),
-        "money a year at that rate": year.money or ("—", why),
+        "money a year at that rate": year.money
+        or ("—", why if rate.lasting_changes or not rate.changes else NO_YEAR),
         "GPU-hours saved a day now": day.gpu_hours or ("—", why),
         "site energy saved a day now": day.energy_kwh or ("—", why),
     }
