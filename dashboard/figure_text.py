@@ -2,7 +2,7 @@
 
 from math import floor, log10
 
-from data.records.decisions import Range
+from data.records.decisions import Range, Recommendation
 
 _DIGITS = 3
 _THOUSAND = 1000
@@ -54,3 +54,9 @@ def short_name(name: str, limit: int = 40) -> str:
         return name
     tail = (limit - 1) // 2
     return f"{name[: limit - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def target_text(recommendation: Recommendation) -> str:
+    """Return what would change: the job by its id, before it its name where the id lacks it."""
+    name, target = recommendation.job_name, recommendation.target
+    return f"{name} ({target})" if name and name not in target else target

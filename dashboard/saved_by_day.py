@@ -85,8 +85,7 @@ class RunRate:
     """What the changes that stand save in a day, as on their newest days, and in a year like it.
 
     A sum is of its known parts, None without any. `unknown_changes` of the `changes` have a part
-    that is unknown. The year is of the `lasting_changes` alone: measured for a day, and not the
-    end of a job that nobody can say would have been held for a year.
+    that is unknown. The year is of `lasting_changes`: measured for a day, and no end of a job.
     """
 
     changes: int

@@ -2,7 +2,7 @@
 
 from reportlab.platypus import Flowable, Spacer
 
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import count_text, range_text, target_text
 from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED
 from dashboard.reports.pdf_style import BODY, HEADING, SOFTLY, paragraph, table
 from dashboard.reports.render_report import bare_text, number_text, percent_text
@@ -57,17 +57,23 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
         ]
     if report.decided:
         rows: list[tuple[object, ...]] = [
-            (report.week.text(entry.at), entry.actor, entry.event, entry.digest[:12], entry.detail)
+            (
+                report.week.text(entry.at),
+                entry.actor,
+                entry.event,
+                report.name_of(entry.digest),
+                entry.detail,
+            )
             for entry in report.decided
         ]
-        header = ("when", "who", "what", "recommendation", "remark")
+        header = ("when", "who", "what", "finding", "remark")
         story += [Spacer(1, 6), table(header, rows, widths=(3, 2, 2, 2.2, 6))]
     return story
 
 
 def _saved_row(row: LedgerRow) -> tuple[object, ...]:
     measurement, said = row.measurement, row.recommendation
-    name = (f"{said.action.spec.title}, {row.state}", said.target, row.reference)
+    name = (f"{said.action.spec.title}, {row.state}", target_text(said), row.reference)
     if measurement is None:
         return (name, _kept(None, None), _kept(None, None), bare_text(None))
     return (

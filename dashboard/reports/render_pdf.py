@@ -7,7 +7,7 @@ from reportlab.lib.units import mm
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
 
-from dashboard.figure_text import range_text
+from dashboard.figure_text import range_text, target_text
 from dashboard.reports.pdf_energy import energy_part, method_part, saved_part
 from dashboard.reports.pdf_style import (
     FINDING,
@@ -128,7 +128,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     shown = [entry.recommendation for entry in waiting[:_MAX_RECOMMENDATIONS]]
     rows: list[tuple[object, ...]] = [
         (
-            (f"{said.action.spec.title}, {entry.state}", said.target, entry.reference),
+            (f"{said.action.spec.title}, {entry.state}", target_text(said), entry.reference),
             (f"{said.now.describe()} →", said.summary),
             (
                 range_text(said.savings.cost),

@@ -11,7 +11,13 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dashboard.figure_text import bare_range_text, count_text, figure_text, range_text
+from dashboard.figure_text import (
+    bare_range_text,
+    count_text,
+    figure_text,
+    range_text,
+    target_text,
+)
 from dashboard.foreign_text import markdown, shown
 from dashboard.reports.esg.export import row_fields, statement_document
 from dashboard.reports.esg.periods import WHOLE_RANGE
@@ -76,6 +82,7 @@ def _environment(week: Week, *, html: bool) -> Environment:
         range=range_text,
         count=count_text,
         bare=bare_text,
+        target=target_text,
         percent=percent_text,
         number=number_text,
         time=lambda at: time_text(at, week),

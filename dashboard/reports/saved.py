@@ -87,5 +87,6 @@ def _within(at: datetime, week: Week) -> bool:
 
 
 def _as_known_at_the_end(row: LedgerRow, week: Week) -> LedgerRow:
-    later = row.measured_at is not None and row.measured_at >= week.end
-    return replace(row, measured_at=None, measurement=None) if later else row
+    if row.measured_at is None or row.measured_at < week.end:
+        return row
+    return replace(row, state=str(LifecycleEvent.APPLIED), measured_at=None, measurement=None)

@@ -82,6 +82,11 @@ class WeeklyReport:
             f"{self._idle()}; {self._waiting()}."
         )
 
+    def name_of(self, digest: str) -> str:
+        """Return how people name what was decided on: TT-12, else the start of its digest."""
+        named = {entry.recommendation.digest: entry.reference for entry in self.recommendations}
+        return named.get(digest) or digest[:12]
+
     @property
     def fleet_size(self) -> str:
         """The mean boards of the week in words: some may have come, gone or not been seen."""

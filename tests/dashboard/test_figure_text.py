@@ -1,10 +1,11 @@
 """Numbers for people have three digits, and ranges one last digit."""
 
 import pytest
+from factories import make_recommendation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.figure_text import figure_text, range_text, range_texts, short_name
+from dashboard.figure_text import figure_text, range_text, range_texts, short_name, target_text
 from data.records.decisions import Range
 
 
@@ -66,3 +67,19 @@ def test_a_short_name_keeps_both_ends(name: str, limit: int) -> None:
         assert name.startswith(short[:head])
         assert short[head] == "…"
         assert name.endswith(short[head + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("job_id", "name", "text"),
+    [
+        ("slurm:3", "train-llm", "train-llm (slurm:3)"),
+        ("search/ranker-0", "ranker", "search/ranker-0"),
+        ("slurm:3", "", "slurm:3"),
+        ("", "H100-SXM5-80GB", "H100-SXM5-80GB"),
+    ],
+)
+def test_a_target_is_named_by_the_name_that_its_owner_knows(
+    job_id: str, name: str, text: str
+) -> None:
+    """An id of Slurm says nothing to who wrote the job; a pod's holds the name."""
+    assert target_text(make_recommendation(job_id=job_id, job_name=name)) == text

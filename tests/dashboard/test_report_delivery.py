@@ -42,7 +42,7 @@ def store(store_url: str) -> Iterator[Store]:
     )
     with open_store(store_url) as opened:
         opened.keep(make_collected(search, jobs), make_collected(vision, jobs, batch_id="b" * 12))
-        advice = (make_recommendation(), make_recommendation(job_id=HOSTILE))
+        advice = (make_recommendation(), make_recommendation(job_id=HOSTILE, job_name=""))
         opened.keep_cycle(
             cycle_id="c1",
             started_at=end,

@@ -11,10 +11,13 @@ from factories import NOW, make_collected, make_job, make_plan, make_recommendat
 
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.report_tables import csv_tables
+from dashboard.reports.saved import saved_in
 from dashboard.reports.week import Week, week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.savings import LedgerRow
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.decisions import AuditEntry
 from data.settings import EnergySettings, Settings
 from data.store import Store, open_store
 
@@ -37,7 +40,10 @@ def store(store_url: str) -> Iterator[Store]:
             reports=(),
             forecasts=(),
             plan=make_plan(),
-            recommendations=(make_recommendation(), make_recommendation(job_id=HOSTILE)),
+            recommendations=(
+                make_recommendation(),
+                make_recommendation(job_id=HOSTILE, job_name=""),
+            ),
         )
         yield opened
 
@@ -146,3 +152,34 @@ def test_an_empty_week_says_so(store_url: str) -> None:
         assert report.energy.statement.total.gpu_energy_kwh is None
         assert "No samples were kept" in render_markdown(report)
         assert "No samples were kept" in render_html(report)
+
+
+def test_people_find_what_was_decided_by_its_number(store: Store) -> None:
+    """In every form; what is no recommendation keeps the start of its digest."""
+    report = report_of(store)
+    reference = report.recommendations[0].reference
+    digest = report.recommendations[0].recommendation.digest
+    said = AuditEntry(
+        sequence=1, at=report.week.start, actor="Robin", event="approved", digest=digest, detail="",
+        previous_hash="", entry_hash="",
+    )  # fmt: skip
+    report = replace(report, decided=(said, replace(said, digest="f" * 64)))
+    for text in (render_markdown(report), render_html(report)):
+        assert reference.startswith("TT-")
+        assert reference in text
+        assert digest[:12] not in text
+        assert "f" * 12 in text
+
+
+def test_what_was_measured_after_the_week_is_applied_in_it() -> None:
+    """The state of then: no outcome beside a saving that is not known yet."""
+    at = datetime(2026, 1, 9, tzinfo=UTC)
+    week = Week(start=at - timedelta(days=4), end=at + timedelta(hours=1), zone="UTC")
+    row = LedgerRow(
+        reference="TT-1", recommendation=make_recommendation(), state="verified", applied_at=at,
+        measured_at=at + timedelta(hours=2), measurement=None,
+    )  # fmt: skip
+    (told,) = saved_in(week, [row], (), days=(), until=None).rows
+    assert (told.state, told.reason) == ("applied", "not measured yet")
+    early = replace(row, measured_at=at)
+    assert saved_in(week, [early], (), days=(), until=None).rows == (early,)
