@@ -59,6 +59,10 @@ def _cell(value: object) -> str:
     return shown(value)
 
 
+def _seen(value: object) -> object:
+    return shown(value) if isinstance(value, str) else value
+
+
 def print_rows(
     rows: Sequence[Mapping[str, object]], form: str, *, columns: Sequence[str], empty: str
 ) -> None:
@@ -67,6 +71,9 @@ def print_rows(
         print_json([dict(row) for row in rows])
         return
     if form == "csv":
+        # A file gets the text as it came; on a terminal its control characters would be obeyed.
+        if sys.stdout.isatty():
+            rows = [{name: _seen(value) for name, value in row.items()} for row in rows]
         sys.stdout.write(csv_text(rows, columns))
         return
     if not rows:

@@ -22,6 +22,16 @@ def test_csv_cells_are_no_formulas(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows[2][1] == "-1"
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_csv_moves_no_cursor_and_a_file_gets_the_text_as_it_came(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    """What a terminal would obey is replaced there alone."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    print_rows(ROWS, "csv", columns=("job", "gpus"), empty="")
+    assert ("\x1b" in capsys.readouterr().out) != is_terminal
+
+
 def test_json_keeps_the_text_and_null(capsys: pytest.CaptureFixture[str]) -> None:
     """JSON needs no escaping of ours; unknown is null."""
     print_rows(ROWS, "json", columns=("job",), empty="")
