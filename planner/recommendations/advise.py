@@ -18,7 +18,7 @@ from planner.recommendations.autoscaler_bounds import bounds_advice
 from planner.recommendations.emptied_nodes import empty_nodes
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
 from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
-from planner.recommendations.guardrails import refusal
+from planner.recommendations.guardrails import refusal, roomier
 from planner.recommendations.idle_gpus import idle_gpus
 from planner.recommendations.keeping_up import ProposedBefore, kept_up, margin_of, too_early
 from planner.recommendations.memory_advice import memory_recommendation
@@ -85,6 +85,10 @@ def advise(
         for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
     ]
     proposals = [kept_up(proposal, proposed_before, problem.terms, runs) for proposal in proposals]
+    proposals = [
+        roomier(proposal, problem.terms, margin_of(proposal, proposed_before, problem.terms))
+        for proposal in proposals
+    ]
     outcomes = [outcome_of(proposal, problem.terms) for proposal in proposals]
     room = AdmissionRoom(problem)
     relieved = reliefs(memory, proposals, problem, room)

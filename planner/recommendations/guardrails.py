@@ -8,7 +8,7 @@ from data.records.jobs import Job
 from planner.problem.cost import needed_service
 from planner.problem.job_demand import JobDemand
 from planner.problem.terms import Terms
-from planner.recommendations.proposals import STEADY_SHARE, Proposal
+from planner.recommendations.proposals import STEADY_SHARE, Proposal, steady_proposal
 from planner.recommendations.savings import ProposalOutcome
 
 _MIN_HOURS = 1.0
@@ -124,6 +124,30 @@ def _starved(proposal: Proposal, terms: Terms, wanted: float) -> str:
         f"{chosen.configuration.describe()} gives {chosen.service:.3g} of the "
         f"{need:.3g} devices' work needed at the forecast's q90 with headroom"
     )
+
+
+def roomier(proposal: Proposal, terms: Terms, margin_ratio: float) -> Proposal:
+    """Return the proposal, or where it gives too little the next that gives enough.
+
+    Of the boards that the job has: fewer of them always fit where it runs. A change that misses its
+    margin by little would else leave all of them.
+    """
+    wanted, present, chosen = 1.0 + margin_ratio, proposal.present, proposal.chosen
+    if proposal.action is None or proposal.first is not None:
+        return proposal
+    if not _starved(proposal, terms, wanted):
+        return proposal
+    larger = [
+        number
+        for number, option in enumerate(proposal.job.options)
+        if chosen.boards < option.boards < present.boards
+        and option.configuration == replace(present.configuration, gpu_count=round(option.boards))
+    ]
+    for number in sorted(larger, key=lambda entry: proposal.job.options[entry].boards):
+        tried = steady_proposal(proposal.job, proposal.planned, number, proposal.share)
+        if not _starved(tried, terms, wanted):
+            return tried
+    return proposal
 
 
 def _overruns(proposal: Proposal, past_runs: Sequence[float]) -> str:

@@ -124,7 +124,7 @@ def test_a_plan_that_wavers_between_two_changes_keeps_what_was_proposed(first: i
 
 def test_what_was_proposed_outlives_a_choice_of_the_plan_that_is_refused() -> None:
     """The plan would take more than the guardrails let it; what was proposed still passes them."""
-    problem = of_four(0.95)
+    problem = of_four(1.7)
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     single = replace(HALF, gpu_count=1)
     (job,) = plan.jobs

@@ -208,3 +208,19 @@ def test_ranges_are_ordered(level: float, power: float, count: int, kind: Worklo
         assert savings.market_emissions_kgco2e.central == pytest.approx(
             0.1 * savings.energy_kwh.central
         )
+
+
+@pytest.mark.parametrize(("level", "count"), [(0.2, 1), (0.23, 2), (0.4, 2), (0.48, None)])
+def test_a_size_that_just_misses_its_margin_leaves_the_next_one(
+    level: float, count: int | None
+) -> None:
+    """Four boards of which .92 are wanted with headroom: one is too near, two free the others."""
+    problem = case(
+        (make_job(gpu_count=4), level / 1.15, 5_000.0, 600.0),
+        gpus=boards(H100, 8),
+        planning=day_in_slots(60),
+    )
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    advice = advise(plan, problem, proposed_before={})
+    found = [entry.proposed.gpu_count for entry in advice.recommendations if entry.job_id]
+    assert found == ([] if count is None else [count])
