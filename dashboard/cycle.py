@@ -15,6 +15,7 @@ from collectors.collect import collect_all
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
 from dashboard.grid_refresh import refresh_grid
+from dashboard.growth_facts import growth_facts
 from dashboard.heat import foreseen_racks
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.old_readings import WAY_OUT, why_too_old
@@ -223,6 +224,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         },
         last=last,
         proposed_before=world.store.reader.changes_proposed("" if last is None else last.plan_id),
+        growth=growth_facts(world.store.reader, view, planning, now),
     )
     quiet = unread(view.known_jobs, set(view.history["job_id"]), view.cluster.nodes)
     plan = replace(

@@ -16,9 +16,10 @@ from dashboard.deciding import LOCAL, allowed, log_decision, require_state
 from dashboard.findings import event_about
 from data.access_settings import AccessSettings
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.records.audit import AuditEntry
 from data.records.cluster import Gpu
 from data.records.commands import Command, CommandKind, Person, Work
-from data.records.decisions import Approval, AuditEntry, Decision, Recommendation
+from data.records.decisions import Approval, Decision, Recommendation
 from data.records.findings import DismissalReason, FindingEventKind, number_of
 from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State

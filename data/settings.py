@@ -84,6 +84,7 @@ class RetentionSettings(Section, name="retention"):
 
 FORECASTING_MODELS = ("mix", "prophet", "seasonal-naive")
 BOARD_SHARING = ("namespace", "all", "none")
+GROWTH = ("off", "measured", "assumed")
 PARTITIONS = ("whole", "cluster", "pool", "tenant")
 
 
@@ -113,10 +114,7 @@ class PlanningSettings(Section, name="planning"):
         0.15, "kept free above the forecast q90 of demand, share of demand", minimum=0, maximum=1
     )
     memory_headroom_ratio: float = documented(
-        0.2,
-        "kept free above the largest memory seen or forecast, share of memory",
-        minimum=0,
-        maximum=1,
+        0.2, "kept free above the most memory seen or forecast, share of it", minimum=0, maximum=1
     )
     min_saving_ratio: float = documented(
         0.05, "smallest saving worth a change, share of cost", minimum=0, maximum=1
@@ -155,6 +153,9 @@ class PlanningSettings(Section, name="planning"):
         "how long restartable jobs may wait for cheaper or cleaner hours, h; 0: not at all",
         minimum=0,
         maximum=1000,
+    )
+    grow_elastic_training: str = documented(
+        "off", "elastic training grows into free boards by speeds so known", choices=GROWTH
     )
     expiry_hours: float = documented(24.0, "life of a recommendation, h", above=0, maximum=87_600)
     rejected_days: float = documented(

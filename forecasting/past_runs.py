@@ -21,6 +21,21 @@ def past_run_seconds(jobs: Iterable[Job]) -> dict[str, tuple[float, ...]]:
     return {job.job_id: tuple(found) for job in running if (found := lengths.get(job_key(job)))}
 
 
+def past_runs_by_size(jobs: Iterable[Job]) -> dict[str, dict[int, tuple[float, ...]]]:
+    """Return for every job that has not ended the same by the GPUs that the runs held."""
+    known = list(jobs)
+    by_size: dict[int, list[Job]] = {}
+    for job in known:
+        if job.scheduler is not None and job.scheduler.state is JobState.FINISHED:
+            by_size.setdefault(job.gpu_count, []).append(job)
+    running = [job for job in known if job.scheduler is None or job.scheduler.ended_at is None]
+    found: dict[str, dict[int, tuple[float, ...]]] = {}
+    for size, ended in by_size.items():
+        for job_id, lengths in past_run_seconds([*running, *ended]).items():
+            found.setdefault(job_id, {})[size] = lengths
+    return found
+
+
 def _length(job: Job) -> float | None:
     facts = job.scheduler
     if facts is None or facts.state is not JobState.FINISHED:

@@ -14,6 +14,7 @@ from collectors.kubernetes.objects import (
     part,
     text_in,
 )
+from data.feasible_changes import ELASTIC_KUEUE
 from data.records.jobs import WorkloadKind
 
 _MAX_OWNERS = 8
@@ -25,8 +26,8 @@ _INFERENCE = {
 _USER_LABELS = ("owner", "user", "hub.jupyter.org/username", "workflows.argoproj.io/creator")
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _ELASTIC = "kueue.x-k8s.io/elastic-job"
-ELASTIC_KUEUE = "Kueue (elastic job)"
-"""Kueue, of a Job whose number of pods others may change: it admits them as a further workload."""
+_LEAST, _MOST = "kueue.x-k8s.io/job-min-parallelism", "trimtab/max-parallelism"
+"""Annotations of the bounds of such a Job: Kueue's own word for the least, ours for the most."""
 INSTANCE = "app.kubernetes.io/instance"
 """Label that Helm charts set, and by which Argo CD may track an object."""
 
@@ -162,6 +163,11 @@ class Owners:
             found = part(policy, name)
             if isinstance(found, int):
                 yield fact, str(found)
+        marks = labels_of(workload.chain[0]) if workload.chain else {}
+        if policy is None and workload.kind == "Job" and is_elastic_in_kueue(marks):
+            for fact, name in (("min_replicas", _LEAST), ("max_replicas", _MOST)):
+                if marks.get(name, "").isdecimal():
+                    yield fact, marks[name]
         if scalers:
             kept_by = ", ".join(self._keepers_of(workload, scalers))
             yield ("bounds_kept_by", kept_by) if kept_by else ("autoscaler", holder_of(scalers[0]))

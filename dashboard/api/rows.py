@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from dashboard.findings import FindingStatus
 from dashboard.savings import LedgerRow
 from dashboard.urgent import UrgentFact
+from data.records.audit import AuditEntry
 from data.records.cluster import Gpu, Node, SourceReport
 from data.records.clusters import cluster_in
 from data.records.commands import Measurement
-from data.records.decisions import AuditEntry
 from data.records.jobs import Job, SchedulerFacts
 from data.records.serving import ServiceOutlook
 from data.serving_settings import ServingSettings

@@ -94,9 +94,13 @@ def _require_share(
     limits: ApplySettings,
 ) -> None:
     namespace, taking = recommendation.namespace, taken_gpus(recommendation)
-    if not taking:
+    if not taking or recommendation.action.spec.gives_back:
         return
-    taken = sum(taken_gpus(other) for other in others if other.namespace == namespace)
+    taken = sum(
+        taken_gpus(other)
+        for other in others
+        if other.namespace == namespace and not other.action.spec.gives_back
+    )
     latest = reader.latest_sample_at()
     jobs = {job.job_id for job in reader.jobs() if job.namespace == namespace}
     held = sum(

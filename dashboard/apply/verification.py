@@ -87,8 +87,9 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
     )
     if recommendation.action in FOR_MEMORY:
         return _by_memory(measurement, rows, recommendation)
-    capped = recommendation.action.spec.caps_power
-    return _verdict(measurement, settings.apply.throughput_loss_ratio, capped=capped), measurement
+    spec = recommendation.action.spec
+    meant = spec.caps_power or spec.gives_back
+    return _verdict(measurement, settings.apply.throughput_loss_ratio, meant=meant), measurement
 
 
 def _by_memory(
@@ -106,14 +107,15 @@ def _by_memory(
     return LifecycleEvent.VERIFIED if largest < limit else LifecycleEvent.FELL_SHORT, read
 
 
-def _verdict(measurement: Measurement, loss: float, *, capped: bool) -> LifecycleEvent | Work:
+def _verdict(measurement: Measurement, loss: float, *, meant: bool) -> LifecycleEvent | Work:
     if measurement.realised_gpu_hours is None and measurement.realised_energy_kwh is None:
         return Work.UNMEASURED
-    # A capped board is slower at the same utilization: its throughput cannot be told from it.
+    # A capped board is slower at the same utilization: its throughput cannot be told from it. Of
+    # boards that are given back less work is meant.
     slower = measurement.throughput_ratio is not None and measurement.throughput_ratio < 1 - loss
     return (
         LifecycleEvent.FELL_SHORT
-        if slower and measurement.saturated and not capped
+        if slower and measurement.saturated and not meant
         else LifecycleEvent.VERIFIED
     )
 

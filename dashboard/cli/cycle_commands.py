@@ -131,6 +131,7 @@ def portfolio_line(found: Portfolio) -> str:
         "keeping jobs from running out of memory": found.for_memory,
         "advice on services": found.services,
         "work that is slow": found.programs,
+        "growing elastic training": found.growth,
     }
     rest = {
         "changes that are not worth or not safe to recommend": found.not_recommended,
@@ -138,7 +139,7 @@ def portfolio_line(found: Portfolio) -> str:
         "work that is expected to be missed, priced": found.service,
         "nodes and limits that jobs share": found.shared,
     }
-    others = (found.nodes, found.for_memory, found.services, found.programs)
+    others = (found.nodes, found.for_memory, found.services, found.programs, found.growth)
     beside = sum(abs(saved) for saved in others)
     made_of = _named(parts) if beside >= _CENT else ""
     named = _named(rest)

@@ -20,7 +20,7 @@ from dashboard.notify.report_mail import (
 from dashboard.notify.tickets import TICKET, open_ticket
 from data.access_settings import HOURS
 from data.clock import utc_now
-from data.records.decisions import AuditEntry
+from data.records.audit import AuditEntry
 from data.settings import Settings
 from data.store import Store
 from data.store.outbox import Message

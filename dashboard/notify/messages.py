@@ -4,7 +4,7 @@ from dashboard.notify.tickets import ticket_for
 from dashboard.notify.webhook import DIGEST as DIGEST_OF_CHANGE
 from data.access_settings import NotifySettings, entries
 from data.errors import scrub
-from data.records.decisions import AuditEntry
+from data.records.audit import AuditEntry
 from data.records.findings import Finding
 from data.report_settings import named_addresses
 from data.store.outbox import Message

@@ -13,7 +13,7 @@ from dashboard.foreign_text import shown
 from dashboard.notify.failure import NotDeliveredError
 from data.access_settings import NotifySettings, entries
 from data.errors import scrub
-from data.records.decisions import AuditEntry
+from data.records.audit import AuditEntry
 from data.records.findings import Finding
 from data.store import StoreReader
 from data.store.outbox import Message

@@ -13,7 +13,8 @@ from dashboard.figure_text import count_text
 from dashboard.reports.week import Week
 from dashboard.saved_by_day import DaySaved, RunRate, run_rate
 from dashboard.savings import LedgerRow, Total, total_emissions, total_energy, total_gpu_hours
-from data.records.decisions import AuditEntry, Range
+from data.records.audit import AuditEntry
+from data.records.decisions import Range
 from data.records.lifecycle import LifecycleEvent
 
 _APPLIED = (LifecycleEvent.APPLIED, LifecycleEvent.APPLIED_DIFFERENTLY)

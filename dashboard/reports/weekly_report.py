@@ -20,7 +20,7 @@ from dashboard.statement.prices import Rent, price_list
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.energy_integration import MAX_GAP_SECONDS
-from data.records.decisions import AuditEntry
+from data.records.audit import AuditEntry
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import StoredRecommendation, StoreReader

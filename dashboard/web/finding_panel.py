@@ -143,9 +143,13 @@ def effect_text(recommendation: Recommendation) -> str:
         found.append(f"Expected wait in the queue {recommendation.transition.queue}.")
     if recommendation.delay_hours is not None:
         later = recommendation.delay_hours
+        hours = [later.central, later.low, later.high]
+        word = "later"
+        if later.high < 0:
+            hours, word = [-later.central, -later.high, -later.low], "earlier"
         found.append(
-            f"Its work may be done {later.central:.2g} ({later.low:.2g}–{later.high:.2g}) h later."
-            if later.high >= _NOTICEABLE_HOURS
+            f"Its work may be done {hours[0]:.2g} ({hours[1]:.2g}–{hours[2]:.2g}) h {word}."
+            if abs(later.high) >= _NOTICEABLE_HOURS
             else "Its work is done as early as now."
         )
     return " ".join(found)

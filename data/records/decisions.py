@@ -1,4 +1,4 @@
-"""Recommendations, the approvals of them, and what came of applying them."""
+"""Recommendations, and the approvals of them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -35,6 +35,8 @@ class Action(StrEnum):
     RAISE_MAXIMUM = "raise-maximum"
     SPEED_UP = "speed-up"
     MODEL_FITS = "model-fits"
+    GROW = "grow"
+    GIVE_BACK = "give-back"
 
     @property
     def spec(self) -> "ActionSpec":
@@ -71,6 +73,7 @@ class ActionSpec:
     caps_power: bool = False  # whether it caps its boards; a cap lapses unless it is renewed
     cuts: bool = False  # whether it cuts that node's boards, by the layout in `details`
     takes_all: bool = False  # whether the job keeps no GPU, for good
+    gives_back: bool = False  # whether it undoes a growth, so that less work is what it is for
     pauses: bool = False  # whether it ends by design, with nothing to put back
     bound: str = ""  # which bound it changes of the autoscaler that `details` name
     of_service: bool = False  # whether it is of how a service is run, which no plan gives
@@ -179,6 +182,16 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             of_program=True,
         ),
         Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
+        Action.GROW: ActionSpec(
+            title="Grow into free boards", appliers=_OBJECTS[:1], serves=True, resizes=True
+        ),
+        Action.GIVE_BACK: ActionSpec(
+            title="Give boards back",
+            appliers=_OBJECTS[:1],
+            serves=True,
+            resizes=True,
+            gives_back=True,
+        ),
     }
 )
 """All that pages, reports, planner and appliers read of an action."""
@@ -379,22 +392,3 @@ class Approval:
     approved_at: datetime
     comment: str = ""
     change_digest: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """One row of the append-only record; `entry_hash` covers the row and `previous_hash`.
-
-    `covers` names the row of another table (`journal:7`) whose content `row_digest` is.
-    """
-
-    sequence: int
-    at: datetime
-    actor: str
-    event: str
-    digest: str
-    detail: str
-    previous_hash: str
-    entry_hash: str
-    covers: str = ""
-    row_digest: str = ""

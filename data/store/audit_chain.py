@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from data.records.decisions import AuditEntry, Decision
+from data.records.audit import AuditEntry
+from data.records.decisions import Decision
 from data.records.identifiers import digest_of
 
 GENESIS = "0" * 64

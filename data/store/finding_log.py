@@ -8,8 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.errors import NotKnownError
+from data.records.audit import AuditEntry
 from data.records.commands import Person
-from data.records.decisions import Action, AuditEntry, Recommendation
+from data.records.decisions import Action, Recommendation
 from data.records.findings import Finding, FindingEvent, FindingEventKind, number_of, reference
 from data.records.plans import Configuration
 from data.store import tables

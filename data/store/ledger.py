@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from data.records.decisions import AuditEntry
+from data.records.audit import AuditEntry
 from data.records.identifiers import digest_of
 from data.storable_text import without_nul
 from data.store import tables

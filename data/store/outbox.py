@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from data.records.decisions import AuditEntry
+from data.records.audit import AuditEntry
 from data.records.identifiers import digest_of
 from data.store import tables
 from data.store.bridge import Lock, Transaction, claimable

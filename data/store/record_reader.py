@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from data.records.audit import AuditEntry
 from data.records.commands import Command, CommandKind, CommandStatus, JournalRow
-from data.records.decisions import AuditEntry
 from data.records.lifecycle import State, state_after
 from data.store import tables
 from data.store.commands import command_of

@@ -12,9 +12,10 @@ import sqlalchemy as sa
 
 from data.collected import Collected
 from data.errors import NoTextError, NotKnownError, StoreError, scrub
+from data.records.audit import AuditEntry
 from data.records.cluster import SourceReport
 from data.records.commands import Person
-from data.records.decisions import AuditEntry, Decision, Recommendation
+from data.records.decisions import Decision, Recommendation
 from data.records.findings import FindingEvent
 from data.records.forecasts import (
     DemandForecast,

@@ -87,7 +87,7 @@ def expected_end(
     `past_runs` are lengths of ended runs in s, five at least; `progress` is what it reported, by
     time. What its scheduler ends earlier ends then.
     """
-    (ends, by), told = _likely_ends(job, past_runs, progress, as_of, as_of), told_end(job, as_of)
+    (ends, by), told = likely_ends(job, past_runs, progress, as_of, as_of), told_end(job, as_of)
     started_at = None if job.scheduler is None else job.scheduler.started_at
     if not ends or started_at is None:
         return None
@@ -140,7 +140,7 @@ def remaining_of(
     if told is not None:
         latest = _shares([told[0]], slot_starts, slot)[0]
         why = f"{told[1]} ends it by {told[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
-    ends, by = _likely_ends(job, past_runs, progress, as_of, slot_starts[0])
+    ends, by = likely_ends(job, past_runs, progress, as_of, slot_starts[0])
     if not ends and told is not None and told[1] != _RECORDED and told[0] > as_of:
         ends = [as_of + share * (told[0] - as_of) for share in _BEFORE_LIMIT]
     if not ends:
@@ -188,7 +188,7 @@ def _told_ends(job: Job, as_of: datetime) -> Iterator[tuple[datetime, str]]:
         yield datetime.fromisoformat(deadline), "its deadline"
 
 
-def _likely_ends(
+def likely_ends(
     job: Job,
     past_runs: Sequence[float],
     progress: Sequence[ProgressReport],

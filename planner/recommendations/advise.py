@@ -18,6 +18,8 @@ from planner.recommendations.autoscaler_bounds import bounds_advice
 from planner.recommendations.emptied_nodes import empty_nodes
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
 from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
+from planner.recommendations.growth import Growing, give_backs, growths
+from planner.recommendations.growth_room import GrowthFacts, GrowthRoom
 from planner.recommendations.guardrails import refusal, roomier
 from planner.recommendations.idle_gpus import idle_gpus
 from planner.recommendations.keeping_up import ProposedBefore, kept_up, margin_of, too_early
@@ -62,6 +64,7 @@ def advise(
     rejections: Rejections | None = None,
     proposed_before: ProposedBefore | None = None,
     last: Plan | None = None,
+    growth: GrowthFacts | None = None,
 ) -> Advice:
     """Return what follows from a plan of this problem.
 
@@ -75,7 +78,8 @@ def advise(
     again all the same. `proposed_before` is what the plan before proposed: it
     stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
     its limits, and than what was proposed, by as much. None: there is no plan before. `last` is
-    that plan: of a peak that is hours away it must know too.
+    that plan: of a peak that is hours away it must know too. `growth` is what growing training
+    into free boards rests on, None where it is off.
     """
     resting, no = resting or {}, rejections or {}
     runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
@@ -145,6 +149,23 @@ def advise(
         if node.subject not in stays and not _wanted(node, relieved, short)
     ]
     found += _not_rejected(off, no)
+    grown: list[Recommendation] = []
+    if growth is not None:
+        closed = {row.target for row in found if row.action.spec.of_node}
+        about = Growing(
+            plan=plan,
+            problem=problem,
+            room=GrowthRoom(problem, plan, changes, groups, growth, closed),
+            facts=growth,
+            past_runs=runs,
+        )
+        stay = kept.keys() - resting.keys()
+        grown += _not_rejected(give_backs(proposals, stay, about), no)
+        more, reasons = growths(proposals, stay - {row.job_id for row in grown}, about)
+        grown += _not_rejected(more, no)
+        kept |= {job: f"{kept[job]}; it does not grow: {why}" for job, why in reasons.items()}
+        kept = {job: why for job, why in kept.items() if job not in {r.job_id for r in grown}}
+        found += grown
     found = [row for row in found if not _has_begun(row, problem)]
     names = {proposals[entry].job.demand.job.job_id for entry in chosen}
     idle = {
@@ -156,7 +177,7 @@ def advise(
         recommendations=tuple(sorted(found, key=_by_saving)),
         kept=kept | dict(problem.ended),
         portfolio=portfolio_of(
-            proposals, names, plan, problem.terms, relieved=relieved, rows=found
+            proposals, names, plan, problem.terms, relieved=relieved, rows=found, grown=grown
         ),
     )
 

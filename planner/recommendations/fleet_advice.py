@@ -68,7 +68,7 @@ def missing_boards(
     capacity = _boards_by_cluster(problem)
     end = problem.slot_starts[-1]
     judged = set[str]()
-    for group in sorted(groups, key=_slot_length):
+    for group in sorted(groups, key=slot_length):
         path = group.path(Quantity.ALLOCATED_GPUS) if group.kind is GroupKind.GPU_MODEL else None
         have = capacity.get(group.name, 0.0)
         if path is None or not have or group.name in judged:
@@ -101,7 +101,7 @@ def _model_of(job: JobProblem) -> str:
     return named_in(job.demand.job.gpu_model, job.demand.job.cluster)
 
 
-def _slot_length(group: GroupForecast) -> timedelta:
+def slot_length(group: GroupForecast) -> timedelta:
     """Return the length of a slot, an hour where there is but one."""
     starts = group.slot_starts
     return starts[1] - starts[0] if len(starts) > 1 else timedelta(hours=1)
@@ -130,7 +130,7 @@ def _missing(
     model, starts = group.name, short[0].at
     worst = max(short, key=lambda entry: entry.needed)
     wanted = int(-(-worst.needed // 1))
-    hours = len(short) * (_slot_length(group) / timedelta(hours=1))
+    hours = len(short) * (slot_length(group) / timedelta(hours=1))
     changed = ""
     if abs(worst.freed) >= _NOTICEABLE_BOARDS:
         verb = "give back" if worst.freed > 0 else "take"

@@ -8,11 +8,11 @@ out of memory is no part of the plan and costs money: it stands beside the sum. 
 belongs to no single job: idle power and switching of nodes, limits, moves, rounding, and the trifle
 of rent that the planner charges for a change that costs nothing.
 
-    together    =  recommended  +  nodes  +  for memory  +  services  +  programs
+    together    =  recommended  +  nodes  +  for memory  +  services  +  programs  +  growth
 
 is what the recommendations save, row by row: a node that is off saves the idle power of its boards
-too, which no plan counts and no job's row does. No plan advises on services, or changes a job's
-program.
+too, which no plan counts and no job's row does. No plan advises on services, changes a job's
+program, or grows it into free boards and back.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -35,9 +35,10 @@ class Portfolio:
     of recommended jobs, which one approval does not make; `service` the change of the price of
     expected shortfall, which is no money. `for_memory` is beside the total: what the changes save
     that keep jobs from running out of memory, most often a loss. So are `nodes`, what powering
-    nodes down or cutting them saves, `services`, what advice on services saves, and `programs`, the
-    rent of the time that slow work loses. `taken` is what those of all that cost money cost:
-    `together` is so much below the savings of the others.
+    nodes down or cutting them saves, `services`, what advice on services saves, `programs`, the
+    rent of the time that slow work loses, and `growth`, what boards of elastic training cost.
+    `taken` is what those of all that cost money cost: `together` is so much below the savings of
+    the others.
     """
 
     recommended: float
@@ -52,12 +53,14 @@ class Portfolio:
     nodes: float = 0.0
     services: float = 0.0
     programs: float = 0.0
+    growth: float = 0.0
     taken: float = 0.0
 
     @property
     def together(self) -> float:
         """What all recommendations save, the sum of their central figures."""
-        return self.recommended + self.nodes + self.for_memory + self.services + self.programs
+        beside = self.nodes + self.for_memory + self.services + self.programs + self.growth
+        return self.recommended + beside
 
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
@@ -78,10 +81,11 @@ def portfolio_of(
     *,
     relieved: Sequence[Relief] = (),
     rows: Sequence[Recommendation] = (),
+    grown: Sequence[Recommendation] = (),
 ) -> Portfolio:
     """Return the parts; `proposals` has one entry per job of the plan, `recommended` names jobs.
 
-    `rows` are all recommendations.
+    `rows` are all recommendations, `grown` those that grow jobs or give their boards back.
     """
     parts = dict.fromkeys(("recommended", "not_recommended", "timing", "service"), 0.0)
     gpu_hours = 0.0
@@ -111,6 +115,7 @@ def portfolio_of(
         nodes=worth_of(row for row in rows if row.action.spec.of_node)[0],
         services=worth_of(row for row in rows if row.action.spec.of_service)[0],
         programs=worth_of(row for row in rows if row.action.spec.of_program)[0],
+        growth=worth_of(grown)[0],
         taken=worth_of(rows)[1],
         for_memory=sum(
             relief.outcome.savings.cost.central

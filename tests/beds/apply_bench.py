@@ -164,14 +164,18 @@ def propose(store: Store, recommendation: Recommendation) -> None:
     )
 
 
-def applied_bench(store: Store, folder: Path) -> Bench:
+def applied_bench(
+    store: Store, folder: Path, recommendation: Recommendation | None = None
+) -> Bench:
     """Return a change from four boards, worked at a quarter for a day, to two, applied at NOW."""
+    change = recommendation or make_recommendation()
     cluster = FileCluster(folder / "cluster.json")
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
     day = make_samples(gpus=4, minutes=24 * 60, utilization_ratio=0.25)
     store.keep(make_collected(day, (make_job(gpu_count=4),)))
-    propose(store, make_recommendation())
+    propose(store, change)
     made = Bench(store, cluster, folder)
+    made.digest = change.digest
     made.set(max_namespace_share_ratio=1.0)
     made.clock.at = NOW
     made.approve()

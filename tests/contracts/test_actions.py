@@ -23,6 +23,8 @@ NAMED_IN = {
     "planner/recommendations/autoscaler_bounds.py": "makes those of autoscalers' bounds",
     "planner/recommendations/slow_work_advice.py": "makes those of slow work",
     "planner/recommendations/smaller_for_service.py": "makes that a model fits a smaller GPU",
+    "planner/recommendations/growth.py": "makes those of elastic training",
+    "dashboard/growth_facts.py": "finds what was grown",
     "planner/recommendations/memory_relief.py": "makes those against running out of memory",
     "planner/recommendations/wording.py": "why they are proposed",
     "planner/recommendations/memory_advice.py": "why those for memory are proposed",
@@ -67,7 +69,8 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     by_hand = "add-gpus co-locate less-memory model-fits speed-up"
     assert sorted(ADVICE) == by_hand.split()
     assert sorted(FOR_MEMORY) == ["larger-gpu", "less-memory", "spread"]
-    assert FOR_MEMORY | {Action.SCALE_OUT, Action.RAISE_MAXIMUM} == NOT_FOR_SAVING
+    serves = {Action.SCALE_OUT, Action.RAISE_MAXIMUM, Action.GROW, Action.GIVE_BACK}
+    assert FOR_MEMORY | serves == NOT_FOR_SAVING
     assert {action for action in Action if action.spec.caps_power} == {Action.POWER_CAP}
     assert {action for action in Action if action.spec.of_node} == {
         Action.CONSOLIDATE,
@@ -80,11 +83,12 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     assert {action for action in Action if action.spec.of_service} == services
     assert {action for action in Action if action.spec.of_program} == {Action.SPEED_UP}
     assert {action for action in Action if action.spec.pauses} == {Action.SHIFT_IN_TIME}
+    assert {action for action in Action if action.spec.gives_back} == {Action.GIVE_BACK}
     assert {action for action in Action if action.spec.takes_all} == {Action.RECLAIM}
     resized = {action for action in Action if action.spec.resizes}
     assert resized == {
         Action.FEWER_GPUS, Action.SMALLER_GPU, Action.MIG_SLICE, Action.SCALE_OUT,
-        Action.LARGER_GPU, Action.SPREAD,
+        Action.LARGER_GPU, Action.SPREAD, Action.GROW, Action.GIVE_BACK,
     }  # fmt: skip
 
 

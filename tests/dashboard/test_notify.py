@@ -24,7 +24,8 @@ from dashboard.notify.messages import messages_for
 from dashboard.notify.webhook import content_of, slack_text
 from data.access_settings import EVENTS, NotifySettings
 from data.errors import SettingsError
-from data.records.decisions import AuditEntry, Decision
+from data.records.audit import AuditEntry
+from data.records.decisions import Decision
 from data.records.findings import Finding
 from data.settings import Settings
 from data.store import Store, open_store

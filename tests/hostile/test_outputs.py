@@ -43,7 +43,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot, utc_now
 from data.errors import StoreError
-from data.records.decisions import AuditEntry
+from data.records.audit import AuditEntry
 from data.settings import Settings
 from data.storable_text import without_nul
 from data.store import Store, open_store

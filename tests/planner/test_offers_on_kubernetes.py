@@ -5,250 +5,30 @@ an API server. The applier's look, change and rehearsal are the oracle.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from beds.kubernetes_apply import GPU, settings_of
 from beds.kubernetes_fake import FakeApi, fake_api
 from beds.kubernetes_replay import kubeconfig
-from fleet_cases import gpu
-from planning_cases import A100, AS_OF, H100, L40S, case
+from drawn_kubernetes import (
+    MODELS,
+    cluster_of_three_models,
+    draw,
+    recommended,
+    refusal_of,
+    serve,
+    workload,
+)
+from factories import make_quota
+from growth_cases import demand_for, half_done
 
-from collectors.base import Window
-from collectors.kubernetes.client import Inventory, KubernetesClient
-from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.kinds import KINDS
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ApplyError
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.settings import PlanningSettings
-from data.source_settings import KubernetesSettings
-from planner.plan import build_plan
-from planner.recommendations.advise import advise
-
-MODELS = (H100, A100, L40S)
-PRODUCTS = {H100: "NVIDIA-H100-80GB-HBM3", A100: "NVIDIA-A100-SXM4-80GB", L40S: "NVIDIA-L40S"}
-SINCE = (AS_OF - timedelta(days=3)).isoformat()
-KINDS_DRAWN = (
-    ("Deployment", 0.35), ("StatefulSet", 0.15), ("Job", 0.1), ("PyTorchJob", 0.1),
-    ("LeaderWorkerSet", 0.1), ("RayCluster", 0.1), ("JobSet", 0.05), ("Pod", 0.05),
-)  # fmt: skip
-
-
-class Listed(KubernetesClient):
-    """A client that was answered already."""
-
-    def __init__(self, found: Inventory) -> None:
-        super().__init__(KubernetesSettings(enabled=True))
-        self._found = found
-
-    @property
-    def name(self) -> str:
-        """Its name in reports."""
-        return "drawn"
-
-    def inventory(self) -> Inventory:
-        """Return the objects."""
-        return self._found
-
-
-@dataclass
-class Drawn:
-    """Objects by kind, and the boards as telemetry sees them."""
-
-    objects: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    free: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
-    boards: list[Gpu] = field(default_factory=list)
-
-    def add(self, kind: str, name: str, spec: Any, **about: Any) -> dict[str, Any]:
-        """Add an object of the namespace ml."""
-        version = KINDS[kind][0].rpartition("/")[0].partition("/")[2]
-        document = {
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": {
-                "name": name, "namespace": "ml", "uid": f"uid-{kind}-{name}",
-                "creationTimestamp": SINCE, "resourceVersion": "1", "generation": 1, **about,
-            },
-            "spec": spec,
-        }  # fmt: skip
-        self.objects.setdefault(kind, []).append(document)
-        return document
-
-
-def owned_by(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The references of what an object controls."""
-    about = document["metadata"]
-    return [
-        {
-            "apiVersion": document["apiVersion"], "kind": document["kind"],
-            "name": about["name"], "uid": about["uid"], "controller": True,
-        }
-    ]  # fmt: skip
-
-
-def pod_of(gpus: int, containers: int, product: str) -> dict[str, Any]:
-    """A pod spec of so many containers with GPUs each, bound to a product."""
-    resources = {"limits": {GPU: str(gpus)}, "requests": {GPU: str(gpus)}}
-    return {
-        "nodeSelector": {"nvidia.com/gpu.product": product},
-        "containers": [
-            {"name": f"c{number}", "image": "example/serve:1", "resources": resources}
-            for number in range(containers)
-        ],
-    }
-
-
-def spec_of(kind: str, count: int, pod: dict[str, Any], *, elastic: bool) -> Any:
-    """The spec of a workload with so many pods."""
-    template = {"spec": pod}
-    if kind in ("Deployment", "StatefulSet"):
-        labels = {"app": "drawn"}
-        return {
-            "replicas": count,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        }
-    if kind == "Job":
-        work = {"completions": count} if elastic else {}
-        return {"parallelism": count, "template": template, **work}
-    if kind == "PyTorchJob":
-        roles: dict[str, Any] = {"Worker": {"replicas": max(1, count - 1), "template": template}}
-        if count > 1:
-            roles = {"Master": {"replicas": 1, "template": template}} | roles
-        policy = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 8}} if elastic else {}
-        return {"pytorchReplicaSpecs": roles, **policy}
-    if kind == "LeaderWorkerSet":
-        return {"replicas": count, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}}
-    if kind == "RayCluster":
-        head = {"template": {"spec": {"containers": [{"name": "head"}]}}}
-        group = {"groupName": "w", "replicas": count, "template": template}
-        return {"headGroupSpec": head, "workerGroupSpecs": [group]}
-    jobs = [{"name": "w", "replicas": 1, "template": {"spec": {"parallelism": count,
-                                                             "template": template}}}]  # fmt: skip
-    return {"replicatedJobs": jobs} if kind == "JobSet" else pod
-
-
-def add_node(drawn: Drawn, number: int, product: str, slices: dict[str, str]) -> None:
-    """Add a node of eight boards with its product label."""
-    labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "8"}
-    node = drawn.add("Node", f"node-{number}", {}, labels=labels)
-    del node["metadata"]["namespace"]
-    node["status"] = {
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "capacity": {GPU: "8", "cpu": "96", "memory": "900Gi", **slices},
-        "allocatable": {GPU: "8", **slices},
-    }
-
-
-def draw(seed: int, *, managed: bool = False) -> Drawn:
-    """Three models on six nodes, and workloads of all kinds until boards run out."""
-    rng, drawn = np.random.default_rng(seed), Drawn()
-    for number in range(6):
-        model = MODELS[number % 3]
-        slices = {"nvidia.com/mig-1g.10gb": "7"} if model == A100 and seed % 3 == 0 else {}
-        # Of some clusters one model has no product label: nobody can ask for it.
-        named = PRODUCTS[model] if model != L40S or seed % 4 else ""
-        add_node(drawn, number, named, slices)
-        drawn.free.setdefault(model, []).append((f"node-{number}", 8))
-    for number in range(10):
-        names, shares = zip(*KINDS_DRAWN, strict=True)
-        kind = str(rng.choice(names, p=shares))
-        count = 1 if kind == "Pod" else int(rng.choice([1, 2, 3, 4]))
-        each, containers = int(rng.choice([1, 1, 2, 4])), int(rng.choice([1, 1, 1, 2]))
-        _place(drawn, rng, (kind, f"w{number}"), (count, each, containers), managed=managed)
-    for model, left in drawn.free.items():
-        drawn.boards += [gpu(name, 8 - index - 1, model) for name, n in left for index in range(n)]
-    return drawn
-
-
-def _place(
-    drawn: Drawn,
-    rng: np.random.Generator,
-    what: tuple[str, str],
-    size: tuple[int, int, int],
-    *,
-    managed: bool,
-) -> None:
-    """Add a workload with its pods where they all find boards, else nothing."""
-    (kind, name), (count, each, containers) = what, size
-    model = str(rng.choice(MODELS))
-    asked, left = each * containers, dict(drawn.free[model])
-    homes = []
-    for _ in range(count):
-        node = next((node for node, free in left.items() if free >= asked), "")
-        if not node:
-            return
-        homes.append((node, 8 - left[node]))
-        left[node] -= asked
-    drawn.free[model] = list(left.items())
-    pod = pod_of(each, containers, PRODUCTS[model])
-    about: dict[str, Any] = {"labels": {"app.kubernetes.io/managed-by": "Helm"}} if managed else {}
-    elastic = bool(rng.random() < 0.5)
-    top = drawn.add(kind, name, spec_of(kind, count, pod, elastic=elastic), **about)
-    above = top
-    if kind == "Deployment":
-        above = drawn.add(
-            "ReplicaSet", f"{name}-1", {"selector": {}}, ownerReferences=owned_by(top)
-        )
-    for number, (node, first) in enumerate(homes):
-        one = top
-        if kind != "Pod":
-            one = drawn.add("Pod", f"{name}-{number}", dict(pod), ownerReferences=owned_by(above))
-        one["spec"] = {**one["spec"], "nodeName": node}
-        one["status"] = {"phase": "Running", "startTime": SINCE}
-        job_id = f"ml/{kind.lower()}/{name}"
-        drawn.boards += [gpu(node, first + board, model, job_id) for board in range(asked)]
-
-
-def recommended(
-    drawn: Drawn, seed: int, slot_minutes: int, *, levels: Mapping[str, float] | None = None
-) -> Sequence[Recommendation]:
-    """What a plan of the collected objects leads to; `levels` of use by name, else drawn."""
-    rng = np.random.default_rng([seed, 1])
-    collector = KubernetesCollector(Listed(Inventory(objects=drawn.objects)), load_gpu_catalogue())
-    found = collector.collect(Window(start=AS_OF - timedelta(hours=1), end=AS_OF))
-    planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24 * 60 // slot_minutes)
-    cases = [
-        (
-            job,
-            (levels or {}).get(job.name, float(rng.choice([0.0, 0.05, 0.2, 0.4, 0.8]))),
-            float(rng.choice([2_000.0, 8_000.0, 20_000.0])),
-            200.0 * job.gpu_count,
-        )
-        for job in found.jobs
-    ]
-    problem = case(*cases, gpus=drawn.boards, nodes=found.nodes, planning=planning)
-    return advise(build_plan(problem, budget_seconds=30, created_at=AS_OF), problem).recommendations
-
-
-def serve(fake: FakeApi, drawn: Drawn) -> None:
-    """Have the objects where the applier looks for them."""
-    for kind, documents in drawn.objects.items():
-        for listed in KINDS[kind][:1]:
-            above, _, plural = listed.rpartition("/")
-            for document in documents:
-                inside = "/namespaces/ml" if "namespace" in document["metadata"] else ""
-                fake.put(f"{above}{inside}/{plural}/{document['metadata']['name']}", document)
-    fake.lists["api/v1/nodes"] = drawn.objects["Node"]
-    fake.lists["api/v1/pods"] = drawn.objects.get("Pod", [])
-
-
-def refusal_of(applier: KubernetesApplier, one: Recommendation) -> str:
-    """Why the applier does not take a recommendation, '' when it does."""
-    try:
-        change = applier.change_for(one, applier.look(one, job=None, gpus=()))
-        rehearsal = applier.rehearse(change)
-    except ApplyError as refusal:
-        return str(refusal)
-    return "; ".join((*rehearsal.refusals, *(str(each) for each in rehearsal.differences)))
+from data.records.decisions import Action, Recommendation
+from data.records.quotas import QuotaKind
+from planner.recommendations.growth_room import GrowthFacts
 
 
 @pytest.fixture
@@ -276,35 +56,6 @@ def tried(
                 why = refusal_of(applier, entry)
                 refused += [(seed, entry, why)] if why else []
     return asked, refused
-
-
-def workload(
-    drawn: Drawn, what: tuple[str, str], size: tuple[int, int], node: int, at: int = 0, **about: Any
-) -> None:
-    """Add a workload of (pods, GPUs each) on the boards of a node from `at` on."""
-    (kind, name), (count, each), model = what, size, MODELS[node % 3]
-    pod = pod_of(each, 1, PRODUCTS[model])
-    above = top = drawn.add(kind, name, spec_of(kind, count, pod, elastic=False), **about)
-    if kind == "Deployment":
-        above = drawn.add(
-            "ReplicaSet", f"{name}-1", {"selector": {}}, ownerReferences=owned_by(top)
-        )
-    for number in range(count):
-        one = drawn.add("Pod", f"{name}-{number}", dict(pod), ownerReferences=owned_by(above))
-        one["spec"] = {**one["spec"], "nodeName": f"node-{node}"}
-        one["status"] = {"phase": "Running", "startTime": SINCE}
-    job_id = f"ml/{kind.lower()}/{name}"
-    drawn.boards += [
-        gpu(f"node-{node}", at + board, model, job_id) for board in range(count * each)
-    ]
-
-
-def cluster_of_three_models() -> Drawn:
-    """Two nodes each of H100, A100 and L40S without workloads or MIG."""
-    drawn = Drawn()
-    for number in range(6):
-        add_node(drawn, number, PRODUCTS[MODELS[number % 3]], {})
-    return drawn
 
 
 @pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
@@ -367,3 +118,46 @@ def test_a_workload_whose_pods_are_not_all_there_is_left_alone() -> None:
     short["spec"]["replicas"] = 5
     found = recommended(drawn, 0, 60, levels={"short": 0.1, "whole": 0.1})
     assert {entry.job_id.rpartition("/")[2] for entry in found if entry.job_id} == {"whole"}
+
+
+def test_the_applier_takes_the_growth_that_is_offered(fake: FakeApi, tmp_path: Path) -> None:
+    """By elastic policy, and by annotation in Kueue up to the nominal quota; fixed jobs are kept.
+
+    A Job of completions, one without a bound and one of Helm have boards beside them, too.
+    """
+    drawn = cluster_of_three_models()
+    queue = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
+    bounded = {"kueue.x-k8s.io/elastic-job": "true", "trimtab/max-parallelism": "4"}
+    workload(drawn, ("PyTorchJob", "policy"), (2, 1), 0, elastic=True)
+    workload(drawn, ("PyTorchJob", "helm"), (2, 1), 3, elastic=True,
+             labels={"app.kubernetes.io/managed-by": "Helm"})  # fmt: skip
+    workload(drawn, ("Job", "kueue"), (2, 2), 1, **queue, annotations=bounded)
+    workload(drawn, ("Job", "counted"), (2, 1), 4, elastic=True, **queue, annotations=bounded)
+    workload(drawn, ("Job", "plain"), (2, 1), 4, at=2)
+    names = ("pytorchjob/policy", "pytorchjob/helm", "job/kueue", "job/counted", "job/plain")
+    cluster_queue = make_quota(
+        "research",
+        source="kubernetes drawn",
+        kind=QuotaKind.CLUSTER_QUEUE,
+        resource=GPU,
+        nominal=8.0,
+        used=6.0,
+    )
+    local = {"kind": QuotaKind.LOCAL_QUEUE, "queue": "ml/q", "nominal": None, "parent": "research"}
+    found = recommended(
+        drawn,
+        0,
+        60,
+        levels=dict.fromkeys((name.partition("/")[2] for name in names), 0.8),
+        groups=[demand_for(model, 4.0) for model in MODELS],
+        growth=GrowthFacts(
+            progress={f"ml/{name}": half_done() for name in names},
+            quotas=(cluster_queue, replace(cluster_queue, **local)),
+        ),
+    )
+    offered = {row.job_id: row for row in found if row.action is Action.GROW}
+    sizes = {job_id: row.proposed.gpu_count for job_id, row in offered.items()}
+    assert sizes == {"ml/pytorchjob/policy": 4, "ml/job/kueue": 6}
+    serve(fake, drawn)
+    applier = KubernetesApplier(settings_of(kubeconfig(tmp_path / "kubeconfig", fake.url)))
+    assert [refusal_of(applier, row) for row in offered.values()] == ["", ""]

@@ -6,9 +6,10 @@ from typing import Any
 
 from collectors.kubernetes.client import Document, Inventory
 from collectors.kubernetes.objects import controller_of, labels_of, list_in, part, text_in
-from collectors.kubernetes.workloads import ELASTIC_KUEUE, INSTANCE, Owners, Workload
+from collectors.kubernetes.workloads import INSTANCE, Owners, Workload
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import names_of, pointer, value_at
+from data.feasible_changes import ELASTIC_KUEUE
 
 BY_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 

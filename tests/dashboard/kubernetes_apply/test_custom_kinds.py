@@ -13,6 +13,7 @@ from beds.kubernetes_apply import (
     proposal,
     settled,
 )
+from growth_cases import elastic, grown_and_given_back
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.errors import ChangeRefusedError
@@ -115,6 +116,30 @@ def test_an_elastic_pytorch_job_gets_fewer_workers(
     back = applier.change_back(change, applier.look_again(change))
     assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
     assert spec_of(bed, "PyTorchJob", "torch") == before
+
+
+def test_an_elastic_pytorch_job_grows_as_proposed_and_gives_its_boards_back(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """Just what the planner proposes: both changes, and the manifest is as it was before."""
+    define(bed, "PyTorchJob")
+    bounds = {"minReplicas": 1, "maxReplicas": 4}
+    make(bed, "PyTorchJob", "torch-grows", pytorch(1, elasticPolicy=bounds))
+    label = "training.kubeflow.org/job-name"
+    pods(bed, "torch-grows", label, 2)
+    before = spec_of(bed, "PyTorchJob", "torch-grows")
+    job_id, fixed = "torch-grows/pytorchjob/work", (("fixed_gpus", "2"),)
+    job = elastic(job_id, 4, step=2, most=4, extra=fixed)
+    for row, workers in zip(grown_and_given_back(job, 8), (3, 1), strict=True):
+        change = planned(applier, row)
+        assert applier.rehearse(change).refusals == ()
+        assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
+        assert applier.read_back(change, done=1).seen is VerificationResult.NOT_YET
+        pods(bed, "torch-grows", label, workers + 1)
+        assert settled(applier, change, 1).seen is VerificationResult.AS_INTENDED
+        spec = spec_of(bed, "PyTorchJob", "torch-grows")
+        assert spec["pytorchReplicaSpecs"]["Worker"]["replicas"] == workers
+    assert spec_of(bed, "PyTorchJob", "torch-grows") == before
 
 
 def test_a_pytorch_job_is_suspended_and_resumed(

@@ -16,11 +16,13 @@ from beds.kubernetes_apply import (
     spec_of,
 )
 from factories import make_job
+from growth_cases import elastic, grown_and_given_back
 from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from data.errors import ChangeRefusedError
+from data.feasible_changes import ELASTIC_KUEUE
 from data.records.changes import VerificationResult
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, SchedulerFacts
@@ -68,6 +70,11 @@ def test_an_elastic_job_of_kueue_takes_another_number_of_pods_and_nothing_else(
     change = planned(applier, proposal("elastic/job/serve", gpus(4), gpus(2)))
     assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "elastic", "Job")["parallelism"] == 1
+    kept_by = {"managed_by": (ELASTIC_KUEUE,)}
+    job = elastic("elastic/job/serve", 2, step=2, most=4, facts=kept_by)
+    for row, count in zip(grown_and_given_back(job, 4), (2, 1), strict=True):
+        assert carry_out(applier, planned(applier, row)).seen is VerificationResult.AS_INTENDED
+        assert spec_of(bed, "elastic", "Job")["parallelism"] == count
     with pytest.raises(ChangeRefusedError, match=r"Kueue \(elastic job\) would undo"):
         planned(applier, proposal("elastic/job/serve", gpus(2), gpus(0)))
 
