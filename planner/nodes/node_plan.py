@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from data.records.plans import Stay
-from planner.nodes.consolidation import consolidated
 from planner.nodes.node_hours import node_cost, switched, unplaced_cost
 from planner.nodes.node_placement import PlacementNode, Run, place_on_nodes
 from planner.nodes.node_runs import Places, Stretch, Unit, stretches
+from planner.nodes.node_search import searched
 from planner.nodes.node_stays import stays_of
 from planner.problem.fleet import FleetNode
 from planner.problem.mig_placement import CutBoard, Slice, pack_slices
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.slot_mapping import SlotMapping, move_cost, node_cost_per_board
+from planner.problem.slot_mapping import SlotMapping, move_cost
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -67,13 +67,7 @@ def place_plan(
     units = _units(problem, asked, boards, mapping.slots.slots)
     places = _placed(problem, units, budget_seconds, seed)
     if consolidate:
-        places = consolidated(
-            problem.facts.nodes,
-            [int(pool) for pool in problem.pools.of_node],
-            units,
-            places,
-            node_cost=node_cost_per_board(problem),
-        )
+        places = searched(problem, asked, units, places, seed=seed)
     return _answer(problem, asked, units, places, slices)
 
 

@@ -1,0 +1,139 @@
+"""Nodes off for some or all of the slots: what is on them then goes where it costs least.
+
+What up to three nodes hold in some slots is placed anew, at the exact cost of nodes, boots and
+moves. A job moves only where its stretches begin: in the first slot or where its boards change.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.nodes.node_runs import Places, Stretch, Unit
+from planner.nodes.node_search_kernel import NodeArrays, NodePrices, UnitArrays, search_nodes
+from planner.nodes.random_kernel import random_state
+from planner.problem.fleet import FleetNode
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
+
+Floats = npt.NDArray[np.float64]
+
+_CLEARLY = 1.5
+"""The node's cost has to be so many times that of the moves."""
+_MAX_NODES = 1_000
+"""Nodes tried whole."""
+_ROUNDS_PER_UNIT, _MIN_ROUNDS, _MAX_ROUNDS = 20, 2_000, 20_000
+_MAX_CELLS = 30_000_000
+"""Slots of nodes looked at in rounds, and nodes looked at for those tried whole."""
+_TRIFLE = 1e-6
+"""Price of a board and slot away from where a job is now, where its start elsewhere is free."""
+
+
+def searched(
+    problem: PlanningProblem,
+    asked: Sequence[Stretch],
+    units: Sequence[Unit],
+    places: Places,
+    *,
+    seed: int,
+) -> Places:
+    """Return places of the units [U] whose nodes and moves cost no more.
+
+    Units on several nodes, those that may not move and those on nodes that are left alone stay.
+    """
+    numbers = _that_may_move(problem, asked, units, places)
+    if not numbers:
+        return places
+    own = [units[number] for number in numbers]
+    at = np.array([places[number][0][0] for number in numbers])
+    nodes = _nodes(problem, units, places)
+    prices = NodePrices(
+        per_board=node_cost_per_board(problem),
+        boot=boot_per_board(problem),
+        min_off=problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes,
+        clearly=_CLEARLY,
+    )
+    rounds = min(max(_MIN_ROUNDS, _ROUNDS_PER_UNIT * len(own)), _MAX_ROUNDS)
+    arrays = _arrays(problem, asked, own)
+    emptied = np.argsort(nodes.load[:, 0].sum(axis=1), kind="stable")
+    emptied = emptied[np.isin(emptied, at)][:_MAX_NODES]
+    search_nodes(arrays, nodes, prices, at, emptied, rounds, _MAX_CELLS, random_state(seed))
+    moved = zip(numbers, own, at.tolist(), strict=True)
+    return places | {number: ((node, unit.gpus),) for number, unit, node in moved}
+
+
+def _that_may_move(
+    problem: PlanningProblem, asked: Sequence[Stretch], units: Sequence[Unit], places: Places
+) -> list[int]:
+    """Return the numbers of the units on one node that may be on another.
+
+    A stretch that maintenance cut in two is left alone: one half moves with the other.
+    """
+    stays = {number for number, unit in enumerate(units) if len(unit.home) > 1 or not unit.may_move}
+    for number, (unit, other) in enumerate(pairwise(units)):
+        goes_on = unit.group == other.group and unit.end == other.start
+        if goes_on and asked[unit.stretch].option == asked[other.stretch].option:
+            stays |= {number, number + 1}
+    alone = [_is_left_alone(node) for node in problem.facts.nodes]
+    return [
+        number
+        for number, where in sorted(places.items())
+        if len(where) == 1 and number not in stays and not alone[where[0][0]]
+    ]
+
+
+def _arrays(
+    problem: PlanningProblem, asked: Sequence[Stretch], units: Sequence[Unit]
+) -> UnitArrays:
+    names = {node.name: number for number, node in enumerate(problem.facts.nodes)}
+    return UnitArrays(
+        start=np.array([unit.start for unit in units]),
+        end=np.array([unit.end for unit in units]),
+        pool=np.array([unit.pool for unit in units]),
+        needs=np.array([_needs(unit, unit.gpus)[:, 0] for unit in units]),
+        home=np.array([names[unit.home[0][0]] if unit.home else -1 for unit in units]),
+        move_cost=np.array([_move_cost(problem, asked, unit) for unit in units]),
+    )
+
+
+def _move_cost(problem: PlanningProblem, asked: Sequence[Stretch], unit: Unit) -> float:
+    """Return what a start away from home costs beyond the start that the plan has there anyway."""
+    paid = 0.0
+    if unit.stretch >= 0 and (unit.start or asked[unit.stretch].option):
+        paid = float(problem.enter_cost[asked[unit.stretch].option, asked[unit.stretch].job])
+    return max(unit.move_cost - paid, _TRIFLE * unit.gpus * (unit.end - unit.start))
+
+
+def _nodes(problem: PlanningProblem, units: Sequence[Unit], places: Places) -> NodeArrays:
+    nodes = problem.facts.nodes
+    load = np.zeros((len(nodes), 3, len(problem.slot_starts)))
+    for number, where in places.items():
+        unit = units[number]
+        for node, count in where:
+            load[node, :, unit.start : unit.end] += _needs(unit, count)
+    pools = zip(nodes, problem.pools.of_node.tolist(), strict=True)
+    return NodeArrays(
+        room=np.array([_room(node) for node in nodes]),
+        load=load,
+        pool=np.array([-1 if _is_left_alone(node) else pool for node, pool in pools]),
+        boards=np.array([node.gpus for node in nodes], dtype=np.float64),
+    )
+
+
+def _needs(unit: Unit, count: int) -> Floats:
+    share = count / unit.gpus
+    return np.array([[count], [(unit.cpus or 0.0) * share], [(unit.memory_mib or 0.0) * share]])
+
+
+def _room(node: FleetNode) -> tuple[float, float, float]:
+    return (
+        float(node.usable),
+        np.inf if node.cpus is None else float(node.cpus),
+        np.inf if node.memory_mib is None else node.memory_mib,
+    )
+
+
+def _is_left_alone(node: FleetNode) -> bool:
+    """Say whether a node is closed, away, not seen, or has work that is not explained."""
+    return not node.open or bool(node.away) or not node.seen or node.foreign
