@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 from dashboard.apply import applier_for, appliers_near
@@ -25,7 +26,7 @@ LASTING = timedelta(minutes=3)
 from a dead worker finds nothing of it still on the way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """A command under a lease, with the settings as they are in this moment."""
 
@@ -36,6 +37,7 @@ class Task:
     lease: Lease
     command: Command
     recommendation: Recommendation
+    _prepared: list[Change] = field(default_factory=list, init=False)
 
     @property
     def words(self) -> str:
@@ -104,12 +106,12 @@ class Task:
 
     def _is_through_git(self) -> bool | None:
         """Tell whether the Git applier prepared it, None when nothing is prepared yet."""
-        rows = self.store.reader.journal(digest=self.command.digest)
-        record = next((row.record for row in rows if row.event == Work.PREPARED), "")
-        if not record:
+        if not self._prepared:  # what was prepared first stays so: it is read once
+            rows = self.store.reader.journal(digest=self.command.digest, events=(Work.PREPARED,))
+            self._prepared.extend(from_json(Change, row.record) for row in rows[:1])
+        if not self._prepared:
             return None
-        state = from_json(Change, record).target.state
-        return any(name.startswith(GIT_FACT) for name, _value in state)
+        return any(name.startswith(GIT_FACT) for name, _value in self._prepared[0].target.state)
 
     def _nobody(self) -> str:
         through_git = self._is_through_git()
@@ -158,7 +160,7 @@ class Task:
         """Return what success means: applied, rolled back, or a rollback rolled back."""
         if self.command.kind is CommandKind.APPLY:
             return LifecycleEvent.APPLIED
-        forward = self._depth() % 2 == 0
+        forward = self._depth % 2 == 0
         return LifecycleEvent.APPLIED if forward else LifecycleEvent.ROLLED_BACK
 
     def refusal(self) -> LifecycleEvent:
@@ -166,6 +168,7 @@ class Task:
         apply = self.command.kind is CommandKind.APPLY
         return LifecycleEvent.REFUSED if apply else LifecycleEvent.ROLLBACK_REFUSED
 
+    @cached_property
     def _depth(self) -> int:
         depth, command = 0, self.command
         while command.kind is CommandKind.ROLLBACK:

@@ -120,7 +120,6 @@ class Worker:
 
     def _task(self, lease: Lease) -> Task:
         command = self.store.reader.command(lease.command_id)
-        stored = self.store.reader.recommendation(command.digest, now=self.clock())
         return Task(
             store=self.store,
             settings=self.settings,
@@ -128,7 +127,7 @@ class Worker:
             clock=self.clock,
             lease=lease,
             command=command,
-            recommendation=stored.recommendation,
+            recommendation=self.store.reader.kept_recommendation(command.digest),
         )
 
     def _note_the_switch(self) -> None:

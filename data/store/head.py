@@ -94,16 +94,16 @@ class Head:
         if not connection.info.pop(_WROTE, False):
             return None
         now = (utc_now() - _EPOCH) // timedelta(microseconds=1)
-        before = _position(connection)
-        position = max(now, before + 1, self._noted.position + 1)
+        mark = _mark(connection)
+        position = max(now, mark.position + 1, self._noted.position + 1)
         cursors = tables.cursors
-        if before:
+        if mark.position:
             # A key that is deleted and inserted anew ends DuckDB's process when a commit fails.
             same = cursors.c.name == ACKNOWLEDGED
             connection.execute(cursors.update().where(same).values(position=position))
         else:
             connection.execute(cursors.insert().values(name=ACKNOWLEDGED, position=position))
-        return replace(_mark(connection, position), losses=self._noted.losses)
+        return replace(mark, position=position, losses=self._noted.losses)
 
     def _note(self, mark: Mark) -> None:
         """Note a committed mark on the disk. A note that fails is logged: the write stands."""
@@ -124,7 +124,7 @@ class Head:
     def find_loss(self) -> None:
         """Compare the store with its note; keep and log what is missing. Errors: StoreError."""
         with self._engine.connect() as connection:
-            lost = self._flaw or _missing(self._noted, _mark(connection, _position(connection)))
+            lost = self._flaw or _missing(self._noted, _mark(connection))
         if not lost:
             return
         at = utc_now()
@@ -170,23 +170,20 @@ def _read(path: Path) -> tuple[Mark, str]:
         )
 
 
-def _position(connection: sa.Connection) -> int:
+def _mark(connection: sa.Connection) -> Mark:
     cursors = tables.cursors.c
-    found = connection.execute(sa.select(cursors.position).where(cursors.name == ACKNOWLEDGED))
-    return int(found.scalar() or 0)
-
-
-def _mark(connection: sa.Connection, position: int) -> Mark:
+    position = sa.select(cursors.position).where(cursors.name == ACKNOWLEDGED).scalar_subquery()
     highest = [
-        sa.select(sa.func.coalesce(sa.func.max(table.c.sequence), 0)).scalar_subquery().label(name)
-        for name, table in (
-            ("batches", tables.batches),
-            ("cycles", tables.cycles),
-            ("audit", tables.audit),
+        sa.func.coalesce(number, 0).label(name)
+        for name, number in (
+            ("position", position),
+            ("batches", sa.select(sa.func.max(tables.batches.c.sequence)).scalar_subquery()),
+            ("cycles", sa.select(sa.func.max(tables.cycles.c.sequence)).scalar_subquery()),
+            ("audit", sa.select(sa.func.max(tables.audit.c.sequence)).scalar_subquery()),
         )
     ]
     row = connection.execute(sa.select(*highest)).one()
-    return Mark(position=position, batches=row.batches, cycles=row.cycles, audit=row.audit)
+    return Mark(position=row.position, batches=row.batches, cycles=row.cycles, audit=row.audit)
 
 
 def _missing(noted: Mark, kept: Mark) -> str:

@@ -55,14 +55,12 @@ def append_entry(
     detail: str,
     covers: str = "",
     covered_digest: str = "",
+    last: AuditEntry | None = None,
 ) -> AuditEntry:
-    """Append one audit entry."""
+    """Append one audit entry; the `last` one is read unless it is given."""
     actor, detail = without_nul(actor), without_nul(detail)
-    last = connection.execute(
-        sa.select(tables.audit).order_by(tables.audit.c.sequence.desc()).limit(1)
-    ).first()
     entry = next_entry(
-        None if last is None else audit_entry(last),
+        last or _last_entry(connection),
         at=at,
         actor=actor,
         event=event,
@@ -100,8 +98,8 @@ def append_row(
     detail: str,
 ) -> AuditEntry:
     """Append a row to one of `tables.COVERED`, and the entry that covers it."""
-    sequence = next_sequence(connection, table)
-    row = {"sequence": sequence, "entry": next_sequence(connection, tables.audit)} | {
+    sequence, last = next_sequence(connection, table), _last_entry(connection)
+    row = {"sequence": sequence, "entry": last.sequence + 1 if last else 1} | {
         name: without_nul(value) if isinstance(value, str) else value
         for name, value in values.items()
     }
@@ -115,7 +113,14 @@ def append_row(
         detail=detail,
         covers=f"{table.name}:{sequence}",
         covered_digest=row_digest(row),
+        last=last,
     )
+
+
+def _last_entry(connection: sa.Connection) -> AuditEntry | None:
+    audit = tables.audit
+    row = connection.execute(sa.select(audit).order_by(audit.c.sequence.desc()).limit(1)).first()
+    return None if row is None else audit_entry(row)
 
 
 def record_events(connection: sa.Connection, digest: str) -> list[str]:

@@ -201,6 +201,14 @@ class StoreReader(
             raise unknown_recommendation(id_or_digest, len(found))
         return found[0]
 
+    def kept_recommendation(self, digest: str) -> Recommendation:
+        """Return the one of a whole digest alone. Errors: NotKnownError when it is not kept."""
+        advice = tables.recommendations.c
+        rows = self._rows(sa.select(advice.record).where(advice.digest == digest))
+        if not rows:
+            raise unknown_recommendation(digest)
+        return from_json(Recommendation, rows[0].record)
+
     def _revision(self, number: int, now: datetime) -> StoredRecommendation:
         """Return what people mean by a finding: its revision under way, else its newest.
 

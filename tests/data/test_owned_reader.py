@@ -180,6 +180,9 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
             asked.setdefault("recommendation", []).append(
                 lambda r, d=digest: _or_none(lambda: r.recommendation(d, now=end))  # type: ignore[misc]
             )
+            asked.setdefault("kept_recommendation", []).append(
+                lambda r, d=digest: _or_none(lambda: r.kept_recommendation(d))  # type: ignore[misc]
+            )
             asked.setdefault("recommendations_of", []).append(
                 lambda r, d=digest: _or_none(lambda: r.recommendations_of([d], now=end))  # type: ignore[misc]
             )
