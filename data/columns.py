@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +22,7 @@ NUMBER = "float64"
 COUNT = "int64"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrameColumns:
     """The declared columns of a frame: name to (dtype, unit or meaning)."""
 
@@ -225,6 +226,8 @@ def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
     unknown = [str(name) for name in frame.columns if name not in declared.columns]
     if unknown:
         raise ValueError(f"{declared.name} frame has undeclared columns {unknown}")
+    if frame.empty and frame.dtypes.equals(_empty(declared).dtypes):
+        return empty_frame(declared)
     typed: dict[str, pd.Series] = {}
     for name, (dtype, _unit) in declared.columns.items():
         if name not in frame.columns:
@@ -244,6 +247,11 @@ def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
 
 def empty_frame(declared: FrameColumns) -> pd.DataFrame:
     """Return a frame without rows that has the declared columns and types."""
+    return _empty(declared).copy(deep=False)
+
+
+@cache
+def _empty(declared: FrameColumns) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(

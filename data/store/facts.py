@@ -76,9 +76,13 @@ def keep_collected(
     keep_allocations(connection, collected.allocations)
     keep_nodes(connection, collected.nodes)
     keep_xids(connection, collected.xids)
-    keep_serving(connection, collected.serving)
-    keep_activity(connection, collected.activity)
-    keep_progress(connection, collected.progress)
+    for keep, frame in (
+        (keep_serving, collected.serving),
+        (keep_activity, collected.activity),
+        (keep_progress, collected.progress),
+    ):
+        if not frame.empty:
+            keep(connection, frame)
     keep_jobs(connection, collected.jobs)
     report = collected.report
     if collected.quotas is not None and report.window_end is not None:

@@ -6,7 +6,6 @@ A script `0001_name.sql` runs on both engines, in DuckDB's names of the types. O
 
 import re
 from importlib.resources import files
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -87,15 +86,11 @@ def _require_may_create(connection: sa.Connection, version: int, newest: int) ->
 
 
 def _run(connection: sa.Connection, number: int, script: str) -> None:
-    on_postgres = is_postgres(connection)
-    text = postgres_types(script) if on_postgres else script
-    for statement in filter(str.strip, text.split(";")):
-        connection.exec_driver_sql(statement)
-    companion = _scripts(_FOR_POSTGRES).get(number) if on_postgres else None
-    if companion is not None:
-        driver: Any = connection.connection.driver_connection
-        driver.execute(companion)  # many statements at once: functions hold semicolons
-    connection.execute(sa.text("INSERT INTO schema_version VALUES (:version)"), {"version": number})
+    """Run the statements of a script at once, and note its number with them."""
+    if is_postgres(connection):
+        script = postgres_types(script) + _scripts(_FOR_POSTGRES).get(number, "")
+    whole = f"{script}; INSERT INTO schema_version VALUES ({number})"  # noqa: S608 - our own text
+    connection.exec_driver_sql(whole, execution_options={"no_parameters": True})
 
 
 _FOR_POSTGRES = re.compile(r"(\d{4})_\w+\.postgres\.sql")
