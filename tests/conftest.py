@@ -5,14 +5,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import copy
 from uuid import uuid4
 
 import pytest
 import slow_end
 from beds.folder_ends import FolderEnds
 from beds.postgres import PostgresBed, running_postgres
-from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores
+from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores, filled
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from reliability import Measured, ReliabilityReport
@@ -176,18 +175,8 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url"))
 
 
-@pytest.fixture(scope="session")
-def empty_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store without rows, to be copied: making its tables takes longer than many a test."""
-    path = tmp_path_factory.mktemp("empty") / "t.duckdb"
-    open_store(f"duckdb:///{path}").close()
-    return path
-
-
 @pytest.fixture
-def store(store_url: str, empty_duckdb: Path) -> Iterator[Store]:
+def store(store_url: str) -> Iterator[Store]:
     """An empty store, on each of the engines."""
-    if store_url.startswith("duckdb"):
-        copy(empty_duckdb, store_url.removeprefix("duckdb:///"))
-    with open_store(store_url) as opened:
+    with filled(store_url) as opened:
         yield opened

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from shutil import copy
+from tempfile import TemporaryDirectory
 
 import pytest
 from beds.postgres import PostgresBed
@@ -13,7 +15,7 @@ from factories import NOW, make_plan
 from sqlalchemy.engine import make_url
 
 from data.records.decisions import Recommendation
-from data.store import Store
+from data.store import Store, open_store
 
 DUCKDB, POSTGRES = "duckdb", "postgres"
 ENGINES = [DUCKDB, pytest.param(POSTGRES, marks=pytest.mark.postgres)]
@@ -47,6 +49,34 @@ class Stores:
         else:
             with self.server().database(template=str(make_url(url).database)) as own:
                 yield own
+
+
+def empty(_store: Store) -> None:
+    """Leave the store without rows."""
+
+
+@contextmanager
+def filled(url: str, fill: Callable[[Store], object] = empty) -> Iterator[Store]:
+    """A fresh store as `fill`, a function of a module, leaves one: by default an empty one.
+
+    On DuckDB it is a copy of one that is made once a process, which takes longer than many a test.
+    """
+    is_duckdb = url.startswith("duckdb")
+    if is_duckdb:
+        Path(url.removeprefix("duckdb:///")).write_bytes(_file_of(fill))
+    with open_store(url) as store:
+        if not is_duckdb:
+            fill(store)
+        yield store
+
+
+@lru_cache(maxsize=8)
+def _file_of(fill: Callable[[Store], object]) -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "t.duckdb"
+        with open_store(f"duckdb:///{path}") as store:
+            fill(store)
+        return path.read_bytes()
 
 
 _UNDONE_BY = {

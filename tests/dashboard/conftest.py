@@ -2,36 +2,20 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copy
 
 import pytest
 from beds.apply_bench import JOB, Bench, fill
 from beds.chat_desk import Desk, opened
 from beds.file_cluster import FileCluster
-
-from data.store import open_store
-
-
-@pytest.fixture(scope="session")
-def filled_duckdb(empty_duckdb: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store as `beds.apply_bench.fill` leaves it, to be copied."""
-    path = copy(empty_duckdb, tmp_path_factory.mktemp("bench") / "t.duckdb")
-    with open_store(f"duckdb:///{path}") as store:
-        fill(store)
-    return path
+from beds.stores import filled
 
 
 @pytest.fixture
-def bench(store_url: str, filled_duckdb: Path, tmp_path: Path) -> Iterator[Bench]:
+def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
     """A recommendation of two GPUs and the job that holds four; the record is whole at the end."""
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
-    is_duckdb = store_url.startswith("duckdb")
-    if is_duckdb:
-        copy(filled_duckdb, store_url.removeprefix("duckdb:///"))
-    with open_store(store_url) as store:
-        if not is_duckdb:
-            fill(store)
+    with filled(store_url, fill) as store:
         yield Bench(store, cluster, tmp_path)
         assert store.reader.verify_audit() == ()
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beds.apply_bench import propose
+from beds.stores import filled
 from factories import (
     H100,
     NOW,
@@ -24,25 +26,21 @@ from dashboard.cli import main
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.decisions import ADVICE, Action, Recommendation, Savings
 from data.records.plans import Configuration
-from data.store import Store, open_store
+from data.store import Store
 
 LATER = NOW + timedelta(hours=1)
 
 
+def fill(store: Store) -> None:
+    """Keep one job on four boards and one recommendation for it."""
+    store.keep(make_collected(make_samples(gpus=4), (make_job(gpu_count=4),)))
+    propose(store, make_recommendation())
+
+
 @pytest.fixture
 def store(store_url: str) -> Iterator[Store]:
-    """A store with one job on four boards and one recommendation for it."""
-    with open_store(store_url) as opened:
-        opened.keep(make_collected(make_samples(gpus=4), (make_job(gpu_count=4),)))
-        opened.keep_cycle(
-            cycle_id="c1",
-            started_at=NOW,
-            finished_at=NOW,
-            reports=(),
-            forecasts=(),
-            plan=make_plan(),
-            recommendations=(make_recommendation(),),
-        )
+    """A store with one job and its recommendation."""
+    with filled(store_url, fill) as opened:
         yield opened
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from beds.mail_sink import running_mail_sink
-from beds.stores import cycle
+from beds.stores import cycle, filled
 from factories import make_collected, make_job, make_recommendation
 
 from dashboard.findings import FindingStatus, findings_now
@@ -45,12 +45,16 @@ def find(store: Store, number: int, at: datetime) -> None:
     cycle(store, number, *found, at=at)
 
 
+def fill(store: Store) -> None:
+    """Keep twelve open findings."""
+    store.keep(make_collected(jobs=tuple(make_job(job_id=name) for name in NAMES)))
+    find(store, 0, MONDAY - timedelta(hours=2))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """Twelve open findings."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
-        opened.keep(make_collected(jobs=tuple(make_job(job_id=name) for name in NAMES)))
-        find(opened, 0, MONDAY - timedelta(hours=2))
+    """A store with these."""
+    with filled(f"duckdb:///{tmp_path}/t.duckdb", fill) as opened:
         yield opened
 
 

@@ -8,24 +8,30 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_samples
 
 from dashboard.cli import main
-from data.store import open_store
+from data.store import Store, open_store
 
 HOSTILE = "=cmd|' /C calc'!A0"
 Run = Callable[..., str]
 
 
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command on a day of two jobs, one in a namespace that would be a formula."""
+def fill(store: Store) -> None:
+    """Keep a day of two jobs, one in a namespace that would be a formula."""
     samples = make_samples(gpus=2, minutes=1441)
     samples.loc[samples["gpu_uuid"] == "GPU-0001", "job_id"] = "evil/job"
+    jobs = (make_job(), make_job("evil/job", namespace=HOSTILE, owner=HOSTILE))
+    store.keep(make_collected(samples, jobs))
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs the command on that day."""
     url = f"duckdb:///{tmp_path}/t.duckdb"
-    with open_store(url) as store:
-        jobs = (make_job(), make_job("evil/job", namespace=HOSTILE, owner=HOSTILE))
-        store.keep(make_collected(samples, jobs))
+    with filled(url, fill):
+        pass
 
     def ran(*options: str, code: int = 0) -> str:
         capsys.readouterr()

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from beds.apply_bench import START, Clock, fill
 from beds.mail_sink import MailSink, running_mail_sink
+from beds.stores import filled
 from factories import NOW, make_recommendation
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ from data.records.audit import AuditEntry
 from data.records.decisions import Decision
 from data.records.findings import Finding
 from data.settings import Settings
-from data.store import Store, open_store
+from data.store import Store
 from data.store.outbox import Message
 
 
@@ -72,8 +73,7 @@ def running_hook() -> Iterator[Hook]:
 @pytest.fixture
 def store(store_url: str) -> Iterator[Store]:
     """A store with one recommendation."""
-    with open_store(store_url) as opened:
-        fill(opened)
+    with filled(store_url, fill) as opened:
         yield opened
 
 

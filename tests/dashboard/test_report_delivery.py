@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from beds.mail_sink import MailSink, running_mail_sink
-from factories import make_collected, make_job, make_plan, make_recommendation, make_samples
+from beds.stores import cycle, filled
+from factories import make_collected, make_job, make_recommendation, make_samples
 
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
@@ -22,15 +23,14 @@ from data.access_settings import NotifySettings
 from data.errors import SettingsError
 from data.report_settings import ReportSettings
 from data.settings import Settings
-from data.store import Store, open_store
+from data.store import Store
 
 MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
 HOSTILE = "vision/=HYPERLINK(1)"
 
 
-@pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    """Three idle days of a search and a vision job that end with Sunday, and advice for both."""
+def fill(store: Store) -> None:
+    """Keep an idle day of a search and a vision job that ends with Sunday, and advice for both."""
     end = datetime(2026, 1, 5, tzinfo=UTC)
     search = make_samples(minutes=60 * 24, end=end, utilization_ratio=0.0)
     vision = make_samples(
@@ -40,18 +40,14 @@ def store(store_url: str) -> Iterator[Store]:
         make_job(owner="ada"),
         make_job(HOSTILE, namespace="vision", owner="bob"),
     )
-    with open_store(store_url) as opened:
-        opened.keep(make_collected(search, jobs), make_collected(vision, jobs, batch_id="b" * 12))
-        advice = (make_recommendation(), make_recommendation(job_id=HOSTILE, job_name=""))
-        opened.keep_cycle(
-            cycle_id="c1",
-            started_at=end,
-            finished_at=end,
-            reports=(),
-            forecasts=(),
-            plan=make_plan(),
-            recommendations=advice,
-        )
+    store.keep(make_collected(search, jobs), make_collected(vision, jobs, batch_id="b" * 12))
+    cycle(store, 1, make_recommendation(), make_recommendation(job_id=HOSTILE, job_name=""), at=end)
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """That day and the advice."""
+    with filled(store_url, fill) as opened:
         yield opened
 
 

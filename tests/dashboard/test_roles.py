@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beds.apply_bench import propose
 from beds.file_cluster import FileApplier, FileCluster
-from factories import NOW, make_collected, make_job, make_plan, make_recommendation
+from beds.stores import filled
+from factories import NOW, make_collected, make_job, make_recommendation
 
 from dashboard.decision_service import DecisionService
 from data.access_settings import ROLES, AccessSettings
@@ -19,7 +21,7 @@ from data.errors import ChangeRefusedError, StalePlanError, StoreError
 from data.records.commands import Person
 from data.records.decisions import Decision
 from data.settings import Settings
-from data.store import Store, open_store
+from data.store import Store
 
 ADVICE = make_recommendation()
 LISTED = {f"{role}s": role for role in ROLES[1:]}
@@ -59,6 +61,12 @@ class Bench:
         self.decision_service.decide(ADVICE.digest, Decision.APPROVED, PEOPLE["approver"])
 
 
+def fill(store: Store) -> None:
+    """Keep a job of search and its recommendation."""
+    store.keep(make_collected(jobs=(make_job(gpu_count=4, owner="search"),)))
+    propose(store, ADVICE)
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     """A job of search, and a target that holds it."""
@@ -71,12 +79,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create({ADVICE.job_id: {"gpus": "4", "model": "", "note": ""}})
     target = Watched(cluster)
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
-        store.keep(make_collected(jobs=(make_job(gpu_count=4, owner="search"),)))
-        store.keep_cycle(
-            cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
-            plan=make_plan(), recommendations=(ADVICE,),
-        )  # fmt: skip
+    with filled(f"duckdb:///{tmp_path}/t.duckdb", fill) as store:
         decision_service = DecisionService(
             store=store,
             settings=lambda: settings,

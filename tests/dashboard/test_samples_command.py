@@ -6,21 +6,26 @@ from pathlib import Path
 
 import pytest
 from beds.api_clients import LOCAL, clients
+from beds.stores import filled
 from factories import make_collected, make_job, make_samples
 from starlette.testclient import TestClient
 
 from dashboard.cli import main
-from data.store import Store, open_store
+from data.store import Store
 
 JOB = "search/chat"
 
 
+def fill(store: Store) -> None:
+    """Keep two boards of a job for two hours."""
+    samples = make_samples(gpus=2, minutes=121).assign(job_id=JOB)
+    store.keep(make_collected(samples, (make_job(JOB),)))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """Two boards of a job for two hours."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb", create=True) as opened:
-        samples = make_samples(gpus=2, minutes=121).assign(job_id=JOB)
-        opened.keep(make_collected(samples, (make_job(JOB),)))
+    """These two hours."""
+    with filled(f"duckdb:///{tmp_path}/t.duckdb", fill) as opened:
         yield opened
 
 

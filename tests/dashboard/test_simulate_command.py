@@ -6,26 +6,32 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_samples
 
 from dashboard.cli import main
-from data.store import open_store
+from data.store import Store, open_store
 
 
-@pytest.fixture
-def arguments(tmp_path: Path) -> list[str]:
-    """The options of a store with two days of one board, half used, and one nobody can price."""
-    url = f"duckdb:///{tmp_path}/s.duckdb"
+def fill(store: Store) -> None:
+    """Keep two days of one board, half used, and one nobody can price."""
     minutes = 2 * 24 * 60
     rng = np.random.default_rng(1)
     known = make_samples(minutes=minutes, utilization_ratio=rng.uniform(0.3, 0.6, minutes))
     strange = make_samples(
         minutes=minutes, job_id="lab/odd", gpu_uuid="GPU-odd", gpu_model="Abacus-9000"
     )
-    with open_store(url) as store:
-        store.keep(make_collected(known))
-        job = make_job("lab/odd", gpu_model="Abacus-9000")
-        store.keep(make_collected(strange, jobs=(job,)))
+    store.keep(make_collected(known))
+    job = make_job("lab/odd", gpu_model="Abacus-9000")
+    store.keep(make_collected(strange, jobs=(job,)))
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    """The options of a store of these days."""
+    url = f"duckdb:///{tmp_path}/s.duckdb"
+    with filled(url, fill):
+        pass
     return ["--quiet", "--store", url, "simulate", "rightsizing"]
 
 

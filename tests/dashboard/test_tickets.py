@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from beds.apply_bench import START, fill
+from beds.stores import filled
 from factories import make_recommendation
 
 from dashboard.api.rows import record_of
@@ -21,7 +22,7 @@ from data.access_settings import AccessSettings, NotifySettings
 from data.errors import SettingsError
 from data.records.decisions import Decision
 from data.settings import Settings
-from data.store import Store, open_store
+from data.store import Store
 
 JIRA, SERVICENOW = b'{"id":"1","key":"OPS-12"}', b'{"result":{"number":"INC0010002"}}'
 HOSTILE = "[x|https://evil.example] {noformat} *b* \u202e"
@@ -77,8 +78,7 @@ def desk() -> Iterator[Desk]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A store with one recommendation."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
-        fill(opened)
+    with filled(f"duckdb:///{tmp_path}/t.duckdb", fill) as opened:
         yield opened
 
 

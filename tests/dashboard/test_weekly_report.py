@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
 from dashboard.reports.render_report import render_html, render_json, render_markdown
@@ -25,26 +26,27 @@ MAX_PAGE_BYTES = 200_000
 HOSTILE = "search/<img src=x onerror=document.title='owned'>|[x](javascript:alert(1))"
 
 
-@pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    """A day of two jobs, one of them with a hostile name, and a recommendation."""
+def fill(store: Store) -> None:
+    """Keep a day of two jobs, one of them with a hostile name, and a recommendation of each."""
     samples = make_samples(gpus=4, minutes=1440)
     samples.loc[samples["gpu_uuid"] == "GPU-0003", "job_id"] = HOSTILE
-    with open_store(store_url) as opened:
-        jobs = (make_job(gpu_count=3), make_job(HOSTILE, namespace="<b>bold</b>"))
-        opened.keep(make_collected(samples, jobs))
-        opened.keep_cycle(
-            cycle_id="c1",
-            started_at=NOW,
-            finished_at=NOW,
-            reports=(),
-            forecasts=(),
-            plan=make_plan(),
-            recommendations=(
-                make_recommendation(),
-                make_recommendation(job_id=HOSTILE, job_name=""),
-            ),
-        )
+    jobs = (make_job(gpu_count=3), make_job(HOSTILE, namespace="<b>bold</b>"))
+    store.keep(make_collected(samples, jobs))
+    store.keep_cycle(
+        cycle_id="c1",
+        started_at=NOW,
+        finished_at=NOW,
+        reports=(),
+        forecasts=(),
+        plan=make_plan(),
+        recommendations=(make_recommendation(), make_recommendation(job_id=HOSTILE, job_name="")),
+    )
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """That day."""
+    with filled(store_url, fill) as opened:
         yield opened
 
 

@@ -5,13 +5,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 from planning_cases import forecast_of
 
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.job_pages import JobFilter
 from data.records.jobs import JobState, SchedulerFacts
-from data.store import Store, StoreReader, open_store
+from data.store import Store, StoreReader
 from data.store.cached_reader import CachedReader
 
 WINDOW = {
@@ -22,20 +23,24 @@ WINDOW = {
 IDLE, BUSY, OLD = "search/idle", "search/busy", "vision/old"
 
 
-@pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
-    """An idle and a busy job of search, and one of vision that ended without telemetry."""
+def fill(store: Store) -> None:
+    """Keep an idle and a busy job of search, and one of vision that ended without telemetry."""
     facts = SchedulerFacts(state=JobState.FINISHED, user="ann", account="eyes")
     jobs = (
         make_job(IDLE),
         make_job(BUSY),
         make_job(OLD, owner="Vision", last_seen_at=NOW - timedelta(days=3), scheduler=facts),
     )
-    with open_store(store_url) as opened:
-        opened.keep(
-            make_collected(make_samples(job_id=IDLE, utilization_ratio=0.0), jobs),
-            make_collected(make_samples(job_id=BUSY, gpu_uuid="GPU-b", utilization_ratio=1.0), ()),
-        )
+    store.keep(
+        make_collected(make_samples(job_id=IDLE, utilization_ratio=0.0), jobs),
+        make_collected(make_samples(job_id=BUSY, gpu_uuid="GPU-b", utilization_ratio=1.0), ()),
+    )
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """A store of these jobs."""
+    with filled(store_url, fill) as opened:
         yield opened
 
 

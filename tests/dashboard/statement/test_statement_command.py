@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from beds.api_clients import LOCAL, clients, problem
+from beds.stores import filled
 from factories import make_collected, make_job, make_samples
 
 from dashboard.cli import main
-from data.store import open_store
+from data.store import Store, open_store
 
 HOSTILE = "=cmd|' /C calc'!A0"
 RANGE = ("--from", "2026-01-04T12:00:00Z", "--to", "2026-01-05T12:00:00Z")
@@ -21,15 +22,20 @@ COST = 2 * 24 * 2.5 + 2 * 24 * 0.4 * 1.54 * 0.2
 """Two H100 for a day at the catalogue's price, and 400 W each."""
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """A day of two jobs, one in a namespace that would be a formula."""
+def fill(store: Store) -> None:
+    """Keep a day of two jobs, one in a namespace that would be a formula."""
     samples = make_samples(gpus=2, minutes=1441, power_watts=400.0)
     samples.loc[samples["gpu_uuid"] == "GPU-0001", "job_id"] = "evil/job"
+    jobs = (make_job(), make_job("evil/job", namespace=HOSTILE, owner=HOSTILE))
+    store.keep(make_collected(samples, jobs))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The address of a store of that day."""
     url = f"duckdb:///{tmp_path}/t.duckdb"
-    with open_store(url) as store:
-        jobs = (make_job(), make_job("evil/job", namespace=HOSTILE, owner=HOSTILE))
-        store.keep(make_collected(samples, jobs))
+    with filled(url, fill):
+        pass
     return url
 
 
