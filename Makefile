@@ -16,7 +16,7 @@ PAGES := '*.md' ':!tests/*.md' ':!.github' LICENSE docs deploy tests/faults.toml
 UNMARKED := not slow_end and not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-all check bench bench-full mutants golden lock docs sbom reliability screenshots clean
+.PHONY: help setup servers demo test test-all lint check check-all bench bench-full mutants golden lock docs sbom reliability screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -69,11 +69,16 @@ test-all: test ## `make test`, then its slow end: fresh draws, 300 scenarios a c
 	@TRIMTAB_KILL_ROUNDS=50 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
 		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
 
-check: setup ## format, lint, types, imports, docs and the tests that need no server
+lint: setup ## format, lint, types and imports
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+check: lint ## that, docs and the 40 files of tests nearest to what changed: about 75 s
+	@near=$$($(PYTHON) tests/nearest.py) && $(PYTHON) -m pytest -q -n auto -m "$(UNMARKED)" $$near
+
+check-all: lint ## that, and every test that needs no server
 	@$(PYTHON) -m pytest -q -n auto -m "$(UNMARKED)"
 
 bench: setup ## the benchmarks, beside their peers; minutes
