@@ -18,7 +18,7 @@ from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import PowerModels
 from forecasting.power.free_boards import with_measured_idle
-from forecasting.queue_waits import queue_waits
+from forecasting.queue_waits import places_in_line, queue_waits
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 from planner.problem.scheduler_shares import with_enforced_shares
 
@@ -63,7 +63,14 @@ def problem_of_view(
         },
         past_runs=past_run_seconds(view.known_jobs),
         progress=view.progress,
-        queue_waits=queue_waits(view.known_jobs, view.as_of),
+        queue_waits={
+            **queue_waits(view.known_jobs, view.as_of),
+            **{
+                place.job_id: place.wait
+                for place in places_in_line(view.known_jobs, view.as_of)
+                if place.wait is not None
+            },
+        },
         peak_loads={
             service.job_id: service.peak_load_ratio
             for service in serving

@@ -130,6 +130,16 @@ def names_its_nodes(job: Job) -> bool:
     return fact in _extra(job)
 
 
+def required_nodes(job: Job) -> frozenset[str]:
+    """Return the nodes on which alone a Slurm job may run, by Slurm's names; empty where any.
+
+    A job that asks for more nodes than it names may take others beside them.
+    """
+    extra = _extra(job)
+    named = frozenset(filter(None, extra.get("required_nodes", "").split(",")))
+    return named if (_whole(extra, "nodes_requested") or 1) <= len(named) else frozenset()
+
+
 def _in_its_state(
     job: Job, proposed: Configuration, *, may_requeue: bool, behind_others: bool
 ) -> str:

@@ -319,7 +319,9 @@ def _plan(
         bounds=(cost_bound, *placement_bounds(problem, found.placed)),
         nodes=_nodes(problem, found.placed),
         tenants=lending(
-            problem.tenants, grid.boards[found.paths], grid.boards[mapping.slots.jobs.present]
+            problem.tenants,
+            grid.boards[found.paths],
+            np.array([job.held_boards for job in problem.jobs]),
         ),
         violations=(
             *mapping.given_up,

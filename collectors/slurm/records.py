@@ -239,7 +239,7 @@ def _queue_extra(
         "features": text_of(record.get("features")),
         "reservation": text_of(record.get("resv_name")),
         "licenses": text_of(record.get("licenses")),
-        "required_nodes": text_of(record.get("required_nodes")),
+        "required_nodes": ",".join(hosts_of(text_of(record.get("required_nodes")))),
         "nodes_requested": str(node_counts(record)[1] or ""),
         "gres": spelling[1],
         "gres_per": spelling[0],

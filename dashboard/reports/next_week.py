@@ -21,9 +21,9 @@ class DayAhead:
 
     day: date
     hours: int
-    allocated: Range | None
+    wanted: Range | None
     used: Range | None
-    peak_allocated: float | None
+    peak_wanted: float | None
     peak_at: datetime | None
 
 
@@ -35,27 +35,27 @@ def days_ahead(
     The mean of the hours' quantiles is wider than the quantile of the day's mean, since hours are
     not perfectly tied to one another: a cautious range.
     """
-    wanted = _GROUPS.get(edition.kind), edition.name or "fleet"
+    named = _GROUPS.get(edition.kind), edition.name or "fleet"
     fleet = next(
-        (group for group in groups if (group.kind, group.name) == wanted and group.by_hour), None
+        (group for group in groups if (group.kind, group.name) == named and group.by_hour), None
     )
     if fleet is None:
         return ()
     hours_of: dict[date, list[int]] = {}
     for index, at in enumerate(fleet.slot_starts):
         hours_of.setdefault(week.date_of(at), []).append(index)
-    allocated = fleet.path(Quantity.ALLOCATED_GPUS)
+    wanted = fleet.path(Quantity.ALLOCATED_GPUS)
     used = fleet.path(Quantity.EFFECTIVE_GPUS)
     rows = []
     for day, hours in sorted(hours_of.items()):
-        peak = None if allocated is None else max(hours, key=lambda hour: allocated.q90[hour])
+        peak = None if wanted is None else max(hours, key=lambda hour: wanted.q90[hour])
         rows.append(
             DayAhead(
                 day=day,
                 hours=len(hours),
-                allocated=_mean(allocated, hours),
+                wanted=_mean(wanted, hours),
                 used=_mean(used, hours),
-                peak_allocated=None if allocated is None or peak is None else allocated.q90[peak],
+                peak_wanted=None if wanted is None or peak is None else wanted.q90[peak],
                 peak_at=None if peak is None else fleet.slot_starts[peak],
             )
         )

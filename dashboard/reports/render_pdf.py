@@ -162,13 +162,13 @@ def _ahead(report: WeeklyReport) -> list[Flowable]:
     rows: list[tuple[object, ...]] = [
         (
             f"{entry.day}" + (f" ({entry.hours} h)" if entry.hours < 24 else ""),
-            range_text(entry.allocated),
+            range_text(entry.wanted),
             range_text(entry.used),
-            f"{number_text(entry.peak_allocated)} at {time_text(entry.peak_at, report.week)}",
+            f"{number_text(entry.peak_wanted)} at {time_text(entry.peak_at, report.week)}",
         )
         for entry in report.ahead
     ]
-    header = ("day", "GPUs allocated", "GPUs in use", "peak allocated (q90)")
+    header = ("day", "GPUs wanted", "GPUs in use", "peak wanted (q90)")
     note = "Means of the hours' q10, q50 and q90."
     if report.boards is not None:
         note += f" The fleet had {report.fleet_size}."

@@ -50,6 +50,7 @@ class IdleCause(StrEnum):
     """Why GPUs that a job holds idle stay with it."""
 
     UNKNOWN = "demand not known"
+    WAITS = "waits for its start and holds no GPU"
     KEPT = "not judged"
     RIGID = "no change reaches the job"
     SMALLEST = "no smaller size can be given"
@@ -67,7 +68,8 @@ class IdleGpus:
 
     idle = peaks + freed_idle + stays. `work` is the forecast's median, `peaks` what q90 with
     headroom needs beyond it, `freed` what the recommendation takes. `work` is None where demand is
-    not known. `cause` and `reason` say why `stays` stays.
+    not known and while the job waits for its start: it holds nothing then. `cause` and `reason` say
+    why `stays` stays.
     """
 
     held: float

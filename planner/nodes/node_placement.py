@@ -53,7 +53,8 @@ class Run:
     A run of more GPUs than the largest node has takes whole nodes and a part of one more; CPU and
     memory are of the whole run (None: not known, not checked). `current_nodes` are where it is
     now, with `current_gpus` on each (empty: whole nodes and a rest); a run of fewer GPUs than that
-    keeps the first of them. A `fixed` run goes there or nowhere. An empty `gpu_model` takes any.
+    keeps the first of them. A `fixed` run goes there or nowhere, any other to one of `only` (None:
+    any node). An empty `gpu_model` takes any.
     """
 
     run_id: str
@@ -67,6 +68,7 @@ class Run:
     current_nodes: tuple[str, ...] = ()
     current_gpus: tuple[int, ...] = ()
     fixed: bool = False
+    only: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         """Refuse runs of no length or no GPU."""
@@ -250,12 +252,14 @@ def _share(amount: int | None, gpus: int, all_gpus: int) -> int:
 
 
 def _allowed(runs: Sequence[Run], nodes: Sequence[PlacementNode]) -> Bools:
-    """Return which run may be on which node [runs, nodes]: by model, openness and fixed places."""
+    """Return which run may be on which node [runs, nodes]: by model, openness, where it must be."""
     wanted = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
     allowed = np.asarray((wanted == "") | (wanted == _models(nodes)))
     number = {node.name: index for index, node in enumerate(nodes)}
     closed = np.array([not node.open for node in nodes], dtype=np.bool_)
     for index, run in enumerate(runs):
+        if run.only is not None:
+            allowed[index] &= [node.name in run.only for node in nodes]
         if not run.fixed and not closed.any():
             continue
         own = np.zeros(len(nodes), dtype=np.bool_)

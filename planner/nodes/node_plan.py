@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from data.feasible_changes import required_nodes
 from data.records.plans import Stay
 from planner.nodes.node_hours import node_cost, switched, unplaced_cost
 from planner.nodes.node_placement import PlacementNode, Run, place_on_nodes
@@ -26,6 +27,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _MILLI = 1000
+_SHOWN = 8
+"""Required nodes that are named at most."""
 _HOLDS = 4
 """How often units are held at home that others took the place of; each time more of them."""
 
@@ -110,13 +113,15 @@ def _units(
                 end=stretch.end,
                 gpus=stretch.gpus,
                 home=_kept_home(stretch) if whole else (),
-                may_move=problem.movable(stretch.job) or not stretch.home,
+                may_move=problem.movable(stretch.job)
+                or (not stretch.home and stretch.only is None),
                 settled=settled,
                 cpus=stretch.cpus,
                 memory_mib=stretch.memory_mib,
                 move_cost=move_cost(problem, problem.jobs[stretch.job], stretch.option),
                 stretch=number,
                 must=stretch.needs_a_place,
+                only=stretch.only,
             )
         )
     for number, board in enumerate(boards):
@@ -269,6 +274,7 @@ def _run(unit: Unit) -> Run:
         current_nodes=tuple(name for name, _count in unit.home),
         current_gpus=tuple(count for _name, count in unit.home),
         fixed=bool(unit.home) and not unit.may_move,
+        only=unit.only,
     )
 
 
@@ -338,4 +344,8 @@ def _reason(problem: PlanningProblem, stretch: Stretch) -> str:
     pool = problem.pools.pools[stretch.pool].name
     known = "" if stretch.needs_a_place else "its present nodes are not known and "
     slots = f"{stretch.start}-{stretch.end - 1}"
+    if stretch.only is not None:
+        named = required_nodes(problem.jobs[stretch.job].demand.job)
+        shown = ", ".join(sorted(named)[:_SHOWN]) + ", …" * (len(named) > _SHOWN)
+        return f"no required node ({shown}) has room for {stretch.gpus} GPUs in slots {slots}"
     return f"{known}no node of {pool} has room for {stretch.gpus} GPUs in slots {slots}"

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from data.catalogue.gpu_catalogue import MigPlacement
 from planner.problem.planning_problem import PlanningProblem
+from planner.problem.required_nodes import only_on
 from planner.problem.slot_mapping import SlotMapping
 
 Places = dict[int, tuple[tuple[int, int], ...]]
@@ -24,8 +25,9 @@ class Stretch:
     """A job on `gpus` whole boards of a pool, or on one slice, in slots [start, end).
 
     `option` is the job's option; `home` the nodes and GPUs where it is now, () when unknown or not
-    to be had in these slots: `displaced` where that is in maintenance then. `cpus` and `memory_mib`
-    are asked for, None when nobody said.
+    to be had in these slots: `displaced` where that is in maintenance then. `only` are the nodes on
+    which alone it may be, None for any. `cpus` and `memory_mib` are asked for, None when nobody
+    said.
     """
 
     job: int
@@ -39,6 +41,7 @@ class Stretch:
     slice_: MigPlacement | None = None
     mig_board: str = ""
     displaced: bool = False
+    only: frozenset[str] | None = None
     cpus: float | None = None
     memory_mib: float | None = None
 
@@ -53,6 +56,7 @@ class Unit:
     """What is placed as one: a stretch on whole boards, or a board cut into slices of several.
 
     `stretch` is the number of the stretch, -1 for a cut board. `settled`: at home in all slots.
+    `only` are the nodes on which alone it may be, None for any.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Unit:
     move_cost: float = 0.0
     stretch: int = -1
     must: bool = True
+    only: frozenset[str] | None = None
 
 
 def stretches(
@@ -119,6 +124,7 @@ def _stretch(
         home=here,
         slice_=placement,
         mig_board=home.mig_board if home and here and option == 0 else "",
+        only=only_on(planned.demand.job, pool_of),
         cpus=_amount(extra.get("cpus"), share),
         memory_mib=_amount(extra.get("memory_mib"), share),
     )

@@ -18,10 +18,17 @@ from planner.problem.energy import expected_draw
 from planner.problem.expected_shortfall import expected_shortfall, quantile_curve
 from planner.problem.expected_value import mean_of
 from planner.problem.job_demand import JobDemand
+from planner.problem.job_end import waits_for_start
 from planner.problem.power_curve import HELD
 from planner.problem.terms import Terms
-from planner.problem.time_shift import put_off_costs, waits_for_start
-from planner.problem.transitions import TransitionPart, entering, leaving, moving
+from planner.problem.time_shift import put_off_costs
+from planner.problem.transitions import (
+    TransitionPart,
+    entering,
+    leaving,
+    moving,
+    requesting,
+)
 
 Values = npt.NDArray[np.float64]
 
@@ -210,11 +217,11 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
 
     The boards of the side that each part is spent on are held and draw the job's power instead of
     their idle power. A job that waits in the queue holds none: its mean wait is priced like rent of
-    what it has now. A job that waits for its start can begin later for nothing.
+    what it has now. Of a job that waits for its start only its request changes.
     """
     elasticity = demand.standing.elasticity
-    if waits_for_start(demand.job) and (option.paused or option is present):
-        return _taken((), demand, present, option, terms)
+    if waits_for_start(demand.job):
+        return _taken(requesting(present, option), demand, present, option, terms)
     parts = (
         *leaving(elasticity, present, option),
         *entering(elasticity, present, option, demand.queue_wait),
@@ -235,7 +242,9 @@ def _taken(
     option: Option,
     terms: Terms,
 ) -> ChangeTime:
-    wait, watts = demand.queue_wait, 0.0
+    # What a job waits for its first start no change of it takes.
+    wait = None if waits_for_start(demand.job) else demand.queue_wait
+    watts = 0.0
     if demand.power_q50 is not None:
         # Boards draw their idle power whether the change holds them or not.
         watts = max(0.0, float(demand.power_q50.mean()) - idle_watts(present, terms))

@@ -12,7 +12,7 @@ from data.records.jobs import Job
 from data.records.queue_waits import QueueWait
 from data.settings import PlanningSettings
 from planner.problem.elasticity import JobElasticity, standing_of
-from planner.problem.job_end import Remaining
+from planner.problem.job_end import Remaining, waits_for_start
 from planner.problem.power_curve import PowerCurve, learned_curve
 
 Values = npt.NDArray[np.float64]
@@ -27,10 +27,10 @@ class JobDemand:
     (`memory_freed` says so); power is W of the whole job per slot, None when never reported, around
     what it draws at rest when it has long been idle. `remaining` says in which slots the job can
     still be there, `power_curve` how its power follows activity, `queue_wait` how long it would
-    wait to be started again, None where no queue is in the way. `peak_load_ratio` is what the
-    requests of a service take at their peak of what it carries, None where unknown: activity may
-    show less, so `demand_q90` and `quantiles` are raised until their peak is that share of it, at
-    most what is there.
+    wait to be started again, or still waits for its start, None where no queue is in the way.
+    `peak_load_ratio` is what the requests of a service take at their peak of what it carries, None
+    where unknown: activity may show less, so `demand_q90` and `quantiles` are raised until their
+    peak is that share of it, at most what is there.
     """
 
     job: Job
@@ -57,6 +57,12 @@ class JobDemand:
     queue_wait: QueueWait | None = None
     power_curve: PowerCurve = PowerCurve()  # noqa: RUF009 - a frozen value
     peak_load_ratio: float | None = None
+
+    @property
+    def start_unknown(self) -> bool:
+        """Whether it waits for its start and nobody knows how long."""
+        known = self.queue_wait is not None and self.queue_wait.known
+        return waits_for_start(self.job) and not known
 
 
 def job_demand(

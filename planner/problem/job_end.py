@@ -1,4 +1,4 @@
-"""When a job ends by itself: nothing can be saved of it after that.
+"""When a job starts, if it waits, and ends by itself: nothing is saved of it before and after.
 
 Its scheduler may tell: a time limit, a deadline, an end already known (a recording). Where it does
 not, ended runs of the same job or the progress that it reports give a forecast with a spread.
@@ -15,6 +15,7 @@ from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
 from data.records.jobs import Job, JobState
 from data.records.progress import ProgressReport
+from data.records.queue_waits import QueueWait
 from planner.problem.progress_end import LEVELS, Values, ends_by_progress
 
 _RECORDED = "its recorded end"
@@ -35,14 +36,19 @@ is known: the time that users ask for is used evenly, with a peak at the limit (
 Feitelson, IEEE TPDS 2001). That half run into it is an assumption."""
 
 
+def waits_for_start(job: Job) -> bool:
+    """Say whether a job stands in its scheduler's queue: it has done no work and holds no board."""
+    return job.scheduler is not None and job.scheduler.state is JobState.PENDING
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remaining:
-    """The share of each slot in which a job can still be there, arrays [slots], 0..1.
+    """The share of each slot in which a job can be there, arrays [slots], 0..1.
 
     `low` and `high` are q10 and q90 of a forecast end, all three are the same where it is known,
     and 1 where nobody tells one. `likely` [ends, slots] are the shares of equally likely ends.
     At those of them that are `cut_off` a limit ends the job, whether its work is done or not.
-    `why` names the end within the horizon, '' when there is none.
+    `why` names the end within the horizon, or the start of a job that waits, '' when there is none.
     """
 
     low: Values
@@ -129,18 +135,24 @@ def remaining_of(
     as_of: datetime,
     past_runs: Sequence[float] = (),
     progress: Sequence[ProgressReport] = (),
+    wait: QueueWait | None = None,
 ) -> Remaining:
     """Return how much of each slot is left of a job.
 
-    `past_runs` are lengths of ended runs, s; `progress` is what it reported, by time.
+    `past_runs` are lengths of ended runs, s; `progress` is what it reported, by time; `wait` how
+    long a job that waits for its start still does. Where nobody knows that, it is taken to start
+    with the first slot, the most of the horizon that it can have.
     """
+    if wait is not None and wait.known and waits_for_start(job):
+        return _once_started(job, slot_starts, slot, as_of=as_of, past_runs=past_runs, wait=wait)
     latest = np.ones(len(slot_starts))
     why = ""
     told = told_end(job, as_of)
     if told is not None:
         latest = _shares([told[0]], slot_starts, slot)[0]
         why = f"{told[1]} ends it by {told[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
-    ends, by = likely_ends(job, past_runs, progress, as_of, slot_starts[0])
+    first = max(slot_starts[0], as_of)
+    ends, by = likely_ends(job, past_runs, progress, as_of, first)
     if not ends and told is not None and told[1] != _RECORDED and told[0] > as_of:
         ends = [as_of + share * (told[0] - as_of) for share in _BEFORE_LIMIT]
     if not ends:
@@ -167,6 +179,47 @@ def remaining_of(
         likely=shares,
         why=why,
     )
+
+
+def _once_started(
+    job: Job,
+    slot_starts: Sequence[datetime],
+    slot: timedelta,
+    *,
+    as_of: datetime,
+    past_runs: Sequence[float],
+    wait: QueueWait,
+) -> Remaining:
+    """Return how much of each slot a job has that starts after its wait, however long that is."""
+    starts = [as_of + timedelta(seconds=seconds) for seconds in likely_waits(wait)]
+    runs = [remaining_of(job, slot_starts, slot, as_of=at, past_runs=past_runs) for at in starts]
+    before = _shares(starts, slot_starts, slot)
+    rows = max(len(run.likely) for run in runs)
+    likely = np.concatenate(
+        [
+            np.repeat(np.clip(run.likely - early, 0.0, 1.0), rows // len(run.likely), axis=0)
+            for run, early in zip(runs, before, strict=True)
+        ]
+    )
+    central = likely.mean(axis=0)
+    low, high = np.quantile(likely, _SPREAD, axis=0)
+    middle = as_of + timedelta(seconds=wait.median)
+    return Remaining(
+        low=np.minimum(low, central),
+        central=central,
+        high=np.maximum(high, central),
+        likely=likely,
+        cut_off=np.concatenate([np.repeat(run.cut_off, rows // len(run.cut_off)) for run in runs]),
+        why=f"it is forecast to start around {middle:%Y-%m-%d %H:%M} UTC",
+    )
+
+
+def likely_waits(wait: QueueWait) -> Values:
+    """Return ten equally likely waits, s: their mean is the forecast's where its band allows it."""
+    levels = (np.arange(10) + 0.5) / 10
+    waits = np.interp(levels, (_SPREAD[0], 0.5, _SPREAD[1]), (wait.low, wait.median, wait.high))
+    waits[-1] = max(waits[-1], 10 * wait.mean - waits[:-1].sum())
+    return np.asarray(waits, dtype=np.float64)
 
 
 def _told_ends(job: Job, as_of: datetime) -> Iterator[tuple[datetime, str]]:
@@ -231,7 +284,7 @@ def _forecast_ends(
     """
     facts = job.scheduler
     started_at = None if facts is None else facts.started_at
-    if facts is not None and facts.state is JobState.PENDING:
+    if waits_for_start(job):
         started_at = as_of = first_slot
     if started_at is None or len(past_runs) < MIN_RUNS:
         return []

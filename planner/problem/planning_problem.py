@@ -27,7 +27,7 @@ from planner.problem.configurations import Option, keep_reason, options_for, pre
 from planner.problem.cost import change_cost, slot_costs
 from planner.problem.fleet import FleetFacts, Reach, fleet_facts
 from planner.problem.job_demand import JobDemand, job_demand
-from planner.problem.job_end import remaining_of
+from planner.problem.job_end import remaining_of, waits_for_start
 from planner.problem.pools import Pools, make_pools
 from planner.problem.tariffs import Tariff, tariff_of
 from planner.problem.tenants import Tenants, make_tenants
@@ -50,6 +50,11 @@ class JobProblem:
     options: tuple[Option, ...]
     keep_reason: str
     pinned: int | None = None
+
+    @property
+    def held_boards(self) -> float:
+        """The boards that it holds now: none while it waits for its start."""
+        return 0.0 if waits_for_start(self.demand.job) else self.options[0].boards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,13 +175,14 @@ def make_problem(
 ) -> PlanningProblem:
     """Return the problem of the slots after `as_of`. Jobs that ended are not part of it.
 
-    `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards
-    of each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
+    `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards of
+    each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
     taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
     under whose phase of more memory is over; `past_runs` (lengths in s of ended runs of the same
     job) and `progress` (what it reported itself) tell its end; `queue_waits` is how long a job
-    would wait to be started again; `peak_loads` is what the requests of a service take at their
-    peak of what it carries; `grid` is what is forecast of the hours of the grid.
+    would wait to be started again, or still waits for its start; `peak_loads` is what the requests
+    of a service take at their peak of what it carries; `grid` is what is forecast of the hours of
+    the grid.
 
     Raises ImpossibleProblemError for a demand below zero and a forecast of another length. A job
     whose pins contradict one another or the job is kept as it is.
@@ -211,6 +217,7 @@ def make_problem(
             as_of=as_of,
             past_runs=(past_runs or {}).get(job.job_id, ()),
             progress=(progress or {}).get(job.job_id, ()),
+            wait=(queue_waits or {}).get(job.job_id),
         )
         requeued = rules.may_requeue or not runs_in_slurm(job)
         demand = job_demand(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from data.fleet_settings import PowerDomain
 from data.records.jobs import Job, Platform
 from planner.problem.fleet import FleetNode, Home, in_partition, runs_under, scheduler_of
+from planner.problem.required_nodes import only_on
 from planner.solver.slot_problem import NOTHING
 
 Indices = npt.NDArray[np.int64]
@@ -84,7 +85,10 @@ def make_pools(
     homes: Mapping[str, Home],
     domains: Sequence[PowerDomain],
 ) -> Pools:
-    """Return the pools of the nodes; a model without a node has an empty one."""
+    """Return the pools of the nodes; a model without a node has an empty one.
+
+    A job is in the pool of its home, else of the nodes that it requires, else in the largest.
+    """
     fed = [
         tuple(domain.name for domain in domains if fnmatchcase(node.name, domain.nodes))
         for node in nodes
@@ -122,7 +126,8 @@ def make_pools(
     np.add.at(size, of_node, [node.gpus for node in nodes])
     for index, job in enumerate(jobs):
         home = homes.get(job.job_id)
-        here = [at[name] for name, _count in home.boards if name in at] if home else []
+        named = [name for name, _count in home.boards] if home else sorted(only_on(job, at) or ())
+        here = [at[name] for name in named if name in at]
         mine = [entry for entry in here if pools[entry].gpu_model == job.gpu_model]
         likely = found.open_to(job, job.gpu_model) or found.of_model(job.gpu_model)
         found.of_job[index] = mine[0] if mine else max(likely, key=lambda position: size[position])

@@ -10,19 +10,13 @@ which a kWh is dearest. Either way a job waits no longer than it may, and at mos
 import numpy as np
 import numpy.typing as npt
 
-from data.records.jobs import Job, JobState
 from planner.problem.job_demand import JobDemand
-from planner.problem.job_end import Remaining
+from planner.problem.job_end import Remaining, waits_for_start
 from planner.problem.terms import Terms
 
 Values = npt.NDArray[np.float64]
 _NEAR = 0.5
 """Chance that a job outlasts the horizon below which its end counts as near."""
-
-
-def waits_for_start(job: Job) -> bool:
-    """Say whether a job waits: putting it off interrupts nothing."""
-    return job.scheduler is not None and job.scheduler.state is JobState.PENDING
 
 
 def goes_on_later(demand: JobDemand) -> bool:
@@ -35,12 +29,13 @@ def later_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: floa
 
     `kwh` is its work by slot while it is there, [T], `there` the share of each slot in which it is
     expected to be. `ahead` [2 T] is what a kWh costs, or what it emits. Where the job outlasts the
-    horizon, nobody knows when it ends: `mean` counts there.
+    horizon, nobody knows when it ends: `mean` counts there, for the first `slots` from its start.
     """
-    beyond = float(there[-1])
+    lasts = np.minimum(there, there[-1])
     moved = ahead[slots : slots + len(kwh)] - ahead[: len(kwh)]
-    ends = float((kwh * (there - beyond)) @ moved)
-    return ends + beyond * float((kwh * (mean - ahead[: len(kwh)]))[:slots].sum())
+    ends = float((kwh * (there - lasts)) @ moved)
+    first = lasts - np.concatenate([np.zeros(slots), lasts])[: len(lasts)]
+    return ends + float((kwh * first) @ (mean - ahead[: len(kwh)]))
 
 
 def work_means(there: Values, slots: int, ahead: Values, mean: float) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 Priors until changes have been measured here: Sia (SOSP 2023) measured 15-250 s for a rescale on
 real jobs, Tiresias (NSDI 2019) took 62 s for a restart. Work since the last checkpoint is lost and
-done again; half of ten minutes between checkpoints is assumed.
+done again; half of ten minutes between checkpoints is assumed. To change a request in the queue is
+one call of the scheduler, about a second.
 """
 
 from dataclasses import dataclass
@@ -39,6 +40,9 @@ _MIGRATE = TransitionPart(
 )
 _REPARTITION = TransitionPart(
     what="cut the board anew", low=15, central=60, high=250, leaving=False
+)
+_REQUEST = TransitionPart(
+    what="change its request in the queue", low=0.5, central=1, high=10, leaving=False, held=False
 )
 
 _LEAVING = {
@@ -87,6 +91,15 @@ def moving(
 ) -> tuple[TransitionPart, ...]:
     """Return what a move to other nodes takes: a start of the present configuration there."""
     return (*_LEAVING[elasticity], *entering(elasticity, present, present, wait))
+
+
+def requesting(present: Option, option: Option) -> tuple[TransitionPart, ...]:
+    """Return what `option` takes of a job that waits for its start; nothing to begin later.
+
+    It has done no work: nothing is checkpointed, lost or started again, and no GPU is held.
+    """
+    changes = option.boards and _restarts(present, option)
+    return (_REQUEST,) if changes else ()
 
 
 def _waiting(wait: QueueWait) -> TransitionPart:

@@ -6,6 +6,7 @@ from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
 from data.units import MIB_PER_GIB
 from planner.problem.cost import change_costs
+from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.terms import Terms
 from planner.recommendations.guardrails import suspicion
@@ -125,6 +126,10 @@ def _factors(
     if demand.remaining.why:
         hours = demand.remaining.hours(problem.terms.slot_hours)
         factors.append(("end", f"{demand.remaining.why}: {hours:.3g} h are left"))
+    if demand.start_unknown:
+        factors.append(
+            ("start", "unknown: savings count from the first slot on, the most that they can be")
+        )
     if demand.memory_freed and demand.memory_mib is not None and demand.memory_max_mib is not None:
         was, held = demand.memory_max_mib / MIB_PER_GIB, demand.memory_mib / MIB_PER_GIB
         factors.append(
@@ -174,7 +179,8 @@ def _fallbacks(proposal: Proposal, savings: Savings, terms: Terms) -> tuple[str,
         estimated = demand.forecast.path(Quantity.POWER)
         if estimated is not None and Quantity.POWER in dict(demand.forecast.missing):
             notes += [f"{Quantity.POWER}: {note}" for note in estimated.notes]
-    if proposal.option and change_costs(demand, proposal.present, proposal.chosen, terms).parts:
+    takes = proposal.option and not waits_for_start(demand.job)
+    if takes and change_costs(demand, proposal.present, proposal.chosen, terms).parts:
         notes.append("transition: priors, 15–250 s (Sia, SOSP 2023), not measured here")
     if demand.standing.scaled_by:
         notes.append(f"its number of GPUs is left to {demand.standing.scaled_by}")

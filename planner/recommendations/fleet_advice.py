@@ -58,11 +58,12 @@ def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str
 def missing_boards(
     problem: PlanningProblem, groups: Sequence[GroupForecast], changes: Sequence[Proposal]
 ) -> Iterator[FleetAdvice]:
-    """Yield the GPU models whose forecast allocation exceeds what the fleet has.
+    """Yield the GPU models of which the forecast wants more boards than the fleet has.
 
-    The forecast of a model contains jobs yet to come. Only what starts within the horizon counts,
-    and only what is still short once the recommended `changes` are made. Of several forecasts of a
-    model the one by the shortest slots counts. Boards of another cluster help nobody.
+    The forecast of a model contains jobs yet to come, and those without readings. Only what starts
+    within the horizon counts, and only what is still short once the recommended `changes` are made.
+    Of several forecasts of a model the one by the shortest slots counts. Boards of another cluster
+    help nobody.
     """
     slot = timedelta(minutes=problem.planning.slot_minutes)
     capacity = _boards_by_cluster(problem)
@@ -70,8 +71,8 @@ def missing_boards(
     judged = set[str]()
     for group in sorted(groups, key=slot_length):
         path = group.path(Quantity.ALLOCATED_GPUS) if group.kind is GroupKind.GPU_MODEL else None
-        have = capacity.get(group.name, 0.0)
-        if path is None or not have or group.name in judged:
+        have = capacity.get(group.name, _Boards())
+        if path is None or not have.total or group.name in judged:
             continue
         judged.add(group.name)
         model, cluster = name_in_cluster(group.name), cluster_in(group.name)
@@ -80,21 +81,37 @@ def missing_boards(
             _Short(at=at, forecast=high, freed=float(freed[number]))
             for at, high in zip(group.slot_starts, path.q90, strict=True)
             if at <= end
-            and high - freed[number := max(0, (at - problem.slot_starts[0]) // slot)] > have + 0.5
+            and high - freed[number := max(0, (at - problem.slot_starts[0]) // slot)]
+            > have.total + 0.5
         ]
         if short:
-            yield _missing(group, have, short, path.q50[0], problem)
+            yield _missing(group, have, short, problem)
 
 
-def _boards_by_cluster(problem: PlanningProblem) -> dict[str, float]:
-    """Return the boards outside maintenance by MODEL@CLUSTER, at least what jobs hold now."""
-    nodes: dict[str, float] = defaultdict(float)
-    held: dict[str, float] = defaultdict(float)
+@dataclass(slots=True)
+class _Boards:
+    """The boards of a model in a cluster outside maintenance, and how many of them are held now."""
+
+    total: float = 0.0
+    held: float = 0.0
+
+
+def _boards_by_cluster(problem: PlanningProblem) -> dict[str, _Boards]:
+    """Return the boards by MODEL@CLUSTER, at least what is held now, by jobs without readings too.
+
+    Of a node that takes no new jobs those that are held count.
+    """
+    found: dict[str, _Boards] = defaultdict(_Boards)
     for node in problem.facts.nodes:
-        nodes[named_in(node.gpu_model, cluster_in(node.name))] += node.usable
+        if node.seen:
+            own = found[named_in(node.gpu_model, cluster_in(node.name))]
+            own.total += node.gpus if node.open else min(node.gpus, node.held + node.taken)
+            own.held += node.taken
     for job in problem.jobs:
-        held[_model_of(job)] += job.options[0].boards
-    return {name: max(nodes[name], held[name]) for name in nodes | held}
+        found[_model_of(job)].held += job.held_boards
+    for boards in found.values():
+        boards.total = max(boards.total, boards.held)
+    return found
 
 
 def _model_of(job: JobProblem) -> str:
@@ -122,9 +139,8 @@ class _Short:
 
 def _missing(
     group: GroupForecast,
-    have: float,
+    have: _Boards,
     short: Sequence[_Short],
-    middle: float,
     problem: PlanningProblem,
 ) -> FleetAdvice:
     model, starts = group.name, short[0].at
@@ -135,20 +151,20 @@ def _missing(
     if abs(worst.freed) >= _NOTICEABLE_BOARDS:
         verb = "give back" if worst.freed > 0 else "take"
         changed = f" The recommended changes of jobs {verb} {abs(worst.freed):.3g} by then."
-    held = sum(job.options[0].boards for job in problem.jobs if _model_of(job) == model)
     return FleetAdvice(
         action=Action.ADD_GPUS,
         subject=model,
         platform=Platform.UNKNOWN,
         gpu_model=name_in_cluster(model),
-        gpus_now=int(have),
+        gpus_now=int(have.total),
         gpus_then=wanted,
-        change=f"{wanted - int(have)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",
+        change=f"{wanted - int(have.total)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",
         why=(
-            f"Jobs are forecast to hold {middle:.1f} {model} now and up to {worst.forecast:.1f} "
-            f"(q90) from {starts:%Y-%m-%d %H:%M} UTC, in {hours:g} h of the horizon, where the "
-            f"fleet has {have:g}, of which {max(0.0, have - held):.3g} are free now.{changed} Some "
-            "jobs would wait in the queue. More boards or other models for some jobs make room."
+            f"Jobs hold {have.held:.3g} {model} now and are forecast to want up to "
+            f"{worst.forecast:.1f} (q90) from {starts:%Y-%m-%d %H:%M} UTC, in {hours:g} h of the "
+            f"horizon, where the fleet has {have.total:g}, of which "
+            f"{have.total - have.held:.3g} are free now.{changed} Some jobs would wait in the "
+            "queue. More boards or other models for some jobs make room."
         ),
         savings=_nothing(problem),
         starts_at=starts,

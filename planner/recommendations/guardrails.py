@@ -7,6 +7,7 @@ from data.feasible_changes import runs_in_slurm, why_not, why_not_requeued
 from data.records.jobs import Job
 from planner.problem.cost import needed_service
 from planner.problem.job_demand import JobDemand
+from planner.problem.job_end import waits_for_start
 from planner.problem.terms import Terms
 from planner.recommendations.proposals import STEADY_SHARE, Proposal, steady_proposal
 from planner.recommendations.savings import ProposalOutcome
@@ -35,6 +36,8 @@ def refusal(
     if proposal.job.keep_reason:
         return proposal.job.keep_reason
     if not proposal.job.demand.remaining.central.any():
+        if waits_for_start(proposal.job.demand.job):
+            return f"{proposal.job.demand.remaining.why}, after the horizon"
         return f"it ends before the plan begins: {proposal.job.demand.remaining.why}"
     if proposal.action is None:
         flag = suspicion(proposal.job.demand, terms)

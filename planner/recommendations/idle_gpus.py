@@ -12,6 +12,7 @@ import numpy as np
 
 from data.records.plans import IdleCause, IdleGpus
 from planner.problem.cost import needed_service
+from planner.problem.job_end import waits_for_start
 from planner.problem.terms import Terms
 from planner.recommendations.guardrails import why_none_smaller
 from planner.recommendations.proposals import Proposal
@@ -28,6 +29,8 @@ def idle_gpus(
     """
     job, present = proposal.job, proposal.present
     demand, there = job.demand, job.demand.remaining.central
+    if waits_for_start(demand.job):
+        return IdleGpus(held=0.0, cause=IdleCause.WAITS, reason=kept)
     held = present.boards * float(there.mean())
     if demand.demand_q50 is None or held <= 0:
         unknown = IdleCause.UNKNOWN if held > 0 else IdleCause.NONE

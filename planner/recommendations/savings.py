@@ -8,7 +8,7 @@ kept. No figure reaches beyond the end of the job.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -77,21 +77,37 @@ def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
     longer = _longer_hours(proposal, terms)
     errors = errors_of(proposal, held, change, longer, terms)
     energy = _energy(proposal, held, change, longer, errors, terms)
-    gpu_hours = _gpu_hours(proposal, held, change, longer, errors, terms)
+    savings = Savings(
+        horizon_hours=job.demand.remaining.hours(terms.slot_hours),
+        gpu_hours=_gpu_hours(proposal, held, change, longer, errors, terms),
+        energy_kwh=energy,
+        emissions_kgco2e=_emissions(proposal, held, energy, terms),
+        market_emissions_kgco2e=market_emissions_of(energy, terms.energy.market_factor),
+        cost=_money(stays.money - moves.money, errors, terms),
+    )
     return ProposalOutcome(
-        savings=Savings(
-            horizon_hours=job.demand.remaining.hours(terms.slot_hours),
-            gpu_hours=gpu_hours,
-            energy_kwh=energy,
-            emissions_kgco2e=_emissions(proposal, held, energy, terms),
-            market_emissions_kgco2e=market_emissions_of(energy, terms.energy.market_factor),
-            cost=_money(stays.money - moves.money, errors, terms),
-        ),
+        savings=_if_it_starts(savings) if job.demand.start_unknown else savings,
         transition=_transition(proposal, change),
         delay_hours=_delay(proposal, change, longer, terms),
         shortfall_saved=stays.shortfall - moves.shortfall,
         cost_of_now=stays.money,
         energy_bill=float((now.electricity + now.carbon).sum()),
+    )
+
+
+def _if_it_starts(savings: Savings) -> Savings:
+    """Return the savings of a job that may start at any time: nothing at the least."""
+
+    def at_least_none(found: Range | None) -> Range | None:
+        return None if found is None else replace(found, low=min(found.low, 0.0))
+
+    return replace(
+        savings,
+        gpu_hours=at_least_none(savings.gpu_hours),
+        energy_kwh=at_least_none(savings.energy_kwh),
+        emissions_kgco2e=at_least_none(savings.emissions_kgco2e),
+        market_emissions_kgco2e=at_least_none(savings.market_emissions_kgco2e),
+        cost=at_least_none(savings.cost),
     )
 
 

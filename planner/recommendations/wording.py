@@ -2,8 +2,9 @@
 
 from data.records.decisions import Action
 from planner.problem.cost import missed_service
+from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.time_shift import goes_on_later, waits_for_start, work_means
+from planner.problem.time_shift import goes_on_later, work_means
 from planner.recommendations.proposals import Proposal
 
 

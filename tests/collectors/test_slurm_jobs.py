@@ -17,6 +17,7 @@ from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.records import read_node, read_queue_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
+from data.feasible_changes import required_nodes
 from data.records.cluster import MigManager
 from data.records.jobs import JobState
 
@@ -100,6 +101,23 @@ def test_a_running_job_holds_the_gpus_that_slurm_names() -> None:
     assert collected.allocations["started_at"].iloc[0] == pd.Timestamp(END - timedelta(minutes=10))
     (job,) = collected.jobs
     assert (job.first_seen_at, job.last_seen_at) == (END - timedelta(minutes=10), END)
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "only"),
+    [
+        ("n[1-2],m1", 1, {"n1", "n2", "m1"}),
+        ("n1", 1, {"n1"}),
+        ("n1", 2, set()),
+        ("(null)", 1, set()),
+    ],
+)
+def test_the_nodes_that_a_job_requires_are_told_by_name(
+    named: str, asked: int, only: set[str]
+) -> None:
+    """One that asks for more nodes than it names may take others beside them."""
+    (job,) = told(RUNNING | {"required_nodes": named, "node_count": asked}).jobs
+    assert required_nodes(job) == only
 
 
 def test_without_detail_only_the_count_is_known() -> None:

@@ -1,6 +1,7 @@
 """Parts of the weekly report: who wasted what, what is ahead, and the PDF."""
 
 import io
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ from factories import (
 from dashboard.figure_text import figure_text
 from dashboard.reports.next_week import days_ahead
 from dashboard.reports.render_pdf import render_pdf
-from dashboard.reports.render_report import render_html, render_markdown
+from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.waste import waste_rows
 from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
@@ -107,9 +108,9 @@ def test_days_ahead_are_days_of_the_zone() -> None:
     days = days_ahead([hourly(48, start)], week_to(start, "Europe/Berlin"))
     assert [day.hours for day in days] == [1, 24, 23]
     second = days[1]
-    assert second.allocated is not None
-    assert second.allocated.central == pytest.approx(sum(range(2, 26)) / 24)
-    assert (second.peak_allocated, second.peak_at) == (26.0, start + timedelta(hours=24))
+    assert second.wanted is not None
+    assert second.wanted.central == pytest.approx(sum(range(2, 26)) / 24)
+    assert (second.peak_wanted, second.peak_at) == (26.0, start + timedelta(hours=24))
     assert second.used is None
 
 
@@ -191,3 +192,17 @@ def test_the_pdf_of_the_same_facts_is_the_same(report: WeeklyReport) -> None:
     """No time of making, no random id: a report can be compared by its bytes."""
     assert render_pdf(report) == render_pdf(report)
     assert io.BytesIO(render_pdf(report)).read(5) == b"%PDF-"
+
+
+def test_what_is_ahead_is_told_as_wanted(report: WeeklyReport) -> None:
+    """In every format: the forecast may want more boards than there are, which nobody can hold."""
+    assert report.ahead
+    with pypdfium2.PdfDocument(render_pdf(report)) as document:
+        pdf = "".join(page.get_textpage().get_text_range() for page in document)
+    (day, *_rest) = json.loads(render_json(report))["ahead"]
+    assert {"wanted", "peak_wanted"} <= day.keys()
+    for text in (render_markdown(report), render_html(report), pdf):
+        shown = " ".join(text.partition("The week ahead")[2].split())
+        assert "GPUs wanted" in shown
+        assert "peak wanted (q90)" in shown
+        assert "GPUs allocated" not in shown

@@ -266,12 +266,12 @@ def trace_ahead(trace: Trace) -> None:
     for row in trace.report["ahead"]:
         day = [number for number, at in enumerate(fleet["slot_starts"]) if at[:10] == row["day"]]
         trace.same(".ahead[].hours", row["hours"], len(day))
-        for name, quantity in (("allocated", "allocated_gpus"), ("used", "effective_gpus")):
+        for name, quantity in (("wanted", "allocated_gpus"), ("used", "effective_gpus")):
             for end, level in (("low", "q10"), ("central", "q50"), ("high", "q90")):
                 mean = float(np.mean([paths[quantity][level][hour] for hour in day]))
                 trace.same(f".ahead[].{name}.{end}", row[name][end], mean)
         peak = max(paths["allocated_gpus"]["q90"][hour] for hour in day)
-        trace.same(".ahead[].peak_allocated", row["peak_allocated"], peak)
+        trace.same(".ahead[].peak_wanted", row["peak_wanted"], peak)
 
 
 def trace_advice(trace: Trace) -> None:

@@ -233,10 +233,19 @@ def test_memory_that_has_become_free_counts_in_the_copy(basis: WhatIfBasis) -> N
     cut = replace(board, mig_instance="1", mig_profile="1g.10gb", job_id="")
     cluster = replace(basis.view.cluster, gpus=(*basis.view.cluster.gpus, cut))
     view = replace(basis.view, history=history, cluster=cluster)
-    full = replace(basis, view=view, memory=())
+    full = replace(basis, view=view, memory=(), serving=())
     freed = replace(full, memory=tuple(held_to_a_mebibyte(job) for job in view.jobs))
     with_room, without = (what_if(if_basis, SETTINGS, {}).changed for if_basis in (freed, full))
     assert with_room.money + with_room.service_cost < without.money + without.service_cost
+
+
+def test_what_requests_take_counts_in_the_copy(basis: WhatIfBasis) -> None:
+    """As in the cycle: what a full service holds is then worth something."""
+    assert any(service.peak_load_ratio for service in basis.serving)
+    known, unknown = (
+        what_if(if_basis, SETTINGS, {}).changed for if_basis in (basis, replace(basis, serving=()))
+    )
+    assert known.service_cost > unknown.service_cost
 
 
 def test_a_link_shows_the_same_comparison(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from drawn import examples
-from fleet_cases import fleet_case, mixed_fleet
+from fleet_cases import KUBERNETES, SLURM, fleet_case, mixed_fleet, pods_job, slurm_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import AS_OF
+from planning_cases import AS_OF, H100, boards, case
 
 from dashboard.idle_sum import idle_rows, idle_sum
 from data.records.decisions import FOR_MEMORY
+from data.records.jobs import Job, JobState
 from data.records.plans import IdleCause, Plan
 from data.settings import PlanningSettings
 from planner.plan import build_plan
@@ -40,7 +41,7 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
         for recommendation in found.recommendations
         if recommendation.job_id
     }
-    for job, case in zip(plan.jobs, problem.jobs, strict=True):
+    for job, planned_job in zip(plan.jobs, problem.jobs, strict=True):
         idle = job.idle
         assert idle is not None
         if idle.work is None:
@@ -51,8 +52,9 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
         assert bool(idle.cause) == bool(idle.reason) == (idle.stays > 1e-9)
         if idle.cause in (IdleCause.RIGID, IdleCause.SMALLEST):
             assert idle.reason in kept[job.job_id], "one reason wherever it is told"
-        median = np.minimum(case.demand.demand_q50, job.now.gpu_count)
-        share = case.options[0].boards / case.options[0].service
+        median = np.minimum(planned_job.demand.demand_q50, job.now.gpu_count)
+        present = planned_job.options[0]
+        share = present.boards / present.service
         assert idle.work <= share * float(median.mean()) + 1e-9
         change = changes.get(job.job_id)
         if change is None:
@@ -75,3 +77,47 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
     rows = idle_rows(plan)
     assert sum(row["idle"] or 0.0 for row in rows) == pytest.approx(total.idle)
     assert sum(row["held"] for row in rows) == pytest.approx(total.held + total.unknown)
+
+
+def standing(number: int, source: str, size: int, *, waits: bool) -> Job:
+    """A job of so many H100 that runs or waits for its start under a scheduler."""
+    shape = {"gpu_model": H100, "gpu_count": size}
+    job = slurm_job(number, **shape) if source == SLURM else pods_job(f"w{number}", "job", **shape)
+    assert job.scheduler is not None
+    state = JobState.PENDING if waits else JobState.RUNNING
+    return replace(job, namespace=f"t{number % 2}", scheduler=replace(job.scheduler, state=state))
+
+
+@given(
+    st.sampled_from([SLURM, KUBERNETES]),
+    st.lists(
+        st.tuples(st.sampled_from([1, 2, 4]), st.booleans(), st.floats(0.05, 0.9)),
+        min_size=1,
+        max_size=4,
+    ),
+)
+@settings(max_examples=examples(20), deadline=None)
+def test_a_job_that_waits_for_its_start_holds_no_gpu(
+    source: str, drawn: list[tuple[int, bool, float]]
+) -> None:
+    """In no sum of what jobs hold, whatever is proposed for it: by job, fleet and tenant."""
+    jobs = [
+        standing(number, source, size, waits=waits) for number, (size, waits, _) in enumerate(drawn)
+    ]
+    cases = [(job, level, 8_000.0, None) for job, (*_, level) in zip(jobs, drawn, strict=True)]
+    plan, _found = planned(case(*cases, gpus=boards(H100, 16)))
+    running = {
+        job.job_id: float(size)
+        for job, (size, waits, _) in zip(jobs, drawn, strict=True)
+        if not waits
+    }
+    assert {row["job"]: row["held"] for row in idle_rows(plan) if row["held"]} == running
+    total = idle_sum(plan)
+    assert total.held == pytest.approx(sum(running.values()))
+    assert total.unknown_jobs == 0
+    stays = sum(gpus for _cause, gpus, _jobs in total.stays)
+    assert total.held == pytest.approx(total.work + total.freed + total.peaks + stays)
+    tenants = {job.job_id: job.namespace for job in jobs}
+    for tenant in plan.tenants:
+        own = sum(gpus for job_id, gpus in running.items() if tenants[job_id] == tenant.tenant)
+        assert tenant.now == own

@@ -198,3 +198,24 @@ def test_what_a_shift_costs_is_the_sum_of_its_hours(
         assert proposal.proposed == path
         taken = 0.0 if outcome.transition is None else outcome.transition.cost
         assert stays - moves == pytest.approx(KWH * (paid(0) - paid(last)) - taken, abs=1e-6)
+
+
+@given(
+    st.lists(st.floats(0, 2), min_size=48, max_size=48),
+    st.integers(0, 23),
+    st.integers(1, 30),
+    st.integers(1, 23),
+)
+@settings(max_examples=examples(40), deadline=None)
+def test_a_job_that_starts_later_is_shifted_from_its_own_start(
+    prices: list[float], start: int, hours: int, slots: int
+) -> None:
+    """Within the horizon hour by hour; beyond it its first hours are done whenever it ends."""
+    ahead = np.array(prices)
+    there = ((np.arange(24) >= start) & (np.arange(24) < start + hours)).astype(float)
+    moved = range(start, start + hours)
+    paid = sum(ahead[hour + slots] - ahead[hour] for hour in moved if start + hours < 24)
+    if start + hours >= 24:
+        paid = sum(9.0 - ahead[hour] for hour in range(start, min(24, start + slots)))
+    found = later_cost(np.full(24, 2.0), there, slots, ahead, 9.0)
+    assert found == pytest.approx(2 * paid, abs=1e-9)

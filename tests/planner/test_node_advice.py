@@ -1,20 +1,25 @@
 """Advice on nodes and on boards that will be short."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from drawn import examples
 from factories import make_job
-from fleet_cases import KUBERNETES, gpu, node_of, pods_job
+from fleet_cases import KUBERNETES, gpu, node_of, pods_job, slurm_job
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, advised, boards, case
 
 from data.records.decisions import Action
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
-from data.records.jobs import Platform
+from data.records.jobs import JobState, Platform
 from data.records.plans import NodePlan
 from data.settings import PlanningSettings
 from planner.problem.planning_problem import FleetRules
+from planner.recommendations.fleet_advice import missing_boards
 
 
 def group(model: str, levels: Sequence[float]) -> GroupForecast:
@@ -46,6 +51,33 @@ def test_boards_that_will_be_short_are_announced_with_their_hour() -> None:
     assert one.summary == f"4 more {H100} from 2026-01-05 19:00 UTC"
     assert "7 are free now. The recommended changes of jobs take 1 by then." in one.why
     assert one.savings.cost is None
+
+
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 4), st.floats(1.0, 14.0))
+@example(held=4, unread=3, waiting=4, wanted=9.2)
+@example(held=4, unread=3, waiting=0, wanted=8.0)
+@settings(max_examples=examples(20), deadline=None)
+def test_the_forecast_is_compared_with_all_boards_of_the_fleet(
+    held: int, unread: int, waiting: int, wanted: float
+) -> None:
+    """Jobs without readings are in the forecast and on boards; a job that waits is on none."""
+    jobs = [slurm_job(1, gpu_count=held)]
+    if waiting:
+        waits = slurm_job(2, gpu_count=waiting)
+        assert waits.scheduler is not None
+        facts = replace(waits.scheduler, state=JobState.PENDING)
+        jobs.append(replace(waits, scheduler=facts))
+    problem = case(
+        *((job, 0.97, 60_000.0, None) for job in jobs),
+        gpus=boards(H100, 8),
+        occupied={("n", H100): unread},
+    )
+    (*found,) = missing_boards(problem, [group(H100, [wanted] * 24)], ())
+    assert bool(found) is (wanted > 8.5)
+    for advice in found:
+        assert (advice.gpus_now, advice.gpus_then) == (8, math.ceil(wanted))
+        assert f"Jobs hold {held + unread} {H100} now" in advice.why
+        assert f"the fleet has 8, of which {8 - held - unread} are free now" in advice.why
 
 
 def test_boards_that_will_be_short_are_announced_once_for_each_model() -> None:

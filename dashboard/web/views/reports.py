@@ -128,9 +128,9 @@ if not empty_state():
         [
             {
                 "day": f"{entry.day}",
-                "GPUs allocated": range_text(entry.allocated),
+                "GPUs wanted": range_text(entry.wanted),
                 "GPUs in use": range_text(entry.used),
-                "peak allocated, q90": entry.peak_allocated,
+                "peak wanted, q90": entry.peak_wanted,
                 "at": "" if entry.peak_at is None else week.text(entry.peak_at),
             }
             for entry in report.ahead
