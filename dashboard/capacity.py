@@ -20,8 +20,8 @@ from dashboard.recording import present
 from dashboard.statement.prices import UnitPrice, price_list
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.clusters import cluster_in, name_in_cluster, named_in
-from data.records.jobs import Job
-from data.records.queue_waits import NOT_IN_LINE
+from data.records.jobs import Job, JobWait
+from data.records.queue_waits import wants_boards
 from data.settings import Settings
 from data.store import StoreReader
 from data.units import SECONDS_PER_HOUR
@@ -160,29 +160,46 @@ def _demand(
     for job in reader.jobs():
         own = [model for model in models if cluster_in(model) == job.cluster]
         sole = own[0] if len(own) == 1 else ""
-        model = named_in(job.gpu_model, job.cluster) or sole
-        if model in held:
-            waits = np.where(np.isfinite(held[model]), _waiting(job, fleet, end), 0.0)
-            held[model] = held[model] + waits
-            waited[model] = waited.get(model, 0.0) + float(waits.sum())
+        for wait in _waits(job, end):
+            named = (named_in(name, job.cluster) for name in (wait.gpu_model, job.gpu_model))
+            model = next((name for name in named if name in held), "" if job.gpu_model else sole)
+            if model in held:
+                waits = np.where(np.isfinite(held[model]), _waiting(wait, fleet), 0.0)
+                held[model] = held[model] + waits
+                waited[model] = waited.get(model, 0.0) + float(waits.sum())
     return {model: row[np.isfinite(row)] for model, row in held.items()}, waited
 
 
-def _waiting(job: Job, fleet: "DemandSeries", end: datetime) -> "Values":
-    """Return the GPUs for which a job stood in its queue, by slot of the fleet's series."""
+def _waits(job: Job, end: datetime) -> tuple[JobWait, ...]:
+    """Return the times for which a job stood in its queue, the present one until `end`."""
+    facts = job.scheduler
+    if facts is None:
+        return ()
+    # Accounting keeps BeginTime of a run that was requeued: Slurm puts it off for some seconds.
+    reason = "" if facts.earlier_waits and facts.started_at else facts.reason
+    if facts.submitted_at is None or not wants_boards(reason):
+        return facts.earlier_waits
+    until = facts.started_at or facts.ended_at or min(job.last_seen_at, end)
+    latest = JobWait(
+        submitted_at=facts.submitted_at,
+        started_at=until,
+        gpu_count=job.gpu_count,
+        gpu_model=job.gpu_model,
+    )
+    return (*facts.earlier_waits, latest)
+
+
+def _waiting(wait: JobWait, fleet: "DemandSeries") -> "Values":
+    """Return the GPUs that were waited for, by slot of the fleet's series."""
     import numpy as np
 
-    facts = job.scheduler
     slots = np.arange(len(fleet.values))
-    if facts is None or facts.submitted_at is None or facts.reason.startswith(NOT_IN_LINE):
-        return np.zeros(len(slots))
-    until = facts.started_at or facts.ended_at or min(job.last_seen_at, end)
     since, left = (
         (at.timestamp() - fleet.first_slot) / fleet.slot_seconds
-        for at in (facts.submitted_at, until)
+        for at in (wait.submitted_at, wait.started_at)
     )
     share = np.clip(np.minimum(left, slots + 1) - np.maximum(since, slots), 0.0, 1.0)
-    return np.asarray(share * job.gpu_count, dtype=np.float64)
+    return np.asarray(share * wait.gpu_count, dtype=np.float64)
 
 
 def _prices(found: UnitPrice | None, settings: Settings) -> tuple[HourPrices | None, str]:

@@ -9,6 +9,7 @@ reported by nobody, while no job held them.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ import pandas as pd
 
 from data.records.clusters import named_in
 from data.records.forecasts import GROUP_QUANTITIES, GroupKind
-from data.records.jobs import Job, JobState
+from data.records.jobs import Job, JobState, SchedulerFacts
 from forecasting.demand_series import DemandSeries, Values, winsorised
 
 _OBSERVED_SHARE = 0.9
@@ -102,15 +103,17 @@ def _waited(
     """Say in which slots one of these jobs stood in the queue for the whole slot."""
     waited = np.zeros(slots, dtype=bool)
     for job in jobs:
-        facts = job.scheduler
-        if facts is None or facts.submitted_at is None:
-            continue
+        facts = job.scheduler or SchedulerFacts()
+        times: list[tuple[datetime, datetime | None]] = [
+            (wait.submitted_at, wait.started_at) for wait in facts.earlier_waits
+        ]
         left = facts.started_at or facts.ended_at
-        if left is None and facts.state is not JobState.PENDING:
-            continue
-        since = -(-(int(facts.submitted_at.timestamp()) - first) // slot_seconds)
-        until = slots if left is None else (int(left.timestamp()) - first) // slot_seconds
-        waited[max(0, since) : max(0, until)] = True
+        if facts.submitted_at and (left is not None or facts.state is JobState.PENDING):
+            times.append((facts.submitted_at, left))
+        for came, left in times:
+            since = -(-(int(came.timestamp()) - first) // slot_seconds)
+            until = slots if left is None else (int(left.timestamp()) - first) // slot_seconds
+            waited[max(0, since) : max(0, until)] = True
     return waited
 
 

@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
-from data.records.jobs import Job
+from data.records.jobs import Job, JobState
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries, regular_series
 
 _ENDED_AFTER_SECONDS = 2 * SECONDS_PER_HOUR
+_AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
 NEVER_REPORTED = "never reported by the source"
 
 
@@ -77,7 +78,7 @@ def _task(
         "history_slots": span,
         "known_slots": len(rows),
     }
-    reason = _skip_reason(rows, first_slot, slot_seconds)
+    reason = _skip_reason(job, rows, first_slot, slot_seconds)
     if reason:
         return ForecastSkipped(job_id=job.job_id, reason=reason, **counts)
     series = tuple(
@@ -89,12 +90,17 @@ def _task(
     return JobTask(job=job, series=series, young=hours < settings.min_history_hours, **counts)
 
 
-def _skip_reason(rows: pd.DataFrame, first_slot: int, slot_seconds: int) -> str:
+def _skip_reason(job: Job, rows: pd.DataFrame, first_slot: int, slot_seconds: int) -> str:
     if rows.empty:
         return "no samples in the history"
-    last = rows["slot_start"].max().timestamp()
-    quiet = first_slot - last - slot_seconds
-    if quiet > max(_ENDED_AFTER_SECONDS, slot_seconds * 2):
+    last = rows["slot_start"].max()
+    too_quiet = max(_ENDED_AFTER_SECONDS, slot_seconds * 2)
+    quiet = first_slot - last.timestamp() - slot_seconds
+    if quiet > too_quiet:
+        state = None if job.scheduler is None else job.scheduler.state
+        unseen = first_slot - job.last_seen_at.timestamp() - slot_seconds
+        if state in _AWAY and unseen <= too_quiet:
+            return f"{_AWAY[state]}; its last reading is of {last:%Y-%m-%d %H:%M} UTC"
         return f"ended: no sample for {quiet / SECONDS_PER_HOUR:.1f} h"
     if not np.isfinite(rows[str(Quantity.EFFECTIVE_GPUS)]).any():
         return "no utilization reported"

@@ -4,12 +4,13 @@ Past waits count by how alike the queue was when they began: what was short then
 waited before, and the job's own, less the free ones) and the job's size. Who still waits counts as
 waiting longer than so far. With few starts the forecast is drawn towards all starts of the queue
 and towards a stated prior. A job that waits already has the wait of one that came now behind those
-that were submitted before it.
+that were submitted before it. Once it has waited longer than q90 of what it could expect as it
+came, it has what was left of waits as long, by how alike the queue before them was at that age.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import NormalDist
 
@@ -30,6 +31,8 @@ _PRIOR_MEDIAN, _PRIOR_HIGH = 600.0, 6000.0
 _PRIOR_STARTS, _QUEUE_STARTS = 2.0, 3.0
 _ALIKE, _SIZES = 0.7, 1.5
 """Widths in which starts are alike: of log(1 + GPUs short), and in doublings of the size."""
+_LANDMARKS = 200
+"""Of so many longer waits the queue is looked up at the same age."""
 _STRETCH = 2.0
 """A wait grows with what is short, up to so much: the queue of now may be the longest ever seen."""
 _BAND = (0.1, 0.5, 0.9)
@@ -63,16 +66,19 @@ class _Queue:
     """What one queue has seen: when jobs came, started and ended."""
 
     def __init__(self, jobs: Iterable[Job], as_of: datetime) -> None:
-        rows = [row for job in jobs if (row := _row(job, as_of)) is not None]
+        rows = [row for job in jobs for row in _rows(job, as_of)]
         came, started, left, gpus = (np.array(column) for column in zip(*rows, strict=True))
         run = np.isfinite(started)
+        served = np.where(run, started, left)
+        self._all = (came, served, gpus)
         self._came = _steps(came, gpus)
-        self._served = _steps(np.where(run, started, left), gpus)
+        self._served = _steps(served, gpus)
         self._started = _steps(started[run], gpus[run])
         self._ended = _steps(left[run], gpus[run])
         self._boards = float(self._held(started[run]).max(initial=0.0))
         now = as_of.timestamp()
         used = np.isinf(left) & ~run | run & (started >= now - _DAYS * 86_400)
+        self._began = came[used]
         self._ended_waits = run[used]
         self._waits = (np.where(run, started, now) - came)[used]
         self._sizes = gpus[used]
@@ -88,33 +94,61 @@ class _Queue:
 
     def wait_of(self, job: Job, as_of: datetime) -> QueueWait:
         """Return the wait of a job that gives its GPUs back now and asks for as many again."""
-        return self._wait(float(self._shortage(np.array([as_of.timestamp()]))[0]), job.gpu_count)
+        return self._whole_wait(float(self._shortage(np.array([as_of.timestamp()]))[0]), job)
 
     def wait_behind(self, gpus_ahead: float, job: Job, as_of: datetime) -> QueueWait:
         """Return how much longer a job waits before which jobs of so many GPUs still wait."""
-        held = float(self._held(np.array([as_of.timestamp()]))[0])
-        return self._wait(gpus_ahead + job.gpu_count - (self._boards - held), job.gpu_count)
+        now, came_at = as_of.timestamp(), _came(job).timestamp()
+        short = gpus_ahead + job.gpu_count - (self._boards - float(self._held(np.array([now]))[0]))
+        short_at_first = float(self._shortage(np.array([came_at]))[0]) + job.gpu_count
+        expected, waited = self._whole_wait(short_at_first, job), now - came_at
+        if not expected.known or waited <= expected.high:
+            return self._whole_wait(short, job)
+        longer = np.flatnonzero(self._waits >= waited)
+        if len(longer) > _LANDMARKS:
+            longer = longer[np.linspace(0, len(longer) - 1, _LANDMARKS).astype(int)]
+        began = self._began[longer]
+        came, served, gpus = self._all
+        ahead = ((came < began[:, None]) & (served > began[:, None] + waited)) @ gpus
+        free = self._boards - self._held(began + waited)
+        short_then = np.maximum(0.0, ahead + self._sizes[longer] - free)
+        return self._wait(short, short_then, longer, job.gpu_count, waited=waited)
 
-    def _wait(self, short: float, gpus: int) -> QueueWait:
-        """Return the wait of a job of so many GPUs when so many are short, its own among them."""
-        starts = int(self._ended_waits.sum())
-        if not starts:
-            return QueueWait(days=_DAYS)
+    def _whole_wait(self, short: float, job: Job) -> QueueWait:
+        return self._wait(short, self._short, np.arange(len(self._waits)), job.gpu_count)
+
+    def _wait(
+        self,
+        short: float,
+        short_then: Values,
+        rows: npt.NDArray[np.int_],
+        gpus: int,
+        *,
+        waited: float = 0.0,
+    ) -> QueueWait:
+        """Return what is left of the wait of a job of so many GPUs when so many are short.
+
+        `short_then` [rows] are the GPUs that were short of past waits, of `rows` [rows], after
+        `waited` s; those of the job itself are among them, as in `short`.
+        """
+        ended = self._ended_waits[rows]
+        found = QueueWait(starts=int(ended.sum()), waited=waited, days=_DAYS)
+        if not found.known:
+            return found
         short = max(0.0, short)
-        alike = (np.log1p(self._short) - np.log1p(short)) / _ALIKE
-        sizes = np.log2(self._sizes / gpus) / _SIZES
+        alike = (np.log1p(short_then) - np.log1p(short)) / _ALIKE
+        sizes = np.log2(self._sizes[rows] / gpus) / _SIZES
         own = np.exp(-0.5 * (alike**2 + sizes**2))
+        prior = _PRIOR[waited < _PRIOR] - waited
+        prior_weight = _PRIOR_STARTS / len(_PRIOR)
         weights = np.concatenate(
-            [
-                own + _QUEUE_STARTS / len(own),
-                np.full(len(_PRIOR), _PRIOR_STARTS / len(_PRIOR)),
-            ]
+            [own + _QUEUE_STARTS / len(own), np.full(len(prior), prior_weight)]
         )
-        ended = np.concatenate([self._ended_waits, np.ones(len(_PRIOR), dtype=np.bool_)])
-        longer = np.clip((1 + short) / (1 + self._short), 1 / _STRETCH, _STRETCH)
-        waits = np.concatenate([self._waits * longer, _PRIOR])
+        ended = np.concatenate([ended, np.ones(len(prior), dtype=np.bool_)])
+        longer = np.clip((1 + short) / (1 + short_then), 1 / _STRETCH, _STRETCH)
+        waits = np.concatenate([(self._waits[rows] - waited) * longer, prior])
         low, median, high, mean = _spread(waits, ended, weights)
-        return QueueWait(low=low, median=median, high=high, mean=mean, starts=starts, days=_DAYS)
+        return replace(found, low=low, median=median, high=high, mean=mean)
 
 
 def _spread(
@@ -198,7 +232,7 @@ def _came(job: Job) -> datetime:
 
 
 def _queue_of(jobs: Iterable[Job], as_of: datetime) -> _Queue | None:
-    timed = [job for job in jobs if _row(job, as_of) is not None]
+    timed = [job for job in jobs if _rows(job, as_of)]
     return _Queue(timed, as_of) if timed else None
 
 
@@ -207,15 +241,26 @@ def _key(job: Job) -> QueueKey:
     return job.source, job.namespace if job.platform is Platform.SLURM else job.gpu_model
 
 
-def _row(job: Job, as_of: datetime) -> tuple[float, float, float, float] | None:
-    """Return when a job came, started and left (infinite: not yet) and its GPUs; None: unknown."""
-    facts = job.scheduler
-    if facts is None or facts.submitted_at is None or facts.submitted_at > as_of:
-        return None
+def _rows(job: Job, as_of: datetime) -> list[tuple[float, float, float, float]]:
+    """Return when each run of a job came, started and left (infinite: not yet) and its GPUs.
+
+    A run that was requeued left when the next one came. A run of unknown submission is left out.
+    """
+    facts = _facts(job)
     ended_at = facts.ended_at
     if ended_at is None and job.last_seen_at < as_of - _LATE:
         ended_at = job.last_seen_at
-    came = facts.submitted_at.timestamp()
-    started = np.inf if facts.started_at is None else max(came, facts.started_at.timestamp())
-    left = np.inf if ended_at is None else ended_at.timestamp()
-    return came, started, max(came, left), float(job.gpu_count)
+    runs: list[tuple[datetime, datetime | None, int]] = [
+        (wait.submitted_at, wait.started_at, wait.gpu_count) for wait in facts.earlier_waits
+    ]
+    if facts.submitted_at is not None:
+        runs.append((facts.submitted_at, facts.started_at, job.gpu_count))
+    rows = []
+    next_came = [*(submitted_at for submitted_at, _started_at, _gpus in runs[1:]), ended_at]
+    for (submitted_at, started_at, gpus), left_at in zip(runs, next_came, strict=False):
+        if submitted_at <= as_of:
+            came = submitted_at.timestamp()
+            started = np.inf if started_at is None else max(came, started_at.timestamp())
+            left = np.inf if left_at is None else max(came, left_at.timestamp())
+            rows.append((came, started, left, float(gpus)))
+    return rows

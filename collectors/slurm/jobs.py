@@ -5,7 +5,7 @@ slurmdbd what ran before. So a running job gives one allocation for every GPU, a
 of accounting one for every node, with a count.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -120,11 +120,16 @@ class _SlurmView:
 
     def jobs(self) -> tuple[Job, ...]:
         """Every job once: as the controller sees it, else as accounting last saw it."""
-        newest: dict[str, SlurmJob] = {job.raw_id: job for job in self._ended()}
+        ended = self._ended()
+        newest: dict[str, SlurmJob] = {job.raw_id: job for job in ended}
         newest |= {
             entry.raw_id: entry for entry in self.answers.queue if not self._long_over(entry)
         }
-        found = (self._job(entry) for _raw_id, entry in sorted(newest.items()))
+        earlier = defaultdict[str, list[SlurmJob]](list)
+        for stretch in ended:
+            if stretch.submitted_at != newest[stretch.raw_id].submitted_at:
+                earlier[stretch.raw_id].append(stretch)
+        found = (self._job(entry, earlier[raw_id]) for raw_id, entry in sorted(newest.items()))
         return tuple(job for job in found if job is not None)
 
     def _ended(self) -> list[SlurmJob]:
@@ -142,7 +147,7 @@ class _SlurmView:
     def _long_over(self, job: SlurmJob) -> bool:
         return job.is_over and job.ended_at is not None and job.ended_at <= self.window.start
 
-    def _job(self, job: SlurmJob) -> Job | None:
+    def _job(self, job: SlurmJob, earlier: Iterable[SlurmJob] = ()) -> Job | None:
         count = sum(entry.count for entry in job.gpus)
         if count < 1:
             self.dropped["gpu-shares" if job.shares else "no-gpu"] += 1
@@ -150,6 +155,7 @@ class _SlurmView:
         model = self.models.of_job(job)
         end = self.window.end
         first = min(job.started_at or job.ended_at or end, end)
+        waits = [stretch.wait for entry in earlier if (stretch := self._job(entry)) is not None]
         return Job(
             job_id=f"slurm:{job.raw_id}",
             name=job.name,
@@ -165,7 +171,7 @@ class _SlurmView:
             last_seen_at=max(first, min(job.ended_at or end, end)),
             source=self.source,
             assumed=model.assumed,
-            scheduler=_facts(job),
+            scheduler=replace(_facts(job), earlier_waits=tuple(filter(None, waits))),
         )
 
     def nodes(self) -> tuple[Node, ...]:

@@ -9,7 +9,7 @@ from collectors.slurm.answers import hosts_of, identifier_of, text_of
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, plain_features
 from collectors.slurm.reservations import RESERVED_AHEAD
 from data.records.jobs import OVER, JobState
-from data.records.queue_waits import NOT_IN_LINE
+from data.records.queue_waits import HELD_BACK
 
 DEPENDENTS = "dependents"
 """The fact of a job that names those jobs, such as `7 (afterok), 12 (afternotok)`."""
@@ -108,7 +108,7 @@ def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[tuple[str, frozenset[s
     """
     found = defaultdict(list)
     for job in jobs:
-        if job.state is not JobState.PENDING or job.reason.startswith(NOT_IN_LINE):
+        if job.state is not JobState.PENDING or job.reason.startswith(HELD_BACK):
             continue
         limited = {key for key in _keys(job) if job.reason.startswith(key.partition(" ")[0])}
         anywhere = () if job.reason.startswith(_ONLY_THAT) else job.partition.split(",")

@@ -154,6 +154,11 @@ class ForecastSkipped:
     history_slots: int
     known_slots: int
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the job has done nothing for hours: it ended, waits or is suspended."""
+        return self.reason.startswith(("ended", "it waits", "it is suspended"))
+
 
 class GroupKind(StrEnum):
     """What jobs are added up by; of a rack (a power domain) the power of its boards alone.

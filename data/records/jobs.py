@@ -39,12 +39,26 @@ OVER = frozenset((JobState.FINISHED, JobState.FAILED, JobState.CANCELLED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobWait:
+    """A wait of a job in its queue until it started: for how many GPUs, and of which model.
+
+    `gpu_model` is '' where that is unknown.
+    """
+
+    submitted_at: datetime
+    started_at: datetime
+    gpu_count: int
+    gpu_model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
     """What only a scheduler knows of a job. Empty text and None: the scheduler did not say.
 
     `workload` is the object a person changes, such as deployment/ranker or 123_4 of an array;
     `reason` the scheduler's word for why it waits or ended; `managed_by` who would undo a change
-    (Helm, Argo CD, an autoscaler, Kueue). `extra` holds further (fact, value) pairs.
+    (Helm, Argo CD, an autoscaler, Kueue). `extra` holds further (fact, value) pairs. A requeue
+    gives a job of Slurm another submit time; `earlier_waits` are those before it, oldest first.
     """
 
     state: JobState = JobState.UNKNOWN
@@ -60,6 +74,7 @@ class SchedulerFacts:
     time_limit_seconds: float | None = None
     managed_by: tuple[str, ...] = ()
     extra: tuple[tuple[str, str], ...] = ()
+    earlier_waits: tuple[JobWait, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +126,21 @@ class Job:
             return None
         restarted = dict(facts.extra).get("restarts", "0") not in ("", "0")
         return None if restarted else facts.submitted_at
+
+    @property
+    def wait(self) -> JobWait | None:
+        """The present wait as a later one will know it; None before its start, or of no time."""
+        facts = self.scheduler
+        if facts is None or facts.submitted_at is None or facts.started_at is None:
+            return None
+        if facts.started_at <= facts.submitted_at:
+            return None
+        return JobWait(
+            submitted_at=facts.submitted_at,
+            started_at=facts.started_at,
+            gpu_count=self.gpu_count,
+            gpu_model=self.gpu_model,
+        )
 
     def __post_init__(self) -> None:
         if not self.job_id:

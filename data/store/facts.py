@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from data.collected import Collected
 from data.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
 from data.records.cluster import Node
-from data.records.jobs import OVER, Job, Platform, WorkloadKind
+from data.records.jobs import OVER, Job, JobWait, Platform, WorkloadKind
 from data.store import tables
 from data.store.board_activity import keep_activity
 from data.store.board_xids import keep_xids
@@ -46,6 +46,8 @@ _ALLOCATION_KEY = (
     "source",
 )
 _INCOMING = "incoming_facts"
+_WAITS_KEPT = timedelta(days=60)
+"""More than the eight weeks that the number of boards to keep rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,12 +311,27 @@ def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
     put_rows(connection, "jobs", rows, key=("job_id",))
 
 
+def _earlier_waits(job: Job, other: Job) -> tuple[JobWait, ...]:
+    """Return the waits of both reports but the job's present one, those of the last 60 days."""
+    facts = [report.scheduler for report in (job, other) if report.scheduler is not None]
+    known = {wait for said in facts for wait in said.earlier_waits}
+    if other.wait is not None:
+        known.add(other.wait)
+    since = max(job.last_seen_at, other.last_seen_at) - _WAITS_KEPT
+    by_submission = {
+        wait.submitted_at: wait
+        for wait in sorted(known, key=to_json)
+        if wait.submitted_at != facts[0].submitted_at and wait.started_at >= since
+    }
+    return tuple(wait for _submitted_at, wait in sorted(by_submission.items()))
+
+
 def merged_job(one: Job, other: Job) -> Job:
     """Return what two reports of one job say together, in either order the same.
 
     A scheduler's word beats telemetry's, the later the earlier; what the winner does not say is
     taken from the other. First and last time seen are those of both. That a run ended stands,
-    though telemetry may have named it a little longer.
+    though telemetry may have named it a little longer, and so do waits before a requeue.
     """
     both = [job.scheduler.started_at for job in (one, other) if job.scheduler is not None]
     of_one_run = len(both) == 2 and both[0] is not None and both[0] == both[1]
@@ -335,6 +352,9 @@ def merged_job(one: Job, other: Job) -> Job:
         filled["kind"] = weak.kind
     if strong.platform is Platform.UNKNOWN:
         filled["platform"] = weak.platform
+    if strong.platform is Platform.SLURM and strong.scheduler is not None:
+        waits = _earlier_waits(strong, weak)
+        filled["scheduler"] = replace(strong.scheduler, earlier_waits=waits)
     return replace(
         strong,
         **filled,

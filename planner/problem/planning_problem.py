@@ -173,7 +173,7 @@ def make_problem(
     peak_loads: Mapping[str, float] | None = None,
     grid: GridOutlook | None = None,
 ) -> PlanningProblem:
-    """Return the problem of the slots after `as_of`. Jobs that ended are not part of it.
+    """Return the problem of the slots after `as_of`. Jobs that ended or are away are no part.
 
     `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards of
     each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
@@ -205,7 +205,7 @@ def make_problem(
     demands, ended = [], {}
     for job in jobs:
         forecast = forecast_of[job.job_id]
-        if isinstance(forecast, ForecastSkipped) and forecast.reason.startswith("ended"):
+        if isinstance(forecast, ForecastSkipped) and forecast.is_away:
             ended[job.job_id] = forecast.reason
             continue
         rows = by_job.get(job.job_id, history.iloc[:0])

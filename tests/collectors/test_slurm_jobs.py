@@ -19,7 +19,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.feasible_changes import required_nodes
 from data.records.cluster import MigManager
-from data.records.jobs import JobState
+from data.records.jobs import JobState, JobWait
 
 CONFIG = Path(__file__).parents[1] / "recorded" / "mig_manager" / "configmap.yaml"
 
@@ -242,3 +242,28 @@ def test_hidden_jobs_show_in_completeness() -> None:
     report = told(RUNNING, nodes=(busy,)).report
     assert report.completeness_ratio == 0.25
     assert "nodes report 8 GPUs in use, the visible jobs hold 2" in report.warnings[0]
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETED"])
+def test_the_wait_before_a_requeue_is_read_from_accounting(state: str) -> None:
+    """Whatever the job does since; a stretch of the present wait is no earlier one."""
+    requeued = FINISHED | {"State": "REQUEUED", "JobIDRaw": "7", "Submit": "2026-01-03T11:30:00"}
+    again = requeued | {"State": "COMPLETED", "Submit": "2026-01-05T11:50:00", "ReqTRES": ""}
+    again |= {"Start": "2026-01-05T11:51:00", "End": "2026-01-05T11:52:00"}
+    submitted = datetime(2026, 1, 5, 11, 50, tzinfo=UTC).timestamp()
+    now = RUNNING | {"job_state": state, "submit_time": int(submitted)}
+    if state == "PENDING":
+        now |= {"nodes": "", "gres_detail": [], "tres_per_node": "gres:gpu:h100:2"}
+    queue = () if state == "COMPLETED" else (now,)
+    past = (requeued, again) if state == "COMPLETED" else (requeued,)
+    (job,) = told(*queue, past=past, models={"h100": "H100-SXM5-80GB"}).jobs
+    assert job.scheduler is not None
+    assert job.scheduler.submitted_at == datetime(2026, 1, 5, 11, 50, tzinfo=UTC)
+    assert job.scheduler.earlier_waits == (
+        JobWait(
+            submitted_at=datetime(2026, 1, 3, 11, 30, tzinfo=UTC),
+            started_at=datetime(2026, 1, 5, 11, 30, tzinfo=UTC),
+            gpu_count=4,
+            gpu_model="H100-SXM5-80GB",
+        ),
+    )

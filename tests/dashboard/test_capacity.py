@@ -21,7 +21,7 @@ from dashboard.capacity import (
     cost_per_hour,
 )
 from dashboard.cli import main
-from data.records.jobs import SchedulerFacts
+from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.settings import Settings
 from data.statement_settings import GpuPrice, StatementSettings
 from data.store import Store, open_store
@@ -98,6 +98,51 @@ def test_a_day_without_a_board_is_unknown_of_its_model_alone(store: Store) -> No
     assert rows[H100].hours_known == rows["A100-SXM4-80GB"].hours_known + 24
     assert rows[H100].waited_gpu_hours == 3
     assert rows["A100-SXM4-80GB"].demand_mean == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    ("reason", "wants"),
+    [("Resources", True), ("Priority", True), ("None", True), ("SchedDefer", True),
+     ("Unschedulable", True), ("JobHeldAdmin", False), ("DependencyNeverSatisfied", False),
+     ("JobArrayTaskLimit", False), ("ReqNodeNotAvail", False), ("PartitionDown", False),
+     ("QOSMaxGRESPerUser", False), ("AssocGrpGRES", False), ("MaxGRESPerAccount", False),
+     ("AssociationJobLimit", False), ("Licenses", False)],
+)  # fmt: skip
+def test_only_who_wants_boards_counts(store: Store, reason: str, wants: bool) -> None:
+    """No board more starts a job that a limit, a licence or a node keeps back."""
+    facts = SchedulerFacts(
+        state=JobState.PENDING, reason=reason, submitted_at=NOW - timedelta(hours=3)
+    )
+    job = make_job("slurm:9", platform=Platform.SLURM, gpu_count=2, scheduler=facts)
+    store.keep(make_collected(make_samples(minutes=6 * 60), (job, make_job())))
+    (row,) = capacity_rows(store.reader, Settings())
+    assert row.waited_gpu_hours == pytest.approx(6 * wants)
+
+
+@pytest.mark.parametrize("reason", ["", "BeginTime"])
+def test_the_waits_before_a_requeue_count(store: Store, reason: str) -> None:
+    """With the GPUs and the model of then; accounting keeps BeginTime of each requeued run."""
+    day = timedelta(days=1)
+    runs = ((2 * day, 4, H100, 2.0), (day, 2, H100, 3.0), (day / 2, 8, "A100-SXM4-80GB", 5.0))
+    samples = make_samples(gpus=2, minutes=DAYS * 24 * 60)
+    samples.loc[samples["gpu_uuid"] > "GPU-0000", "gpu_model"] = "A100-SXM4-80GB"
+    store.keep(make_collected(samples))
+    for ago, gpus, model, hours in runs:
+        came = NOW - ago
+        facts = SchedulerFacts(
+            reason=reason, submitted_at=came, started_at=came + timedelta(hours=hours)
+        )
+        job = make_job(
+            "slurm:9",
+            platform=Platform.SLURM,
+            gpu_model=model,
+            gpu_count=gpus,
+            last_seen_at=came + timedelta(hours=hours),
+            scheduler=facts,
+        )
+        store.keep(make_collected(samples[:0], (job,), batch_id=str(ago)))
+    rows = {row.gpu_model: row.waited_gpu_hours for row in capacity_rows(store.reader, Settings())}
+    assert rows == {H100: pytest.approx(4 * 2 + 2 * 3), "A100-SXM4-80GB": pytest.approx(8 * 5)}
 
 
 def test_unknown_is_said(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from functools import reduce
 from itertools import permutations
 
 import pytest
-from factories import make_job
+from factories import H100, make_job
+from hypothesis import given
+from hypothesis import strategies as st
 
-from data.records.jobs import OVER, Job, JobState, SchedulerFacts
+from data.records.jobs import OVER, Job, JobState, JobWait, Platform, SchedulerFacts
 from data.store.facts import merged_job
 
 START = datetime(2026, 1, 5, 10, tzinfo=UTC)
@@ -59,3 +61,62 @@ def test_the_word_of_a_scheduler_counts_before_telemetry() -> None:
     for one, other in permutations((named, said)):
         merged = merged_job(one, other)
         assert (merged.owner, merged.scheduler) == ("ada", said.scheduler)
+
+
+def requeued(number: int, *, hours: int, gpus: int, has_started: bool = True) -> Job:
+    """Return a reading of run `number`: a day after the last, it waited `hours` for GPUs."""
+    came = START + timedelta(days=number)
+    started_at = came + timedelta(hours=hours)
+    seen_at = started_at + timedelta(minutes=5 * has_started - 1)
+    facts = SchedulerFacts(submitted_at=came, started_at=started_at if has_started else None)
+    return make_job(
+        "slurm:7",
+        platform=Platform.SLURM,
+        gpu_count=gpus,
+        first_seen_at=came,
+        last_seen_at=seen_at,
+        scheduler=facts,
+    )
+
+
+@given(
+    runs=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 8)), min_size=2, max_size=6),
+    data=st.data(),
+)
+def test_no_wait_is_lost_by_a_requeue(runs: list[tuple[int, int]], data: st.DataObject) -> None:
+    """Whatever the order of the readings, and however often they come; of 60 days, no older one."""
+    last = len(runs) - 1
+    said = [
+        requeued(number, hours=hours, gpus=gpus, has_started=has_started)
+        for number, (hours, gpus) in enumerate(runs)
+        for has_started in (False, True)
+        if number < last or not has_started
+    ]
+    order = data.draw(st.permutations([*said, *data.draw(st.lists(st.sampled_from(said)))]))
+    merged = reduce(merged_job, order)
+    assert merged.scheduler is not None
+    assert merged.scheduler.submitted_at == START + timedelta(days=last)
+    expected = tuple(
+        JobWait(
+            submitted_at=START + timedelta(days=number),
+            started_at=START + timedelta(days=number, hours=hours),
+            gpu_count=gpus,
+            gpu_model=H100,
+        )
+        for number, (hours, gpus) in enumerate(runs[:-1])
+    )
+    assert merged.scheduler.earlier_waits == expected
+    later = merged_job(merged, requeued(61, hours=1, gpus=1)).scheduler
+    assert later is not None
+    assert later.earlier_waits == tuple(
+        wait for wait in expected if wait.started_at > START + timedelta(days=1, hours=2)
+    )
+
+
+def test_a_workload_of_kubernetes_has_one_wait() -> None:
+    """The oldest pod of a workload changes while the others run: that is no wait of them all."""
+    before, after = (
+        replace(requeued(number, hours=1, gpus=4), platform=Platform.KUBERNETES)
+        for number in (0, 1)
+    )
+    assert merged_job(before, after).scheduler == after.scheduler

@@ -15,6 +15,7 @@ from forecasting_cases import AS_OF, BROKEN, HOURLY, daily, history, killed_path
 
 from data.columns import HISTORY, empty_frame
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
+from data.records.jobs import JobState, SchedulerFacts
 from data.settings import PlanningSettings
 from forecasting import forecast_path as paths
 from forecasting import path_pool
@@ -78,6 +79,31 @@ def test_a_skip_says_why(frame: pd.DataFrame, words: str) -> None:
     found = run(frame)
     assert isinstance(found, ForecastSkipped)
     assert words in found.reason
+
+
+@pytest.mark.parametrize("quiet_hours", [1, 3, 48])
+@pytest.mark.parametrize("seen_hours_ago", [0, 2, 24])
+@pytest.mark.parametrize("state", JobState)
+def test_who_waits_or_is_suspended_has_not_ended(
+    state: JobState, seen_hours_ago: float, quiet_hours: int
+) -> None:
+    """While its scheduler names it; its last reading stands beside it. All are away."""
+    found = run(
+        history("a/b", np.full(48, 0.5), end=AS_OF - timedelta(hours=quiet_hours)),
+        scheduler=SchedulerFacts(state=state),
+        last_seen_at=AS_OF - timedelta(hours=seen_hours_ago),
+    )
+    if quiet_hours < 2:
+        assert isinstance(found, DemandForecast)
+        return
+    assert isinstance(found, ForecastSkipped)
+    assert found.is_away
+    words = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}.get(state)
+    if words is None or seen_hours_ago > 2:
+        assert found.reason.startswith("ended: no sample for ")
+    else:
+        last = AS_OF - timedelta(hours=quiet_hours + 1)
+        assert found.reason == f"{words}; its last reading is of {last:%Y-%m-%d %H:%M} UTC"
 
 
 @pytest.mark.parametrize("model", ["mix", "seasonal-naive", "prophet"])

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 from factories import make_job
+from hypothesis import given
+from hypothesis import strategies as st
 
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.records.jobs import Job, JobState, JobWait, Platform, SchedulerFacts
 from data.records.queue_waits import QueueWait
 from forecasting.queue_waits import places_in_line, queue_waits
 
@@ -218,7 +220,9 @@ def test_jobs_that_wait_already_start_within_the_band(backfill: bool) -> None:
 @pytest.mark.parametrize(
     ("reason", "in_line"),
     [("Resources", True), ("Priority", True), ("", True), ("QOSMaxGRESPerUser", True),
-     ("JobHeldUser", False), ("Dependency", False), ("BeginTime", False)],
+     ("JobHeldUser", False), ("Dependency", False), ("BeginTime", False),
+     ("JobHoldMaxRequeue", False), ("JobArrayTaskLimit", False), ("QOSMinGRES", False),
+     ("ReqNodeNotAvail,_UnavailableNodes:h7", False), ("NodeDown", False)],
 )  # fmt: skip
 def test_a_job_that_does_not_wait_for_room_has_no_forecast_and_is_ahead_of_nobody(
     reason: str, in_line: bool
@@ -248,10 +252,11 @@ def running(number: int, **changes: object) -> Job:
 
 
 def test_without_any_start_in_a_week_nothing_is_known() -> None:
-    """The job that runs since before and those that never started say nothing."""
+    """The job that runs since before, those that never started or whose submission is unknown."""
     run = Run(1, -9 * 86_400, 1, 3e6, 3e6, started=-9 * 86_400)
     pending = Run(2, WEEK - 60, 1, 60, 60)
-    found = queue_waits([seen(run, WEEK), seen(pending, WEEK)], AS_OF)
+    unnamed = running(3, scheduler=SchedulerFacts(started_at=START))
+    found = queue_waits([seen(run, WEEK), seen(pending, WEEK), unnamed], AS_OF)
     assert list(found) == ["slurm:1"]
     assert not found["slurm:1"].known
     assert found["slurm:1"].describe() == "unknown: no start was seen in the last 7 d"
@@ -289,3 +294,72 @@ def test_queues_are_apart_and_jobs_without_a_scheduler_have_none() -> None:
         "slurm:2": 1,
         "slurm:3": 1,
     }
+
+
+def test_runs_before_a_requeue_say_as_much_as_those_of_other_jobs() -> None:
+    """Each run of a requeued job came, started and gave its GPUs back when the next one came."""
+    runs = [
+        Run(number, WEEK - hours * 3600, 2 * number + 1, 7200, 7200, started=WEEK - start * 3600)
+        for number, (hours, start) in enumerate(((60, 12), (10, 9), (8, 1.5)))
+    ]
+    others = [
+        replace(run, length=runs[at + 1].came - run.started) for at, run in enumerate(runs[:-1])
+    ]
+    last = seen(runs[-1], WEEK)
+    assert last.scheduler is not None
+    waits = tuple(
+        JobWait(
+            submitted_at=START + timedelta(seconds=run.came),
+            started_at=START + timedelta(seconds=run.started),
+            gpu_count=run.gpus,
+            gpu_model=last.gpu_model,
+        )
+        for run in others
+    )
+    requeued = replace(last, scheduler=replace(last.scheduler, earlier_waits=waits))
+    apart = queue_waits([*(seen(run, WEEK) for run in others), last], AS_OF)[last.job_id]
+    assert queue_waits([requeued], AS_OF)[last.job_id] == apart
+    assert apart.starts == 3
+
+
+AT_ONCE = [
+    seen(Run(number, WEEK - 60, 1, 7200, 7200, started=WEEK - 60), WEEK)
+    for number in range(500, 900)
+]
+
+
+@given(
+    past_hours=st.lists(st.floats(0, 60), max_size=30),
+    waited_hours=st.floats(4, 60),
+)
+def test_what_is_left_of_a_long_wait_is_the_rest_of_those_as_long(
+    past_hours: list[float], waited_hours: float
+) -> None:
+    """Against the plain conditional quantile; hours beyond the prior, boards enough for all.
+
+    Nine in ten start at once, so hours of waiting are more than any job could expect.
+    """
+    past = [
+        seen(Run(at, WEEK - 60 - hours * 3600, 1, 7200, 7200, started=WEEK - 60), WEEK)
+        for at, hours in enumerate(past_hours)
+    ]
+    large = seen(Run(1000, WEEK - 6 * 86_400, 1000, 60, 60, started=WEEK - 6 * 86_400), WEEK)
+    waited = round(waited_hours * 3600)
+    pending = seen(Run(1001, WEEK - waited, 1, 60, 60), WEEK)
+    (place,) = places_in_line([*past, *AT_ONCE, large, pending], AS_OF)
+    rests = [
+        rest
+        for job in past
+        if job.wait is not None
+        and (rest := (job.wait.started_at - job.wait.submitted_at).total_seconds() - waited) >= 0
+    ]
+    assert place.wait is not None
+    assert place.wait.known is (len(rests) >= 3)
+    if place.wait.known:
+        assert [place.wait.low, place.wait.median, place.wait.high] == pytest.approx(
+            np.quantile(rests, [0.1, 0.5, 0.9], method="inverted_cdf"), abs=1e-3
+        )
+        assert place.wait.mean == pytest.approx(np.mean(rests), abs=1e-3)
+    else:
+        assert place.wait.basis.startswith("unknown: ")
+        assert f" that waited {waited / 3600:.1f} h or longer" in place.wait.basis
