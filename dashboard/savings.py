@@ -9,7 +9,7 @@ from data.records.decisions import Range, Recommendation
 from data.store import StoreReader
 from data.store.record_json import from_json
 
-_MEASURED = ("verified", "fell-short", "unmeasured")
+MEASURED = ("verified", "fell-short", "unmeasured")
 ENDED = ("undone-outside", "changed-outside", "target-gone", "replaced")
 _UNMEASURED = dict.fromkeys(ENDED, "it ended before it could be measured")
 STOOD = ("applied", "applied-differently", "failing")
@@ -56,7 +56,7 @@ def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
     }
     applied: dict[str, datetime] = {}
     measured: dict[str, tuple[datetime, Measurement]] = {}
-    for row in reader.journal(events=(*STOOD, *_MEASURED)):
+    for row in reader.journal(events=(*STOOD, *MEASURED)):
         if row.command_id not in applies:
             continue
         if row.event in STOOD:

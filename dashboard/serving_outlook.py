@@ -30,6 +30,7 @@ from planner.serving.service_model import (
     carried_rate,
     carries_of,
     learnt,
+    most_seen,
     proven_replicas,
     reactive_replicas,
     replicas_for_rates,
@@ -193,7 +194,7 @@ def _bounds(
         return bounds_use(
             service.readings,
             service.history.columns["replicas"],
-            carries,
+            carries if carries.seen_full else replace(carries, slots=most_seen(service.readings)),
             rules,
             min_replicas=int(low) if low.isdecimal() else _MIN_UNLESS_TOLD,
             max_replicas=int(high) if high.isdecimal() else None,
@@ -288,12 +289,13 @@ def _sized(
     # As long as these readings count, and no longer: the next ones ask for what they need.
     fresh = 1 + int(min(settings.stale_minutes, _MAX_FLOOR_MINUTES) * 60 // RATE_SLOT_SECONDS)
     objective = objective_of(settings)
+    carried = carried_rate(carries.load(0.0), plain.replicas, objective)
     known = replace(
         plain,
-        carried_per_second=carried_rate(carries.load(0.0), plain.replicas, objective),
+        carried_per_second=carried,
         slots_per_replica=carries.slots,
         seen_full=carries.seen_full,
-        peak_load_ratio=_peak_load(service, carries, work, objective),
+        peak_load_ratio=_peak_load(service, work, carried) if carries.seen_full else None,
         service_seconds=carries.service_seconds,
         arrival_scv=carries.arrival_scv,
         token_seconds=service.tokens,
@@ -324,18 +326,12 @@ def _sized(
     )
 
 
-def _peak_load(
-    service: _Learned, carries: ReplicaCarries, work: Sequence[float], objective: WaitObjective
-) -> float | None:
-    """Return the highest rate of the last day and ahead, of what the day's most replicas carry."""
+def _peak_load(service: _Learned, work: Sequence[float], carried: float | None) -> float | None:
+    """Return the highest rate of the last day and ahead, of what the replicas of now carry."""
     _first, rates = service.series[-1]
     seen = rates[-_RATE_SLOTS_OF_A_DAY:]
-    most = service.history.columns["replicas"][service.readings.lately()]
     known = np.concatenate([seen[np.isfinite(seen)], work])
-    if not carries.seen_full or not len(known) or not np.isfinite(most).any():
-        return None
-    carried = carried_rate(carries.load(0.0), int(np.nanmax(most)), objective)
-    return float(known.max()) / carried if carried else None
+    return float(known.max()) / carried if carried and len(known) else None
 
 
 def _middle_and_high(found: Quantiles | None) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -63,12 +63,12 @@ def kubernetes_kind(job: Job) -> str:
 def unit_of(job: Job) -> int:
     """Return the GPUs by which the number of a job's GPUs changes; 1 where nobody says."""
     extra = _extra(job)
-    return _whole(extra, "gpus_per_unit") or _whole(extra, "gpus_per_pod") or 1
+    return whole_fact(extra, "gpus_per_unit") or whole_fact(extra, "gpus_per_pod") or 1
 
 
 def counts_below(job: Job) -> tuple[int, ...]:
     """Return the smaller numbers of GPUs that are worth asking for: doublings, of whole units."""
-    unit, fixed = unit_of(job), _whole(_extra(job), "fixed_gpus") or 0
+    unit, fixed = unit_of(job), whole_fact(_extra(job), "fixed_gpus") or 0
     doublings = [2**power for power in range(7)]
     asked = {*doublings, *(fixed + unit * units for units in doublings)}
     return tuple(sorted(count for count in asked if count < job.gpu_count))
@@ -137,7 +137,7 @@ def required_nodes(job: Job) -> frozenset[str]:
     """
     extra = _extra(job)
     named = frozenset(filter(None, extra.get("required_nodes", "").split(",")))
-    return named if (_whole(extra, "nodes_requested") or 1) <= len(named) else frozenset()
+    return named if (whole_fact(extra, "nodes_requested") or 1) <= len(named) else frozenset()
 
 
 def _in_its_state(
@@ -190,7 +190,7 @@ def why_not_started_again(facts: Mapping[str, str], *, behind_others: bool) -> s
 def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
     """Say whether the change is to give up whole nodes, which a running job does in place."""
     extra, count = _extra(job), proposed.gpu_count
-    nodes = _whole(extra, "nodes_requested") or 0
+    nodes = whole_fact(extra, "nodes_requested") or 0
     if extra.get("gres_per") != "node" or not nodes or job.gpu_count % nodes:
         return False
     each = job.gpu_count // nodes
@@ -198,7 +198,7 @@ def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
 
 
 def _on_kubernetes(job: Job, proposed: Configuration) -> str:
-    kind, wanted = kubernetes_kind(job), _whole(_extra(job), "wanted_gpus")
+    kind, wanted = kubernetes_kind(job), whole_fact(_extra(job), "wanted_gpus")
     if wanted is not None and wanted != job.gpu_count:
         return f"it asks for {wanted} GPUs and its pods hold {job.gpu_count}: they must agree first"
     if proposed.gpu_count == 0:
@@ -222,7 +222,7 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
 def _no_fewer(job: Job, count: int) -> str:
     """Return why a workload of Kubernetes makes nothing of fewer GPUs of its kind, '' if it may."""
     extra = _extra(job)
-    if (named := _whole(extra, "named_processes")) and count < named <= job.gpu_count:
+    if (named := whole_fact(extra, "named_processes")) and count < named <= job.gpu_count:
         return f"its command starts {named} processes, one for each GPU: with fewer they fail"
     return extra.get("fixed_work", "")
 
@@ -230,23 +230,23 @@ def _no_fewer(job: Job, count: int) -> str:
 def _counts(job: Job, kind: str, count: int) -> bool:
     """Say whether another number of pods alone gives so many GPUs."""
     extra = _extra(job)
-    unit, fixed = _unit(job, kind), _whole(extra, "fixed_gpus") or 0
+    unit, fixed = _unit(job, kind), whole_fact(extra, "fixed_gpus") or 0
     if kind not in _COUNTED or not unit or count <= fixed or (count - fixed) % unit:
         return False
     units = (count - fixed) // unit
-    low, high = _whole(extra, "min_replicas"), _whole(extra, "max_replicas")
+    low, high = whole_fact(extra, "min_replicas"), whole_fact(extra, "max_replicas")
     if kind == "pytorchjob" and low is None and high is None:
         return False  # without elasticPolicy another number of workers breaks WORLD_SIZE
-    low = max(low or 1, _whole(extra, "named_pods") or 0)
+    low = max(low or 1, whole_fact(extra, "named_pods") or 0)
     return low <= units and (high is None or units <= high)
 
 
 def _unit(job: Job, kind: str) -> int:
     """Return the GPUs of one unit, 0 where the scheduler did not say."""
     extra = _extra(job)
-    told = _whole(extra, "gpus_per_unit")
+    told = whole_fact(extra, "gpus_per_unit")
     if told is None and kind in (*_ROLLS, "job", "cronjob"):
-        told = _whole(extra, "gpus_per_pod")
+        told = whole_fact(extra, "gpus_per_pod")
     return told or 0
 
 
@@ -257,7 +257,7 @@ def _of_template(job: Job, kind: str, count: int) -> str:
         return f"a {kind} makes no pods anew for another template"
     if extra.get("pods_stay"):
         return extra["pods_stay"]
-    unit, containers = _unit(job, kind), _whole(extra, "gpu_containers")
+    unit, containers = _unit(job, kind), whole_fact(extra, "gpu_containers")
     if not unit or containers is None:
         return "its pods' containers were not told"
     if containers != 1:
@@ -265,7 +265,7 @@ def _of_template(job: Job, kind: str, count: int) -> str:
     pods, rest = divmod(job.gpu_count, unit)
     if rest or not pods or count % pods:
         return f"{count} GPUs do not divide by its {pods} pods"
-    named = _whole(extra, "named_gpus") or 0
+    named = whole_fact(extra, "named_gpus") or 0
     if count // pods < named <= unit:
         return f"its command names {named} GPUs for each pod: with fewer it would fail"
     return ""
@@ -293,8 +293,8 @@ def _on_slurm(job: Job, proposed: Configuration) -> str:
 
 def _slurm_count(job: Job, extra: Mapping[str, str], count: int, *, same: bool) -> str:
     """Return why a job cannot ask for so many GPUs in its own way, '' when it can."""
-    per, nodes = extra.get("gres_per", ""), _whole(extra, "nodes_requested") or 0
-    each = _whole(extra, "requested_gpus") or 0
+    per, nodes = extra.get("gres_per", ""), whole_fact(extra, "nodes_requested") or 0
+    each = whole_fact(extra, "requested_gpus") or 0
     if per == "node" and nodes and job.gpu_count % nodes == 0:
         each = job.gpu_count // nodes
         fits = count % nodes == 0 or (same and count % each == 0 and count < job.gpu_count)
@@ -316,7 +316,7 @@ def _extra(job: Job) -> dict[str, str]:
     return dict((job.scheduler or SchedulerFacts()).extra)
 
 
-def _whole(extra: Mapping[str, str], name: str) -> int | None:
+def whole_fact(extra: Mapping[str, str], name: str) -> int | None:
     """Return a fact that is a whole number, None when it is none."""
     text = extra.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -155,7 +155,7 @@ class PlanningSettings(Section, name="planning"):
         maximum=1000,
     )
     grow_elastic_training: str = documented(
-        "off", "elastic training grows into free boards by speeds so known", choices=GROWTH
+        "off", "let elastic training grow by measured speeds, or assumed too", choices=GROWTH
     )
     expiry_hours: float = documented(24.0, "life of a recommendation, h", above=0, maximum=87_600)
     rejected_days: float = documented(

@@ -108,7 +108,9 @@ class _Queue:
         if len(longer) > _LANDMARKS:
             longer = longer[np.linspace(0, len(longer) - 1, _LANDMARKS).astype(int)]
         began = self._began[longer]
-        came, served, gpus = self._all
+        # Only what waited longer than so still waited then.
+        rows = self._all[1] - self._all[0] > waited
+        came, served, gpus = (column[rows] for column in self._all)
         ahead = ((came < began[:, None]) & (served > began[:, None] + waited)) @ gpus
         free = self._boards - self._held(began + waited)
         short_then = np.maximum(0.0, ahead + self._sizes[longer] - free)

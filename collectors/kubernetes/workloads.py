@@ -1,5 +1,6 @@
 """From a pod up to the workload that a person would change, and who would undo a change of it."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ _QUEUE = "kueue.x-k8s.io/queue-name"
 _ELASTIC = "kueue.x-k8s.io/elastic-job"
 _LEAST, _MOST = "kueue.x-k8s.io/job-min-parallelism", "trimtab/max-parallelism"
 """Annotations of the bounds of such a Job: Kueue's own word for the least, ours for the most."""
+_COUNT = re.compile("[0-9]{1,9}")
+"""What is longer is no number of pods."""
 INSTANCE = "app.kubernetes.io/instance"
 """Label that Helm charts set, and by which Argo CD may track an object."""
 
@@ -166,7 +169,7 @@ class Owners:
         marks = labels_of(workload.chain[0]) if workload.chain else {}
         if policy is None and workload.kind == "Job" and is_elastic_in_kueue(marks):
             for fact, name in (("min_replicas", _LEAST), ("max_replicas", _MOST)):
-                if marks.get(name, "").isdecimal():
+                if _COUNT.fullmatch(marks.get(name, "")):
                     yield fact, marks[name]
         if scalers:
             kept_by = ", ".join(self._keepers_of(workload, scalers))

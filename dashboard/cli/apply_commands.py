@@ -280,6 +280,8 @@ def resume(options: argparse.Namespace) -> int:
                 if not was_stopped:
                     print("applying was not stopped")
                     return 0
+            elif stopped(path) is not None:  # the holder has another stop file
+                resume_now(path)
     except StoreBusyError:
         # What holds the store answers no commands; it sees the file go and puts it into the audit.
         resume_now(path)

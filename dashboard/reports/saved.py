@@ -12,7 +12,14 @@ from datetime import datetime
 from dashboard.figure_text import count_text
 from dashboard.reports.week import Week
 from dashboard.saved_by_day import DaySaved, RunRate, run_rate
-from dashboard.savings import LedgerRow, Total, total_emissions, total_energy, total_gpu_hours
+from dashboard.savings import (
+    MEASURED,
+    LedgerRow,
+    Total,
+    total_emissions,
+    total_energy,
+    total_gpu_hours,
+)
 from data.records.audit import AuditEntry
 from data.records.decisions import Range
 from data.records.lifecycle import LifecycleEvent
@@ -90,4 +97,5 @@ def _within(at: datetime, week: Week) -> bool:
 def _as_known_at_the_end(row: LedgerRow, week: Week) -> LedgerRow:
     if row.measured_at is None or row.measured_at < week.end:
         return row
-    return replace(row, state=str(LifecycleEvent.APPLIED), measured_at=None, measurement=None)
+    state = str(LifecycleEvent.APPLIED) if row.state in MEASURED else row.state
+    return replace(row, state=state, measured_at=None, measurement=None)

@@ -92,8 +92,8 @@ class ServiceOutlook:
     `cold_start`, and required replicas follow the tokens by `token_seconds` where these are known.
     `kv_cache_max_ratio` is the fullest of the week, None where less than a day of it is known.
     `fits` are the cheaper GPU models on which its model fits. `peak_load_ratio` is the highest
-    rate of the last day and of the slots ahead over what the most replicas of the day carry as
-    promised; None where none was seen full, as they may carry more.
+    rate of the last day and of the slots ahead over what the replicas there carry as promised;
+    None where none was seen full, as they may carry more.
     """
 
     job_id: str

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _KEY = ("slot_start", "label_id", "engine", "model", "address")
 _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"  # of which Kubernetes makes the ends of names
-_ENDING = f"(-{_LETTER}{{6,10}})?-{_LETTER}{{5}}$|-[0-9]+$"
+_ENDING = f"(?:(?:-{_LETTER}{{6,10}})?-{_LETTER}{{5}}|-[0-9]+)(@[a-z0-9._-]+)?$"
+"""What a pod's name has behind that of its workload; the cluster behind it is kept."""
 
 
 def _known_sum(name: str) -> str:
@@ -40,7 +41,7 @@ labels AS (
     WHERE label_id <> '' AND label_id IN (SELECT label_id FROM labels) GROUP BY label_id
 ), jobs_of_labels AS (
     SELECT labels.label_id,
-        coalesce(known.job_id, regexp_replace(labels.label_id, '{_ENDING}', '')) AS job_id
+        coalesce(known.job_id, regexp_replace(labels.label_id, '{_ENDING}', '\\1')) AS job_id
     FROM labels LEFT JOIN known ON known.label_id = labels.label_id
 ), named AS (
     SELECT s.*, CASE WHEN s.label_id = '' THEN s.model ELSE '' END AS nameless,
@@ -132,7 +133,7 @@ WITH served AS (
     SELECT job_id AS label_id, min(sampled_at) AS seen_at FROM samples
     WHERE job_id IN (SELECT label_id FROM served) GROUP BY job_id
 ), seen AS (
-    SELECT regexp_replace(label_id, '{_ENDING}', '') AS job_id, 'boards' AS source,
+    SELECT regexp_replace(label_id, '{_ENDING}', '\\1') AS job_id, 'boards' AS source,
         seen_at AS began_at, epoch(served_at) + 300 - epoch(seen_at) AS seconds
     FROM boards JOIN served USING (label_id)
     -- An engine that answered before may have had no request, and boards of which nothing was read

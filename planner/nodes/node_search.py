@@ -4,7 +4,7 @@ What up to three nodes hold in some slots is placed anew, at the exact cost of n
 moves. A job moves only where its stretches begin: in the first slot or where its boards change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -92,9 +92,15 @@ def _arrays(
         end=np.array([unit.end for unit in units]),
         pool=np.array([unit.pool for unit in units]),
         needs=np.array([_needs(unit, unit.gpus)[:, 0] for unit in units]),
-        home=np.array([names[unit.home[0][0]] if unit.home else -1 for unit in units]),
+        home=np.array([_home(asked, unit, names) for unit in units]),
         move_cost=np.array([_move_cost(problem, asked, unit) for unit in units]),
     )
+
+
+def _home(asked: Sequence[Stretch], unit: Unit, names: Mapping[str, int]) -> int:
+    """Return the node where a unit is now, of one that grows where its job is; -1 for none."""
+    home = unit.home or (asked[unit.stretch].home if unit.stretch >= 0 else ())
+    return names[home[0][0]] if home else -1
 
 
 def _move_cost(problem: PlanningProblem, asked: Sequence[Stretch], unit: Unit) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from data.feasible_changes import unit_of
+from data.feasible_changes import unit_of, whole_fact
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.settings import PlanningSettings
 
@@ -79,14 +79,14 @@ def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
     extra = dict(facts.extra)
     elasticity, reason = _class_of(job, facts, extra)
     step = unit_of(job)
-    most = extra.get("max_replicas", "")
+    most = whole_fact(extra, "max_replicas")
     return JobElasticity(
         elasticity=elasticity,
         reason=reason,
         protected=_protected_by(job, planning),
         scaled_by=next((name for name in facts.managed_by if name in _AUTOSCALERS), ""),
         step=step,
-        most=int(most) * step if most.isdecimal() else None,
+        most=None if most is None else most * step,
     )
 
 

@@ -37,8 +37,13 @@ Feitelson, IEEE TPDS 2001). That half run into it is an assumption."""
 
 
 def waits_for_start(job: Job) -> bool:
-    """Say whether a job stands in its scheduler's queue: it has done no work and holds no board."""
-    return job.scheduler is not None and job.scheduler.state is JobState.PENDING
+    """Say whether a job stands in its scheduler's queue: it has done no work and holds no board.
+
+    Pods that are bound hold theirs, though Kubernetes calls them pending until their images are
+    there and their first containers have run.
+    """
+    facts = job.scheduler
+    return facts is not None and facts.state is JobState.PENDING and not facts.nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

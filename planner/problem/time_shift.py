@@ -38,6 +38,18 @@ def later_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: floa
     return ends + float((kwh * first) @ (mean - ahead[: len(kwh)]))
 
 
+def _begun_later(
+    kwh: Values, remaining: Remaining, slots: int, ahead: Values, mean: float
+) -> float:
+    """Return what it costs more that a job begins in slot `slots`, or later as it would anyway."""
+    begins = (remaining.likely > 0).argmax(axis=1)
+    if not begins.any():
+        return later_cost(kwh, remaining.central, slots, ahead, mean)
+    rows = zip(remaining.likely, begins.tolist(), strict=True)
+    costs = [later_cost(kwh, row, slots - at, ahead, mean) for row, at in rows if slots > at]
+    return sum(costs) / len(begins)
+
+
 def work_means(there: Values, slots: int, ahead: Values, mean: float) -> tuple[float, float]:
     """Return what a kWh costs or emits on average over a job, at once and `slots` later."""
     now = float((there * ahead[: len(there)]).sum() / there.sum())
@@ -54,7 +66,7 @@ def best_shift(kwh: Values, remaining: Remaining, terms: Terms) -> tuple[int, fl
     tariff = terms.tariff
     ahead, mean = tariff.per_kwh_ahead, tariff.mean_per_kwh
     shifts = range(1, min(terms.slack_slots, len(kwh) - 1) + 1)
-    costs = [later_cost(kwh, remaining.central, slots, ahead, mean) for slots in shifts]
+    costs = [_begun_later(kwh, remaining, slots, ahead, mean) for slots in shifts]
     if not costs or min(costs) >= 0:
         return 0, 0.0
     best = int(np.argmin(np.round(costs, 12)))

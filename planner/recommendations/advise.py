@@ -158,11 +158,12 @@ def advise(
             room=GrowthRoom(problem, plan, changes, groups, growth, closed),
             facts=growth,
             past_runs=runs,
+            rejections=no,
         )
         stay = kept.keys() - resting.keys()
         grown += _not_rejected(give_backs(proposals, stay, about), no)
         more, reasons = growths(proposals, stay - {row.job_id for row in grown}, about)
-        grown += _not_rejected(more, no)
+        grown += more
         kept |= {job: f"{kept[job]}; it does not grow: {why}" for job, why in reasons.items()}
         kept = {job: why for job, why in kept.items() if job not in {r.job_id for r in grown}}
         found += grown

@@ -5,7 +5,7 @@ Growing costs: it is proposed for an earlier end, never to save, and only where 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -32,6 +32,7 @@ from planner.recommendations.growth_gain import (
 from planner.recommendations.growth_room import GrowthFacts, GrowthRoom
 from planner.recommendations.job_advice import job_advice
 from planner.recommendations.proposals import Proposal
+from planner.recommendations.rejections import Rejections, rejected
 
 _BUSY = 0.5
 """Mean utilization below which boards count as little used (Gao et al., ICSE 2024)."""
@@ -51,6 +52,7 @@ class Growing:
     room: GrowthRoom
     facts: GrowthFacts
     past_runs: Mapping[str, Sequence[float]]
+    rejections: Rejections = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +153,12 @@ def _grown(proposal: Proposal, growing: Growing) -> Recommendation | str:
             return f"its end is not known: {change.by}"
         takes = mean_of(*change.costs.seconds) / SECONDS_PER_HOUR
         if change.gain.earlier.low >= problem.planning.hysteresis_ratio * takes:
-            growing.room.take(proposal.job, size - job.gpu_count)
             why = _why_grown(change, change.gain, most, problem.terms.horizon_hours)
-            return _recommendation(Action.GROW, change, why, growing)
+            found = _recommendation(Action.GROW, change, why, growing)
+            no = rejected(growing.rejections, job.job_id, Action.GROW, found.savings)
+            if not no:
+                growing.room.take(proposal.job, size - job.gpu_count)
+            return no or found
     return "it would not surely end earlier on more boards"
 
 

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TypeVar
 
 import numpy as np
@@ -59,7 +60,10 @@ class GrowthRoom:
         facts: GrowthFacts,
         closed: Collection[str],
     ) -> None:
-        """Count what is left. `closed` are nodes of which another change is recommended."""
+        """Count what is left. `closed` are nodes of which another change is recommended.
+
+        Nodes of a power domain are left alone: its limit may be what keeps their boards free.
+        """
         self._problem, self._plan, self._facts = problem, plan, facts
         changed = {change.job.demand.job.job_id: change for change in changes}
         on_node: Counter[str] = Counter()
@@ -83,6 +87,7 @@ class GrowthRoom:
             for node in problem.facts.nodes
             if node.read and node.seen and node.open and not (node.foreign or node.away)
             if node.name not in closed and node.known_as not in closed
+            if not any(fnmatchcase(node.name, row.nodes) for row in problem.rules.power.domains)
         }
         self._near: dict[tuple[str, str], Sequence[str]] = {}
         self._upper = _upper_demand(problem, groups)
@@ -135,7 +140,11 @@ class GrowthRoom:
         place = own.gpu_model, self._problem.facts.scheduler[own.job_id]
         # Of the nodes themselves what is taken is taken at once.
         whole = sum(self._whole(self._free[name], job) for name in self._nodes(own))
-        yield ("nodes", *place, own.job_id), float(whole), "whole pods that its nodes have room for"
+        yield (
+            ("nodes", *place, own.job_id),
+            float(whole),
+            "whole pods that fit the free boards of its nodes",
+        )
         left = self._left_by_plan(place)
         yield ("plan", *place), left, "boards that no job holds in any slot of the plan"
         yield (

@@ -14,7 +14,7 @@ def why(proposal: Proposal, problem: PlanningProblem) -> str:
     load = proposal.job.demand.peak_load_ratio
     if load is None:
         return text
-    return f"{text} Its requests take {100 * load:.0f} % of what its replicas carry at their peak."
+    return f"{text} At their peak its requests take {100 * load:.0f} % of what its replicas carry."
 
 
 def change_text(proposal: Proposal, problem: PlanningProblem) -> str:

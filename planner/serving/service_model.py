@@ -143,6 +143,11 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     )
 
 
+def most_seen(readings: ServiceReadings) -> int:
+    """Return the most requests at once that a replica was seen to work on, at least 1."""
+    return max(1, round(float(np.nanmax(readings.fullest, initial=0.0))))
+
+
 def _most_at_once(readings: ServiceReadings) -> float:
     """Return the requests at once of a replica that was never full: as its KV-cache tells."""
     seen = float(np.nanmax(readings.fullest, initial=0.0))

@@ -11,6 +11,8 @@ from collectors.kubernetes.workloads import Owners, Workload
     [
         ("Job", "true", "8", [("min_replicas", "2"), ("max_replicas", "8")]),
         ("Job", "true", "many", [("min_replicas", "2")]),
+        ("Job", "true", "٣", [("min_replicas", "2")]),
+        pytest.param("Job", "true", "9" * 5000, [("min_replicas", "2")], id="longer than a number"),
         ("Job", "false", "8", []),
         ("Deployment", "true", "8", []),
     ],

@@ -186,6 +186,28 @@ def test_the_peak_of_requests_is_a_share_of_what_replicas_carry_once_one_was_ful
     assert found.peak_load_ratio > 1
 
 
+@pytest.mark.parametrize("pods", [("0", "1"), ("7ddc86b5f4-2c4xk", "7ddc86b5f4-zzz9b")])
+@pytest.mark.parametrize("cluster", ["", "@paris"])
+def test_pods_of_one_workload_are_one_service_in_every_cluster(
+    store: Store, pods: tuple[str, str], cluster: str
+) -> None:
+    """A further cluster's name stands behind the pod's, and the workload keeps it."""
+    frames = [served(daily(1), label=f"search/ranker-{pod}{cluster}") for pod in pods]
+    (found,) = outlook(store, *frames)
+    assert (found.job_id, found.replicas) == (f"search/ranker{cluster}", 2)
+
+
+def test_a_rolling_update_halves_no_peak(store: Store) -> None:
+    """For a slot twice the pods are there, old and new: what those of now carry is the measure."""
+    rates = np.where(np.arange(288) % 288 < 144, 4.0, 6.0)
+    waiting = np.where(np.arange(288) < 5, 3.0, 0.0)
+    (before,) = outlook(store, served(rates, waiting_requests=waiting))
+    second = served(rates[:100] * 0, label="search/ranker-0", address="b")[99:]
+    (after,) = outlook(store, served(rates, waiting_requests=waiting), second)
+    assert before.peak_load_ratio is not None
+    assert after.peak_load_ratio == pytest.approx(before.peak_load_ratio, rel=0.05)
+
+
 def test_what_waits_now_is_no_floor_for_hours(store: Store) -> None:
     """However long readings count, a queue holds for an hour: later the forecast alone decides."""
     waiting = np.where(np.arange(288) == 287, 640.0, 0.0)

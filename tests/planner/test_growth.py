@@ -23,7 +23,13 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, FREE_NODES, H100, case
 
 from dashboard.web.finding_panel import effect_text
-from data.fleet_settings import Maintenance, NodeSettings, Pin, TenantSettings, TenantShare
+from data.fleet_settings import (
+    Maintenance,
+    NodeSettings,
+    Pin,
+    TenantSettings,
+    TenantShare,
+)
 from data.gpu_resources import WHOLE_GPU
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, JobState

@@ -198,3 +198,12 @@ def test_a_waiting_job_has_what_lies_between_its_start_and_its_deadline(
         assert found.hours(hour) == pytest.approx(0.75 * max(0.0, ends - starts), abs=1e-6)
     assert (found.low <= found.central).all()
     assert (found.central <= found.high).all()
+
+
+@pytest.mark.parametrize("nodes", [(), ("n1",)])
+def test_pods_that_are_bound_hold_their_boards_while_kubernetes_calls_them_pending(
+    nodes: tuple[str, ...],
+) -> None:
+    """An image that does not come, a first container that loads a model: their boards are gone."""
+    problem = problem_of(waiting(JOBS["service"], nodes=nodes))
+    assert problem.jobs[0].held_boards == (4.0 if nodes else 0.0)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +18,9 @@ from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import JobPlan
 from data.settings import EnergySettings, PlanningSettings
+from planner.problem.job_end import Remaining
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.time_shift import later_cost
+from planner.problem.time_shift import best_shift, later_cost
 from planner.recommendations.path_costs import path_cost
 from planner.recommendations.proposals import proposal_of
 from planner.recommendations.savings import outcome_of
@@ -219,3 +222,30 @@ def test_a_job_that_starts_later_is_shifted_from_its_own_start(
         paid = sum(9.0 - ahead[hour] for hour in range(start, min(24, start + slots)))
     found = later_cost(np.full(24, 2.0), there, slots, ahead, 9.0)
     assert found == pytest.approx(2 * paid, abs=1e-9)
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(
+    starts=st.lists(st.integers(0, 10), min_size=10, max_size=10),
+    prices=st.lists(st.floats(0.0, 5.0), min_size=48, max_size=48),
+    slack=st.integers(1, 12),
+)
+def test_a_job_put_off_begins_no_earlier_than_it_would(
+    starts: list[int], prices: list[float], slack: int
+) -> None:
+    """Of equally likely starts those after the shift stay; four slots of work within the day."""
+    likely = np.array([[float(at <= slot < at + 4) for slot in range(24)] for at in starts])
+    middle = likely.mean(axis=0)
+    remaining = Remaining(
+        low=middle, central=middle, high=middle, likely=likely, cut_off=np.zeros(10, dtype=bool)
+    )
+    tariff = SimpleNamespace(per_kwh_ahead=np.array(prices), mean_per_kwh=1.0)
+    terms: Any = SimpleNamespace(tariff=tariff, slack_slots=slack)
+
+    def cost(first: int) -> float:
+        return sum(sum(prices[max(at, first) : max(at, first) + 4]) for at in starts) / 10
+
+    shift, saved = best_shift(np.ones(24), remaining, terms)
+    best = min(cost(slots) for slots in range(slack + 1))
+    assert saved == pytest.approx(cost(0) - best, abs=1e-6)
+    assert cost(shift) == pytest.approx(best, abs=1e-6)

@@ -68,7 +68,7 @@ def test_a_service_that_shows_little_keeps_what_its_requests_take(
     found = proposed(make_job(gpu_count=8), 0.19, load)
     assert (None if found is None else found.proposed.gpu_count) == count
     if found is not None:
-        assert ("Its requests take" in found.why) == (load is not None)
+        assert ("its requests take" in found.why) == (load is not None)
 
 
 def test_a_service_that_answers_requests_is_not_reclaimed() -> None:
