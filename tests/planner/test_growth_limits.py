@@ -1,4 +1,4 @@
-"""What keeps elastic training from free boards beside what others hold: power limits, a rejection."""
+"""Power limits and rejections keep elastic training from boards that nobody else holds."""
 
 from dataclasses import replace
 from datetime import timedelta
