@@ -101,13 +101,6 @@ class _Learned:
             return (math.inf,) * len(rates)
         return proven_replicas(self.readings, self.work, rates)
 
-    def reactive(self, ratio: float) -> int:
-        """Return what a reactive rule asks; where nobody waits, no more than was proven enough."""
-        assert self.carries is not None  # noqa: S101 - asked only of what is known
-        asked = reactive_replicas(self.carries, self.readings, ratio)
-        waits = self.readings.waiting[-1] >= 1
-        return asked if waits else int(min(asked, *self.proven((float(self.work[-1]),))))
-
 
 def _learned(history: ServedHistory) -> _Learned:
     readings = _readings(history.engine, history.starts, history.columns)
@@ -285,9 +278,13 @@ def _sized(
     begins = first + len(seen) * RATE_SLOT_SECONDS
     middle, high = _middle_and_high(foreseen[0])
     _middle, work = _middle_and_high(foreseen[-1])
-    reactive = service.reactive(settings.reactive_ratio)
     # As long as these readings count, and no longer: the next ones ask for what they need.
     fresh = 1 + int(min(settings.stale_minutes, _MAX_FLOOR_MINUTES) * 60 // RATE_SLOT_SECONDS)
+    rates = work or (0.0,) * fresh
+    *proven, now = service.proven((*rates, float(service.work[-1])))
+    reactive = reactive_replicas(carries, service.readings, settings.reactive_ratio)
+    if np.nan_to_num(service.readings.waiting[-1]) < 1:  # nobody waits: what was proven is enough
+        reactive = int(min(reactive, now))
     objective = objective_of(settings)
     carried = carried_rate(carries.load(0.0), plain.replicas, objective)
     known = replace(
@@ -305,11 +302,10 @@ def _sized(
         reason="" if high else "too little history for a forecast: what the reactive rule asks",
     )
     try:
-        rates = work or (0.0,) * fresh
         sized = replicas_for_rates(carries.load(0.0), rates, objective)
     except ImpossibleProblemError as error:
         return replace(known, reason=str(error))
-    needed = [int(min(pair)) for pair in zip(sized, service.proven(rates), strict=True)]
+    needed = [int(min(pair)) for pair in zip(sized, proven, strict=True)]
     required = to_order(
         needed,
         ahead=-int(-starting.seconds // RATE_SLOT_SECONDS),

@@ -166,19 +166,17 @@ def proven_replicas(
     `came` is the rate by slot. Of more than ever came as many as carried the most are thought to
     carry a quarter more, and beyond that in proportion; infinity where nothing is proven.
     """
-    calm = np.isfinite(came) & (came > 0) & (readings.waiting < 1) & (readings.replicas > 0)
+    calm = (came > 0) & (readings.waiting < 1) & (readings.replicas > 0)
     if not calm.any():
         return (math.inf,) * len(rates)
     order = np.argsort(came[calm])
-    carried, fewest = came[calm][order], readings.replicas[calm][order]
-    fewest = np.minimum.accumulate(fewest[::-1])[::-1]
-    found = []
-    for rate in rates:
-        first = int(np.searchsorted(carried, rate))
-        beyond = rate / (carried[-1] * _MAX_UNPROVEN)
-        of_more = math.ceil(float(fewest[-1]) * max(1.0, beyond))
-        found.append(float(fewest[first]) if first < len(carried) else of_more)
-    return tuple(found)
+    carried, there = came[calm][order], readings.replicas[calm][order]
+    fewest = np.minimum.accumulate(there[::-1])[::-1]
+    wanted = np.asarray(rates, dtype=np.float64)
+    beyond = np.maximum(1.0, wanted / (carried[-1] * _MAX_UNPROVEN))
+    of_more = np.ceil(fewest[-1] * beyond)
+    first = np.minimum(np.searchsorted(carried, wanted), len(carried) - 1)
+    return tuple(np.where(wanted <= carried[-1], fewest[first], of_more).tolist())
 
 
 def service_sums(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
