@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MOST = 30
-"""Test files that make a check of about 75 s on two cores."""
+"""Test files that make a check of up to 90 s on two cores."""
 OF_THE_REPOSITORY = frozenset(
     f"tests/test_{name}.py" for name in ("docs", "help_golden", "house", "repository")
 )
