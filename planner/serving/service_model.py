@@ -21,12 +21,14 @@ Times = npt.NDArray[np.int64]
 _LATELY_SECONDS = 86_400
 _MIN_FULL_SLOTS = 3
 _MIN_CACHE_RATIO = 0.02
-"""Of a fuller KV-cache it is told how many requests fill it: what else is in it hardly counts."""
+"""The KV-cache from which it tells the size of a request; below, rounding would."""
 _CACHE_TAKEN = 0.9
+"""The share of the KV-cache that requests are taken to fill."""
 _MAX_UNSEEN, _ANY_BATCH = 2.0, 8.0
-"""A replica is taken to work on so many times what one was seen to, or on so many, if they fit."""
+"""Of what one replica was seen to work on, a multiple, and a number of requests: the larger of both
+is the most that a replica is taken to work on, if its KV-cache holds them."""
 _MAX_UNPROVEN = 1.25
-"""So much more than ever came is thought to be carried by those that were never seen full."""
+"""The highest rate that replicas are taken to carry, of the highest that they were seen to."""
 _MIN_CHANGES = 12
 MAX_LEARNT_SCV = 4.0
 """Up to it the formula is right within one replica; what varies more slowly is forecast."""
@@ -145,12 +147,16 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
 
 def most_seen(readings: ServiceReadings) -> int:
     """Return the most requests at once that a replica was seen to work on, at least 1."""
-    return max(1, round(float(np.nanmax(readings.fullest, initial=0.0))))
+    return max(1, round(_fullest(readings)))
+
+
+def _fullest(readings: ServiceReadings) -> float:
+    return float(np.nanmax(readings.fullest, initial=0.0))
 
 
 def _most_at_once(readings: ServiceReadings) -> float:
     """Return the requests at once of a replica that was never full: as its KV-cache tells."""
-    seen = float(np.nanmax(readings.fullest, initial=0.0))
+    seen = _fullest(readings)
     filled = np.isfinite(readings.fullest) & (readings.cache >= _MIN_CACHE_RATIO)
     if not filled.any():
         return seen
@@ -163,8 +169,8 @@ def proven_replicas(
 ) -> tuple[float, ...]:
     """Return for each rate the fewest replicas that carried as much and let nobody wait.
 
-    `came` is the rate by slot. Of more than ever came as many as carried the most are thought to
-    carry a quarter more, and beyond that in proportion; infinity where nothing is proven.
+    `came` is the rate by slot. The replicas that carried the highest rate are taken to carry a
+    quarter more; above that the number grows in proportion. Infinity where nothing is proven.
     """
     calm = (came > 0) & (readings.waiting < 1) & (readings.replicas > 0)
     if not calm.any():
