@@ -150,7 +150,7 @@ def main() -> None:
             "",
             "Full fleets of nodes with eight boards, mean and largest in %:",
             "",
-            "| nodes × slots, seeds | fleets | certified gap | plan above optimum | bound below it |",
+            "| nodes × slots, seeds | fleets | certified gap | plan above optimum | bound below |",
             "|---|---:|---:|---:|---:|",
             full_fleets(3, 6, range(2000, 2000 + number), exact=True),
             # By these nothing was chosen.
