@@ -71,11 +71,7 @@ def problem_of_view(
                 if place.wait is not None
             },
         },
-        peak_loads={
-            service.job_id: service.peak_load_ratio
-            for service in serving
-            if service.peak_load_ratio is not None
-        },
+        serving=serving,
         grid=grid,
     )
 

@@ -16,7 +16,7 @@ from data.records.serving import BoundsUse, ColdStart, ServiceOutlook, TokenSeco
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
 from data.store.served_history import ServedHistory
-from data.units import SLOT_SECONDS
+from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from forecasting.demand_model import Quantiles
 from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles_of
 from planner.serving.bounds_use import NeedRules, bounds_use
@@ -172,7 +172,20 @@ def _outlook(
         reactive_ratio=settings.reactive_ratio,
         cold_start_seconds=starting.seconds,
     )
-    return replace(sized, bounds=_bounds(job, service, carries, rules))
+    return replace(
+        sized,
+        bounds=_bounds(job, service, carries, rules),
+        hourly_replicas=_by_hour(readings.starts, history.columns["replicas"]),
+    )
+
+
+def _by_hour(starts: Times, replicas: Floats) -> tuple[int | None, ...]:
+    """Return the most replicas in each of the last 24 hours, None where none was read."""
+    hours = 23 - (starts[-1] - starts) // SECONDS_PER_HOUR
+    most = np.zeros(24)
+    lately = (hours >= 0) & np.isfinite(replicas)
+    np.maximum.at(most, hours[lately], replicas[lately])
+    return tuple(int(count) or None for count in most)
 
 
 def _bounds(

@@ -130,6 +130,7 @@ def build_plan(
         found = today
     show(3, 3)
     cost_of_now = solved.cost_of_now if today is None else today.cost
+    cost_of_now = max(found.cost, cost_of_now - _by_autoscalers(problem, mapping, found.paths))
     figures = (cost_of_now, clock.seconds())
     return _plan(problem, mapping, found, solved, start, figures, created_at)
 
@@ -183,6 +184,19 @@ def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _PlanClock) ->
     budget = clock.share(_REPAIR_SHARE)
     placed = place_plan(problem, mapping, paths, budget_seconds=budget, consolidate=False)
     return None if placed.failed else _costed(mapping, paths, placed)
+
+
+def _by_autoscalers(problem: PlanningProblem, mapping: SlotMapping, paths: Path) -> float:
+    """Return how much less than keeping sizes what autoscalers do by themselves costs in a plan."""
+    slots = mapping.slots
+    today = paths_of_today(slots.jobs, pinned_cost(slots.jobs))
+    followed = today.copy()
+    for column, job in enumerate(problem.jobs):
+        alone = [number for number, option in enumerate(job.options) if option.autoscaled]
+        if alone:
+            theirs = np.isin(mapping.option_of[column][paths[column]], alone)
+            followed[column, theirs] = paths[column, theirs]
+    return cost_of_jobs(slots, today) - cost_of_jobs(slots, followed)
 
 
 def _on_nodes(

@@ -7,6 +7,9 @@ from data.records.decisions import Range
 
 MAX_START_SECONDS = 7200.0
 """What takes longer is no start of a replica, as far as can be told."""
+_ORDER_SLOT = timedelta(minutes=10)
+"""The slots of required replicas."""
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,8 @@ class ServiceOutlook:
     `kv_cache_max_ratio` is the fullest of the week, None where less than a day of it is known.
     `fits` are the cheaper GPU models on which its model fits. `peak_load_ratio` is the highest
     rate of the last day and of the slots ahead over what the replicas there carry as promised;
-    None where none was seen full, as they may carry more.
+    None where none was seen full, as they may carry more. `hourly_replicas` are the most that were
+    there in each of the 24 hours before the newest reading, oldest first, None where none was read.
     """
 
     job_id: str
@@ -129,6 +133,7 @@ class ServiceOutlook:
     token_seconds: TokenSeconds | None = None
     fits: tuple[ModelFit, ...] = ()
     peak_load_ratio: float | None = None
+    hourly_replicas: tuple[int | None, ...] = ()
 
     @property
     def prompt_tokens_carried(self) -> float | None:
@@ -154,6 +159,23 @@ class ServiceOutlook:
             if start <= now
         ]
         return begun[-1] if begun else None
+
+    def foreseen_between(self, start: datetime, end: datetime) -> int | None:
+        """Return the replicas foreseen from `start` to `end`; None where nothing tells of then.
+
+        The most that should be ordered for then, or that were there in the same hours a day before.
+        """
+        ordered = [
+            required
+            for at, required in zip(self.slot_starts, self.required_replicas, strict=True)
+            if start < at + _ORDER_SLOT and at < end
+        ]
+        from_hour = (start - self.read_until) % _DAY // _HOUR
+        hours = -(-((start - self.read_until) % _HOUR + (end - start)) // _HOUR)
+        day = self.hourly_replicas
+        there = [day[(from_hour + step) % len(day)] for step in range(hours) if day]
+        before = [replicas for replicas in there if replicas is not None]
+        return max([*ordered, *before], default=None)
 
     def required_after(self, now: datetime) -> tuple[int, ...]:
         """Return the replicas to order in the slots that begin after `now`."""

@@ -25,6 +25,7 @@ from planner.problem.job_demand import JobDemand
 from planner.problem.power_caps import cap_effect
 from planner.problem.terms import Terms
 
+_MAX_SIZES = 6
 _SCALING = 0.85
 """Speed-up per doubling of GPUs of a job that uses all it has (planner method, 6.5)."""
 
@@ -36,6 +37,7 @@ class Option:
     `boards` in board equivalents of its model; `service` in devices of the present configuration.
     `slowdown` is how much longer saturated work takes, as low, central, high. `paused`: it holds
     nothing for now and its work waits. `grows`: it is for demand that finds no board now.
+    `autoscaled`: the autoscaler of a service goes there by itself, and nobody is asked for it.
     """
 
     configuration: Configuration
@@ -44,6 +46,7 @@ class Option:
     slowdown: tuple[float, float, float] = (1.0, 1.0, 1.0)
     paused: bool = False
     grows: bool = False
+    autoscaled: bool = False
 
 
 def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings) -> str:
@@ -129,7 +132,8 @@ def options_for(
     elif _may_wait(demand, terms):
         off = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
-    return (present, *(option for option in options[1:] if _can_be_made(demand, option, terms)))
+    made = [option for option in options[1:] if _can_be_made(demand, option, terms)]
+    return (present, *made, *_autoscaled(demand, reach.boards.get(here.name, 0)))
 
 
 def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
@@ -201,6 +205,25 @@ def _more_boards(
         )
         for count in sorted(counts)
         if count <= max(most, now + standing.step) and count <= present
+    ]
+
+
+def _autoscaled(demand: JobDemand, present: int) -> list[Option]:
+    """Return what the autoscaler of a service is foreseen to hold, at most six sizes."""
+    if demand.foreseen_devices is None:
+        return []
+    job, sizes = demand.job, np.unique(demand.foreseen_devices.astype(int))
+    chosen = sizes[np.unique(np.linspace(0, len(sizes) - 1, _MAX_SIZES).round().astype(int))]
+    return [
+        Option(
+            configuration=Configuration(gpu_model=job.gpu_model, gpu_count=count),
+            boards=float(count),
+            service=float(count),
+            grows=count > job.gpu_count,
+            autoscaled=True,
+        )
+        for count in map(int, chosen)
+        if count != job.gpu_count and count <= present
     ]
 
 

@@ -101,11 +101,16 @@ def _missed(
     *,
     headroom: float,
 ) -> Values:
-    if not demand.quantiles or not option.configuration.gpu_count:
-        return np.zeros(planning.horizon_slots)
+    missed = np.zeros(planning.horizon_slots)
+    if not option.configuration.gpu_count:
+        return missed
+    if demand.foreseen_devices is not None:
+        missed = np.maximum(demand.foreseen_devices - option.configuration.gpu_count, 0.0)
+    if not demand.quantiles or option.autoscaled:
+        return missed
     levels, values = quantile_curve(demand.quantiles)
     wanted = np.minimum(values * (1 + headroom), _ceiling(demand, present))
-    missed = expected_shortfall(levels, wanted, option.service)
+    missed += expected_shortfall(levels, wanted, option.service)
     return np.asarray(missed, dtype=np.float64)
 
 

@@ -27,7 +27,8 @@ class JobElasticity:
     """A job's class and why; `protected` names the pattern that protects it, '' when none does.
 
     `scaled_by` names who would undo a change of its number of GPUs. `step` is the smallest such
-    change, in devices; `most` the most devices it may have, None when nobody said.
+    change, in devices; `least` and `most` the fewest and most devices it may have, None when nobody
+    said.
     """
 
     elasticity: Elasticity
@@ -35,6 +36,7 @@ class JobElasticity:
     protected: str = ""
     scaled_by: str = ""
     step: int = 1
+    least: int | None = None
     most: int | None = None
 
     @property
@@ -79,14 +81,15 @@ def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
     extra = dict(facts.extra)
     elasticity, reason = _class_of(job, facts, extra)
     step = unit_of(job)
-    most = whole_fact(extra, "max_replicas")
+    low, high = whole_fact(extra, "min_replicas"), whole_fact(extra, "max_replicas")
     return JobElasticity(
         elasticity=elasticity,
         reason=reason,
         protected=_protected_by(job, planning),
         scaled_by=next((name for name in facts.managed_by if name in _AUTOSCALERS), ""),
         step=step,
-        most=None if most is None else most * step,
+        least=None if low is None else max(1, low) * step,
+        most=None if high is None else high * step,
     )
 
 

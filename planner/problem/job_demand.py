@@ -1,6 +1,8 @@
 """What one job has shown and is forecast to need, as configurations are judged by it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ from data.catalogue.gpu_catalogue import GpuModel
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
 from data.records.queue_waits import QueueWait
+from data.records.serving import ServiceOutlook
 from data.settings import PlanningSettings
 from planner.problem.elasticity import JobElasticity, standing_of
 from planner.problem.job_end import Remaining, waits_for_start
@@ -30,7 +33,9 @@ class JobDemand:
     wait to be started again, or still waits for its start, None where no queue is in the way.
     `peak_load_ratio` is what the requests of a service take at their peak of what it carries, None
     where unknown: activity may show less, so `demand_q90` and `quantiles` are raised until their
-    peak is that share of it, at most what is there.
+    peak is that share of it, at most what is there. `foreseen_devices` are those that the
+    autoscaler of a service is foreseen to hold by slot; None where none scales it or its engines
+    tell no requests.
     """
 
     job: Job
@@ -57,6 +62,7 @@ class JobDemand:
     queue_wait: QueueWait | None = None
     power_curve: PowerCurve = PowerCurve()  # noqa: RUF009 - a frozen value
     peak_load_ratio: float | None = None
+    foreseen_devices: Values | None = None
 
     @property
     def start_unknown(self) -> bool:
@@ -75,15 +81,19 @@ def job_demand(
     held_mib: float | None = None,
     queue_wait: QueueWait | None = None,
     model: GpuModel | None = None,
-    peak_load_ratio: float | None = None,
+    service: ServiceOutlook | None = None,
+    slot_starts: Sequence[datetime] = (),
 ) -> JobDemand:
     """Return the demand of a job from its history rows (columns HISTORY) and its forecast.
 
-    Of its boards' `model` how their power follows activity can be learned.
+    Of its boards' `model` how their power follows activity can be learned, of the `service` what
+    its requests take in the slots from `slot_starts`.
 
     `held_mib` is what memory is held to for the horizon after a phase that took more, None where
     there was none: the largest reading then says nothing of what is to come.
     """
+    peak_load_ratio = None if service is None else service.peak_load_ratio
+    standing = standing_of(job, planning)
     demand = _path(forecast, Quantity.EFFECTIVE_GPUS)
     memory = _path(forecast, Quantity.MEMORY)
     power = _path(forecast, Quantity.POWER)
@@ -100,7 +110,7 @@ def job_demand(
     power = _at_rest(power, rows, idle_hours, planning)
     return JobDemand(
         job=job,
-        standing=standing_of(job, planning),
+        standing=standing,
         remaining=remaining,
         forecast=forecast,
         demand_q10=None if demand is None else demand[0],
@@ -126,7 +136,27 @@ def job_demand(
         queue_wait=queue_wait,
         power_curve=learned_curve(rows, None if job.mig_profile else model),
         peak_load_ratio=peak_load_ratio,
+        foreseen_devices=_foreseen(job, standing, service, slot_starts, planning),
     )
+
+
+def _foreseen(
+    job: Job,
+    standing: JobElasticity,
+    service: ServiceOutlook | None,
+    slot_starts: Sequence[datetime],
+    planning: PlanningSettings,
+) -> Values | None:
+    """Return the devices that an autoscaler is foreseen to hold, within its bounds, [slots].
+
+    At least those of one replica, and as many as now where nothing tells of a slot.
+    """
+    if service is None or not standing.scaled_by or job.mig_profile:
+        return None
+    slot, least = timedelta(minutes=planning.slot_minutes), standing.least or standing.step
+    told = [service.foreseen_between(start, start + slot) for start in slot_starts]
+    devices = [job.gpu_count if count is None else count * standing.step for count in told]
+    return np.clip(np.array(devices, dtype=np.float64), least, standing.most)
 
 
 def _raised(path: Values, high: Values, devices: float) -> Values:

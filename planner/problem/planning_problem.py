@@ -21,6 +21,7 @@ from data.records.jobs import Job
 from data.records.power_caps import CapLaw
 from data.records.progress import ProgressReport
 from data.records.queue_waits import QueueWait
+from data.records.serving import ServiceOutlook
 from data.settings import EnergySettings, PlanningSettings
 from planner.problem.board_sharing import partners_of
 from planner.problem.configurations import Option, keep_reason, options_for, present_option
@@ -170,7 +171,7 @@ def make_problem(
     past_runs: Mapping[str, Sequence[float]] | None = None,
     progress: Mapping[str, Sequence[ProgressReport]] | None = None,
     queue_waits: Mapping[str, QueueWait] | None = None,
-    peak_loads: Mapping[str, float] | None = None,
+    serving: Sequence[ServiceOutlook] = (),
     grid: GridOutlook | None = None,
 ) -> PlanningProblem:
     """Return the problem of the slots after `as_of`. Jobs that ended or are away are no part.
@@ -180,9 +181,8 @@ def make_problem(
     taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
     under whose phase of more memory is over; `past_runs` (lengths in s of ended runs of the same
     job) and `progress` (what it reported itself) tell its end; `queue_waits` is how long a job
-    would wait to be started again, or still waits for its start; `peak_loads` is what the requests
-    of a service take at their peak of what it carries; `grid` is what is forecast of the hours of
-    the grid.
+    would wait to be started again, or still waits for its start; `serving` is what is foreseen of
+    the requests of services; `grid` is what is forecast of the hours of the grid.
 
     Raises ImpossibleProblemError for a demand below zero and a forecast of another length. A job
     whose pins contradict one another or the job is kept as it is.
@@ -202,6 +202,7 @@ def make_problem(
     by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
     forecast_of = {demand_forecast.job_id: demand_forecast for demand_forecast in forecasts}
     boards_of = cluster.boards_by_model()
+    services = {service.job_id: service for service in serving}
     demands, ended = [], {}
     for job in jobs:
         forecast = forecast_of[job.job_id]
@@ -229,7 +230,8 @@ def make_problem(
             held_mib=held,
             queue_wait=(queue_waits or {}).get(job.job_id) if requeued else None,
             model=catalogue.find(job.gpu_model),
-            peak_load_ratio=(peak_loads or {}).get(job.job_id),
+            service=services.get(job.job_id),
+            slot_starts=slot_starts,
         )
         _check_demand(demand, planning)
         demands.append(demand)

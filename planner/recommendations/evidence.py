@@ -183,7 +183,11 @@ def _fallbacks(proposal: Proposal, savings: Savings, terms: Terms) -> tuple[str,
     if takes and change_costs(demand, proposal.present, proposal.chosen, terms).parts:
         notes.append("transition: priors, 15–250 s (Sia, SOSP 2023), not measured here")
     if demand.standing.scaled_by:
-        notes.append(f"its number of GPUs is left to {demand.standing.scaled_by}")
+        left = f"its number of GPUs is left to {demand.standing.scaled_by}"
+        foreseen = demand.foreseen_devices
+        if foreseen is not None:
+            left += f"; the plan keeps room for {_span(foreseen.min(), foreseen.max())}"
+        notes.append(left)
     facts = demand.job.scheduler
     keepers = (
         []

@@ -232,7 +232,8 @@ def _unserved(job: JobProblem, planned: JobPlan, planning: PlanningSettings) -> 
     """Return that a job may have more boards and needs more than the plan has, '' if not."""
     steps = set(planned.steps)
     has = max(option.boards for option in job.options if option.configuration in steps)
-    needs = float(needed_service(job.demand, job.options[0], planning).max())
+    foreseen = 0.0 if job.demand.foreseen_devices is None else job.demand.foreseen_devices.max()
+    needs = float(max(foreseen, needed_service(job.demand, job.options[0], planning).max()))
     more = any(option.grows and option.boards > has for option in job.options)
     if not more or needs <= has:
         return ""

@@ -65,7 +65,8 @@ def refusal(
 def why_none_smaller(proposal: Proposal, terms: Terms) -> str:
     """Return why no option of a job has fewer GPUs than now, '' where one has."""
     present, demand = proposal.present, proposal.job.demand
-    if any(option.boards < present.boards for option in proposal.job.options):
+    others = [option for option in proposal.job.options if not option.autoscaled]
+    if any(option.boards < present.boards for option in others):
         return ""
     now, standing = present.configuration, demand.standing
     if not standing.may_restart:

@@ -63,9 +63,10 @@ class Proposal:
 
 
 def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
-    """Return what the plan proposes for a job."""
+    """Return what the plan proposes for a job; what its autoscaler does by itself is nothing."""
     number_of = {option.configuration: number for number, option in enumerate(job.options)}
-    planned = tuple(number_of[step] for step in plan.steps)
+    numbers = [number_of[step] for step in plan.steps]
+    planned = tuple(0 if job.options[number].autoscaled else number for number in numbers)
     remaining = job.demand.remaining.central
     there = [slot for slot, share in enumerate(remaining) if share > 0]
     paused = [slot for slot in there if job.options[planned[slot]].paused]

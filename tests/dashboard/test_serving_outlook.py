@@ -197,6 +197,16 @@ def test_pods_of_one_workload_are_one_service_in_every_cluster(
     assert (found.job_id, found.replicas) == (f"search/ranker{cluster}", 2)
 
 
+def test_the_replicas_of_a_day_are_known_by_the_hour(store: Store) -> None:
+    """One for the day; a second from the 20th hour before the end to the 14th; an hour unread."""
+    first = served(daily(1)).drop(index=range(24, 36))
+    second = served(
+        daily(1)[:72], label="search/ranker-1", address="b", end=NOW - timedelta(hours=14)
+    )
+    (found,) = outlook(store, first, second)
+    assert found.hourly_replicas == (1, 1, None, 1, *[2] * 6, *[1] * 14)
+
+
 def test_a_rolling_update_halves_no_peak(store: Store) -> None:
     """For a slot twice the pods are there, old and new: what those of now carry is the measure."""
     rates = np.where(np.arange(288) % 288 < 144, 4.0, 6.0)

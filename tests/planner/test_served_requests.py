@@ -1,17 +1,65 @@
 """A service whose engines tell its requests keeps what they need, whatever its GPUs show."""
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from drawn import examples
 from factories import make_job
+from growth_cases import elastic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, boards, case, day_in_slots
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import Action, Recommendation
-from data.records.jobs import Job
+from data.records.jobs import Job, JobState, SchedulerFacts
+from data.records.serving import ServiceOutlook
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
+
+DAY, NIGHT = range(8, 16), 2
+"""Hours after the plan's start in which requests need more replicas; at other times so many."""
+
+
+def outlook(
+    job: Job, peak_load_ratio: float | None, replicas: int = 1, **changes: Any
+) -> ServiceOutlook:
+    """What is foreseen of a service that was read up to the plan's start."""
+    return ServiceOutlook(
+        job_id=job.job_id,
+        namespace=job.namespace,
+        service=job.name,
+        engine="vllm",
+        model="m",
+        read_until=AS_OF,
+        replicas=replicas,
+        running_requests=1.0,
+        waiting_requests=0.0,
+        requests_per_second=1.0,
+        peak_load_ratio=peak_load_ratio,
+        **changes,
+    )
+
+
+def autoscaled(count: int, *, low: int = 1, high: int = 8, step: int = 1) -> Job:
+    """A Deployment under an autoscaler with these bounds, in replicas of `step` GPUs."""
+    extra = (
+        ("gpus_per_unit", str(step)), ("fixed_gpus", "0"), ("wanted_gpus", str(count)),
+        ("min_replicas", str(low)), ("max_replicas", str(high)),
+    )  # fmt: skip
+    facts = SchedulerFacts(
+        state=JobState.RUNNING,
+        workload="Deployment/ranker",
+        managed_by=("HorizontalPodAutoscaler",),
+        extra=extra,
+    )
+    return make_job("search/Deployment/ranker", gpu_count=count, scheduler=facts)
+
+
+def by_hour(day: int) -> tuple[int, ...]:
+    """The replicas of each hour of a day that needs so many in DAY."""
+    return tuple(day if hour in DAY else NIGHT for hour in range(24))
 
 
 def proposed(
@@ -19,12 +67,11 @@ def proposed(
 ) -> Recommendation | None:
     """What is proposed for a service at a level of activity and a peak of its requests."""
     gpus = [*boards(H100, 8, cut=True), *boards(L40S, 8)]
-    loads = {} if peak_load_ratio is None else {job.job_id: peak_load_ratio}
     problem = case(
         (job, level, 5_000.0, 150.0 * job.gpu_count),
         gpus=gpus,
         planning=day_in_slots(slot_minutes),
-        peak_loads=loads,
+        serving=[outlook(job, peak_load_ratio)],
     )
     advice = advise(build_plan(problem, budget_seconds=30, created_at=AS_OF), problem)
     found = [entry for entry in advice.recommendations if entry.job_id]
@@ -82,3 +129,81 @@ def test_a_service_that_answers_requests_is_not_reclaimed() -> None:
     silent = proposed(job, 0.0, 0.0)
     assert silent is not None
     assert silent.action is Action.RECLAIM
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    now=st.sampled_from([1, 2, 4]),
+    day=st.integers(2, 9),
+    low=st.integers(0, 2),
+    high=st.integers(3, 8),
+    step=st.sampled_from([1, 2]),
+    slot_minutes=st.sampled_from(SLOT_LENGTHS),
+)
+def test_the_plan_holds_what_an_autoscaler_is_foreseen_to_hold(
+    now: int, day: int, low: int, high: int, step: int, slot_minutes: int
+) -> None:
+    """By slot, within its bounds and the fleet; and nobody is asked to do what it does."""
+    job = autoscaled(now * step, low=low, high=high, step=step)
+    problem = case(
+        (job, 0.3, 5_000.0, 150.0 * job.gpu_count),
+        gpus=boards(H100, 16),
+        planning=day_in_slots(slot_minutes),
+        serving=[outlook(job, 0.3, now, hourly_replicas=by_hour(day))],
+    )
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    (planned,) = plan.jobs
+    for start, held in zip(plan.slot_starts, planned.steps, strict=True):
+        hours = {(start - AS_OF) // timedelta(hours=1)}
+        hours.add((start - AS_OF + timedelta(minutes=slot_minutes - 1)) // timedelta(hours=1))
+        replicas = max(by_hour(day)[hour % 24] for hour in hours)
+        wanted = min(max(replicas, low, 1), high) * step
+        assert held.gpu_count >= wanted
+        assert held.gpu_count <= max(day, now, low, 1) * step
+    assert plan.cost_of_now == pytest.approx(plan.cost)  # it alone does anything
+    advice = advise(plan, problem)
+    assert not [row for row in advice.recommendations if row.job_id == job.job_id]
+    assert "HorizontalPodAutoscaler scales it" in advice.kept[job.job_id]
+
+
+@pytest.mark.parametrize("day", [2, 6])
+def test_training_leaves_boards_to_the_replicas_of_the_day(day: int) -> None:
+    """Eight boards, two of them a service's and six an elastic training's."""
+    job, train = autoscaled(2), elastic(count=6, most=6)
+    problem = case(
+        (job, 0.9, 5_000.0, 600.0),
+        (train, 0.5, 5_000.0, 3_000.0),
+        gpus=boards(H100, 8),
+        serving=[outlook(job, 0.9, 2, hourly_replicas=by_hour(day))],
+    )
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    held = {row.job_id: [step.gpu_count for step in row.steps] for row in plan.jobs}
+    for slot, start in enumerate(plan.slot_starts):
+        wanted = by_hour(day)[(start - AS_OF) // timedelta(hours=1) % 24]
+        assert held[job.job_id][slot] >= wanted
+        assert held[job.job_id][slot] + held[train.job_id][slot] <= 8
+    assert max(held[train.job_id]) >= 4
+
+
+def test_an_autoscaled_service_without_requests_told_stays_as_it_is() -> None:
+    """Nothing tells what it will need."""
+    job = autoscaled(4)
+    problem = case((job, 0.3, 5_000.0, 600.0), gpus=boards(H100, 8))
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    assert {step.gpu_count for step in plan.jobs[0].steps} == {4}
+
+
+def test_what_is_ordered_and_what_was_there_a_day_before_are_foreseen() -> None:
+    """The larger of both where both are known; the day before alone beyond the orders."""
+    starts = tuple(AS_OF + timedelta(minutes=10 * slot) for slot in range(36))
+    service = outlook(
+        autoscaled(2), None, 2, slot_starts=starts, required_replicas=(3,) * 35 + (9,),
+        hourly_replicas=(4, None, *by_hour(6)[2:]),
+    )  # fmt: skip
+
+    def at(hours: float, minutes: float = 15) -> int | None:
+        start = AS_OF + timedelta(hours=hours)
+        return service.foreseen_between(start, start + timedelta(minutes=minutes))
+
+    assert (at(0), at(1), at(1.5, 60), at(2)) == (4, 3, 3, 3)
+    assert (at(5.75), at(6), at(7.75), at(7.9), at(24), at(25), at(32)) == (9, 2, 2, 6, 4, None, 6)
