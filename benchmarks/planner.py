@@ -33,6 +33,12 @@ from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem, make_problem
 
 RESULTS = Path(__file__).parent / "results" / "planner.md"
+FULL_FLEETS = (
+    "Full fleets of nodes with eight boards, mean and largest in %:",
+    "",
+    "| nodes × slots, seeds | fleets | certified gap | plan above optimum | bound below |",
+    "|---|---:|---:|---:|---:|",
+)
 HEADER = (
     "| boards | jobs | options per job | plan (CPU s) | certified gap | cost against today "
     "| node-hours above bound | moves | again (CPU s) | jobs revised |"
@@ -148,10 +154,7 @@ def main() -> None:
         number = 50 if options.full else 5
         lines += [
             "",
-            "Full fleets of nodes with eight boards, mean and largest in %:",
-            "",
-            "| nodes × slots, seeds | fleets | certified gap | plan above optimum | bound below |",
-            "|---|---:|---:|---:|---:|",
+            *FULL_FLEETS,
             full_fleets(3, 6, range(2000, 2000 + number), exact=True),
             # By these nothing was chosen.
             full_fleets(3, 6, range(5000, 5000 + number), exact=True),

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.plan_instances import make_instance
+from benchmarks.planner import FULL_FLEETS, full_fleets
 from data.settings import ServeSettings
 from planner.partitions.solve_parts import solve_parts
 from planner.partitions.workforce import LocalWorkforce, Workplaces
@@ -321,6 +322,14 @@ def main() -> None:
             "## By days of history",
             "",
             *curve_lines([size for size in sizes if size.gpus == DAYS_GPUS] + days),
+            "",
+            "## The gap in small, where an exact model proves the optimum",
+            "",
+            *FULL_FLEETS,
+            *(
+                full_fleets(nodes, 6, range(2000, 2010), exact=nodes <= 3)
+                for nodes in (2, 3, 9, 36)
+            ),
             "",
             "## Growth, and where one machine ends",
             "",
