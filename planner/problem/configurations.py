@@ -212,7 +212,8 @@ def _autoscaled(demand: JobDemand, present: int) -> list[Option]:
     """Return what the autoscaler of a service is foreseen to hold, at most six sizes."""
     if demand.foreseen_devices is None:
         return []
-    job, sizes = demand.job, np.unique(demand.foreseen_devices.astype(int))
+    job, step = demand.job, demand.standing.step
+    sizes = np.unique(np.minimum(demand.foreseen_devices.astype(int), present // step * step))
     chosen = sizes[np.unique(np.linspace(0, len(sizes) - 1, _MAX_SIZES).round().astype(int))]
     return [
         Option(
@@ -223,7 +224,7 @@ def _autoscaled(demand: JobDemand, present: int) -> list[Option]:
             autoscaled=True,
         )
         for count in map(int, chosen)
-        if count != job.gpu_count and count <= present
+        if count not in (0, job.gpu_count)
     ]
 
 

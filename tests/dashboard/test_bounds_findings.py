@@ -37,22 +37,26 @@ class Served:
 
     name = "recorded"
 
-    def __init__(self, least: str) -> None:
+    def __init__(self, least: str, always: int = PODS) -> None:
         extra = (("gpus_per_pod", "1"), ("min_replicas", least), ("max_replicas", "8"),
                  ("autoscaler", HOLDER))  # fmt: skip
         facts = SchedulerFacts(managed_by=("HorizontalPodAutoscaler",), extra=extra)
         since = NOW - timedelta(days=DAYS)
+        self._always = always
         self._job = make_job(JOB, gpu_count=PODS, scheduler=facts, first_seen_at=since)
 
     def collect(self, window: Window) -> Collected:
         """Return all of it: boards that look busy all day, and requests by day alone."""
         samples = make_samples(gpus=PODS, minutes=DAYS * 1440, job_id=JOB, utilization_ratio=0.95)
-        given = make_collected(samples, serving=served(), jobs=(self._job,))
+        given = make_collected(samples, serving=served(self._always), jobs=(self._job,))
         return replace(given, report=replace(given.report, window_end=window.end))
 
 
-def served() -> pd.DataFrame:
-    """Requests of 4 s by slots of five minutes: two a second for each pod by day, few by night."""
+def served(always: int) -> pd.DataFrame:
+    """Requests of 4 s by slots of five minutes: two a second for each pod by day, few by night.
+
+    By night `always` of the pods are there.
+    """
     slots = DAYS * 288
     rates = np.where(np.arange(slots) % 288 < 144, 0.02, 2.0)
     starts = pd.to_datetime(
@@ -69,7 +73,33 @@ def served() -> pd.DataFrame:
         )
         for pod in range(PODS)
     ]  # fmt: skip
+    pods = [rows if pod < always else rows[rates > 1] for pod, rows in enumerate(pods)]
     return check_frame(pd.concat(pods, ignore_index=True), SERVING)
+
+
+def test_a_cycle_plans_the_replicas_of_yesterday_s_hours(store_url: str) -> None:
+    """One of four by night, as soon as the orders of the next six hours allow."""
+    planning = replace(SETTINGS.planning, max_changes_per_day=0)
+    with open_store(store_url) as store:
+        world = World(
+            settings=replace(SETTINGS, planning=planning), store=store,
+            collectors=(Served("1", always=1),),
+            catalogue=load_gpu_catalogue(), carbon=load_carbon_table().get("DEU"),
+        )  # fmt: skip
+        outcome = run_cycle(world, now=NOW)
+        (outlook,) = store.reader.serving_outlook()
+        plan = store.reader.latest_plan()
+        assert plan is not None
+        (planned,) = plan.jobs
+        held = [step.gpu_count for step in planned.steps]
+    for start, count in zip(plan.slot_starts, held, strict=True):
+        there = 1 if (start - NOW) % timedelta(days=1) < timedelta(hours=12) else PODS
+        ordered = (outlook.required_at(start, timedelta(days=1)) or 0) * (
+            start < outlook.slot_starts[-1]
+        )
+        assert count == min(PODS, max(there, ordered))  # no more boards were seen
+    assert {1, PODS} == set(held)
+    assert not [row for row in outcome.recommendations if row.job_id == JOB and row.change]
 
 
 @pytest.mark.parametrize(("least", "told"), [("4", True), ("1", False)])
