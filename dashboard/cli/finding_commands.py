@@ -20,8 +20,8 @@ from data.records.decisions import Action, Recommendation, Risk
 from data.store.record_json import build
 
 _COLUMNS = (
-    "finding", "state", "action", "job", "proposed", "saves", "energy", "risk", "opened", "seen",
-    "until", "reason",
+    "finding", "state", "action", "job", "name", "namespace", "proposed", "saves", "energy", "risk",
+    "opened", "seen", "until", "reason",
 )  # fmt: skip
 
 
@@ -103,6 +103,8 @@ def _row(row: FindingRow, said: Recommendation | None) -> dict[str, object]:
         "state": row.state,
         "action": row.action,
         "job": row.target,
+        "name": "" if said is None else said.job_name,
+        "namespace": "" if said is None else said.namespace,
         "proposed": "" if said is None else said.summary,
         "saves": "" if said is None else range_text(said.savings.cost),
         "energy": "" if said is None else range_text(said.savings.energy_kwh),

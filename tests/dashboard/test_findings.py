@@ -1,5 +1,7 @@
 """Findings last: one number through all cycles, what people said of it, and what follows."""
 
+import csv
+import io
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -226,8 +228,8 @@ def test_the_command_line_speaks_of_findings(
     plan = make_plan()
     made = [
         make_recommendation(
-            plan_id=plan.plan_id, job_id=f"a/{number}", namespace=f"team-{number}",
-            created_at=now, expires_at=now + DAY,
+            plan_id=plan.plan_id, job_id=f"a/{number}", job_name=f"run of {number}",
+            namespace=f"team-{number}", created_at=now, expires_at=now + DAY,
         )
         for number in range(3)
     ]  # fmt: skip
@@ -247,6 +249,12 @@ def test_the_command_line_speaks_of_findings(
     assert [(entry["finding"], entry["state"]) for entry in listed] == [
         ("TT-1", "snoozed"), ("TT-2", "dismissed"), ("TT-3", "open"),
     ]  # fmt: skip
+    table = csv.DictReader(io.StringIO(run("findings", "list", "--format", "csv")))
+    assert [(entry["finding"], entry["name"], entry["namespace"]) for entry in table] == [
+        (f"TT-{number + 1}", f"run of {number}", f"team-{number}") for number in range(3)
+    ]
+    shown = run("findings", "show", "TT-3")
+    assert "run of 2" in shown and "team-2" in shown
     chosen = json.loads(run("findings", "list", "--team", "team-1", "--format", "json"))
     assert [entry["finding"] for entry in chosen] == ["TT-2"]
     shown = json.loads(run("findings", "show", "TT-2", "--format", "json"))
