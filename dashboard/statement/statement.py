@@ -14,7 +14,7 @@ import pandas as pd
 
 from dashboard.reports.esg.build import calendar_of, expected_hours, tenant_key
 from dashboard.reports.esg.factors import factors_from
-from dashboard.reports.esg.periods import Calendar, Every
+from dashboard.reports.esg.periods import Calendar, Every, require_whole_slots
 from dashboard.statement.charges import (
     AMOUNTS,
     FREE,
@@ -263,8 +263,9 @@ def asked_cost_statement(
     """Return the statement that somebody asks for: without a range, of the month so far.
 
     It ends with the newest sample and begins with the calendar month of its end. Errors as of
-    `make_cost_statement`.
+    `make_cost_statement`, and BadRangeError for times within five minutes.
     """
+    require_whole_slots(start, end)
     end = end or reader.latest_sample_at() or reader.clock()
     return make_cost_statement(
         reader,

@@ -9,7 +9,8 @@ from data.records.jobs import Job
 class JobFilter:
     """Which jobs: `fields` by name (namespace, application, user and others), '' is no filter.
 
-    `search` is a part of id, name or owner, in any case; `running`: only those seen lately.
+    `search` is a part of id, name or owner, in any case; `running`: only those seen lately that
+    neither wait nor are suspended or over.
     """
 
     fields: tuple[tuple[str, str], ...] = ()

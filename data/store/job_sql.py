@@ -4,6 +4,7 @@ Conditions and orders are chosen by name from what stands here; values travel as
 """
 
 from data.records.clusters import MAIN
+from data.records.jobs import JobState
 from data.store.samples_sql import whole_slots
 
 
@@ -26,6 +27,12 @@ FIELDS = {
     "cluster": f"coalesce(nullif(split_part(job_id, '@', 2), ''), '{MAIN}')",
 }
 """What jobs can be filtered by."""
+
+_RUNS = f"""
+    last_seen_at >= :running_since
+    AND {FIELDS["state"]} IN ('{JobState.RUNNING}', '{JobState.UNKNOWN}')
+"""
+"""A job seen lately of which no scheduler says that it waits, is suspended or is over."""
 
 ORDERS = {
     "waste": "idle_gpu_hours DESC NULLS LAST",
@@ -62,7 +69,7 @@ def _chosen(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
     if searched:
         conditions.append(f"position(:search IN {_SEARCHED}) > 0")
     if running:
-        conditions.append("last_seen_at >= :running_since")
+        conditions.append(_RUNS)
     where = " AND ".join(conditions) or "TRUE"
     return f"""
         WITH known AS ({_KNOWN}), used AS ({_USED}), chosen AS (
@@ -88,7 +95,7 @@ def job_totals(fields: tuple[str, ...], *, searched: bool, running: bool) -> str
         {_chosen(fields, searched=searched, running=running)}
         SELECT count(*) AS found, sum(gpu_hours) AS gpu_hours,
             sum(idle_gpu_hours) AS idle_gpu_hours, sum(energy_kwh) AS energy_kwh,
-            count(*) FILTER (WHERE last_seen_at >= :running_since) AS running
+            count(*) FILTER (WHERE {_RUNS}) AS running
         FROM chosen
     """  # noqa: S608
 

@@ -254,7 +254,8 @@ def test_the_command_line_speaks_of_findings(
         (f"TT-{number + 1}", f"run of {number}", f"team-{number}") for number in range(3)
     ]
     shown = run("findings", "show", "TT-3")
-    assert "run of 2" in shown and "team-2" in shown
+    assert "run of 2" in shown
+    assert "team-2" in shown
     chosen = json.loads(run("findings", "list", "--team", "team-1", "--format", "json"))
     assert [entry["finding"] for entry in chosen] == ["TT-2"]
     shown = json.loads(run("findings", "show", "TT-2", "--format", "json"))

@@ -12,7 +12,7 @@ from planning_cases import forecast_of
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.job_pages import JobFilter
 from data.records.jobs import JobState, SchedulerFacts
-from data.store import Store, StoreReader
+from data.store import Store, StoreReader, open_store
 from data.store.cached_reader import CachedReader
 
 WINDOW = {
@@ -88,6 +88,19 @@ def test_pages_follow_one_another(store: Store) -> None:
 def test_filters_choose(store: Store, wanted: JobFilter, expected: list[str]) -> None:
     """By field, by a part of the name in any case, by running; values are never SQL."""
     assert ids(store, wanted) == expected
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_what_waits_or_is_over_does_not_run(store_url: str, state: JobState) -> None:
+    """However lately its scheduler told of it; where none tells, what is seen runs."""
+    with open_store(store_url) as store:
+        job = make_job(scheduler=SchedulerFacts(state=state), last_seen_at=NOW)
+        store.keep(make_collected(make_samples(), (job,)))
+        runs = state in (JobState.RUNNING, JobState.UNKNOWN)
+        page = store.reader.job_page(JobFilter(running=True), **WINDOW, order="name", most=9)
+        assert [row.job.job_id for row in page.rows] == [job.job_id] * runs
+        assert (page.found, page.running) == (runs, runs)
+        assert store.reader.job_page(JobFilter(), **WINDOW, order="name", most=9).running == runs
 
 
 def test_choices_are_the_values_that_jobs_have(store: Store) -> None:

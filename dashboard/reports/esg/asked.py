@@ -3,12 +3,13 @@
 from datetime import datetime, timedelta
 
 from dashboard.reports.esg.build import calendar_of, make_statement
-from dashboard.reports.esg.periods import Every
+from dashboard.reports.esg.periods import Every, require_whole_slots
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
-from data.clock import utc_now
+from data.clock import ceil_to_slot, utc_now
 from data.errors import BadRangeError
 from data.settings import Settings
 from data.store import StoreReader
+from data.units import SLOT_SECONDS
 
 _RANGE = timedelta(days=7)
 _PERIODS = frozenset(Every) - {Every.TOTAL}
@@ -26,10 +27,11 @@ def asked_statement(
     """Return the statement by a group, or by a period of the whole fleet.
 
     It begins 7 days before its end, and ends with the newest sample, unless told otherwise. Errors:
-    BadRangeError.
+    BadRangeError, also for times within five minutes.
     """
+    require_whole_slots(start, end)
     end = end or min(utc_now(), reader.latest_sample_at() or utc_now())
-    start = start or end - _RANGE
+    start = start or ceil_to_slot(end - _RANGE, SLOT_SECONDS)
     if start >= end:
         raise BadRangeError(
             f"from {start:%Y-%m-%dT%H:%MZ} is not before to {end:%Y-%m-%dT%H:%MZ}",

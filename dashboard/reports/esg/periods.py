@@ -10,9 +10,10 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from data.clock import floor_to_slot, midnight
+from data.clock import ceil_to_slot, floor_to_slot, midnight
+from data.errors import BadRangeError
 from data.store.energy_parts import Periods
-from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
 
 _QUARTER = timedelta(minutes=15)
 """Offsets change at quarters of an hour at the finest."""
@@ -132,3 +133,14 @@ def _offsets(
             since, offset = at, now
         at += _QUARTER
     yield since, end, offset
+
+
+def require_whole_slots(start: datetime | None, end: datetime | None) -> None:
+    """Refuse an asked range that cuts five minutes, which are counted whole (BadRangeError)."""
+    for name, at in (("from", start), ("to", end)):
+        if at is not None and at != (below := floor_to_slot(at, SLOT_SECONDS)):
+            above = ceil_to_slot(at, SLOT_SECONDS)
+            raise BadRangeError(
+                f"`{name}` {at.isoformat()} lies within five minutes, which are counted whole",
+                f"Give {below:%Y-%m-%dT%H:%MZ} or {above:%Y-%m-%dT%H:%MZ}.",
+            )

@@ -76,6 +76,32 @@ def test_every_format_has_the_same_cost(run: Callable[..., bytes], tmp_path: Pat
     assert lines[-1].startswith("total")
 
 
+@pytest.mark.parametrize("command", ["statement", "energy"])
+@pytest.mark.parametrize(
+    ("from_", "to", "named", "fix"),
+    [
+        ("12:02:00Z", "18:00:00Z", "`from`", "12:00Z or 2026-01-04T12:05Z"),
+        ("12:00:00Z", "18:00:01Z", "`to`", "18:00Z or 2026-01-04T18:05Z"),
+        ("12:00:00+05:30", "18:00:00.5Z", "`to`", "18:00Z or 2026-01-04T18:05Z"),
+        ("12:00:00+05:28", "18:00:00Z", "`from`", "06:30Z or 2026-01-04T06:35Z"),
+    ],
+)
+def test_a_range_that_cuts_five_minutes_is_refused(
+    url: str, command: str, from_: str, to: str, named: str, fix: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """By the command line in every format and by the API: it was rounded and not told."""
+    start, end = (f"2026-01-04T{at}" for at in (from_, to))
+    for form in ("table", "csv", "json", *(("focus-csv",) if command == "statement" else ())):
+        words = ("--from", start, "--to", end, "--format", form)
+        assert main(["--store", url, command, *words]) == 2
+        said = capsys.readouterr()
+        assert (said.out, named in said.err, fix in said.err) == ("", True, True), said.err
+    with open_store(url) as store, clients(store, LOCAL) as client:
+        answer = client().get(f"/api/v1/{command}", params={"from": start, "to": end})
+        assert named in problem(answer, 422)["detail"]
+
+
 def test_budgets_are_a_table_of_their_own(run: Callable[..., bytes]) -> None:
     """A row a tenant; a week that was not watched whole has no forecast."""
     lines = run("--budgets").decode().splitlines()
