@@ -105,11 +105,10 @@ def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
     plan = reader.latest_plan()
     if plan is None:
         raise StoreError("there is no plan yet", "Run `trimtab cycle` first.")
-    planning = settings.planning
     view = reader.planning_view(
         plan.created_at,
-        slot_seconds=planning.slot_minutes * 60,
-        history_days=planning.history_days,
+        slot_seconds=plan.slot_seconds,
+        history_days=settings.planning.history_days,
     )
     forecasts = reader.forecasts(plan.plan_id)
     known = {forecast.job_id for forecast in forecasts}
@@ -150,8 +149,15 @@ def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) 
     Raises SettingsError for knobs out of range, ImpossibleProblemError as `build_plan` does.
     """
     changed = changed_settings(settings, knobs)
-    # The slots that a next plan would keep are free here: the question is what would be.
-    free = replace(changed, planning=replace(changed.planning, frozen_minutes=0))
+    # The slots that a next plan would keep are free here: the question is what would be. They are
+    # those of the plan in force, whatever the settings have become since.
+    planning = replace(
+        changed.planning,
+        frozen_minutes=0,
+        slot_minutes=basis.plan.slot_seconds // 60,
+        horizon_slots=len(basis.plan.slot_starts),
+    )
+    free = replace(changed, planning=planning)
     problem = problem_of_view(
         basis.view,
         basis.forecasts,

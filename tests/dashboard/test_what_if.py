@@ -64,6 +64,18 @@ def test_nothing_turned_is_the_plan_in_force(basis: WhatIfBasis) -> None:
     assert copied == pytest.approx(total, rel=0.02)
 
 
+@pytest.mark.parametrize(("slot_minutes", "horizon_slots"), [(5, 96), (60, 96), (15, 12)])
+def test_both_plans_have_the_slots_of_the_plan_in_force(
+    store: Store, basis: WhatIfBasis, slot_minutes: int, horizon_slots: int
+) -> None:
+    """Whatever slots the settings have since: hours of a plan do not depend on them."""
+    planning = replace(SETTINGS.planning, slot_minutes=slot_minutes, horizon_slots=horizon_slots)
+    since = replace(SETTINGS, planning=planning)
+    found = what_if(read_basis(store.reader, since), since, {})
+    assert found.current == what_if(basis, SETTINGS, {}).current
+    assert found.changed.gpu_hours == pytest.approx(found.current.gpu_hours, rel=0.05)
+
+
 def test_a_carbon_price_never_makes_the_plan_emit_more(basis: WhatIfBasis) -> None:
     """Both plans at the same price: the copy is the cheaper one, and energy is priced at it."""
     found = what_if(basis, SETTINGS, {"carbon-price": 400.0})
