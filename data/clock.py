@@ -1,10 +1,14 @@
 """Time in UTC: the only place that reads the wall clock, and the checks that times carry a zone."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from datetime import time as time_of_day
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_DAY, _QUARTER = timedelta(days=1), timedelta(minutes=15)
+"""Clocks change once a day at most, at quarters of an hour."""
 
 
 def utc_now() -> datetime:
@@ -32,6 +36,37 @@ def require_utc(name: str, at: datetime) -> None:
         raise ValueError(f"{name} must be UTC-aware, got a naive time {at.isoformat()}")
     if offset.total_seconds() != 0:
         raise ValueError(f"{name} must be in UTC, got {at.isoformat()}")
+
+
+def find_zone(name: str) -> ZoneInfo | None:
+    """Return the IANA zone of a name, None where there is none."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def stretches_of_offset(
+    start: datetime, end: datetime, zone: tzinfo
+) -> Iterator[tuple[datetime, datetime, int]]:
+    """Yield the stretches of one offset (s ahead of UTC) that make up [start, end)."""
+
+    def offset_at(at: datetime) -> int:
+        return int((at.astimezone(zone).utcoffset() or timedelta()).total_seconds())
+
+    since, offset = start, offset_at(start)
+    day = floor_to_slot(start, int(_QUARTER.total_seconds()))
+    while day < end:
+        if offset_at(day + _DAY) != offset:
+            at = day + _QUARTER
+            while offset_at(at) == offset:
+                at += _QUARTER
+            if at >= end:
+                break
+            yield since, at, offset
+            since, offset = at, offset_at(at)
+        day += _DAY
+    yield since, end, offset
 
 
 def midnight(day: date, zone: ZoneInfo) -> datetime:

@@ -4,8 +4,8 @@ Recipients come from here only, never from a label: who is not listed gets nothi
 """
 
 from dataclasses import dataclass
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from data.clock import find_zone
 from data.setting_fields import Section, documented, documented_list, require
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -43,14 +43,6 @@ def require_named_addresses(section: Section, name: str) -> None:
         )
 
 
-def _known_zone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSettings(Section, name="report"):
     """When the week of the report ends, in whose time, and who gets which edition."""
@@ -73,7 +65,7 @@ class ReportSettings(Section, name="report"):
 
     def _check(self) -> None:
         zones = "an IANA zone such as UTC or Europe/Berlin"
-        self.require(_known_zone(self.timezone), "timezone", zones)
+        self.require(find_zone(self.timezone) is not None, "timezone", zones)
         for address in addresses(self.mail_to):
             require(is_address(address), "report.mail_to", address, "a plain e-mail address")
         for name in ("teams", "owners"):

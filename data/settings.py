@@ -5,6 +5,7 @@ settings` print. Ranges are checked here, so that a Settings object is always us
 """
 
 from dataclasses import dataclass
+from datetime import timedelta, timezone, tzinfo
 
 from data.access_settings import AccessSettings, NotifySettings, is_loopback
 from data.apply_settings import (
@@ -16,6 +17,7 @@ from data.apply_settings import (
     SlurmApplySettings,
 )
 from data.chat_settings import CHATS, ChatSettings
+from data.clock import find_zone
 from data.cluster_settings import ClusterSettings
 from data.fleet_settings import CatalogueSettings, NodeSettings, Pin, PowerSettings, TenantSettings
 from data.grid_settings import GridSettings
@@ -32,24 +34,9 @@ from data.setting_fields import (
     require,
 )
 from data.source_settings import SourceSections, real_source_switches
-from data.state_folder import USUAL
 from data.statement_settings import StatementSettings
+from data.store_settings import StoreSettings
 from data.submit_settings import SubmitSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings(Section, name="store"):
-    """Where facts, plans and decisions are kept."""
-
-    url: str = documented_path(
-        f"duckdb:///{USUAL}/trimtab.duckdb", "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
-    )
-    min_free_mib: float = documented(
-        500.0,
-        "free space of a DuckDB file's disk below which nothing is collected, MiB",
-        minimum=0,
-        maximum=1e15,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +233,11 @@ class EnergySettings(Section, name="energy"):
     carbon_by_hour: str = documented_list(
         "", "grid carbon in each hour of the day, 24 gCO2e/kWh; empty: the region's annual average"
     )
+    hours_zone: str = documented(
+        "", "IANA zone of these hours, such as Europe/Berlin, summer time too; empty: hour_offset"
+    )
     hour_offset: float = documented(
-        0.0, "hours that these are ahead of UTC, without summer time", minimum=-14, maximum=14
+        0.0, "hours that these are ahead of UTC all year", minimum=-14, maximum=14
     )
     forecast_file: str = documented_path(
         "", "CSV or JSON file of carbon and price ahead, as issued; before the hours of the day"
@@ -286,6 +276,9 @@ class EnergySettings(Section, name="energy"):
             "embodied_kgco2e",
             "a list of MODEL=kgCO2e, such as L40S-48GB=150, A30-24GB=110",
         )
+        stated = not self.hours_zone or (find_zone(self.hours_zone) and not self.hour_offset)
+        zones = "an IANA zone such as Europe/Berlin, without hour_offset beside it, or empty"
+        self.require(bool(stated), "hours_zone", zones)
         for name, highest in (("electricity_price_by_hour", 100), ("carbon_by_hour", 1e4)):
             hours = numbers_in(getattr(self, name), f"energy.{name}")
             self.require(
@@ -293,6 +286,11 @@ class EnergySettings(Section, name="energy"):
                 name,
                 f"24 values of 0 to {highest:g}, from the hour after midnight on, or empty",
             )
+
+    @property
+    def zone(self) -> tzinfo:
+        """Return the zone of the hours of the day."""
+        return find_zone(self.hours_zone) or timezone(timedelta(hours=self.hour_offset))
 
     @property
     def prices_by_hour(self) -> tuple[float, ...]:
@@ -332,7 +330,7 @@ class ServeSettings(Section, name="serve"):
 class Settings(SourceSections):
     """All settings in force; the sections of the sources come first."""
 
-    store: StoreSettings = StoreSettings()
+    store: StoreSettings = StoreSettings()  # noqa: RUF009
     retention: RetentionSettings = RetentionSettings()
     planning: PlanningSettings = PlanningSettings()
     ray: RaySettings = RaySettings()

@@ -134,7 +134,9 @@ def add_job_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--search", default="", metavar="TEXT", help="in id, name or owner, in any case"
     )
-    command.add_argument("--running", action="store_true", help="only those that run, seen in the last hour")
+    command.add_argument(
+        "--running", action="store_true", help="only those that run, seen in the last hour"
+    )
     command.add_argument(
         "--sort", choices=tuple(JOB_ORDERS), help="the largest first; default name"
     )

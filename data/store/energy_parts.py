@@ -20,7 +20,7 @@ from data.clock import ceil_to_slot, floor_to_slot
 from data.records.clusters import MAIN
 from data.store import tables
 from data.store.fact_reader import FactReader, as_utc
-from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
+from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,8 +128,13 @@ _FORGOTTEN_BEFORE = (
 )
 
 
-def _slots_of(start: datetime, end: datetime, periods: Periods) -> sa.Subquery:
-    """Return the roll-up rows of the slots that begin in [start, end), each once; `at` is when."""
+def _slots_of(
+    start: datetime, end: datetime, periods: Periods, *, is_hour_cut: bool
+) -> sa.Subquery:
+    """Return the roll-up rows of the slots that begin in [start, end), each once; `at` is when.
+
+    `is_hour_cut`: no row of an hour may stand for its slots.
+    """
     first, last = ceil_to_slot(start, SLOT_SECONDS), ceil_to_slot(end, SLOT_SECONDS)
     first_hour, last_hour = (
         ceil_to_slot(first, SECONDS_PER_HOUR),
@@ -147,6 +152,8 @@ def _slots_of(start: datetime, end: datetime, periods: Periods) -> sa.Subquery:
 
     def whole(rollup: sa.TableClause) -> sa.ColumnElement[bool]:
         """Tell whether the hour of a row lies in the range and in one period."""
+        if is_hour_cut:
+            return sa.false()
         hour = _whole(_seconds(rollup) / SECONDS_PER_HOUR) * SECONDS_PER_HOUR
         inside = sa.and_(
             rollup.c.slot_start >= first_hour,
@@ -208,14 +215,15 @@ def _names(field: EnergyKey) -> sa.Subquery:
 
 
 def _parts(
-    start: datetime, end: datetime, *, key: EnergyKey, periods: Periods, by_hour_of_day: bool
+    start: datetime, end: datetime, *, key: EnergyKey, periods: Periods, hour_shift: int | None
 ) -> sa.Select[tuple[object]]:
-    slots = _slots_of(start, end, periods)
-    at, period = slots.c.at, _number(slots.c.at, periods)
+    slots = _slots_of(start, end, periods, is_hour_cut=bool((hour_shift or 0) % SECONDS_PER_HOUR))
+    period = _number(slots.c.at, periods)
+    local = slots.c.at + (hour_shift or 0)
     hour = (
-        _whole(at / SECONDS_PER_HOUR) - 24 * _whole(at / (24 * SECONDS_PER_HOUR))
-        if by_hour_of_day
-        else sa.literal_column("0")
+        sa.literal_column("0")
+        if hour_shift is None
+        else _whole(local / SECONDS_PER_HOUR) - 24 * _whole(local / SECONDS_PER_DAY)
     )
     energy_known = slots.c.joules.is_not(None)
     # How much of a row's time had power: its samples tell; a counter alone needs none.
@@ -305,11 +313,12 @@ class EnergyReader(FactReader):
         end: datetime,
         key: EnergyKey,
         periods: Periods,
-        by_hour_of_day: bool,
+        hour_shift: int | None,
     ) -> pd.DataFrame:
-        """Return what the statement adds up, a row per period, UTC hour of day, holder, key, model.
+        """Return what the statement adds up, a row per period, hour of day, holder, key, model.
 
-        Columns period (its number on the grid), hour_of_day (0 unless asked for), holder (job,
+        Columns period (its number on the grid), hour_of_day (`hour_shift` s ahead of UTC; 0 where
+        that is None), holder (job,
         free, unattributed; any where the key is no job's), key, gpu_model; sums in s and J:
         board_seconds observed, measured_seconds of them with power, held_seconds by jobs,
         idle_seconds, joules by the store's rule and the two pure ones (NaN: never measured), and
@@ -317,9 +326,7 @@ class EnergyReader(FactReader):
         What jobs held beside others is shared_*; alone_used and alone_idle are the rest of known
         activity.
         """
-        rows = self._rows(
-            _parts(start, end, key=key, periods=periods, by_hour_of_day=by_hour_of_day)
-        )
+        rows = self._rows(_parts(start, end, key=key, periods=periods, hour_shift=hour_shift))
         import pandas as pd
 
         return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_NUMBER_TYPES)

@@ -5,12 +5,13 @@ The hours of the day that the settings state are raised or lowered to the level 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import numpy as np
 import numpy.typing as npt
 
 from data.catalogue.carbon_table import GridCarbon
+from data.clock import stretches_of_offset
 from data.grid_forecast import GridForecast, GridOutlook
 from data.settings import EnergySettings
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
@@ -99,7 +100,7 @@ def tariff_of(
     day: Values = first + SECONDS_PER_HOUR * np.arange(_DAY, dtype=np.float64)
 
     def ahead(by_hour: Sequence[float], told: Sequence[float | None]) -> tuple[Values, Values]:
-        hours = _Hours(np.array(by_hour), energy.hour_offset, grid.forecast, told)
+        hours = _Hours(np.array(by_hour), energy.zone, grid.forecast, told)
         return hours.means(slots, length), hours.means(day, SECONDS_PER_HOUR)
 
     said = grid.forecast
@@ -124,7 +125,7 @@ class _Hours:
     """A quantity over time: `told` by a forecast from each of its starts on, else by the hour."""
 
     by_hour: Values
-    offset: float
+    zone: tzinfo
     forecast: GridForecast | None
     told: Sequence[float | None]
 
@@ -139,7 +140,11 @@ class _Hours:
         return np.asarray(np.where(known, told, values * self._level()).mean(axis=1))
 
     def _by_hour(self, times: Values) -> Values:
-        local = times + self.offset * SECONDS_PER_HOUR
+        first, last = (datetime.fromtimestamp(at, tz=UTC) for at in (times.min(), times.max()))
+        found = [*stretches_of_offset(first, last, self.zone)]
+        starts = np.array([since.timestamp() for since, _until, _offset in found])
+        offsets = np.array([offset for _since, _until, offset in found])
+        local = times + offsets[np.searchsorted(starts, times, side="right") - 1]
         return np.asarray(self.by_hour[(local // SECONDS_PER_HOUR % _DAY).astype(np.int64)])
 
     def _told(self, times: Values) -> Values:

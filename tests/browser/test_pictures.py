@@ -24,8 +24,9 @@ from benchmarks.pages import stored
 from dashboard.cli import main
 from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
-from data.settings import Settings, StoreSettings
+from data.settings import Settings
 from data.store import open_store
+from data.store_settings import StoreSettings
 
 pytestmark = pytest.mark.browser
 IMAGES = Path(__file__).parents[2] / "docs" / "images"

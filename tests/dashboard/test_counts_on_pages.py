@@ -21,8 +21,9 @@ from dashboard.wiring import build_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import Node
-from data.settings import PlanningSettings, Settings, StoreSettings
+from data.settings import PlanningSettings, Settings
 from data.store import Store
+from data.store_settings import StoreSettings
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 VIEWS = (

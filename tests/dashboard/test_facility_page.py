@@ -17,8 +17,9 @@ from dashboard.cycle import run_cycle
 from dashboard.hot_spots import HOT_SPOT, boards_by_warmth
 from dashboard.wiring import build_world
 from data.fleet_settings import PowerDomain, PowerSettings
-from data.settings import Settings, StoreSettings
+from data.settings import Settings
 from data.store import Store, open_store
+from data.store_settings import StoreSettings
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 

@@ -18,8 +18,9 @@ from dashboard.web.own_metrics import OwnMetrics
 from dashboard.wiring import build_world
 from data.errors import NoRoomError, SettingsError
 from data.load_settings import load_settings
-from data.settings import Settings, StoreSettings
+from data.settings import Settings
 from data.store import open_store
+from data.store_settings import StoreSettings
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MEBIBYTE = 2**20

@@ -77,7 +77,7 @@ def filled_store(
 def parts(store: Store, start: datetime, end: datetime, grid: Periods) -> pd.DataFrame:
     """The sums of each period."""
     found = store.reader.energy_parts(
-        start=start, end=end, key=EnergyKey.FLEET, periods=grid, by_hour_of_day=False
+        start=start, end=end, key=EnergyKey.FLEET, periods=grid, hour_shift=None
     )
     return found.groupby("period")[list(SUMS)].sum()
 
@@ -143,3 +143,18 @@ def test_days_of_any_zone_are_as_long_as_they_were(
         ), since.astimezone(ZoneInfo(zone))
     total = whole(filled_store, start, end)
     np.testing.assert_allclose(sum(found.values()), total, rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [0, 7200, -9000, 20700, 37800])
+def test_an_hour_of_day_is_that_of_its_offset(filled_store: Store, shift: int) -> None:
+    """As periods of an hour of that offset number them, also where it is no whole hour."""
+
+    def by_hour(grid: Periods, hour_shift: int | None) -> pd.DataFrame:
+        found = filled_store.reader.energy_parts(
+            start=START, end=END, key=EnergyKey.FLEET, periods=grid, hour_shift=hour_shift
+        )
+        hour = found["period"] % 24 if hour_shift is None else found["hour_of_day"]
+        return found.groupby(hour.rename("hour"))[list(SUMS)].sum()
+
+    numbered = by_hour(Periods(seconds=3600, shift_seconds=shift), None)
+    pd.testing.assert_frame_equal(by_hour(Periods(), shift), numbered)

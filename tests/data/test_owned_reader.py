@@ -86,7 +86,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         ],
         "energy_parts": [
             lambda r, key=key: r.energy_parts(  # type: ignore[misc]
-                **span, key=key, periods=Periods(), by_hour_of_day=False
+                **span, key=key, periods=Periods(), hour_shift=None
             )
             for key in EnergyKey
         ],

@@ -51,7 +51,7 @@ def filled(
 def ask_all(reader: StoreReader, end: datetime) -> dict[str, object]:
     """The answer to every question that can be prepared."""
     span = {"start": end - timedelta(days=1), "end": end}
-    parts = {"key": EnergyKey.JOB, "periods": Periods(), "by_hour_of_day": True}
+    parts = {"key": EnergyKey.JOB, "periods": Periods(), "hour_shift": 0}
     return {
         "boards_since": reader.boards_since(**span),
         "energy_parts": reader.energy_parts(**span, **parts),

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -32,6 +33,39 @@ def test_hours_repeat_each_day_and_count_in_local_time() -> None:
     starts = [MIDNIGHT, MIDNIGHT + timedelta(hours=23), MIDNIGHT + timedelta(hours=24)]
     found = tariff_of(starts, timedelta(hours=1), energy=energy, carbon=CARBON)
     assert found.electricity.tolist() == [2.0, 1.0, 2.0]
+
+
+ZONES = ("Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC")
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("minutes", [5, 30, 60])
+@pytest.mark.parametrize("day", [(3, 8), (3, 29), (4, 5), (10, 4), (10, 25), (11, 1), (7, 1)])
+def test_hours_are_those_of_their_zone(zone: str, minutes: int, day: tuple[int, int]) -> None:
+    """Also over the nights in which its clocks change, by an hour or by half of one."""
+    energy = EnergySettings(electricity_price_by_hour=HOURS, hours_zone=zone)
+    slot, first = timedelta(minutes=minutes), datetime(2026, *day, tzinfo=UTC) - timedelta(days=1)
+    starts = [first + number * slot for number in range(timedelta(days=2) // slot)]
+    found = tariff_of(starts, slot, energy=energy, carbon=CARBON)
+    wanted = [
+        np.mean(
+            [
+                (start + timedelta(minutes=at)).astimezone(ZoneInfo(zone)).hour
+                for at in range(0, minutes, 5)
+            ]
+        )
+        for start in starts
+    ]
+    assert found.electricity == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berln", "+2", "../etc", "CEST"])
+def test_a_zone_that_is_none_is_refused(zone: str) -> None:
+    """So is one beside hours ahead of UTC."""
+    with pytest.raises(SettingsError, match="hours_zone"):
+        EnergySettings(hours_zone=zone)
+    with pytest.raises(SettingsError, match="hour_offset"):
+        EnergySettings(hours_zone="Europe/Berlin", hour_offset=1.0)
 
 
 def test_long_slots_have_the_mean_of_their_hours() -> None:

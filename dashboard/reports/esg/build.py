@@ -14,7 +14,7 @@ from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
 from dashboard.reports.esg.work_units import UnitScore, finished_runs, unit_scores
 from data.catalogue.carbon_table import GridCarbon, load_carbon_table
-from data.clock import ceil_to_slot
+from data.clock import ceil_to_slot, stretches_of_offset
 from data.records.clusters import MAIN, cluster_in
 from data.records.decisions import Range
 from data.records.jobs import Job
@@ -153,13 +153,18 @@ def read_parts(
 ) -> pd.DataFrame:
     """Read the parts piece by piece, with the start of the period of each, from `since` on."""
     frames = []
-    for piece in calendar.pieces(start, end):
+    stretches = (
+        (piece, *stretch)
+        for piece in calendar.pieces(start, end)
+        for stretch in (
+            stretches_of_offset(piece.start, piece.end, factors.zone)
+            if factors.zone
+            else [(piece.start, piece.end, None)]
+        )
+    )
+    for piece, from_, until, hour_shift in stretches:
         frame = reader.energy_parts(
-            start=piece.start,
-            end=piece.end,
-            key=key,
-            periods=piece.grid,
-            by_hour_of_day=factors.hourly,
+            start=from_, end=until, key=key, periods=piece.grid, hour_shift=hour_shift
         )
         starts = {
             number: calendar.start_of(int(number), since or start)

@@ -5,17 +5,14 @@ Every factor is told with its range, source and year, and why it is no better kn
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import tzinfo
 
 from data.catalogue.carbon_table import HOURLY_SPREAD_RATIO, GridCarbon
 from data.catalogue.embodied_table import LIFE_SPREAD_RATIO, EmbodiedCarbon, load_embodied_carbon
 from data.settings import EnergySettings
-from planner.problem.tariffs import tariff_of
 
 SENSOR_ERROR_RATIO = 0.05
 """Board power sensor error that the vendor states (NVML: +-5 %)."""
-
-_DAY = [datetime(1970, 1, 1, hour, tzinfo=UTC) for hour in range(24)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +27,11 @@ class Factor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """The numbers of a statement. `carbon` (gCO2e/kWh) and `price` are by hour of the UTC day.
+    """The numbers of a statement. `carbon` (gCO2e/kWh) and `price` are by hour of the day.
 
-    `hourly`: one of the two differs between hours. `carbon_low_ratio` and `carbon_high_ratio` are
-    the bounds of the grid's carbon in shares of it. `market` is in gCO2e/kWh, None when unknown.
+    `zone` is that of the hours, None where neither differs between them. `carbon_low_ratio` and
+    `carbon_high_ratio` are the bounds of the grid's carbon in shares of it. `market` is in
+    gCO2e/kWh, None when unknown.
     """
 
     pue: tuple[float, float, float]
@@ -45,25 +43,24 @@ class Factors:
     market: float | None
     embodied: Mapping[str, EmbodiedCarbon]
     life_years: float
-    hourly: bool
+    zone: tzinfo | None
     told: tuple[Factor, ...]
 
 
 def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
     """Return the factors that the settings and the grid of their region make."""
-    tariff = tariff_of(_DAY, timedelta(hours=1), energy=energy, carbon=grid)
     half = energy.pue_uncertainty
     return Factors(
         pue=(max(1.0, energy.pue - half), energy.pue, energy.pue + half),
-        carbon=tuple(float(entry) for entry in tariff.gco2e),
+        carbon=energy.carbon_hours or (grid.gco2e_per_kwh,) * 24,
         carbon_low_ratio=grid.low / grid.gco2e_per_kwh,
         carbon_high_ratio=grid.high / grid.gco2e_per_kwh,
-        price=tuple(float(entry) for entry in tariff.electricity),
+        price=energy.prices_by_hour,
         currency=energy.currency,
         market=energy.market_factor,
         embodied=load_embodied_carbon(energy.stated_footprints),
         life_years=energy.hardware_life_years,
-        hourly=bool(energy.carbon_hours or energy.electricity_price_by_hour),
+        zone=energy.zone if energy.carbon_hours or energy.electricity_price_by_hour else None,
         told=_told(energy, grid),
     )
 
@@ -94,7 +91,7 @@ def _told(energy: EnergySettings, grid: GridCarbon) -> tuple[Factor, ...]:
         ),
         Factor(
             name="electricity price",
-            value="24 values by the hour of the day"
+            value=f"24 values by the hour of the day ({energy.zone})"
             if energy.electricity_price_by_hour
             else f"{energy.electricity_price_per_kwh:g} {energy.currency}/kWh",
             year=None,
@@ -110,8 +107,8 @@ def _grid_factor(energy: EnergySettings, grid: GridCarbon) -> Factor:
     if hours:
         return Factor(
             name="grid carbon, location-based",
-            value=f"{min(hours):g} to {max(hours):g} gCO2e/kWh by the hour of the day, "
-            f"±{100 * HOURLY_SPREAD_RATIO:g} %",
+            value=f"{min(hours):g} to {max(hours):g} gCO2e/kWh by the hour of the day "
+            f"({energy.zone}), ±{100 * HOURLY_SPREAD_RATIO:g} %",
             year=None,
             source="setting energy.carbon_by_hour; the range is for unlike days",
         )

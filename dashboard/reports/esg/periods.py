@@ -4,19 +4,15 @@ The roll-ups count in hours of UTC. Days and weeks begin at midnights of the zon
 read in pieces of one UTC offset each, and a day on which the clocks change in two.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from data.clock import ceil_to_slot, floor_to_slot, midnight
+from data.clock import ceil_to_slot, floor_to_slot, midnight, stretches_of_offset
 from data.errors import BadRangeError
 from data.store.energy_parts import Periods
 from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
-
-_QUARTER = timedelta(minutes=15)
-"""Offsets change at quarters of an hour at the finest."""
 
 _EPOCH_WEEKDAY = 3
 """1970-01-01 was a Thursday."""
@@ -57,7 +53,7 @@ class Calendar:
             return (Piece(start=start, end=end, grid=Periods(seconds=SECONDS_PER_HOUR)),)
         days = self._days
         found = []
-        for since, until, offset in _offsets(start, end, ZoneInfo(self.zone)):
+        for since, until, offset in stretches_of_offset(start, end, ZoneInfo(self.zone)):
             shift = offset + self._shift_days * SECONDS_PER_DAY
             grid = Periods(seconds=days * SECONDS_PER_DAY, shift_seconds=shift)
             found.append(Piece(start=since, end=until, grid=grid))
@@ -113,26 +109,6 @@ class Calendar:
 
 
 WHOLE_RANGE = Calendar(every=Every.TOTAL)
-
-
-def _offsets(
-    start: datetime, end: datetime, zone: ZoneInfo
-) -> Iterator[tuple[datetime, datetime, int]]:
-    """Yield the stretches of one offset (s ahead of UTC) that make up [start, end)."""
-
-    def offset_at(at: datetime) -> int:
-        offset = at.astimezone(zone).utcoffset() or timedelta()
-        return int(offset.total_seconds())
-
-    since, offset = start, offset_at(start)
-    at = floor_to_slot(start, int(_QUARTER.total_seconds())) + _QUARTER
-    while at < end:
-        now = offset_at(at)
-        if now != offset:
-            yield since, at, offset
-            since, offset = at, now
-        at += _QUARTER
-    yield since, end, offset
 
 
 def require_whole_slots(start: datetime | None, end: datetime | None) -> None:

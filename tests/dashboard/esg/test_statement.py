@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
+import sqlalchemy as sa
 from factories import H100, NOW, make_collected, make_job, make_samples
 
 from dashboard.reports.esg.build import make_statement
@@ -110,6 +112,46 @@ def test_an_hour_emits_by_its_own_carbon(state: State) -> None:
     assert made.total.location_kgco2e.central == pytest.approx(0.8 * 0.9 + 7.2 * 0.1)
     assert made.total.market_kgco2e is not None
     assert made.total.market_kgco2e.central == pytest.approx(8 * 0.05)
+
+
+@pytest.mark.parametrize("at", [(3, 8), (3, 29), (4, 5), (10, 4), (10, 25), (11, 1)])
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC", ""]
+)
+def test_an_hour_costs_and_emits_by_its_zone(
+    tmp_path: Path, zone: str, at: tuple[int, int]
+) -> None:
+    """Over the nights in which clocks change: a board is busy now and then, at 400 W on average."""
+    energy = replace(
+        GERMANY.energy, pue=1.0, hours_zone=zone,
+        carbon_by_hour=",".join(str(100 + hour**2) for hour in range(24)),
+        electricity_price_by_hour=",".join(str(hour / 10) for hour in range(24)),
+    )  # fmt: skip
+    end = datetime(2026, *at, 12, tzinfo=UTC)
+    start = end - timedelta(hours=36)
+    watts = [200.0 + minute % 401 for minute in range(36 * 60 + 1)]
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        samples = make_samples(minutes=len(watts), end=end, power_watts=watts)
+        store.keep(make_collected(samples, (make_job(),)))
+        made = make_statement(
+            store.reader, start=start, end=end, settings=replace(GERMANY, energy=energy)
+        )
+        with store._engine.connect() as connection:
+            query = sa.text("SELECT slot_start, joules FROM five_minute WHERE joules > 0")
+            slots = [(row.slot_start, row.joules / 3.6e6) for row in connection.execute(query)]
+    hours = [(at.astimezone(ZoneInfo(zone or "UTC")).hour, kwh) for at, kwh in slots]
+    assert len(hours) == 36 * 12
+    assert made.total.electricity_cost is not None
+    assert made.total.location_kgco2e is not None
+    assert made.total.electricity_cost.central == pytest.approx(
+        sum(hour / 10 * kwh for hour, kwh in hours)
+    )
+    assert made.total.location_kgco2e.central == pytest.approx(
+        sum((100 + hour**2) / 1000 * kwh for hour, kwh in hours)
+    )
+    told = {factor.name: factor.value for factor in made.factors.told}
+    assert f"({zone or 'UTC'})" in told["electricity price"]
+    assert f"({zone or 'UTC'})" in told["grid carbon, location-based"]
 
 
 def test_a_price_by_hour_is_paid_by_hour(state: State) -> None:

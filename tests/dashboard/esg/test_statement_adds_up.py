@@ -197,9 +197,9 @@ def test_parts_can_be_read_by_every_key(store: Store) -> None:
     calendar = Calendar(every=Every.DAY)
     grid = calendar.pieces(START, END)[0].grid
     sums = {
-        key: store.reader.energy_parts(
-            start=START, end=END, key=key, periods=grid, by_hour_of_day=True
-        )[["joules", "board_seconds", "measured_seconds"]].sum()
+        key: store.reader.energy_parts(start=START, end=END, key=key, periods=grid, hour_shift=0)[
+            ["joules", "board_seconds", "measured_seconds"]
+        ].sum()
         for key in EnergyKey
     }
     for key in EnergyKey:
