@@ -35,7 +35,7 @@ from data.setting_fields import (
 )
 from data.source_settings import SourceSections, real_source_switches
 from data.statement_settings import StatementSettings
-from data.store_settings import StoreSettings
+from data.store_place import StoreSettings
 from data.submit_settings import SubmitSettings
 
 

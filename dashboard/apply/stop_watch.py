@@ -18,7 +18,7 @@ from pathlib import Path
 from dashboard.apply.kill_switch import stopped
 from dashboard.background import Loop
 from data.settings import Settings
-from data.store.place import is_postgres_url, store_path
+from data.store_place import is_postgres_url, store_path
 
 _TICK = timedelta(milliseconds=250)
 _SEEN_WITHIN = 10.0

@@ -37,8 +37,8 @@ from data.records.clusters import named_in
 from data.records.lifecycle import OPEN, State
 from data.settings import Settings
 from data.store import Store, open_store
-from data.store.place import is_postgres_url
 from data.store.served_store import ServedStore
+from data.store_place import is_postgres_url
 
 if TYPE_CHECKING:
     from dashboard.api.wishes import WishOutcome

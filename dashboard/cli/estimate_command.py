@@ -21,7 +21,7 @@ from dashboard.submission.model_source import model_of_argument
 from dashboard.submission.served_estimate import SERVE_OPTIONS, AskedService, served_answer
 from data.errors import ImpossibleProblemError
 from data.store import StoreReader
-from data.store.place import is_postgres_url, is_there, store_path
+from data.store_place import is_postgres_url, is_there, store_path
 
 MAX_GPUS = 64
 

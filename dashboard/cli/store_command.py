@@ -16,8 +16,8 @@ from data.store.backup import back_up
 from data.store.backup import restore as restore_store
 from data.store.copy_store import TableProof, copy_store
 from data.store.grants import grants_sql
-from data.store.place import is_postgres_url, store_path
 from data.store.served_store import BACKUP, holder_of
+from data.store_place import is_postgres_url, store_path
 
 
 def copy(options: argparse.Namespace) -> int:

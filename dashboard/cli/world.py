@@ -19,7 +19,7 @@ from data.errors import NoTextError, StoreBusyError
 from data.load_settings import DEFAULT_FILE, LoadedSettings, load_settings
 from data.records.commands import Person
 from data.settings import Settings
-from data.store.place import require_store, store_path
+from data.store_place import require_store, store_path
 
 if TYPE_CHECKING:
     from dashboard.api.wishes import WishOutcome

@@ -18,9 +18,9 @@ from data.errors import StoreBusyError, StoreError, scrub
 from data.store.copy_store import Progress, TableProof, copy_store, prove
 from data.store.engine import open_engine
 from data.store.head import head_path, log_path
-from data.store.place import is_postgres_url, store_path
 from data.store.private_files import make_folder
 from data.store.store import Store, open_store
+from data.store_place import is_postgres_url, store_path
 
 
 def back_up(store: Store, file: Path, *, progress: Progress) -> tuple[TableProof, ...]:

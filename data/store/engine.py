@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, scrub
-from data.store.place import closed, is_there, require_duckdb, require_file
 from data.store.private_files import make_folder, tighten
+from data.store_place import closed, is_there, require_duckdb, require_file
 
 _HOLDER = re.compile(r"PID (\d+)")
 _NO_MEMORY = re.compile(

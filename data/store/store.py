@@ -43,7 +43,6 @@ from data.store.kept_forecasts import insert_forecasts, keep_workloads
 from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate, schema_version
 from data.store.outbox import Outbox, void_claims
-from data.store.place import is_postgres_url, store_path
 from data.store.plan_json import plan_to_json
 from data.store.plan_retention import forget_plans
 from data.store.prepared_answers import forget_answers
@@ -55,6 +54,7 @@ from data.store.served_queries import answer_query
 from data.store.sole_holder import SoleHolder
 from data.store.submissions import write_measured_peak, write_submission
 from data.store.tokens import Tokens
+from data.store_place import is_postgres_url, store_path
 
 Progress = Callable[[int, int], None]
 

@@ -34,7 +34,7 @@ from data.clock import floor_to_slot, utc_now
 from data.collected import Collected
 from data.records.jobs import WorkloadKind
 from data.settings import PlanningSettings, Settings
-from data.store_settings import StoreSettings
+from data.store_place import StoreSettings
 
 STEP_SECONDS = 300
 SIZE: ViewportSize = {"width": 1360, "height": 1000}

@@ -26,7 +26,7 @@ from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
 from data.settings import Settings
 from data.store import open_store
-from data.store_settings import StoreSettings
+from data.store_place import StoreSettings
 
 pytestmark = pytest.mark.browser
 IMAGES = Path(__file__).parents[2] / "docs" / "images"

@@ -23,8 +23,8 @@ from dashboard.cli.parser import build_parser
 from data.clock import utc_now
 from data.errors import StoreBusyError, StoreError
 from data.store import open_store
-from data.store.place import store_path
 from data.store.served_store import BACKUP, ServedStore, StoreHolder, served_store, socket_path
+from data.store_place import store_path
 
 
 def commands(parser: argparse.ArgumentParser, before: tuple[str, ...] = ()) -> Iterator[str]:

@@ -23,7 +23,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import Node
 from data.settings import PlanningSettings, Settings
 from data.store import Store
-from data.store_settings import StoreSettings
+from data.store_place import StoreSettings
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 VIEWS = (

@@ -19,7 +19,7 @@ from dashboard.wiring import build_world
 from data.fleet_settings import PowerDomain, PowerSettings
 from data.settings import Settings
 from data.store import Store, open_store
-from data.store_settings import StoreSettings
+from data.store_place import StoreSettings
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 

@@ -20,7 +20,7 @@ from data.errors import NoRoomError, SettingsError
 from data.load_settings import load_settings
 from data.settings import Settings
 from data.store import open_store
-from data.store_settings import StoreSettings
+from data.store_place import StoreSettings
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MEBIBYTE = 2**20

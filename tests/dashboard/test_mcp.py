@@ -18,7 +18,7 @@ from dashboard.api.assistant_tools import build_server
 from dashboard.cli import main
 from dashboard.cli.mcp_command import CommandAnswers
 from data.store import open_store
-from data.store.place import store_path
+from data.store_place import store_path
 
 QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "findings": ({}, "findings list"),

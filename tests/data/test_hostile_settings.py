@@ -16,6 +16,7 @@ from data.access_settings import AccessSettings
 from data.errors import SettingsError
 from data.load_settings import LoadedSettings, load_settings, setting_rows
 from data.settings import Settings
+from data.store_place import StoreSettings
 
 FIELDS = [
     (section, field)
@@ -196,6 +197,28 @@ def test_everyone_in_parts_is_everyone(networks: str) -> None:
     """The union counts: headers of everyone are never believed."""
     with pytest.raises(SettingsError, match=r"access\.proxy_addresses"):
         AccessSettings(mode="proxy", proxy_addresses=networks)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["mysql://u:geheim@x/y", "sqlite:///t.db", "x", "duckdb://x", "duckdb:///:memory:", ""],
+)
+def test_a_store_of_another_engine_is_no_setting(tmp_path: Path, url: str) -> None:
+    """Refused before anything is opened, with the engines that there are and no password."""
+    path = tmp_path / "t.toml"
+    path.write_text(f'[store]\nurl = "{url}"\n', encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"store\.url is .*duckdb:///PATH or postgresql") as end:
+        load_settings(path, environ={})
+    assert "geheim" not in str(end.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["duckdb:///t.duckdb", "duckdb:///~nobody/t", "postgres://h/n", "postgresql+psycopg://u@h/n"],
+)
+def test_a_store_of_an_engine_that_there_is_is_a_setting(url: str) -> None:
+    """Whether it is there is asked when it is opened."""
+    assert StoreSettings(url=url).url == url
 
 
 @pytest.mark.parametrize("networks", ["10.0.0.5", "10.0.0.0/8,192.168.0.0/16", "fd00::/8,::1"])

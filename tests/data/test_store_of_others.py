@@ -10,7 +10,7 @@ import pytest
 
 from data.errors import StoreError
 from data.store import open_store
-from data.store.place import is_there
+from data.store_place import is_there
 
 NOBODY = 65534
 CLOSED = ("folder", "file") if os.geteuid() == 0 else ("folder",)

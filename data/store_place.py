@@ -1,11 +1,33 @@
-"""Where a store is: its address, and whether its file is there. Imports no database."""
+"""Where a store is: its settings, its address, whether its file is there. Imports no database."""
 
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from data.errors import StoreError, scrub
+from data.setting_fields import Section, documented, documented_path, require
+from data.state_folder import USUAL
 
 _PREFIX = "duckdb:///"
+_ADDRESSES = "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings(Section, name="store"):
+    """Where facts, plans and decisions are kept."""
+
+    url: str = documented_path(f"duckdb:///{USUAL}/trimtab.duckdb", _ADDRESSES)
+    min_free_mib: float = documented(
+        500.0,
+        "free space of a DuckDB file's disk below which nothing is collected, MiB",
+        minimum=0,
+        maximum=1e15,
+    )
+
+    def _check(self) -> None:
+        address = scrub(self.url)  # it may hold a password
+        known = is_store_address(self.url)
+        require(known, "store.url", address, f"of DuckDB or PostgreSQL: {_ADDRESSES}")
 
 
 def is_postgres_url(url: str) -> bool:
@@ -13,20 +35,27 @@ def is_postgres_url(url: str) -> bool:
     return url.split(":", 1)[0].lower() in ("postgresql", "postgresql+psycopg", "postgres")
 
 
-def store_path(url: str) -> Path:
-    """Return the path of a store address duckdb:///PATH. Errors: StoreError for anything else.
+def is_store_address(url: str) -> bool:
+    """Say whether an address names a PostgreSQL database, or the file of a DuckDB.
 
-    The rest of the address is the path as it is: no escapes, no options. DuckDB's own words for
-    what is no file (:memory:, md:) are refused, since nothing would be kept there; it also cuts
-    a path at a question mark.
+    DuckDB's own words for what is no file (:memory:, md:) do not, since nothing would be kept
+    there; it also cuts a path at a question mark.
     """
     path = url.removeprefix(_PREFIX)
     no_file = path.startswith((":", "md:", "motherduck:")) or "?" in path
-    if path in ("", url) or no_file or not path.isprintable():
+    return is_postgres_url(url) or not (path in ("", url) or no_file or not path.isprintable())
+
+
+def store_path(url: str) -> Path:
+    """Return the path of a store address duckdb:///PATH. Errors: StoreError for anything else.
+
+    The rest of the address is the path as it is: no escapes, no options.
+    """
+    if is_postgres_url(url) or not is_store_address(url):
         raise StoreError(
             f"store address {scrub(url)!r} cannot be used", "Give duckdb:///PATH of a file."
         )
-    return Path(path).expanduser()
+    return Path(url.removeprefix(_PREFIX)).expanduser()
 
 
 def is_there(path: Path) -> bool:
