@@ -44,11 +44,16 @@ def require_count(name: str, count: int) -> None:
 
 
 def beyond_positions(job: TrainingJob, seq: int) -> list[str]:
-    """Return a warning where a sequence is longer than the positions that the model learned."""
-    learned = job.shape.learned_positions
-    if not 0 < learned < seq:
+    """Return a warning where a sequence is longer than what the model has or was made for."""
+    learned, rotary = job.shape.learned_positions, job.shape.rotary_positions
+    if 0 < learned < seq:
+        have, then = f"{learned:,} positions that the model has", "it cannot run"
+    elif 0 < rotary < seq:
+        have = f"{rotary:,} positions that the model was made for"
+        then = "without rope_scaling in its config it runs, and later positions mean little to it"
+    else:
         return []
-    return [f"--seq {seq:,} is above the {learned:,} positions that the model has: it cannot run"]
+    return [f"--seq {seq:,} is above the {have}: {then}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

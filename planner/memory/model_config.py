@@ -1,5 +1,6 @@
 """A model's shape from its Hugging Face `config.json`, with everything that had to be assumed."""
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from data.errors import ImpossibleProblemError, scrub
 from planner.memory.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 _KEY_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
@@ -146,6 +148,7 @@ def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> Mode
         vocab=vocab,
         tied_embeddings=source.flag("tie_word_embeddings", bool(family.get("tied_default"))),
         learned_positions=_positions(source, family),
+        rotary_positions=_rotary_positions(source) if values.get("rotary", True) else 0,
         experts=experts,
         latent=_latent(source),
         **values,
@@ -191,6 +194,23 @@ def _positions(source: _Config, family: Mapping[str, Any]) -> int:
     if stated is None:
         stated = source.assume(key, 1024)
     return stated + int(family.get("extra_positions", 0))
+
+
+def _rotary_positions(source: _Config) -> int:
+    """Return the positions that a model was made for, 0 where its config does not state them.
+
+    With a scaling of its rotation as many as that stretches them to, however it counts: some
+    configs state the positions before it and some those after it.
+    """
+    stated = source.size(_POSITIONS) or 0
+    scaling = source.values.get("rope_scaling") or source.values.get("rope_parameters")
+    if not stated or not isinstance(scaling, Mapping):
+        return min(stated, MAX_SIZE)
+    factor, original = (
+        value if isinstance(value, int | float) and math.isfinite(value) else 0
+        for value in map(scaling.get, ("factor", "original_max_position_embeddings"))
+    )
+    return int(min(MAX_SIZE, max(stated, factor * (original or stated))))
 
 
 def _experts(source: _Config) -> ExpertLayers | None:

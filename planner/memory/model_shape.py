@@ -43,11 +43,12 @@ class ModelShape:
     `kv_heads` < `heads` is grouped-query attention; `norm_vectors` 1 for RMSNorm, 2 for LayerNorm;
     `fused_qkv` when one projection gives queries, keys and values, `fused_gate_up` when one gives
     both inputs of the gate; `rotary` when queries and keys are turned by their position, which
-    makes new tensors of them; `composed_gelu` when GELU is the tanh form that Hugging Face writes
-    in single operations (`gelu_new`); `attention` what Hugging Face does unasked: "fused", "eager",
-    "broadcast" (one key head for all, which no fused kernel takes) or "biased" (the bias of every
-    head, added in a fused kernel); `wide_qk_norm` when queries and keys are normed over their whole
-    width, not per head; `softcapped_logits` when logits go through a tanh.
+    makes new tensors of them, `rotary_positions` those that it was made for (0: unknown);
+    `composed_gelu` when GELU is the tanh form that Hugging Face writes in single operations
+    (`gelu_new`); `attention` what Hugging Face does unasked: "fused", "eager", "broadcast" (one key
+    head for all, which no fused kernel takes) or "biased" (the bias of every head, added in a fused
+    kernel); `wide_qk_norm` when queries and keys are normed over their whole width, not per head;
+    `softcapped_logits` when logits go through a tanh.
 
     Errors: ImpossibleProblemError naming the field, for sizes that no model has.
     """
@@ -70,6 +71,7 @@ class ModelShape:
     output_bias: bool = False
     mlp_bias: bool = False
     learned_positions: int = 0
+    rotary_positions: int = 0
     rotary: bool = True
     fused_qkv: bool = False
     fused_gate_up: bool = False

@@ -182,3 +182,42 @@ def test_a_sequence_beyond_the_learned_positions_is_told(
     status, _, said = answered(capsys, tmp_path, asked)
     assert status == 0
     assert ("above the 1,024 positions" in said) == told
+
+
+@pytest.mark.parametrize("serve", ["", "--serve"])
+@pytest.mark.parametrize(
+    ("stated", "positions"),
+    [
+        ({"max_position_embeddings": 4096}, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": None}, 4096),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 2}}, 8192),
+        (
+            {"max_position_embeddings": 131_072, "rope_scaling": {
+                "rope_type": "llama3", "factor": 8, "original_max_position_embeddings": 8192}},
+            131_072,
+        ),
+        (
+            {"max_position_embeddings": 32_768, "rope_parameters": {
+                "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}},
+            131_072,
+        ),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": "much"}}, 4096),
+    ],
+)  # fmt: skip
+def test_a_sequence_beyond_what_a_rotation_was_made_for_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], serve: str,
+    stated: dict[str, object], positions: int,
+) -> None:  # fmt: skip
+    """By the model's config, stretched as that says; one that states nothing is not doubted."""
+    path = tmp_path / "config.json"
+    llama = {"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 2,
+             "num_attention_heads": 8, "intermediate_size": 1024, "vocab_size": 9000}  # fmt: skip
+    for config, seq, told in (
+        (stated, positions, False),
+        (stated, positions + 1, True),
+        ({}, positions + 1, False),
+    ):
+        path.write_text(json.dumps(llama | config))
+        asked = f"{serve} {path} --batch 1 --seq {seq} --gpu H100-SXM5-80GB"
+        _, _, said = answered(capsys, tmp_path, asked)
+        assert (f"above the {positions:,} positions that the model was made for" in said) == told
