@@ -35,6 +35,7 @@ _DEVICE_IDS = {
     "H200-NVL-141GB": "0x233B10DE",
     "B200-SXM-180GB": "0x290110DE",
     "B300-SXM-270GB": "0x318210DE",
+    "GB300-278GB": "0x31C210DE",
 }
 """Model to the device and vendor id that entries name (pci-ids.ucw.cz, vendor 10de)."""
 

@@ -33,7 +33,7 @@ from data.store import Store, open_store
 
 CATALOGUE = load_gpu_catalogue()
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
-H20 = "NVIDIA H20"
+UNHEARD_OF = "NVIDIA X900"
 """A board that the catalogue does not know, by its driver's name."""
 NOW = datetime(2026, 1, 7, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -174,13 +174,15 @@ def test_the_weekly_report_pays_idle_hours_as_the_statement_does(tmp_path: Path)
 
 
 @pytest.mark.parametrize("scheduler_says", ["", "h20", H100])
-@pytest.mark.parametrize("stated", [{}, {H100: 3.0}, {H20: 180.0}, {H100: 3.0, H20: 180.0}])
+@pytest.mark.parametrize(
+    "stated", [{}, {H100: 3.0}, {UNHEARD_OF: 180.0}, {H100: 3.0, UNHEARD_OF: 180.0}]
+)
 def test_idle_time_costs_the_same_in_statement_report_and_overview(
     stated: dict[str, float], scheduler_says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the boards that were held, and a model without a price is named beside a minimum."""
     samples = make_samples(gpus=4, minutes=1440)
-    samples.loc[samples["gpu_uuid"] > "GPU-0000", "gpu_model"] = H20
+    samples.loc[samples["gpu_uuid"] > "GPU-0000", "gpu_model"] = UNHEARD_OF
     rows = tuple(GpuPrice(gpu_model=model, per_gpu_hour=price) for model, price in stated.items())
     settings = replace(Settings(), statement=StatementSettings(prices=rows))
     start, end = factories.NOW - timedelta(days=1), factories.NOW
@@ -191,7 +193,7 @@ def test_idle_time_costs_the_same_in_statement_report_and_overview(
         report = asked_report(store.reader, settings, end=end, last_week=False)
         shown = overview_captions(store, settings, monkeypatch)
     unpriced = tuple(sorted(idle.loc[idle["kind"] == "", "model"]))
-    assert set(unpriced) == {H100, H20} - set(stated or {H100})
+    assert set(unpriced) == {H100, UNHEARD_OF} - set(stated or {H100})
     paid = None if len(unpriced) == len(idle) else float(idle["gpu_cost"].sum())
     rent = Rent(amount=paid, unpriced_models=unpriced)
     (row,) = report.waste

@@ -16,6 +16,11 @@ REPORTED = {
     "NVIDIA GH200 144G HBM3e": ("GH200-144GB", 146_831, 900),
     "NVIDIA B300 SXM6 AC": ("B300-SXM-270GB", 275_040, 1100),
     "NVIDIA GB200": ("GB200-186GB", 189_471, 1200),
+    "NVIDIA GB300": ("GB300-278GB", 284_208, 1400),
+    "NVIDIA A16": ("A16-16GB", 15_356, 62),
+    "AMD Instinct MI300X": ("MI300X-192GB", 196_592, 750),
+    "AMD Instinct MI300X OAM": ("MI300X-192GB", 196_592, 750),
+    "AMD Instinct MI325X": ("MI325X-256GB", 262_128, 1000),
     "NVIDIA RTX PRO 6000 Blackwell Server Edition": ("RTX-PRO-6000-96GB", 97_887, 600),
     "NVIDIA A100-PCIE-40GB": ("A100-PCIE-40GB", 40_960, 250),
     "NVIDIA L40": ("L40-48GB", 46_068, 300),
@@ -25,7 +30,7 @@ REPORTED = {
     "Tesla V100-PCIE-32GB": ("V100-PCIE-32GB", 32_768, 250),
     "Tesla V100-PCIE-16GB": ("V100-PCIE-16GB", 16_384, 250),
 }
-"""What NVML says of a board: name, then its model here, MiB of memory and limit of power in W."""
+"""What NVML, or AMD SMI, says of a board: name, then its model here, MiB of memory, limit in W."""
 
 
 @pytest.mark.parametrize("reported", REPORTED)

@@ -13,13 +13,13 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue, state_gpu_models
 from data.errors import SettingsError
 from data.settings import Settings
 
-MI300X = """
+MI210 = """
 [[catalogue.gpu_models]]
-name = "MI300X-192GB"
+name = "MI210-64GB"
 like = "H200-SXM-141GB"
-reported = "AMD Instinct MI300X, AMD Instinct MI300X VF"
-memory_mib = 196_288
-tdp_watts = 750
+reported = "AMD Instinct MI210, AMD Instinct MI210 VF"
+memory_mib = 65_520
+tdp_watts = 300
 price_per_hour = 2.2
 """
 AT = datetime(2026, 11, 2, tzinfo=UTC)
@@ -41,15 +41,15 @@ def given(folder: Path, text: str) -> Settings:
 
 def test_a_stated_model_is_one_of_the_catalogue(tmp_path: Path) -> None:
     """Known by what drivers report; figures that are not stated are those of the model alike."""
-    given(tmp_path, MI300X)
+    given(tmp_path, MI210)
     known = load_gpu_catalogue()
-    model, base = known.get("MI300X-192GB"), known.get("H200-SXM-141GB")
-    assert known.recognise("AMD-Instinct-MI300X-VF") == model.name
-    assert (model.memory_mib, model.tdp_watts, model.price_per_hour) == (196_288, 750, 2.2)
+    model, base = known.get("MI210-64GB"), known.get("H200-SXM-141GB")
+    assert known.recognise("AMD-Instinct-MI210-VF") == model.name
+    assert (model.memory_mib, model.tdp_watts, model.price_per_hour) == (65_520, 300, 2.2)
     assert (model.relative_speed, model.cap_law) == (base.relative_speed, base.cap_law)
-    assert model.idle_watts == pytest.approx(base.idle_watts * 750 / 700)
+    assert model.idle_watts == pytest.approx(base.idle_watts * 300 / 700)
     assert model.idle_watts_low < model.idle_watts < model.idle_watts_high < model.tdp_watts
-    assert not model.mig_profiles, "nobody said into what 196 GB are cut"
+    assert not model.mig_profiles, "nobody said into what 64 GB are cut"
 
 
 def test_a_row_corrects_the_model_of_its_name(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_a_wrong_row_is_refused_with_its_value_and_the_fix(
 
 def test_what_was_kept_under_a_reported_name_has_the_price_of_its_model(tmp_path: Path) -> None:
     """Readings of before the model was stated keep the name that they were collected under."""
-    stated = '[[statement.prices]]\ngpu_model = "MI300X-192GB"\nper_gpu_hour = 190\n'
-    for text, price in ((MI300X, 2.2), (MI300X + stated, 190.0)):
+    stated = '[[statement.prices]]\ngpu_model = "MI210-64GB"\nper_gpu_hour = 190\n'
+    for text, price in ((MI210, 2.2), (MI210 + stated, 190.0)):
         prices = price_list(given(tmp_path, text), load_gpu_catalogue())
-        for name in ("MI300X-192GB", "AMD Instinct MI300X"):
+        for name in ("MI210-64GB", "AMD Instinct MI210"):
             found = prices.find(name, AT)
             assert found is not None
             assert found.charged == price
