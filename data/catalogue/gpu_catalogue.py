@@ -167,7 +167,8 @@ class GpuCatalogue:
         unknown = Counter(name for name in boards if name and self.find(name) is None)
         return tuple(
             f"the catalogue lacks GPU model {scrub(name)!r}, of which {count} are here: nothing is "
-            f"planned for jobs on them, and they have no price. State it in [[{STATED}]]."
+            "planned for jobs on them, and they have no price and no estimate of power. State it "
+            f"in [[{STATED}]]."
             for name, count in sorted(unknown.items())
         )
 

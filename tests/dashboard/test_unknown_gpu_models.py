@@ -50,10 +50,10 @@ class Fleet:
         return make_collected(pd.concat(samples), jobs=jobs)
 
 
-def test_a_cycle_and_the_plan_page_say_what_is_left_out(
+def test_a_cycle_and_the_pages_say_what_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the log, in the source's report (Health, `trimtab sources`), and beside the cost."""
+    """In the log, the source's report (Health, `trimtab sources`), Overview and beside the cost."""
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         world = World(
             settings=SETTINGS, store=store, collectors=(Fleet(),),
@@ -70,10 +70,16 @@ def test_a_cycle_and_the_plan_page_say_what_is_left_out(
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         register_world(store, SETTINGS, clock=lambda: NOW)
         page = AppTest.from_file(str(APP), default_timeout=120)
-        page.switch_page("views/plan.py").run()
-        assert not page.exception
-        shown = [entry.value for entry in page.warning]
-    assert any("Left out of these costs" in text and "of which 3 are" in text for text in shown)
+        shown = {}
+        for view in ("plan", "overview"):
+            page.switch_page(f"views/{view}.py").run()
+            assert not page.exception
+            shown[view] = [entry.value for entry in page.warning]
+    for view, begin in (("plan", "Left out of these costs"), ("overview", "Unknown boards")):
+        (told,) = [text for text in shown[view] if text.startswith(begin)]
+        assert "of which 3 are" in told
+        assert "no price and no estimate of power" in told
+        assert "catalogue.gpu" in told
 
 
 def test_the_doctor_names_the_model_the_number_of_boards_and_the_fix() -> None:

@@ -14,7 +14,17 @@ from dashboard.saved_by_day import summed
 from dashboard.statement.prices import Rent, price_list
 from dashboard.web.inbox import every_row, findings_table, rows_in_scope
 from dashboard.web.inbox_rows import InboxChoice, InboxRow, chosen_rows
-from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number, tense, way
+from dashboard.web.page import (
+    UNKNOWN,
+    chart,
+    empty_state,
+    figures,
+    finding,
+    number,
+    plain,
+    tense,
+    way,
+)
 from dashboard.web.saved_days import saved_days
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
@@ -126,6 +136,9 @@ if not empty_state():
         finding(f"No job of {current_scope().describe()} held a GPU in the last 24 h.")
         st.stop()
     answer(now, jobs)
+    boards = {gpu.gpu_uuid: gpu.gpu_model for gpu in reader.gpus(start=day_ago, end=end)}
+    for unknown in load_gpu_catalogue().lacking(boards.values()):
+        st.warning(plain(f"Unknown boards: {unknown}"), icon="⚠️")
     groups = GroupBy.MODEL
     day = make_statement(reader, start=day_ago, end=end, settings=settings, by=groups, jobs=jobs)
     before = make_statement(
