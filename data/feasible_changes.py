@@ -126,14 +126,14 @@ def names_its_nodes(job: Job) -> bool:
 
     A Slurm job that asked for nodes by name, pods with a nodeSelector or a required affinity.
     """
-    fact = {Platform.SLURM: "required_nodes", Platform.KUBERNETES: "bound_to"}.get(job.platform)
-    return fact in _extra(job)
+    return not {"required_nodes", "bound_to"}.isdisjoint(_extra(job))
 
 
 def required_nodes(job: Job) -> frozenset[str]:
-    """Return the nodes on which alone a Slurm job may run, by Slurm's names; empty where any.
+    """Return the nodes on which alone a job may run, by its scheduler's names; empty where any.
 
-    A job that asks for more nodes than it names may take others beside them.
+    A Slurm job that asks for more nodes than it names may take others beside them; of Kubernetes
+    those whose pods have no node yet are told.
     """
     extra = _extra(job)
     named = frozenset(filter(None, extra.get("required_nodes", "").split(",")))

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
+from data.feasible_changes import required_nodes
 from data.records.cluster import Node
+from data.records.clusters import named_in
 from data.records.jobs import Job, JobState, Platform
 
 STILL_THERE = timedelta(hours=1)
@@ -80,8 +82,10 @@ def _needed_by(job: Job, is_read: bool, nodes: Iterable[Node]) -> Iterator[str]:
 def _may_start_on(job: Job, node: Node) -> bool:
     """Say whether a job that waits may start on a node: it may where nothing says otherwise."""
     partitions = job.namespace.split(",") if job.platform is Platform.SLURM else ()
+    named = {named_in(name, job.cluster) for name in required_nodes(job)}
     return (
-        node.source == job.source
+        (not named or node.name in named)
+        and node.source == job.source
         and job.gpu_model in ("", node.gpu_model)
         and (not partitions or not node.partitions or bool({*partitions} & {*node.partitions}))
     )

@@ -38,7 +38,7 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
-from collectors.kubernetes.placement_rules import admits, closed_models, rules_of
+from collectors.kubernetes.placement_rules import NO_NODE, OpenNodes, rules_of
 from collectors.kubernetes.progress import progress_of_workloads
 from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
 from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
@@ -124,11 +124,10 @@ class _View:
             for entry in inventory.of("ResourceClaim")
         }
         self._devices = devices_of(inventory.of("ResourceSlice"))
-        self._by_model: dict[str, list[Document]] = {}
+        by_model: dict[str, list[Document]] = {}
         for entry in self._nodes.values():
-            self._by_model.setdefault(model_of(entry, catalogue), []).append(entry)
-        self._bound: dict[tuple[str, str], bool] = {}
-        self._closed: dict[str, tuple[str, ...]] = {}
+            by_model.setdefault(model_of(entry, catalogue), []).append(entry)
+        self._open = OpenNodes(by_model)
         self._pods: dict[Workload, list[PodFacts]] = {}
         self._wanted: dict[Workload, tuple[GpuRequest, ...]] = {}
         self.dropped.update({"unreadable-object": inventory.unreadable} if inventory.unreadable
@@ -291,7 +290,8 @@ class _View:
             ("fixed_work", why_fewer_pods_save_nothing(workload.kind, top)),
             ("deadline_at", deadline_of(workload.chain)),
             ("bound_to", self._bound_to(holding)),
-            ("closed_models", self._closed_to(holding)),
+            ("required_nodes", "" if holding else self._open_to(waiting)),
+            ("closed_models", self._closed_to(holding or waiting)),
         ):
             if value:
                 yield fact, value
@@ -299,29 +299,23 @@ class _View:
             yield "sharing", "others use the same boards"
 
     def _bound_to(self, pods: Sequence[PodFacts]) -> str:
-        """Return the nodes of pods that may not be put on all nodes of their model, '' of others.
-
-        Pods of equal rules are judged once: there are few rules, and many pods and nodes.
-        """
+        """Return the nodes of pods that may not be on all nodes of their model, '' of others."""
         for pod in pods:
             model = model_of(self._nodes.get(pod.node, {}), self.catalogue)
-            bound = self._bound.get((pod.rules, model))
-            if bound is None:
-                nodes = self._by_model.get(model, []) if pod.rules else []
-                bound = not all(admits(pod.rules, node) for node in nodes)
-                self._bound[pod.rules, model] = bound
-            if bound:
+            if not self._open.to_all(pod.rules, model):
                 return scrub(", ".join(sorted({entry.node for entry in pods})), limit=_MAX_REASON)
         return ""
 
     def _closed_to(self, pods: Sequence[PodFacts]) -> str:
         """Return the GPU models that the other rules of pods keep them from, '' when none."""
-        found = set[str]()
-        for rules in {pod.rules for pod in pods} - {""}:
-            if rules not in self._closed:
-                self._closed[rules] = closed_models(rules, self._by_model)
-            found.update(self._closed[rules])
+        found = {model for pod in pods for model in self._open.closed_models(pod.rules)}
         return scrub(", ".join(sorted(found)), limit=_MAX_REASON)
+
+    def _open_to(self, pods: Sequence[PodFacts]) -> str:
+        """Return the nodes on which alone pods may be put, '' where they may on all with GPUs."""
+        found = [self._open.nodes(rules) for rules in sorted({pod.rules for pod in pods})]
+        every = set[str]().union(*(names for names in found if names is not None))
+        return "" if None in found or not found else ",".join(sorted(every)) or NO_NODE
 
     def allocations(self) -> pd.DataFrame:
         """Return who held what: a row for each name by which telemetry may know the pod."""

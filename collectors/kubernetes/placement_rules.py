@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from collectors.kubernetes.objects import list_in, part, text_in
+from collectors.kubernetes.objects import gpu_resources, list_in, part, text_in
 from data.gpu_resources import PRODUCT_LABEL
 from data.records.identifiers import canonical_json
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NO_NODE = "(none)"
+"""Stands for the name of a node where rules admit none."""
 _Values = tuple[str, ...]
 
 
@@ -40,20 +42,53 @@ def admits(rules: str, node: object) -> bool:
     return not terms or any(_holds(term, labels, fields) for term in terms)
 
 
-def closed_models(rules: str, nodes: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
-    """Return the GPU models on none of whose nodes a pod may be put, even if it asked for them.
+class OpenNodes:
+    """The nodes of a cluster by GPU model, and which of them rules of pods admit.
 
-    `nodes` are those of the cluster by model. Asking for a model is its product label in the
-    pod's nodeSelector; the other rules stay as they are.
+    Rules are judged once: there are few, and many pods and nodes.
     """
-    told = _read(rules)
-    return tuple(
-        sorted(
-            model
-            for model, entries in nodes.items()
-            if model and not any(admits(_asking_for(told, node), node) for node in entries)
-        )
-    )
+
+    def __init__(self, nodes: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+        self._by_model = nodes
+        self._to_all: dict[tuple[str, str], bool] = {}
+        self._closed: dict[str, tuple[str, ...]] = {}
+        self._names: dict[str, tuple[str, ...] | None] = {}
+
+    def to_all(self, rules: str, model: str) -> bool:
+        """Say whether pods of these rules may be put on all nodes of a model."""
+        if (rules, model) not in self._to_all:
+            nodes = self._by_model.get(model, []) if rules else []
+            self._to_all[rules, model] = all(admits(rules, node) for node in nodes)
+        return self._to_all[rules, model]
+
+    def nodes(self, rules: str) -> tuple[str, ...] | None:
+        """Return the names of the nodes with GPUs that rules admit, None where they admit all."""
+        if rules not in self._names:
+            known = (node for entries in self._by_model.values() for node in entries)
+            nodes = [node for node in known if gpu_resources(node)]
+            admitted = [node for node in nodes if admits(rules, node)]
+            names = tuple(text_in(node, "metadata", "name") for node in admitted)
+            self._names[rules] = names if len(admitted) < len(nodes) else None
+        return self._names[rules]
+
+    def closed_models(self, rules: str) -> tuple[str, ...]:
+        """Return the GPU models on none of whose nodes a pod may be put, even if it asked for them.
+
+        Asking for a model is its product label in the pod's nodeSelector; the other rules stay as
+        they are.
+        """
+        if rules not in self._closed:
+            told = _read(rules)
+            self._closed[rules] = tuple(
+                sorted(
+                    model
+                    for model, entries in self._by_model.items()
+                    if rules
+                    and model
+                    and not any(admits(_asking_for(told, node), node) for node in entries)
+                )
+            )
+        return self._closed[rules]
 
 
 def _asking_for(told: Mapping[str, Any], node: object) -> str:

@@ -30,9 +30,10 @@ from kubernetes.config import incluster_config
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
+from collectors.kubernetes.placement_rules import NO_NODE
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SourceNotConfiguredError, SourceUnreachableError
-from data.feasible_changes import names_its_nodes, why_not
+from data.feasible_changes import names_its_nodes, required_nodes, why_not
 from data.records.jobs import JobState
 from data.records.plans import Configuration
 from data.source_settings import KubernetesSettings
@@ -186,6 +187,34 @@ def test_pods_that_may_not_be_put_on_all_nodes_of_their_model_are_told(
     found = told({NODES: nodes, PODS: [own]}, tmp_path)
     assert dict(facts(found).extra).get("bound_to") == bound
     assert names_its_nodes(only(found)) is (bound is not None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({}, frozenset()),
+        ({"nodeSelector": {"pool": "b"}}, {"n2"}),
+        (affinity("pool", "In", "b"), {"n2"}),
+        (affinity("pool", "DoesNotExist", ""), {"n1"}),
+        (affinity("gpu", "Exists", ""), frozenset()),
+        ({"nodeSelector": {"pool": "c"}}, {NO_NODE}),
+    ],
+)
+def test_pods_without_a_node_tell_those_on_which_they_may_start(
+    tmp_path: Path, spec: dict[str, Any], named: set[str]
+) -> None:
+    """As a waiting job of Slurm does; a node without GPUs is none of them."""
+    nodes = [node("n1"), node("n2"), node("cpu")]
+    nodes[1]["metadata"]["labels"]["pool"] = "b"
+    for entry in nodes[:2]:
+        entry["metadata"]["labels"]["gpu"] = "yes"
+    for amounts in ("capacity", "allocatable"):
+        nodes[2]["status"][amounts] = {"cpu": "8"}
+    own = pod("a", SET, at="", phase="Pending", startTime=None)
+    own["spec"] |= spec
+    job = only(told({NODES: nodes, PODS: [own]}, tmp_path))
+    assert required_nodes(job) == named
+    assert names_its_nodes(job) is bool(named)
 
 
 PRODUCT = "nvidia.com/gpu.product"

@@ -90,3 +90,14 @@ def test_nodes_on_which_a_waiting_job_may_start(changes: dict[str, Any], kept: s
 def test_a_node_that_its_scheduler_has_promised(state: str) -> None:
     """Free as it looks, somebody will come."""
     assert kept_on([], set(), [node("n1"), replace(node("n2"), state=state)]) == {"n2"}
+
+
+@pytest.mark.parametrize("platform", [Platform.KUBERNETES, Platform.SLURM])
+def test_a_job_that_waits_for_named_nodes_keeps_no_others_on(platform: Platform) -> None:
+    """The nodes that it named, or that the rules of its pods admit."""
+    waits = job_on(state=JobState.PENDING, minutes_ago=0, platform=platform)
+    assert waits.scheduler is not None
+    named = replace(waits.scheduler, extra=(("required_nodes", "n2"),))
+    nodes = [node("n1"), node("n2")]
+    assert kept_on([waits], (), nodes) == {"n1", "n2"}
+    assert kept_on([replace(waits, scheduler=named)], (), nodes) == {"n2"}

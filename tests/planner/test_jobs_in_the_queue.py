@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from drawn import examples
-from fleet_cases import SLURM, gpu, node_of, plan_of, pods_job, slurm_job
+from fleet_cases import KUBERNETES, SLURM, gpu, node_of, plan_of, pods_job, slurm_job
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, L40S, advised, boards, case
@@ -117,6 +117,30 @@ def test_a_waiting_job_is_seated_on_the_nodes_that_it_requires(
     else:
         assert at
         assert at <= set(required or ("h1", "h2", "h3"))
+
+
+@pytest.mark.parametrize(("named", "place"), [("h2", {"h2"}), ("h1,h2", {"h2"}), ("(none)", set())])
+def test_waiting_pods_are_seated_on_the_nodes_that_their_rules_admit(
+    named: str, place: set[str]
+) -> None:
+    """Others hold h1, h3 is free and not theirs."""
+    queued = waiting(
+        pods_job("train", "job", gpu_count=4, extra=(("required_nodes", named),)), nodes=()
+    )
+    runs = pods_job("other", gpu_count=8)
+    problem = case(
+        (queued, 0.97, 60_000.0, None),
+        (runs, 0.97, 60_000.0, None),
+        gpus=[
+            gpu(host, number, H100, runs.job_id if host == "h1" else "")
+            for host in ("h1", "h2", "h3")
+            for number in range(8)
+        ],
+        nodes=[node_of(host, H100, source=KUBERNETES) for host in ("h1", "h2", "h3")],
+    )
+    planned = plan_of(problem).jobs[0]
+    assert {stay.node for stay in planned.stays} == place
+    assert ("no required node" in planned.unplaced) is (not place)
 
 
 def promised(wait: QueueWait | None) -> Recommendation | None:
