@@ -15,6 +15,7 @@ from planner.problem.job_end import Remaining, waits_for_start
 from planner.problem.terms import Terms
 
 Values = npt.NDArray[np.float64]
+_SPREAD = (0.1, 0.9)
 _NEAR = 0.5
 """Chance that a job outlasts the horizon below which its end counts as near."""
 
@@ -22,6 +23,22 @@ _NEAR = 0.5
 def goes_on_later(demand: JobDemand) -> bool:
     """Say whether a pause puts off all that is left of a job, from the first slot on."""
     return waits_for_start(demand.job) or float(demand.remaining.central[-1]) < _NEAR
+
+
+def slots_later(remaining: Remaining, slots: float) -> tuple[float, float, float]:
+    """Return how much later a job begins, in slots, that begins `slots` from now at the earliest.
+
+    As low, central and high over its likely starts: one that would begin after that is not put off.
+    """
+    likely = remaining.likely
+    there = likely > 0
+    rows, first = np.arange(len(likely)), there.argmax(axis=1)
+    goes_on = there[rows, np.minimum(first + 1, likely.shape[1] - 1)]
+    starts = first + np.where(goes_on, 1 - likely[rows, first], 0.0)
+    later = np.where(there.any(axis=1), np.clip(slots - starts, 0.0, None), 0.0)
+    central = float(later.mean())
+    low, high = (float(value) for value in np.quantile(later, _SPREAD))
+    return min(low, central), central, max(high, central)
 
 
 def later_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: float) -> float:

@@ -28,7 +28,7 @@ from planner.problem.expected_value import mean_of
 from planner.problem.job_demand import JobDemand
 from planner.problem.power_curve import HELD
 from planner.problem.terms import Terms
-from planner.problem.time_shift import goes_on_later
+from planner.problem.time_shift import goes_on_later, slots_later
 from planner.recommendations.joint_errors import Error, range_of
 from planner.recommendations.path_costs import option_costs, path_cost
 from planner.recommendations.proposals import Proposal
@@ -253,14 +253,15 @@ def _delay(proposal: Proposal, change: ChangeTime, longer: Triple, terms: Terms)
     ):
         return None
     remaining = demand.remaining
-    waits = [float(proposal.held.sum()) * terms.slot_hours * proposal.chosen.paused] * 3
-    if not goes_on_later(demand):
-        waits = [
-            float((proposal.held * share).sum()) * terms.slot_hours * proposal.chosen.paused
-            for share in (remaining.low, remaining.central, remaining.high)
-        ]
+    held = proposal.held * proposal.chosen.paused
+    if goes_on_later(demand):
+        waits = slots_later(remaining, float(held.sum()))
+    else:
+        shares = (remaining.low, remaining.central, remaining.high)
+        low, central, high = (float((held * share).sum()) for share in shares)
+        waits = low, central, high
     low, central, high = (
-        waited + hours + seconds / 3600
+        waited * terms.slot_hours + hours + seconds / 3600
         for waited, hours, seconds in zip(waits, longer, change.seconds, strict=True)
     )
     return Range(low=low, central=central, high=high, unit="h")

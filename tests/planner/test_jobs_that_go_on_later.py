@@ -17,10 +17,11 @@ from data.grid_forecast import GridForecast, GridOutlook
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import JobPlan
+from data.records.queue_waits import QueueWait
 from data.settings import EnergySettings, PlanningSettings
-from planner.problem.job_end import Remaining
+from planner.problem.job_end import Remaining, likely_waits
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.time_shift import best_shift, later_cost
+from planner.problem.time_shift import best_shift, later_cost, slots_later
 from planner.recommendations.path_costs import path_cost
 from planner.recommendations.proposals import proposal_of
 from planner.recommendations.savings import outcome_of
@@ -249,3 +250,53 @@ def test_a_job_put_off_begins_no_earlier_than_it_would(
     best = min(cost(slots) for slots in range(slack + 1))
     assert saved == pytest.approx(cost(0) - best, abs=1e-6)
     assert cost(shift) == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("slot_minutes", [30, 60])
+def test_how_much_later_it_is_done_counts_from_its_own_start(slot_minutes: int) -> None:
+    """Ten hours away are ten less what it would have waited anyway, in slots of any length."""
+    wait = QueueWait(
+        low=1800.0, median=10_000.0, high=40_000.0, mean=15_000.0, starts=9, days=7.0
+    )  # fmt: skip
+    job = waiting_job()
+    problem = case(
+        (job, 0.9, 60_000.0, WATTS),
+        gpus=boards(H100, 8),
+        planning=PlanningSettings(
+            slot_minutes=slot_minutes, horizon_slots=24 * 60 // slot_minutes,
+            shift_slack_hours=12, min_saving_ratio=0.01,
+        ),
+        energy=EnergySettings(region="DEU"),
+        grid=told(CHEAP_AT_TEN, GRAMS_AT_TEN),
+        queue_waits={job.job_id: wait},
+        past_runs={job.job_id: [4 * 3600.0 + second for second in range(-9, 10)]},
+    )  # fmt: skip
+    found = only(problem)
+    assert found.ends_at is not None
+    assert found.delay_hours is not None
+    first = problem.slot_starts[0]
+    shift = (found.ends_at - first) / timedelta(hours=1)
+    waits = likely_waits(wait) / 3600 - (first - AS_OF) / timedelta(hours=1)
+    later = np.clip(shift - np.clip(waits, 0.0, None), 0.0, None)
+    assert found.delay_hours.central == pytest.approx(later.mean(), abs=0.02)
+    assert found.delay_hours.central < shift - 1
+    assert found.delay_hours.low <= found.delay_hours.central <= found.delay_hours.high <= shift
+
+
+@given(
+    starts=st.lists(st.floats(0, 23), min_size=10, max_size=10),
+    slots=st.integers(1, 20),
+)
+@settings(max_examples=examples(40), deadline=None)
+def test_of_likely_starts_those_after_the_shift_are_not_put_off(
+    starts: list[float], slots: int
+) -> None:
+    """The mean over them, between the earliest and the latest."""
+    likely = np.array([np.clip(np.arange(1, 49) - at, 0.0, 1.0) for at in starts])
+    middle = likely.mean(axis=0)
+    remaining = Remaining(
+        low=middle, central=middle, high=middle, likely=likely, cut_off=np.zeros(10, dtype=bool)
+    )
+    low, central, high = slots_later(remaining, slots)
+    assert central == pytest.approx(np.mean([max(0.0, slots - at) for at in starts]))
+    assert 0 <= low <= central <= high <= slots
