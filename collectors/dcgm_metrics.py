@@ -30,6 +30,7 @@ from data.collected import Collected
 from data.columns import PROGRESS, SAMPLES, SERVING, TEXT, check_frame, empty_frame
 from data.errors import UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
+from data.records.clusters import named_in
 from data.records.identifiers import digest_of
 from data.settings import Settings
 from data.source_settings import PrometheusSettings
@@ -308,7 +309,10 @@ def key_text(text: str) -> str:
 
 def _cells(sample: ServiceSample) -> Iterator[tuple[str, object]]:
     yield from (("label_id", key_text(sample.job_id)), ("engine", sample.engine))
-    yield from (("model", key_text(sample.model)), ("address", key_text(sample.address)))
+    yield from (
+        ("model", key_text(sample.model)),
+        ("address", key_text(named_in(sample.address, ""))),
+    )
     for name, signal in _PLAIN.items():
         yield name, getattr(sample, signal)
     for name, signal in _TIMED.items():

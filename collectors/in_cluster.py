@@ -15,7 +15,7 @@ from data.records.jobs import Job
 if TYPE_CHECKING:
     import pandas as pd
 
-_NAMES = ("node", "job_id", "label_id", "source", "gpu_uuid")
+_NAMES = ("node", "job_id", "label_id", "source", "gpu_uuid", "address")
 """The columns of frames that hold names of a cluster."""
 _UUID = "GPU-"
 """How the UUIDs of boards begin that no two clusters share; others stand for a node's board."""
@@ -59,16 +59,17 @@ class InCluster:
     def _frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a frame with its names: each of few is written thousands of times."""
         renamed = {
-            name: frame[name].map(
-                {
-                    text: text if text.startswith(_UUID) else named_in(text, self.cluster)
-                    for text in frame[name].unique()
-                }
-            )
+            name: frame[name].map({text: self._named(name, text) for text in frame[name].unique()})
             for name in _NAMES
             if name in frame and not frame.empty
         }
         return frame.assign(**renamed).astype({name: frame[name].dtype for name in renamed})
+
+    def _named(self, column: str, text: str) -> str:
+        """Return a name of this cluster; an address tells it even where it is not known itself."""
+        if text.startswith(_UUID):
+            return text
+        return named_in(text, self.cluster) or (f"@{self.cluster}" if column == "address" else "")
 
     def _job(self, job: Job) -> Job:
         facts = job.scheduler

@@ -39,7 +39,7 @@ class ServiceReader(FactReader):
 
         Sums over replicas, columns of SERVING; `replicas`; `fullest_requests`, of the replica that
         had most at work, and `full_requests`, of those that let requests wait. `nameless` is the
-        model of replicas without a pod, '' for others.
+        model of replicas without a pod, with their cluster, '' for others.
         """
         return self._frame(
             serving_slots.SERVICE, job_id=job_id, nameless=nameless, start=start, end=end

@@ -2,7 +2,7 @@
 
 A replica is joined to its job as GPU samples are: by the pod that its labels name, through who held
 what. Where no scheduler told of it, pods of one Deployment or StatefulSet are one service by their
-names; replicas without a pod are one by their model.
+names; replicas without a pod are one by their model and cluster.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ def _known_sum(name: str) -> str:
 _SUMS = ", ".join(
     _known_sum(name) for name in SERVING.names if name not in (*_KEY, "kv_cache_ratio")
 )
+_NAMELESS = """replace(model, '@', '%40')
+        || CASE WHEN address LIKE '%@%' THEN '@' || split_part(address, '@', 2) ELSE '' END"""
+"""The model as its cluster's (`data.records.clusters`), which the address tells."""
 _OF_SERVICES = f"""
 labels AS (
     SELECT DISTINCT label_id FROM served
@@ -44,7 +47,7 @@ labels AS (
         coalesce(known.job_id, regexp_replace(labels.label_id, '{_ENDING}', '\\1')) AS job_id
     FROM labels LEFT JOIN known ON known.label_id = labels.label_id
 ), named AS (
-    SELECT s.*, CASE WHEN s.label_id = '' THEN s.model ELSE '' END AS nameless,
+    SELECT s.*, CASE WHEN s.label_id = '' THEN {_NAMELESS} ELSE '' END AS nameless,
         CASE WHEN s.label_id = '' THEN s.address ELSE s.label_id END AS replica, owner.job_id
     FROM served AS s JOIN jobs_of_labels AS owner ON owner.label_id = s.label_id
 )

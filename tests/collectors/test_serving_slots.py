@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,13 +15,21 @@ from factories import make_collected, make_job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.base import Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector, key_text, serving_names
+from collectors.base import Collector, Window
+from collectors.dcgm_metrics import (
+    PrometheusDcgmCollector,
+    key_text,
+    serving_names,
+    serving_slots,
+)
+from collectors.dcgm_readings import Dropped, Series
+from collectors.in_cluster import InCluster
 from collectors.prometheus_client import PrometheusClient
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, SERVING, check_frame
+from data.records.clusters import cluster_in
 from data.records.jobs import OwnNames
 from data.settings import RetentionSettings
 from data.source_settings import PrometheusSettings
@@ -175,6 +184,18 @@ def kept(store: Store) -> dict[tuple[str, str], list[float]]:
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A source that tells what it was given."""
+
+    found: Collected
+    name: str = "prometheus"
+
+    def collect(self, _window: Window) -> Collected:
+        """Tell it."""
+        return self.found
+
+
 def held(label: str) -> pd.DataFrame:
     """That the owner's workload held something under this label."""
     frame = pd.DataFrame(
@@ -243,6 +264,35 @@ def test_services_read_at_once_are_what_each_is_alone(
         assert (entry.engine, entry.model) == (newest["engine"], newest["model"])
         for name, values in entry.columns.items():
             np.testing.assert_allclose(values, alone[name].to_numpy(float), err_msg=name)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:8000", ""])
+def test_engines_without_a_pod_are_of_their_cluster(store: Store, address: str) -> None:
+    """Two clusters name one model and scrape one address; a label names no other cluster."""
+    for cluster, running in (("", 5.0), ("paris", 6.0), ("rome", 7.0)):
+        serving = rows((0, "", running), address=address)
+        source: Collector = Told(found=make_collected(serving=serving))
+        if cluster:
+            source = InCluster(inner=source, cluster=cluster)
+        store.keep(source.collect(Window(start=START, end=END)))
+    keep(store, rows((0, "", 8.0), model="m@paris"), "hostile")
+    assert kept(store) == {
+        ("", "m"): [5.0], ("", "m@paris"): [6.0], ("", "m@rome"): [7.0], ("", "m%40paris"): [8.0]
+    }  # fmt: skip
+    alone = store.reader.service("", "m@paris", start=START, end=END)
+    assert alone["running_requests"].tolist() == [6.0]
+
+
+def test_a_label_of_an_address_names_no_other_cluster() -> None:
+    """Whoever names a target does not choose whose engine it is."""
+    running = {"__name__": "vllm:num_requests_running", "instance": "a@paris", "model_name": "m"}
+    series = Series(
+        metric=running["__name__"], labels=running,
+        times=np.array([END.timestamp()]), values=np.array([1.0]),
+    )  # fmt: skip
+    found = serving_slots([series], Dropped())
+    assert [cluster_in(text) for text in found["address"]] == [""]
+    assert found["address"].tolist() == ["a%40paris"]
 
 
 def test_a_service_that_was_last_read_long_before_the_others_is_no_more(store: Store) -> None:
