@@ -27,6 +27,7 @@ from planner.serving.service_model import (
     ReplicaCarries,
     ServiceReadings,
     Times,
+    arrival_scv,
     carried_rate,
     carries_of,
     learnt,
@@ -83,12 +84,15 @@ def foreseen_serving(
 class _Learned:
     """What the readings of one service teach; `carries` is None where that is too little.
 
+    `own` are the readings since its engine, model, image, command or GPUs are those of now: they
+    tell what a replica carries, and all `readings` what comes.
     `series` are to be forecast (start, rates by slots of ten minutes): requests, and the work that
     comes where tokens tell it; `work` is the latter, or else the former, a second by slot.
     """
 
     history: ServedHistory
     readings: ServiceReadings
+    own: ServiceReadings
     arrivals: Floats
     carries: ReplicaCarries | None
     tokens: TokenSeconds | None
@@ -99,19 +103,23 @@ class _Learned:
         """Return what bounds the replicas for each rate; infinity where a replica was seen full."""
         if self.carries is None or self.carries.seen_full:
             return (math.inf,) * len(rates)
-        return proven_replicas(self.readings, self.work, rates)
+        return proven_replicas(self.own, self.work[self.history.like_now], rates)
 
 
 def _learned(history: ServedHistory) -> _Learned:
     readings = _readings(history.engine, history.starts, history.columns)
-    arrivals, carries = readings.arrivals(), learnt(readings)
-    each = None if carries is None else token_seconds(readings)
+    own, arrivals = readings.where(history.like_now), readings.arrivals()
+    carries = learnt(own)
+    each = None if carries is None else token_seconds(own)
     coming = [] if carries is None else [arrivals]
+    if carries is not None and own is not readings:
+        carries = replace(carries, arrival_scv=arrival_scv(readings))
     if carries is not None and each is not None:
         coming.append(demand(readings, carries, each))
     return _Learned(
         history=history,
         readings=readings,
+        own=own,
         arrivals=arrivals,
         carries=carries,
         tokens=each,
@@ -155,7 +163,7 @@ def _outlook(
         waiting_requests=_known(newest["waiting_requests"]),
         requests_per_second=_known(service.arrivals[-1] / SLOT_SECONDS),
         kv_cache_ratio=_known(newest["kv_cache_ratio"]),
-        kv_cache_max_ratio=_fullest(history.columns["kv_cache_ratio"]),
+        kv_cache_max_ratio=_fullest(service.own.cache),
         prompt_tokens_per_second=_known(newest["prompt_tokens"] / SLOT_SECONDS),
         generation_tokens_per_second=_known(newest["generation_tokens"] / SLOT_SECONDS),
         wait_seconds=_known(waits[-1]),
@@ -198,9 +206,9 @@ def _bounds(
         return None
     try:
         return bounds_use(
-            service.readings,
-            service.history.columns["replicas"],
-            carries if carries.seen_full else replace(carries, slots=most_seen(service.readings)),
+            service.own,
+            service.own.replicas,
+            carries if carries.seen_full else replace(carries, slots=most_seen(service.own)),
             rules,
             min_replicas=int(low) if low.isdecimal() else _MIN_UNLESS_TOLD,
             max_replicas=int(high) if high.isdecimal() else None,

@@ -76,6 +76,7 @@ ALLOCATIONS = FrameColumns(
             "seen_at": (TIME, "last time the source confirmed it, UTC"),
             "source": (TEXT, "who says so"),
             "start_seconds": (NUMBER, "s from being put on a node to being ready to serve"),
+            "runs": (TEXT, "digest of a pod's image, command and GPUs, '' when not told"),
         }
     ),
     required=frozenset({"job_id", "started_at", "seen_at", "source"}),

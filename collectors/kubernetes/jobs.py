@@ -352,6 +352,7 @@ class _View:
             "started_at": started_at,
             "ended_at": pod.ended_at,
             "start_seconds": pod.start_seconds,
+            "runs": f"{pod.runs} {model_of(self._nodes.get(pod.node, {}), self.catalogue)}",
             "seen_at": self.window.end,
             "source": self.source,
         }

@@ -19,6 +19,7 @@ from data.gpu_resources import (
     WHOLE_GPU,
     resource_of,
 )
+from data.records.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.serving import MAX_START_SECONDS
 
 _MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")
@@ -52,7 +53,8 @@ class PodFacts:
 
     `queue` is that of its scheduler (`scheduler_queues`), '' where it has none.
 
-    `start_seconds` from being put on a node to being ready, None where that is not told.
+    `start_seconds` from being put on a node to being ready, None where that is not told. `runs` is
+    a digest of the image and command of what holds its GPUs, and of these.
     """
 
     namespace: str
@@ -71,6 +73,7 @@ class PodFacts:
     rules: str = ""
     queue: str = ""
     start_seconds: float | None = None
+    runs: str = ""
 
     @property
     def holds(self) -> bool:
@@ -248,7 +251,23 @@ def read_pod(pod: Document) -> PodFacts | None:
         reason=_waiting(status),
         template_hash=text_in(pod, "metadata", "labels", "pod-template-hash"),
         start_seconds=_start_seconds(spec, status),
+        runs=_runs(spec),
     )
+
+
+def _serving(spec: object) -> list[Any]:
+    """Return the containers that hold the GPUs; all where none is told to."""
+    containers = list_in(spec, "containers")
+    return [entry for entry in containers if _has_device(entry)] or list(containers)
+
+
+def _runs(spec: object) -> str:
+    """Return a digest, as a command may hold secrets."""
+    told = [
+        [text_in(entry, "image"), *(list_in(entry, name) for name in ("command", "args"))]
+        for entry in _serving(spec)
+    ]
+    return digest_of([str(told), requests_of(spec)])[:SHORT_ID_LENGTH]
 
 
 def _start_seconds(spec: object, status: object) -> float | None:
@@ -258,8 +277,7 @@ def _start_seconds(spec: object, status: object) -> float | None:
     loaded. After a restart, and longer than MAX_START_SECONDS after it was scheduled, Ready tells
     of a later time.
     """
-    containers = list_in(spec, "containers")
-    serving = [entry for entry in containers if _has_device(entry)] or containers
+    serving = _serving(spec)
     probed = all(part(entry, "readinessProbe") or part(entry, "startupProbe") for entry in serving)
     statuses = list_in(status, "containerStatuses")
     restarted = any(part(entry, "restartCount") != 0 for entry in statuses)

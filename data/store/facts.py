@@ -220,7 +220,7 @@ def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> No
     key = ", ".join(_ALLOCATION_KEY)
     values = (
         "max(gpu_count) AS gpu_count, max(ended_at) AS ended_at, max(seen_at) AS seen_at, "
-        "min(start_seconds) AS start_seconds"
+        "min(start_seconds) AS start_seconds, max(runs) AS runs"
     )
     columns = ", ".join(ALLOCATIONS.names)
     with incoming(connection, frame, _INCOMING):

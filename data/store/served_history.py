@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from data.store.service_changes import Spans, former_spans, like_now
 from data.store.serving_kernel import CACHE, FULL, FULLEST, REPLICAS, add_readings
 from data.store.serving_slots import REPLICA_NAMES, SUMS, readings
 from data.units import SLOT_SECONDS
@@ -34,6 +35,8 @@ class ServedHistory:
     """What one service served by slot, ascending from `starts` (s, epoch); NaN is unknown.
 
     `columns` are SUMS and the others of `ServiceReader.service`. Engine and model are the newest.
+    `like_now` are the slots in which no replica had another engine, model, image, command or GPUs
+    than those of the newest slot.
     """
 
     job_id: str
@@ -42,24 +45,29 @@ class ServedHistory:
     model: str
     starts: npt.NDArray[np.int64]
     columns: dict[str, npt.NDArray[np.float64]]
+    like_now: npt.NDArray[np.bool_]
 
 
 def served_histories(
     engines: pd.DataFrame,
+    runs: pd.DataFrame,
     read: Callable[..., pa.Table],
     start: datetime,
     end: datetime,
     within: timedelta,
 ) -> Iterator[ServedHistory]:
-    """Yield the services of `engines` (rows of ENGINES); `read` answers queries of their slots."""
+    """Yield the services of `engines` (rows of ENGINES); `read` answers queries of their slots.
+
+    `runs` are rows of RUNS.
+    """
     if engines.empty:
         return
     engines = engines.assign(lone=~engines["label_id"].duplicated(keep=False))
-    last_read = engines.groupby(_SERVICE)["newest"].transform("max")
-    there = last_read >= engines["newest"].max() - within
-    engines = engines.assign(latest=engines["newest"] == last_read)[there]
+    engines = engines.assign(last_read=engines.groupby(_SERVICE)["newest"].transform("max"))
+    engines = engines[engines["last_read"] >= engines["newest"].max() - within]
     engines = engines.assign(service=engines.groupby(_SERVICE).ngroup())
     engines["replica"] = engines.groupby(["service", "replica"]).ngroup()
+    former = former_spans(engines, runs)
     first = int(start.timestamp()) // SLOT_SECONDS
     slots = -int(-end.timestamp() // SLOT_SECONDS) - first
     services = int(engines["service"].max()) + 1
@@ -67,11 +75,12 @@ def served_histories(
     for begin in range(0, services, _MAX_SERVICES):
         end_of_these = min(begin + _MAX_SERVICES, services)
         chosen = engines[engines["service"].between(begin, end_of_these - 1)]
-        yield from _histories(chosen, read, first, cells[: end_of_these - begin])
+        yield from _histories(chosen, former, read, first, cells[: end_of_these - begin])
 
 
 def _histories(
     engines: pd.DataFrame,
+    former: Spans,
     read: Callable[..., pa.Table],
     first: int,
     cells: npt.NDArray[np.float64],
@@ -80,10 +89,10 @@ def _histories(
 
     `cells` [services, slots, sums and extremes] is where they are added up.
     """
-    newest = engines[engines["latest"]].groupby("service")
-    names = newest[[*_SERVICE, "engine", "model"]].max().itertuples(index=False)
+    newest = engines[engines["newest"] == engines["last_read"]].groupby("service")
+    names = newest[[*_SERVICE, "engine", "model"]].max().itertuples()
     _fill(engines, read, first, cells)
-    for block, (job_id, nameless, engine, model) in zip(cells, names, strict=True):
+    for block, (service, job_id, nameless, engine, model) in zip(cells, names, strict=True):
         seen = np.flatnonzero(block[:, REPLICAS])
         known = np.array((block if len(seen) == len(block) else block[seen]).T, order="C")
         yield ServedHistory(
@@ -94,6 +103,7 @@ def _histories(
             starts=(first + seen) * SLOT_SECONDS,
             columns=dict(zip(SUMS, known, strict=False))
             | {name: known[place] for name, place in _EXTREMES.items()},
+            like_now=like_now(first + seen, former.get(service, [])),
         )
 
 

@@ -30,7 +30,8 @@ class ServiceReader(FactReader):
         from data.store.served_history import served_histories
 
         engines = self._frame(serving_slots.ENGINES, start=start, end=end)
-        yield from served_histories(engines, self._table, start, end, within)
+        runs = self._frame(serving_slots.RUNS, start=start, end=end)
+        yield from served_histories(engines, runs, self._table, start, end, within)
 
     def service(
         self, job_id: str, nameless: str, *, start: datetime, end: datetime

@@ -79,6 +79,26 @@ WITH served AS (
 ), {_OF_SERVICES}
 SELECT * FROM named ORDER BY job_id, nameless, replica
 """  # noqa: S608
+RUNS = """
+WITH labels AS (
+    SELECT DISTINCT label_id FROM serving_slots
+    WHERE slot_start >= :start AND slot_start < :end AND label_id <> ''
+), told AS (
+    SELECT DISTINCT label_id, runs, started_at AS since FROM allocations
+    WHERE runs <> '' AND label_id IN (SELECT label_id FROM labels)
+    UNION ALL
+    SELECT job_id AS label_id, max(gpu_model) || ' x '
+        || CAST(count(DISTINCT gpu_uuid || mig_instance) AS VARCHAR) AS runs, slot_start AS since
+    FROM hourly WHERE slot_start >= :start AND slot_start < :end
+        AND job_id IN (SELECT label_id FROM labels)
+        AND job_id NOT IN (SELECT label_id FROM allocations)
+    GROUP BY job_id, slot_start
+)
+SELECT label_id, runs, since FROM (
+    SELECT *, lag(runs) OVER (PARTITION BY label_id ORDER BY since) AS before FROM told
+) AS in_order WHERE before IS NULL OR before <> runs
+"""
+"""What replicas ran from when on: as their scheduler tells, else the boards that they held."""
 SUMS = tuple(
     name
     for name in SERVING.names
@@ -128,16 +148,20 @@ SELECT job_id, source, seconds FROM (
 STARTS = f"""
 WITH served AS (
     SELECT label_id, min(slot_start) AS read_at,
-        min(CASE WHEN generation_tokens > 0 THEN slot_start END) AS served_at
+        min(CASE WHEN generation_tokens > 0 THEN slot_start END) AS served_at,
+        max(engine || ' ' || model) AS runs, max(slot_start) AS last_at
     FROM serving_slots WHERE slot_start >= :start AND slot_start < :end AND label_id <> ''
         AND label_id NOT IN (SELECT label_id FROM allocations)
     GROUP BY label_id
 ), boards AS (
-    SELECT job_id AS label_id, min(sampled_at) AS seen_at FROM samples
+    SELECT job_id AS label_id, min(sampled_at) AS seen_at,
+        max(gpu_model) || ' x ' || CAST(count(DISTINCT gpu_uuid || mig_instance) AS VARCHAR) AS held
+    FROM samples
     WHERE job_id IN (SELECT label_id FROM served) GROUP BY job_id
 ), seen AS (
     SELECT regexp_replace(label_id, '{_ENDING}', '\\1') AS job_id, 'boards' AS source,
-        seen_at AS began_at, epoch(served_at) + 300 - epoch(seen_at) AS seconds
+        seen_at AS began_at, epoch(served_at) + 300 - epoch(seen_at) AS seconds,
+        runs || ' ' || held AS runs, last_at
     FROM boards JOIN served USING (label_id)
     -- An engine that answered before may have had no request, and boards of which nothing was read
     -- before may have been held all along.
@@ -145,13 +169,20 @@ WITH served AS (
         SELECT 1 FROM samples AS s WHERE s.sampled_at < boards.seen_at
             AND s.sampled_at >= boards.seen_at - INTERVAL '5 minutes')
 ), told AS (
-    SELECT job_id, 'pods' AS source, started_at AS began_at, min(start_seconds) AS seconds
-    FROM allocations WHERE start_seconds IS NOT NULL AND started_at >= :start
-        AND started_at < :end AND NOT {_IS_UID}
+    SELECT job_id, 'pods' AS source, started_at AS began_at, min(start_seconds) AS seconds,
+        max(runs) AS runs, max(CASE WHEN ended_at IS NULL THEN seen_at END) AS last_at
+    FROM allocations WHERE started_at >= :start AND started_at < :end AND NOT {_IS_UID}
+        AND label_id <> ''
     GROUP BY job_id, label_id, started_at
+), all_starts AS (
+    SELECT *, max(last_at) OVER (PARTITION BY job_id, source) AS newest_at
+    FROM (SELECT * FROM told UNION ALL SELECT * FROM seen) AS both_sources
 ), starts AS (
-    SELECT * FROM told UNION ALL SELECT * FROM seen
-    WHERE seconds > 0 AND seconds <= {MAX_START_SECONDS:.0f}
+    SELECT * FROM all_starts AS s WHERE seconds IS NOT NULL
+        AND (source = 'pods' OR (seconds > 0 AND seconds <= {MAX_START_SECONDS:.0f}))
+        AND (runs = '' OR newest_at IS NULL OR EXISTS (SELECT 1 FROM all_starts AS now
+            WHERE now.job_id = s.job_id AND now.source = s.source AND now.last_at = s.newest_at
+                AND now.runs IN ('', s.runs)))
 )
 {_NEWEST}
 """  # noqa: S608

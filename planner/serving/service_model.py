@@ -5,7 +5,7 @@ All of it is of one service. Rates are requests per second, times s since the ep
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +88,17 @@ class ServiceReadings:
         timed = self.waited_seconds / np.where(self.waited > 0, self.waited, np.nan)
         return np.where(np.isfinite(timed), timed, by_law)
 
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "ServiceReadings":
+        """Return the readings of the chosen slots alone."""
+        if chosen.all():
+            return self
+        parts = {
+            field.name: getattr(self, field.name)[chosen]
+            for field in fields(self)
+            if field.name != "engine"
+        }
+        return replace(self, **parts)
+
     def lately(self) -> npt.NDArray[np.bool_]:
         """Tell which slots are of the last day."""
         return np.asarray(self.starts > self.starts[-1] - _LATELY_SECONDS)
@@ -141,7 +152,7 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
         slots=max(1, round(most)),
         seen_full=seen_full,
         service_seconds=seconds,
-        arrival_scv=_arrival_scv(readings.arrivals()[lately], readings.starts[lately]),
+        arrival_scv=arrival_scv(readings),
     )
 
 
@@ -215,12 +226,14 @@ def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -
     )
 
 
-def _arrival_scv(arrivals: Floats, starts: Times) -> float:
-    """Return the variance of counts over their mean, from second differences: a trend is none.
+def arrival_scv(readings: ServiceReadings) -> float:
+    """Return the variance of the last day's counts over their mean; a trend is none.
 
-    Over many gaps that is the squared coefficient of variation of the gaps between requests. 1,
-    that of Poisson, where too little is known; never less.
+    It is from second differences. Over many gaps it is the squared coefficient of variation of
+    the gaps between requests. 1, that of Poisson, where too little is known; never less.
     """
+    lately = readings.lately()
+    arrivals, starts = readings.arrivals()[lately], readings.starts[lately]
     bent = arrivals[2:] - 2 * arrivals[1:-1] + arrivals[:-2]
     bent = bent[np.isfinite(bent) & (starts[2:] - starts[:-2] == 2 * SLOT_SECONDS)]
     mean = float(np.nanmean(arrivals)) if np.isfinite(arrivals).any() else 0.0

@@ -123,6 +123,9 @@ def test_a_pod_tells_its_start_where_ready_means_that_it_serves(bed: KubernetesB
         for job, rows in told.groupby("job_id")
     }
     assert found == {name: list(CHAT_SECONDS if name == "chat" else ()) for name in SERVICES}
+    (runs,) = set(told["runs"])
+    assert runs.endswith(" H100-SXM5-80GB")
+    assert KEY not in runs
 
 
 @pytest.mark.kubernetes
@@ -149,6 +152,32 @@ def test_each_pod_counts_once_and_a_later_ready_does_not_lengthen_it(
     assert set(starts["job_id"]) == {"search/deployment/chat"}
     assert set(starts["source"]) == {"pods"}
     assert sorted(starts["seconds"]) == list(CHAT_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({"image": "example/vllm:2"}, True),
+        ({"args": ["--model", "Qwen/Qwen2.5-7B-Instruct", "--max-num-seqs", "8"]}, True),
+        ({"command": ["vllm", "serve"]}, True),
+        ({"resources": {"limits": {"nvidia.com/gpu": "2"}}}, True),
+        ({"readinessProbe": PROBE, "env": [{"name": "LOG", "value": "debug"}]}, False),
+    ],
+)
+def test_what_a_pod_runs_is_its_image_command_and_gpus(
+    change: dict[str, Any], *, differs: bool
+) -> None:
+    """Of the container with GPUs: a sidecar, a probe and a log level change no model."""
+    runs = []
+    for entry in ({}, change):
+        spec = deployment("chat", None, 1)["spec"]["template"]["spec"]
+        spec["containers"][0] |= entry
+        spec["containers"][1]["image"] = f"example/proxy:{len(runs)}"
+        pod = read_pod({"metadata": {"name": "a", "namespace": "b"}, "spec": spec, "status": {}})
+        assert pod is not None
+        runs.append(pod.runs)
+    assert (runs[0] != runs[1]) is differs
+    assert KEY not in runs[0]
 
 
 def test_a_gpu_pod_without_conditions_tells_no_start() -> None:
