@@ -84,6 +84,7 @@ _OBJECTS = ("kubernetes", "slurm")
 """No shift-in-time and no time-limit in Kubernetes: an object has no time at which it begins."""
 _EVERYWHERE = (*_OBJECTS, "simulated")
 _NUMBERS = (*_EVERYWHERE, "git")  # what one number of a manifest says
+_OF_BOUNDS = ("kubernetes", "git")
 _BOUNDS = ("scale {target} between other bounds: {change}", "scale {target} between its old bounds")
 
 ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
@@ -162,7 +163,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
         Action.LOWER_MINIMUM: ActionSpec(
             title="Lower minReplicas",
             deeds=_BOUNDS,
-            appliers=_OBJECTS[:1],
+            appliers=_OF_BOUNDS,
             bound="minReplicas",
             of_service=True,
         ),
@@ -170,7 +171,7 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             title="Raise maxReplicas",
             deeds=_BOUNDS,
             risk=Risk.LOW,
-            appliers=_OBJECTS[:1],
+            appliers=_OF_BOUNDS,
             bound="maxReplicas",
             serves=True,
             of_service=True,

@@ -88,7 +88,7 @@ class GitApplier:
         """
         said = recommendation.platform is Platform.KUBERNETES
         said = said and self.name in recommendation.action.spec.appliers
-        return said and (self._takes_all or names_workload(self._settings, recommendation.job_id))
+        return said and (self._takes_all or names_workload(self._settings, _holder(recommendation)))
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
@@ -229,6 +229,15 @@ class GitApplier:
 
     def _branch(self, digest: str) -> str:
         return f"{self._settings.branch_prefix}{digest[:_DIGEST_LENGTH]}"
+
+
+def _holder(recommendation: Recommendation) -> str:
+    """Return the object that holds the number, as jobs are called: the job, or its autoscaler."""
+    if not recommendation.action.spec.bound:
+        return recommendation.job_id
+    kind, _, name = dict(recommendation.details).get("autoscaler", "").partition("/")
+    namespace = recommendation.job_id.partition("/")[0]
+    return f"{namespace}/{kind.partition('.')[0]}/{name}"
 
 
 def title_of(one: Recommendation) -> str:

@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from collectors.kubernetes.kinds import GROUPS
-from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.places import GROUP_OF, Place
 from dashboard.apply.kubernetes.pointers import names_of
 from data.errors import ChangeRefusedError, scrub
 
@@ -179,7 +178,7 @@ class ManifestText:
         about = self.child(node, "metadata")
         return (
             self.word(node, "kind") == place.kind
-            and (group if slash else "") == GROUPS[place.kind]
+            and (group if slash else "") == GROUP_OF[place.kind]
             and self.word(about, "name") == place.name
             # Argo CD, Flux and kustomize fill in a namespace that is left out.
             and self.word(about, "namespace") in ("", place.namespace)

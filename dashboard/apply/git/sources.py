@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from collectors.kubernetes.kinds import GROUPS
 from collectors.kubernetes.objects import labels_of
 from dashboard.apply.git.manifests import NumberEdit, edited
 from dashboard.apply.git.repository import GitCopy, GitFile
@@ -18,7 +17,7 @@ from dashboard.apply.git.values import (
     may_hold,
 )
 from dashboard.apply.kubernetes.api import Document
-from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.places import GROUP_OF, Place
 from data.apply_settings import GitApplySettings
 from data.errors import ChangeRefusedError
 
@@ -65,17 +64,16 @@ def names_workload(settings: GitApplySettings, job_id: str) -> bool:
 
 def source_of(settings: GitApplySettings, place: Place, document: Document) -> GitSource:
     """Return where an object comes from. Errors: ChangeRefusedError when no entry tells."""
-    job_id = f"{place.namespace}/{place.kind.lower()}/{place.name}"
     marks = labels_of(document)
     tracked = _tracked(place, marks)
     for entry in settings.entries:
-        if fnmatchcase(job_id, entry.workload) or entry.workload in tracked:
+        if fnmatchcase(place.job_id, entry.workload) or entry.workload in tracked:
             # A pattern may name a folder with the values of many releases.
             alone = not set("*?[") & set(entry.workload)
             others = tuple(_others(place, marks, tracked, entry.keys, alone=alone))
             by_flux = any(kept.startswith("flux-helm:") for kept in tracked)
             return GitSource(path=entry.path, keys=entry.keys, others=others, by_flux=by_flux)
-    known = " or ".join([job_id, *tracked])
+    known = " or ".join([place.job_id, *tracked])
     raise ChangeRefusedError(
         f"no apply_git.paths entry matches {place.label}",
         f"Name its file or folder in apply_git.paths, by {known}.",
@@ -89,7 +87,7 @@ def _tracked(place: Place, marks: Mapping[str, str]) -> list[str]:
     """
     found = []
     application, _, tracked = marks.get(_ARGO_ID, "").partition(":")
-    if tracked == f"{GROUPS[place.kind]}/{place.kind}:{place.namespace}/{place.name}":
+    if tracked == f"{GROUP_OF[place.kind]}/{place.kind}:{place.namespace}/{place.name}":
         found.append(f"argo-cd:{application}")
     for kept, label, space in (
         ("flux", f"{_FLUX}name", f"{_FLUX}namespace"),

@@ -35,6 +35,8 @@ _KUSTOMIZE = "kustomize.config.k8s.io"
 _PODS: Parts = ("spec", "replicas")
 _KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml")
 _REPLICAS = ("replicas", "replicaCount")
+_BOUNDS = (("minReplicas", "minReplicaCount"), ("maxReplicas", "maxReplicaCount"))
+"""What charts call the bounds of an autoscaler, whichever of HPA and KEDA they make."""
 _NO_NAME = "[]"
 """Part of a place in a list whose element has no name: it counts, and is never changed."""
 _GPUS_OF_A_POD = "requestGPU"
@@ -200,8 +202,11 @@ def _translated(
 
 def _meant(edit: NumberEdit, known: Sequence[Parts]) -> Parts | None:
     """Return the key of an edit, None without one. Errors: ChangeRefusedError for several."""
-    if edit.at == _PODS:
-        meant = [at for at in known if at[-1] in _REPLICAS]
+    above, last = edit.at[:-1], edit.at[-1]
+    bounds = next((names for names in _BOUNDS if above == ("spec",) and last in names), ())
+    named = _REPLICAS if edit.at == _PODS else bounds
+    if named:
+        meant = [at for at in known if at[-1] in named]
     else:
         ends = ("limits", edit.at[-1])
         meant = [

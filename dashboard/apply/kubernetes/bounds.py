@@ -108,8 +108,8 @@ def scaled_by(
             "Its bounds have no effect while it is; remove the annotation first.",
         )
     _require_order(place, patched(document, operations_of(edits)))
-    names = (name for name in owners_of(workload, found, ()) if name != "Kueue")
-    return {SCALES_FACT: scales}, tuple(f"{name} (of {workload.word})" for name in names)
+    above = tuple(name for name in owners_of(workload, found, ()) if name != "Kueue")
+    return {SCALES_FACT: scales}, above
 
 
 def _require_order(place: Place, wanted: Document) -> None:

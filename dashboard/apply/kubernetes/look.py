@@ -121,10 +121,13 @@ def look(
             facts[cutting.CUT_FACT] = cutting.cut_fact(api, catalogue, recommendation, document)
     edits = edits_for(recommendation, place.kind, document, facts)
     owners = _owners(api, place, document, edits)
-    if place.kind in AUTOSCALERS and not owners:
+    against = [name for name in owners if name not in carried_by]
+    if place.kind in AUTOSCALERS and not against:
         told, above = bounds.scaled_by(api, recommendation, place, document, edits)
-        facts, owners = facts | told, above
-    if against := [name for name in owners if name not in carried_by]:
+        facts |= told
+        against = [f"{name} (of {told[bounds.SCALES_FACT].partition('/')[2]})"
+                   for name in above if name not in carried_by]  # fmt: skip
+    if against:
         raise refuse_with_difference(
             place, document, edits, f"{' and '.join(against)} would undo the change"
         )

@@ -10,7 +10,8 @@ from data.errors import ChangeRefusedError
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _BY_WORD = {kind.lower(): kind for kind in KINDS}
 _CORE_GROUPS = ("", "apps", "batch")
-_GROUPS = GROUPS | {SCALED_OBJECT: KEDA_GROUP}
+GROUP_OF = GROUPS | {SCALED_OBJECT: KEDA_GROUP}
+"""The API group of each kind that may be a target."""
 _PATHS = KINDS | {SCALED_OBJECT: (f"apis/{KEDA_GROUP}/v1alpha1/scaledobjects",)}
 AUTOSCALERS = (AUTOSCALER, SCALED_OBJECT)
 """Kinds that hold the bounds between which a workload is scaled."""
@@ -32,9 +33,14 @@ class Place:
     @property
     def word(self) -> str:
         """The object as kubectl takes it, such as deployment/serve."""
-        group = _GROUPS[self.kind]
+        group = GROUP_OF[self.kind]
         suffix = "" if group in _CORE_GROUPS else f".{group}"
         return f"{self.kind.lower()}{suffix}/{self.name}"
+
+    @property
+    def job_id(self) -> str:
+        """The object as jobs are called, namespace/kind/name."""
+        return f"{self.namespace}/{self.kind.lower()}/{self.name}"
 
     def paths(self) -> tuple[str, ...]:
         """Return the API paths under which servers of different age have it, the newest first."""
