@@ -3,7 +3,8 @@
 `python -m benchmarks.memory_cases` runs `trimtab estimate` on the files and command lines of
 benchmarks/memory_cases and writes benchmarks/results/memory_cases.md: the estimate beside a figure
 that somebody published, where there is one. No trait was chosen in view of these figures but vLLM's
-sampled_bytes; those of ms-swift were in view of others of its repository.
+sampled_bytes; those of ms-swift were in view of others of its repository. Where SGLang printed what
+was free, its rule is checked apart from the board: share x free - our weights, beside its cache.
 """
 
 import io
@@ -35,15 +36,15 @@ def estimated(case: Mapping[str, Any]) -> dict[str, Any]:
         with redirect_stdout(out), redirect_stderr(said):
             code = trimtab([*line, "--gpu", case["gpu"], *shlex.split(case["words"])])
     if code:
-        raise SystemExit(f"{case['name']}: {said.getvalue()}")
+        raise SystemExit(f"{case['words']}: {said.getvalue()}")
     row: dict[str, Any] = json.loads(out.getvalue())["plans"][0]
     return row
 
 
-def read_cases() -> list[dict[str, Any]]:
-    """Return the cases of cases.toml."""
+def read_cases(of: str = "case") -> list[dict[str, Any]]:
+    """Return the cases, or the logs, of cases.toml."""
     text = (FOLDER / "cases.toml").read_text(encoding="utf-8")
-    cases: list[dict[str, Any]] = tomllib.loads(text)["case"]
+    cases: list[dict[str, Any]] = tomllib.loads(text)[of]
     return cases
 
 
@@ -77,9 +78,21 @@ def lines() -> Iterator[str]:
     )
 
 
+def log_lines() -> Iterator[str]:
+    """Yield the table of what SGLang printed."""
+    yield ""
+    yield "| SGLang's log | share | free, GiB | weights: log | ours | cache: log | by its rule |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for log in read_cases("log"):
+        weights = estimated(log)["weights_gib"]
+        cache = log["share"] * log["free"] - weights
+        told = (log["share"], log["free"], log["weights"], weights, log["cache"], f"{cache:.2f}")
+        yield f"| {log['source']} | {' | '.join(map(str, told))} |"
+
+
 def main() -> None:
     """Print the table and write it."""
-    text = "\n".join(lines()) + "\n"
+    text = "\n".join((*lines(), *log_lines())) + "\n"
     print(text)
     RESULTS.write_text(text, encoding="utf-8")
 

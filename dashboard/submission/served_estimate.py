@@ -14,7 +14,11 @@ from dashboard.submission.asked_estimate import (
 from dashboard.submission.estimate import chosen_types
 from dashboard.submission.launchers.fields import dialect
 from dashboard.submission.launchers.launched_estimate import LaunchedRow, launched_rows
-from dashboard.submission.launchers.launched_job import SERVING, LaunchedJob
+from dashboard.submission.launchers.launched_job import (
+    SERVING,
+    UNASKED_SHARE,
+    LaunchedJob,
+)
 from dashboard.submission.planning import family_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
@@ -98,8 +102,8 @@ class AskedService:
         defaults: Mapping[str, Any] = dialect(self.engine).defaults
         share = self.gpu_memory_utilization
         usual = {"prefill tokens": defaults["prefill_tokens"]}
-        if share is None:
-            usual["engine share"] = share = defaults["engine_share"]
+        if share is None and (share := defaults.get("engine_share")) is not None:
+            usual["engine share"] = share
         return LaunchedJob(
             job=TrainingJob(
                 shape=model.shape,
@@ -116,9 +120,12 @@ class AskedService:
             dialect=self.engine,
             engine_share=share,
             read=(),
-            assumed=tuple(
-                f"{name} = {value}, what {self.engine} does unasked"
-                for name, value in usual.items()
+            assumed=(
+                *(
+                    f"{name} = {value}, what {self.engine} does unasked"
+                    for name, value in usual.items()
+                ),
+                *(() if share is not None else (UNASKED_SHARE.format(engine=self.engine),)),
             ),
             unread=(),
         )

@@ -28,6 +28,7 @@ SAMPLING = ("grpo", "ppo", "rloo", "online_dpo")
 _PAIRS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto")
 _WITH_REFERENCE = ("dpo", "ipo", "kto")
 SERVING = ("vllm", "sglang")
+UNASKED_SHARE = "engine share = by the memory of each board, as {engine} does unasked"
 """Engines that serve; the first where none is named."""
 _TRAINERS = ("transformers", "trl", "axolotl", "llamafactory", "swift")
 _ZERO = (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
@@ -91,6 +92,8 @@ def launched_job(words: Sequence[str], given: LaunchOptions) -> LaunchedJob:
     counts = {name: count for name, count in counts.items() if count is not None}
     refuse_otherwise({**counts, **given.same}, told, job)
     share = told.value("engine_share") if serving or _engine(told) else None
+    if serving and share is None:
+        told.assumed.append(UNASKED_SHARE.format(engine=spoken.name))
     return LaunchedJob(
         job=job,
         model=model,
