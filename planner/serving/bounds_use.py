@@ -56,10 +56,11 @@ def bounds_use(
     if not known.any():
         return None
     seconds = carries.service_seconds
-    most, middle, least = (
+    by_rate = [
         _needed(readings, rates, known, replace(carries, service_seconds=_point(at)), rules)
         for at in (seconds.high, seconds.central, seconds.low)
-    )
+    ]
+    most, middle, least = (np.fmax(needed, _reactive(readings, carries, rules)) for needed in by_rate)
     floor = max(1, int(most[known].min()))
     held = known & (replicas <= min_replicas)
     hours = SLOT_SECONDS / SECONDS_PER_HOUR
@@ -86,7 +87,8 @@ def bounds_use(
         least_needed=floor,
         times_at_max=_spells(short, readings.starts),
         hours_at_max=float(short.sum()) * hours,
-        most_needed=int(middle[short].max()) if short.any() else 0,
+        # The queue of then is what the maximum made of it: with more replicas it had not grown.
+        most_needed=int(by_rate[1][short].max()) if short.any() else 0,
     )
 
 
@@ -101,15 +103,18 @@ def _needed(
     carries: ReplicaCarries,
     rules: NeedRules,
 ) -> Floats:
-    """Return the replicas needed by slot, NaN where that is not known."""
+    """Return the replicas needed for the requests that came, by slot; NaN where not known."""
     level = float(rates[known].max()) / _LEVELS or 1.0
     sized = (np.ceil(rates[known] / level) * level).tolist()
     needed = np.full(len(rates), np.nan)
     needed[known] = replicas_for_rates(carries.load(0.0), sized, rules.objective)
+    return _ahead(needed, readings.starts, -int(-rules.cold_start_seconds // SLOT_SECONDS))
+
+
+def _reactive(readings: ServiceReadings, carries: ReplicaCarries, rules: NeedRules) -> Floats:
+    """Return the replicas that a rule on the requests in flight would have asked for, by slot."""
     inside = readings.running + np.nan_to_num(readings.waiting)
-    reactive = np.ceil(inside / (rules.reactive_ratio * carries.slots))
-    ahead = -int(-rules.cold_start_seconds // SLOT_SECONDS)
-    return np.fmax(_ahead(needed, readings.starts, ahead), reactive)
+    return np.asarray(np.ceil(inside / (rules.reactive_ratio * carries.slots)))
 
 
 def _ahead(needed: Floats, starts: Times, slots: int) -> Floats:

@@ -175,3 +175,25 @@ def test_waits_at_the_maximum_without_known_requests_are_not_counted() -> None:
     running = np.where(np.arange(DAY) == 10, np.nan, 32.0)
     found = used(readings(rates, waited_seconds=waited, running=running), np.full(DAY, 3.0), 1, 3)
     assert (found.times_at_max, found.hours_at_max, found.most_needed) == (0, 0.0, 0)
+
+
+@pytest.mark.parametrize("hours", [0.5, 4.0])
+def test_a_queue_that_the_maximum_let_grow_asks_for_no_replicas(hours: float) -> None:
+    """Two replicas end 4 requests a second of the 5 that come: 3 had let no queue grow.
+
+    The queue of hours of it is thousands long, and clears with the maximum that is asked for.
+    """
+    drowning = np.arange(DAY) < hours * 12
+    rates = np.where(drowning, 5.0, 0.5)
+    queue = np.where(drowning, np.cumsum(drowning) * SLOT_SECONDS, 0.0)
+    late = readings(
+        rates,
+        running=np.where(drowning, 16.0, 2.0),
+        waiting=queue,
+        finished=SLOT_SECONDS * np.where(drowning, 4.0, 0.5),
+        waited_seconds=queue * SLOT_SECONDS,
+    )
+    found = used(late, np.full(DAY, 2.0), 1, 2)
+    needed = replicas_needed(CARRIES.load(5.0), RULES.objective)
+    assert found.hours_at_max == pytest.approx(hours)
+    assert needed <= found.most_needed <= needed + 1
