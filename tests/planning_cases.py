@@ -132,9 +132,13 @@ def case(
     nodes: Sequence[Node] = (),
     kept_on: frozenset[str] = frozenset(),
     occupied: Mapping[tuple[str, str], int] | None = None,
+    history: pd.DataFrame | None = None,
     **changes: Any,
 ) -> PlanningProblem:
-    """A problem of jobs as (job, level 0..1, memory MiB, power W or None)."""
+    """A problem of jobs as (job, level 0..1, memory MiB, power W or None).
+
+    `history` stands for two days at these levels.
+    """
     wanted = demand or {}
     slot = timedelta(minutes=planning.slot_minutes)
     forecasts: list[DemandForecast | ForecastSkipped] = [
@@ -165,7 +169,7 @@ def case(
             occupied=occupied or {},
         ),
         [job for job, *_rest in jobs],
-        pd.concat([history_of(*job, slot) for job in jobs]),
+        pd.concat([history_of(*job, slot) for job in jobs]) if history is None else history,
         changes.pop("forecasts", forecasts),
         **(values | changes),
     )

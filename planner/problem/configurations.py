@@ -263,18 +263,19 @@ def _half_board(here: GpuModel, partner: Partner) -> Option:
 
 
 def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]:
-    """Return capped configurations where the boards' power would reach the cap.
+    """Return capped configurations where the boards' power was seen to exceed the cap, and will.
 
     `service` is what is left in the slot that the cap slows most.
     """
     law, count = terms.cap_laws.get(here.name), demand.job.gpu_count
-    if demand.power_q90 is None or law is None:
+    seen = demand.board_max_watts
+    if demand.power_q90 is None or law is None or seen is None:
         return []
     watts = demand.power_q90 / count
     options = []
     for ratio in terms.planning.cap_ratios:
         cap = float(round(here.tdp_watts * ratio))
-        if watts.max() <= cap:
+        if min(watts.max(), seen) <= cap:
             continue
         effect = cap_effect(law, watts, cap)
         if not effect.measured:

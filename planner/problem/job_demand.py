@@ -14,11 +14,15 @@ from data.records.jobs import Job
 from data.records.queue_waits import QueueWait
 from data.records.serving import ServiceOutlook
 from data.settings import PlanningSettings
-from planner.problem.elasticity import JobElasticity, standing_of
+from planner.problem.elasticity import Elasticity, JobElasticity, standing_of
 from planner.problem.job_end import Remaining, waits_for_start
 from planner.problem.power_curve import PowerCurve, learned_curve
 
 Values = npt.NDArray[np.float64]
+_WEEK = pd.Timedelta(days=7)
+_MINUTES_PER_DAY = 1440
+_SAME_COUNT = 0.05
+"""A slot's mean of boards, off by less, is of that number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ class JobDemand:
     utilization_mean_ratio: float | None
     memory_max_mib: float | None
     power_mean_watts: float | None
+    board_max_watts: float | None
     samples: int
     window_start: pd.Timestamp | None
     memory_freed: bool = False
@@ -102,7 +107,10 @@ def job_demand(
     known = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
     span = forecast.history_slots
     # A service that answers requests is not idle, however little its GPUs show of it.
-    idle_hours = 0.0 if peak_load_ratio else _idle_hours(rows, planning)
+    rests = bool(peak_load_ratio) or (
+        standing.elasticity is Elasticity.SERVICE and _worked_lately(rows, planning)
+    )
+    idle_hours = 0.0 if rests else _idle_hours(rows, planning)
     # With headroom all that it has, and no more: whether more replicas pay is a matter of hours.
     share = min(peak_load_ratio or 0.0, 1 / (1 + planning.headroom_ratio))
     devices = job.gpu_count * share
@@ -130,6 +138,7 @@ def job_demand(
         utilization_mean_ratio=_mean(rows, "utilization_ratio"),
         memory_max_mib=largest,
         power_mean_watts=_mean(rows, "power_watts"),
+        board_max_watts=_board_max_watts(rows, job.gpu_count),
         samples=int(rows["sample_count"].sum()),
         window_start=None if rows.empty else rows["slot_start"].min(),
         memory_freed=held_mib is not None,
@@ -214,6 +223,16 @@ def _quantile(rows: pd.DataFrame, column: str, level: float) -> float | None:
     return None if known.empty else float(known.quantile(level))
 
 
+def _board_max_watts(rows: pd.DataFrame, gpu_count: int) -> float | None:
+    """Return the most that a board drew in a slot, of those in which it held as many as now.
+
+    On more boards, as before a change, their sum says nothing of each of fewer.
+    """
+    same = rows[(rows["allocated_gpus"] - gpu_count).abs() < _SAME_COUNT]
+    largest = _largest(same, "power_watts")
+    return None if largest is None else largest / gpu_count
+
+
 def _at_rest(
     power: tuple[Values, Values, Values] | None,
     rows: pd.DataFrame,
@@ -232,6 +251,20 @@ def _at_rest(
         return power
     rest = float(seen.median())
     return np.minimum(power[0], rest), np.full_like(power[1], rest), np.maximum(power[2], rest)
+
+
+def _worked_lately(rows: pd.DataFrame, planning: PlanningSettings) -> bool:
+    """Whether a service worked in the last week, or nobody has known it for a day.
+
+    Its nights and weekends are quiet: they do not tell that nobody needs it any more.
+    """
+    known = rows[rows["utilization_max_ratio"].notna()]
+    if known.empty:
+        return True
+    age = known["slot_start"].max() - known["slot_start"]
+    week = known[age < _WEEK]
+    busy = week["utilization_max_ratio"].gt(planning.idle_utilization_ratio)
+    return bool(busy.any()) or len(week) * planning.slot_minutes < _MINUTES_PER_DAY
 
 
 def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:

@@ -173,7 +173,9 @@ def _span(low: float, high: float) -> str:
 def _fallbacks(proposal: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]:
     demand, notes = proposal.job.demand, []
     if savings.energy_kwh is None:
-        notes.append("energy and emissions unknown: power was never reported")
+        known = demand.power_mean_watts is not None
+        why = "not forecast for this change" if known else "power was never reported"
+        notes.append(f"energy and emissions unknown: {why}")
     if isinstance(demand.forecast, DemandForecast):
         notes += [f"{quantity}: {reason}" for quantity, reason in demand.forecast.missing]
         estimated = demand.forecast.path(Quantity.POWER)

@@ -60,7 +60,9 @@ def bounds_use(
         _needed(readings, rates, known, replace(carries, service_seconds=_point(at)), rules)
         for at in (seconds.high, seconds.central, seconds.low)
     ]
-    most, middle, least = (np.fmax(needed, _reactive(readings, carries, rules)) for needed in by_rate)
+    most, middle, least = (
+        np.fmax(needed, _reactive(readings, carries, rules)) for needed in by_rate
+    )
     floor = max(1, int(most[known].min()))
     held = known & (replicas <= min_replicas)
     hours = SLOT_SECONDS / SECONDS_PER_HOUR

@@ -98,6 +98,7 @@ def test_spare_replicas_cost_their_boards_rent() -> None:
     assert f"{per_day:.2f} (" in found.why
     assert "HorizontalPodAutoscaler and Argo CD" in found.why
     assert found.savings.energy_kwh is None
+    assert "energy and emissions unknown: not forecast for this change" in found.evidence.fallbacks
     assert found.confidence.startswith("medium")
     assert ("bounds of its autoscaler", "6 to 8 replicas") in found.evidence.factors
 

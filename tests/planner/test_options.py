@@ -1,6 +1,7 @@
 """What each kind of job may be given: caps, more boards, half a board, a pause."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from planning_cases import (
     boards,
     case,
     day_in_slots,
+    history_of,
 )
 
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
@@ -260,3 +262,22 @@ def test_no_job_waits_longer_than_its_slack(
     kwh = 8 * (600 - 75) / 1000 * 1.54
     dearer = problem.tariff.per_kwh[allowed] - problem.tariff.mean_per_kwh
     assert gain == pytest.approx(kwh * dearer, abs=1e-9)
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+@pytest.mark.parametrize(("before", "caps"), [(1, True), (4, False)])
+def test_power_of_more_boards_than_now_is_not_that_of_each(
+    slot_minutes: int, before: int, caps: bool
+) -> None:
+    """600 W on one H100 may be capped; on the four that a job had before a change each drew 150."""
+    job = make_job()
+    slot = timedelta(minutes=slot_minutes)
+    history = history_of(job, 0.4, 20_000.0, 600.0, slot)
+    history["allocated_gpus"] = float(before)
+    problem = case(
+        (job, 0.4, 20_000.0, 600.0),
+        gpus=boards(H100, 1),
+        planning=day_in_slots(slot_minutes),
+        history=history,
+    )
+    assert any(choice.power_cap_watts for choice in choices(problem)) == caps

@@ -3,17 +3,20 @@
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from drawn import examples
 from factories import make_job
 from growth_cases import elastic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, boards, case, day_in_slots
+from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, boards, case, day_in_slots, history_of
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.columns import HISTORY, check_frame
 from data.records.decisions import Action, Recommendation
-from data.records.jobs import Job, JobState, SchedulerFacts
+from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.serving import ServiceOutlook
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
@@ -207,3 +210,49 @@ def test_what_is_ordered_and_what_was_there_a_day_before_are_foreseen() -> None:
 
     assert (at(0), at(1), at(1.5, 60), at(2)) == (4, 3, 3, 3)
     assert (at(5.75), at(6), at(7.75), at(7.9), at(24), at(25), at(32)) == (9, 2, 2, 6, 4, None, 6)
+
+
+def history_by_hour(job: Job, slot_minutes: int, days: float, works: range) -> pd.DataFrame:
+    """A history that works in these hours before now, and in no others."""
+    slot = timedelta(minutes=slot_minutes)
+    day = history_of(job, 0.0, 5_000.0, 300.0, slot).iloc[:1]
+    frame = day.loc[day.index.repeat(round(timedelta(days=days) / slot))].reset_index(drop=True)
+    frame["slot_start"] = pd.date_range(end=AS_OF - slot, periods=len(frame), freq=slot).as_unit(
+        "us"
+    )
+    ago = (AS_OF - frame["slot_start"]).dt.total_seconds() // 3600
+    level = np.where(ago.isin(list(works)), 0.3, 0.0)
+    frame[["utilization_ratio", "utilization_max_ratio"]] = np.column_stack([level, level])
+    frame["effective_gpus"] = level * job.gpu_count
+    return check_frame(frame, HISTORY)
+
+
+NEVER = range(0)
+BY_DAY = range(5, 15)
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+@pytest.mark.parametrize(
+    ("kind", "days", "works", "reclaimed"),
+    [
+        (WorkloadKind.INFERENCE, 2, BY_DAY, False),
+        (WorkloadKind.INFERENCE, 8, range(60, 70), False),
+        (WorkloadKind.INFERENCE, 10, range(7 * 24 + 2, 7 * 24 + 10), True),
+        (WorkloadKind.INFERENCE, 2, NEVER, True),
+        (WorkloadKind.INFERENCE, 0.5, NEVER, False),
+        (WorkloadKind.TRAINING, 2, BY_DAY, True),
+    ],
+)
+def test_a_quiet_night_or_weekend_of_a_service_is_no_reason_to_stop_it(
+    slot_minutes: int, kind: WorkloadKind, days: float, works: range, reclaimed: bool
+) -> None:
+    """Idle for five hours after its day, since Friday, for a week, always, since this morning."""
+    job = make_job(gpu_count=2, kind=kind)
+    problem = case(
+        (job, 0.0, 5_000.0, 300.0),
+        gpus=boards(H100, 8),
+        planning=day_in_slots(slot_minutes),
+        history=history_by_hour(job, slot_minutes, days, works),
+    )
+    options = [option.configuration.gpu_count for option in problem.jobs[0].options]
+    assert (0 in options) == reclaimed
