@@ -15,7 +15,8 @@ _HOLD_GPUS = (JobState.RUNNING, JobState.UNKNOWN)
 class ApplicationRow:
     """An application of a namespace, as its jobs are last known.
 
-    `gpu_count` is that of its jobs that run, or of which no scheduler tells the state.
+    `running` are its jobs that run, or of which no scheduler tells the state, and that were seen
+    lately; `gpu_count` is theirs.
     """
 
     namespace: str
@@ -38,17 +39,26 @@ def application_of(job: Job | None) -> str:
     return facts.workload or NO_NAME
 
 
-def application_rows(jobs: Iterable[Job]) -> list[ApplicationRow]:
-    """Return a row for each application of these jobs, in the order of namespace and name."""
+def application_rows(jobs: Iterable[Job], *, running_since: datetime) -> list[ApplicationRow]:
+    """Return a row for each application of these jobs, in the order of namespace and name.
+
+    What was last seen before `running_since` holds nothing, whatever was said of it then.
+    """
     members: dict[tuple[str, str], list[Job]] = defaultdict(list)
     for job in jobs:
         members[job.namespace, application_of(job)].append(job)
-    return [_row(*names, members[names]) for names in sorted(members)]
+    return [_row(*names, members[names], running_since) for names in sorted(members)]
 
 
-def _row(namespace: str, application: str, jobs: list[Job]) -> ApplicationRow:
+def _row(
+    namespace: str, application: str, jobs: list[Job], running_since: datetime
+) -> ApplicationRow:
     facts = [job.scheduler or SchedulerFacts() for job in jobs]
-    running = [job for job, fact in zip(jobs, facts, strict=True) if fact.state in _HOLD_GPUS]
+    running = [
+        job
+        for job, fact in zip(jobs, facts, strict=True)
+        if fact.state in _HOLD_GPUS and job.last_seen_at >= running_since
+    ]
     return ApplicationRow(
         namespace=namespace,
         application=application,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -39,6 +39,17 @@ NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
 REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
 Read = Callable[[StoreReader, Settings, Callable[[], datetime]], Iterable[Any]]
 """Called with the store, the settings and the clock that its proposals go by."""
+
+
+def running_since(reader: StoreReader, clock: Callable[[], datetime]) -> datetime:
+    """Return since when a job that runs was seen: an hour before the newest sample."""
+    return (reader.latest_sample_at() or clock()) - timedelta(hours=1)
+
+
+def _applications(
+    reader: StoreReader, _settings: Settings, clock: Callable[[], datetime]
+) -> list[ApplicationRow]:
+    return application_rows(reader.jobs(), running_since=running_since(reader, clock))
 
 
 def _as_it_is(row: Any) -> Any:
@@ -79,7 +90,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
         "applications": Listing(
             about="The workloads that own jobs, each once",
             kind=ApplicationRow,
-            read=lambda reader, _settings, _clock: application_rows(reader.jobs()),
+            read=_applications,
             key=lambda row: (row.namespace, row.application),
         ),
         "gpus": Listing(

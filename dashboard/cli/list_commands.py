@@ -13,7 +13,7 @@ from dashboard.cli.command_options import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.figure_text import count_text
-from dashboard.listings import LISTINGS, NO_SAMPLES
+from dashboard.listings import LISTINGS, NO_SAMPLES, running_since
 from dashboard.recording import present
 from data.errors import SettingsError
 from data.load_settings import setting_rows
@@ -51,7 +51,9 @@ def jobs(options: argparse.Namespace) -> int:
         reader, order = store.reader, JOB_ORDERS[options.sort or "name"]
         rows: list[Any]
         if options.by == "application":
-            kind, rows = ApplicationRow, list(application_rows(_chosen(reader, wanted)))
+            since = running_since(reader, partial(present, reader))
+            kind = ApplicationRow
+            rows = list(application_rows(_chosen(reader, wanted), running_since=since))
         elif options.use:
             kind, rows = UsedJobRow, [_used_row(used) for used in _used_jobs(reader, wanted, order)]
         elif options.sort:
@@ -76,7 +78,7 @@ def _used_jobs(reader: StoreReader, wanted: JobFilter, order: str) -> Iterable[J
         wanted,
         start=end - timedelta(days=1),
         end=end,
-        running_since=end - timedelta(hours=1),
+        running_since=running_since(reader, partial(present, reader)),
         order=order,
         most=_EVERY,
     ).rows

@@ -17,6 +17,7 @@ PARTIAL = FINDINGS = 3
 """The exit code of an answer that lacks a part, or that shows what somebody should look at."""
 UNKNOWN = "—"
 NOT_OBSERVED = "No board was observed in this time, by readings at most 5 min apart."
+_WHOLE_FROM = 9_999.5
 _BEYOND_ASCII = re.compile("[^ -~\n]")
 
 
@@ -52,7 +53,8 @@ def _cell(value: object) -> str:
     if value is None or value == "":
         return UNKNOWN
     if isinstance(value, float):
-        return f"{value:.4g}"
+        # Whole from where four digits would be powers of ten: nobody reads 2.121e+06 as money.
+        return f"{value:,.0f}" if abs(value) >= _WHOLE_FROM else f"{value:.4g}"
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%SZ}"
     # Names are hostile: control characters would move the cursor of a terminal.

@@ -38,7 +38,7 @@ JOBS = (
 
 def test_jobs_of_a_workload_are_one_application() -> None:
     """Those that wait count as jobs and hold no GPU; what no scheduler names stays unknown."""
-    unknown, chat, other = application_rows(JOBS)
+    unknown, chat, other = application_rows(JOBS, running_since=NOW - timedelta(hours=1))
     assert chat == ApplicationRow(
         namespace="a", application=CHAT, team="lab",
         owner="owner of a/chat-10, owner of a/chat-2, owner of a/chat-3, owner of a/chat-4",
@@ -48,6 +48,15 @@ def test_jobs_of_a_workload_are_one_application() -> None:
     assert (unknown.application, unknown.jobs, unknown.gpu_count) == ("(unknown)", 1, 1)
     assert (other.namespace, other.jobs) == ("b", 1)
     assert application_of(None) == "(unknown)"
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.UNKNOWN])
+def test_what_was_seen_last_before_an_hour_ago_runs_no_more(state: JobState) -> None:
+    """Pods that no scheduler tells of end without a word: fourteen of them held no GPU."""
+    gone = [job_of(f"a/eval-{day}", CHAT, state=state) for day in range(14)]
+    (row,) = application_rows(gone, running_since=NOW)
+    assert (row.jobs, row.running, row.gpu_count) == (14, 0, 0)
+    assert row.gpu_model == gone[0].gpu_model
 
 
 def test_the_command_and_the_page_know_applications(

@@ -51,3 +51,18 @@ def test_empty_table_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) ->
     print_rows([], "table", columns=("job",), empty="Run trimtab cycle.")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "Run trimtab cycle.\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (2_121_356.78, "2,121,357"), (-12_345.6, "-12,346"), (9_999.4, "9999"),
+        (9_999.6, "10,000"), (1_024_000.0, "1,024,000"), (0.01234, "0.01234"), (0.0, "0"),
+    ],
+)  # fmt: skip
+def test_a_table_tells_large_numbers_without_powers_of_ten(
+    value: float, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A currency of small units has large sums: 2.121e+06 is no amount."""
+    print_rows([{"cost": value}], "table", columns=["cost"], empty="")
+    assert capsys.readouterr().out.split() == ["cost", told]
