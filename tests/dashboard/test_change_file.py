@@ -9,7 +9,9 @@ import yaml
 from factories import H100, NOW, make_job, make_recommendation
 
 from dashboard.apply.change_file import change_for, write_change
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ApplyError, ChangeRefusedError
+from data.gpu_resources import PRODUCT_LABEL
 from data.records.cluster import Gpu
 from data.records.decisions import Action
 from data.records.jobs import Job, Platform, SchedulerFacts
@@ -180,3 +182,29 @@ def test_digest_changes_with_any_field() -> None:
     assert one.digest != other.digest
     assert one.digest == make_recommendation().digest
     assert json.dumps(one.as_dict(), default=str)
+
+
+@pytest.mark.parametrize(
+    ("model", "label"),
+    [
+        ("L40S-48GB", "NVIDIA-L40S"),
+        ("A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB"),
+        ("H100-SXM5-80GB", "NVIDIA-H100-80GB-HBM3"),
+        ("T4-16GB", "Tesla-T4"),
+    ],
+)
+def test_another_model_is_asked_for_by_the_label_of_its_nodes(model: str, label: str) -> None:
+    """Not by the catalogue's name, which no node has: such pods would wait for ever."""
+    other = Configuration(gpu_model="L4-24GB", gpu_count=1)
+    change = change_for(
+        make_recommendation(
+            job_id="search/deployment/ranker",
+            action=Action.SMALLER_GPU,
+            now=other,
+            proposed=replace(other, gpu_model=model),
+        ),
+        (),
+    )
+    values = json.dumps(yaml.safe_load(change.text))
+    assert f'"{PRODUCT_LABEL}": "{label}"' in values or f'"value": "{label}"' in values
+    assert load_gpu_catalogue().recognise(label) == model

@@ -22,6 +22,7 @@ from dashboard.apply.kubernetes.obstacles import (
 from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, autoscaler_place, node_place, place_of
 from dashboard.apply.kubernetes.steps import command_of, ended_pods, steps_for
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError, scrub
 from data.gpu_resources import MIG_LAYOUT_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL, resource_of
 from data.records.changes import ChangeStep
@@ -53,7 +54,8 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     if named.kind == "Pod":  # its owner, which most often is a Deployment
         place = Place(kind="Deployment", namespace=named.namespace, name="OWNER")
     document = _assumed(recommendation, place, job)
-    facts = {LABEL_FACT + recommendation.proposed.gpu_model: recommendation.proposed.gpu_model}
+    wanted = recommendation.proposed.gpu_model
+    facts = {LABEL_FACT + wanted: _product(wanted)}
     edits = edits_for(recommendation, place.kind, document, facts | {SERVER_FACT: ""})
     why = obstacle(place.kind, document, edits, facts)
     if why:
@@ -86,10 +88,17 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
             )
     if recommendation.now.gpu_model != recommendation.proposed.gpu_model:
         lines.append(
-            "# nodeSelector replaces an existing one: merge by hand, with the value of the label "
-            f"{PRODUCT_LABEL} on the wanted nodes."
+            "# nodeSelector replaces an existing one: merge by hand. The value is what "
+            f"gpu-feature-discovery writes: check it against {PRODUCT_LABEL} of the wanted nodes."
         )
     return _patch_file(recommendation, lines, step)
+
+
+def _product(model: str) -> str:
+    """Return what gpu-feature-discovery labels nodes of a model with; no look tells it here."""
+    known = load_gpu_catalogue().find(model)
+    names = known.vendor_names if known is not None else ()
+    return names[0].replace(" ", "-") if names else model
 
 
 def _patch_file(recommendation: Recommendation, lines: list[str], step: ChangeStep) -> ChangeText:
