@@ -237,7 +237,10 @@ class _View:
         )
 
     def _models(self, pods: Sequence[PodFacts]) -> list[str]:
-        """Return the models of the boards that claims name, else of the nodes that pods hold."""
+        """Return the models of the boards that claims name, else of the nodes that pods hold.
+
+        Of pods that all wait, the one model that their rules let them have.
+        """
         named = {
             self.catalogue.recognise(device.product)
             for pod in pods
@@ -246,7 +249,9 @@ class _View:
             if device.product
         }
         nodes = (self._nodes.get(pod.node, {}) for pod in pods if pod.holds)
-        return sorted(named or {model_of(node, self.catalogue) for node in nodes} - {""})
+        held = named or {model_of(node, self.catalogue) for node in nodes} - {""}
+        wanted = self._open.only_model({pod.rules for pod in pods if pod.waits})
+        return sorted(held) or [wanted] * bool(wanted)
 
     def _memory(self, model: str, profile: str, pods: Sequence[PodFacts]) -> float | None:
         """Return the MiB of a board as its node says, else as the catalogue does.

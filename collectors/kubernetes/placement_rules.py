@@ -5,7 +5,7 @@ not read here.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -53,6 +53,7 @@ class OpenNodes:
         self._to_all: dict[tuple[str, str], bool] = {}
         self._closed: dict[str, tuple[str, ...]] = {}
         self._names: dict[str, tuple[str, ...] | None] = {}
+        self._allowed: dict[str, frozenset[str]] = {}
 
     def to_all(self, rules: str, model: str) -> bool:
         """Say whether pods of these rules may be put on all nodes of a model."""
@@ -89,6 +90,23 @@ class OpenNodes:
                 )
             )
         return self._closed[rules]
+
+    def only_model(self, rules: Iterable[str]) -> str:
+        """Return the one model that pods of these rules may be put on, '' where there are more.
+
+        A pod without rules may be put on any. A node whose model is not known may be of another.
+        """
+        found = set[str]().union(*map(self._models, rules))
+        return found.pop() if len(found) == 1 else ""
+
+    def _models(self, rules: str) -> frozenset[str]:
+        if rules not in self._allowed:
+            self._allowed[rules] = frozenset(
+                model
+                for model, entries in self._by_model.items()
+                if any(admits(rules, node) for node in entries)
+            )
+        return self._allowed[rules]
 
 
 def _asking_for(told: Mapping[str, Any], node: object) -> str:
