@@ -10,19 +10,13 @@ import ruptures
 
 from forecasting.phases.change_points import change_points, noise_scale
 from forecasting.phases.epoch_period import autocorrelation_period
-from forecasting.phases.find import (
-    DIPS,
-    PhaseRules,
-    Phases,
-    current_phases,
-    find_phases,
-)
+from forecasting.phases.find import find_phases
+from forecasting.phases.records import PhaseKind, Phases
 
 TRACES = 120
 REGULAR = 80
 SNRS = (2.5, 3.5, 5.0, 6.0, 8.0, 12.0, 20.0, 40.0)
 STEP_SECONDS = 2.0
-ENDED = PhaseRules(ended=True, idle_below=0.0)
 
 Floats = npt.NDArray[np.float64]
 Finder = Callable[[Floats], list[int]]
@@ -114,10 +108,7 @@ def edges_of(phases: Phases) -> list[int]:
 
 FINDERS: dict[str, Finder] = {
     "**change points, 2.5 ln n (offline)**": lambda values: list(change_points(values)),
-    "**segments of `find_phases`**": lambda v: edges_of(find_phases(v, STEP_SECONDS, rules=ENDED)),
-    "**segments of `current_phases` (online)**": lambda v: edges_of(
-        current_phases(v, STEP_SECONDS, rules=ENDED)
-    ),
+    "**segments of `find_phases`**": lambda v: edges_of(find_phases(v, STEP_SECONDS)),
     "KernelCPD linear, 4 ln n": by_kernel(4),
     "KernelCPD linear, 10 ln n": by_kernel(10),
     "CUSUM k = 1, h = 8": by_cusum,
@@ -179,8 +170,8 @@ def change_rows(traces: list[Trace]) -> list[str]:
 
 def by_gaps(values: Floats) -> float | None:
     """Return the median gap between dips, with three gaps or more."""
-    phases = find_phases(values, STEP_SECONDS, rules=ENDED)
-    starts = [segment.start for segment in phases.segments if segment.kind in DIPS]
+    phases = find_phases(values, STEP_SECONDS)
+    starts = [segment.start for segment in phases.segments if segment.kind is PhaseKind.DIP]
     return float(np.median(np.diff(starts))) if len(starts) > 3 else None
 
 
@@ -193,7 +184,7 @@ def by_fourier(values: Floats) -> float | None:
 
 def by_agreement(values: Floats) -> float | None:
     """Return the epoch of `find_phases` in samples."""
-    seconds = find_phases(values, STEP_SECONDS, rules=ENDED).epoch_seconds
+    seconds = find_phases(values, STEP_SECONDS).epoch.seconds
     return None if seconds is None else seconds / STEP_SECONDS
 
 

@@ -30,17 +30,12 @@ from benchmarks._phase_truth import (
 )
 from benchmarks._progress_runs import progress_rows
 from benchmarks._run_ends import end_rows
+from forecasting.phases.adjustment import phase_forecast
 from forecasting.phases.change_points import change_points, noise_scale
-from forecasting.phases.find import (
-    DIPS,
-    PhaseKind,
-    PhaseRules,
-    Signal,
-    find_phases,
-)
-from forecasting.phases.forecast import phase_forecast
+from forecasting.phases.find import find_phases
 from forecasting.phases.levels import levels_of
 from forecasting.phases.profile import phase_profile
+from forecasting.phases.records import PhaseKind, Signal
 from forecasting.replan_trigger import limit_of, replan_trigger
 
 RESULTS = Path(__file__).parent / "results" / "phases.md"
@@ -85,13 +80,13 @@ class RunPhases:
 def phases_of_run(readings: pd.DataFrame, duration: float) -> RunPhases:
     """Return the phases of one run."""
     values, begin = run_series(readings)
-    phases = find_phases(values, STEP_SECONDS, rules=PhaseRules(ended=True, idle_below=2900.0))
+    phases = find_phases(values, STEP_SECONDS)
     high = [segment for segment in phases.segments if segment.kind is PhaseKind.STEADY]
     return RunPhases(
         ramp=begin + high[0].start * STEP_SECONDS if high else None,
         end=begin + high[-1].end * STEP_SECONDS - duration if high else None,
-        dips=sum(segment.kind in DIPS for segment in phases.segments),
-        epoch=phases.epoch_seconds,
+        dips=sum(segment.kind is PhaseKind.DIP for segment in phases.segments),
+        epoch=phases.epoch.seconds,
         reason=phases.epoch.reason,
     )
 
@@ -146,11 +141,9 @@ def pods_line(folder: Path) -> str:
         minute = ((pod["t_est_real_s"] - pod["t_est_real_s"].min()) / 60).round().astype(int)
         values = np.full(int(minute.max()) + 1, np.nan)
         values[minute.to_numpy()] = pod["gpu_util_pct"] / 100
-        phases = find_phases(
-            values, 60.0, signal=Signal.ACTIVITY, rules=PhaseRules(idle_below=0.01)
-        )
+        phases = find_phases(values, 60.0, signal=Signal.ACTIVITY)
         pods += 1
-        claimed += phases.epoch_seconds is not None
+        claimed += phases.epoch.seconds is not None
         warned += any("normal state" in note for note in phases.notes)
     return (
         f"Inference pods of Alibaba GenAI (a day, 1 min): epochs claimed on {claimed} of {pods}; "
@@ -182,9 +175,7 @@ def slot_errors(readings: pd.DataFrame, duration: float) -> list[SlotErrors]:
         truth, past = slots[origin : origin + HORIZON], slots[started:origin]
         if not np.isfinite(truth).all() or not np.isfinite(past).any():
             continue
-        phases = find_phases(
-            values[: origin * every], STEP_SECONDS, rules=PhaseRules(idle_below=2900.0)
-        )
+        phases = find_phases(values[: origin * every], STEP_SECONDS)
         profile = phase_profile(phases, slot_seconds=SLOT_SECONDS, horizon=HORIZON)
         guess = phase_forecast(profile, slots[:origin])
         median = float(np.nanmedian(past))
@@ -250,12 +241,13 @@ def by_three_of_four(values: Floats) -> int | None:
 
 def by_cumulative_sum(values: Floats) -> int | None:
     """Fire by Trimtab's rule."""
-    return replan_trigger(values, np.full(len(values), -Z95), np.full(len(values), Z95)).slot
+    fired = replan_trigger(values, np.full(len(values), -Z95), np.full(len(values), Z95))
+    return None if fired is None else fired.slot
 
 
 def stated_share() -> float:
     """Return the share of days of 96 slots with a false alarm that the trigger states."""
-    return float(1 - np.exp(-96 * limit_of(1e-3, 0.05, 0.05)[1]))
+    return float(1 - np.exp(-96 * limit_of(1e-3)[1]))
 
 
 def trigger_rows() -> list[str]:

@@ -43,12 +43,12 @@ def surprises(
             path.q95,
             false_alarms_per_slot=FALSE_ALARMS_PER_SLOT / max(1, len(watched)),
         )
-        if trigger.triggered:
+        if trigger is not None:
             found.append(
                 Surprise(
                     job_id=job_id,
                     quantity=Quantity.EFFECTIVE_GPUS,
-                    side=trigger.side or "",
+                    side=trigger.side,
                     reason=trigger.reason,
                 )
             )

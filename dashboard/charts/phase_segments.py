@@ -6,26 +6,16 @@ from datetime import datetime
 import plotly.graph_objects as go
 
 from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, PROPOSED, USED, dress, faded
-from forecasting.phases.find import PhaseKind, Phases, Signal
+from forecasting.phases.records import PhaseKind, Phases, Signal
 
 COLOUR_OF_PHASE = {
     PhaseKind.WARM_UP: NAMELESS,
     PhaseKind.STEADY: None,
     PhaseKind.DIP: PROPOSED,
-    PhaseKind.EVALUATION: PROPOSED,
-    PhaseKind.CHECKPOINT: PROPOSED,
     PhaseKind.SPIKE: PROBLEM,
-    PhaseKind.TAIL: NAMELESS,
     PhaseKind.IDLE: IDLE,
     PhaseKind.UNKNOWN: FREE,
 }
-PATTERN_OF_PHASE = {
-    PhaseKind.UNKNOWN: "/",
-    PhaseKind.TAIL: "\\",
-    PhaseKind.EVALUATION: ".",
-    PhaseKind.CHECKPOINT: "x",
-}
-"""Kinds of one colour differ by their pattern."""
 _Y_TITLE = {
     Signal.POWER: "power (W)",
     Signal.ACTIVITY: "effective GPUs",
@@ -92,7 +82,7 @@ def _add_blocks(
         mode="lines",
         fill="toself",
         fillcolor=faded(colour, 0.3),
-        fillpattern={"shape": PATTERN_OF_PHASE.get(kind, "")},
+        fillpattern={"shape": "/" if kind is PhaseKind.UNKNOWN else ""},
         line={"width": 0},
         hoverinfo="skip",
     )

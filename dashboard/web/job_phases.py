@@ -17,7 +17,7 @@ _DAYS = 7
 
 
 def job_phases(reader: StoreReader, job: Job, end: datetime) -> None:
-    """Show warm-up, work, dips and tail of a training job, from its power, else its activity."""
+    """Show warm-up, work and dips of a training job, from its power, else its activity."""
     if job.kind is not WorkloadKind.TRAINING:
         return
     rows = reader.job_history(

@@ -1,4 +1,4 @@
-"""Compiled loops of the change-point search and of the hysteresis labels."""
+"""The compiled loop of the change-point search."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,7 +7,6 @@ from data.compiled import copy_into, outer
 
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
-States = npt.NDArray[np.int8]
 
 
 @outer
@@ -62,35 +61,3 @@ def pelt_l2(
         number += 1
         index = previous[index]
     return found[:number][::-1].copy()
-
-
-@outer
-def hysteresis(values: Values, plateau: float, far: float, near: float) -> States:
-    """Return -1 below, 0 on and 1 above the plateau for every sample; no value may be NaN.
-
-    The plateau is left by one sample beyond `far` from it or two in a row beyond `near`, from the
-    first of them; it is met again by one sample within `near` / 4 or two within `near` / 1.5, from
-    the first of them too.
-    """
-    states = np.zeros(len(values), dtype=np.int8)
-    state = 0
-    before = 0.0
-    for index in range(len(values)):
-        above = values[index] - plateau
-        for side in (-1, 1):
-            if state == side:
-                continue
-            if above * side > far:
-                state = side
-            elif index and above * side > near and before * side > near:
-                state = side
-                states[index - 1] = side
-        if state != 0:
-            met_before = index > 0 and before * state <= near / 1.5
-            if above * state <= (near / 1.5 if met_before else near / 4):
-                if met_before:
-                    states[index - 1] = 0
-                state = 0
-        states[index] = state
-        before = above
-    return states

@@ -33,31 +33,24 @@ def recurrence(values: Values, starts: npt.ArrayLike, *, step_seconds: float) ->
     `values` has NaN where unknown, shape (n,).
     """
     begins = np.asarray(starts, dtype=np.float64)
-    by_correlation = autocorrelation_period(values)
-    correlation = None if by_correlation is None else by_correlation * step_seconds
     if len(begins) < MIN_GAPS + 1:
         return Recurrence(
             seconds=None,
             phase_seconds=None,
             reason=f"{len(begins)} dips seen; {MIN_GAPS + 1} are needed",
-            by_autocorrelation_seconds=correlation,
         )
+    by_correlation = autocorrelation_period(values)
     gaps = np.diff(begins)
     gap = float(np.median(gaps))
-    measured = {
-        "by_gaps_seconds": gap * step_seconds,
-        "by_autocorrelation_seconds": correlation,
-    }
     reason = _disagreement(gaps, gap, by_correlation)
     if reason:
-        return Recurrence(seconds=None, phase_seconds=None, reason=reason, **measured)
+        return Recurrence(seconds=None, phase_seconds=None, reason=reason)
     # Where the correlation is the shorter by a multiple, dips in between were missed.
     period, phase = _regular_grid(begins, min(gap, by_correlation or gap))
     return Recurrence(
         seconds=period * step_seconds,
         phase_seconds=phase * step_seconds,
         reason=f"{len(gaps)} gaps between dips and the autocorrelation agree",
-        **measured,
     )
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.phases.change_points_kernel import hysteresis
 from forecasting.phases.levels import Levels, levels_of
 from forecasting.phases.records import PhaseKind
 
@@ -25,19 +24,17 @@ _DEEPEST = 3
 class LabelRules:
     """What the labels depend on beside the values.
 
-    `changes` are change points, or None for labels from hysteresis, sample by sample. A low stretch
-    of at most `longest_dip` samples is a dip. Levels at or below `idle_below` are idle,
-    before a rise only when they last `shortest_idle` samples. `from_start`: the first
-    sample is the job's first; `ended`: the last its last.
+    A low stretch of at most `longest_dip` samples between `changes` is a dip. Levels at or below
+    `idle_below` are idle, before a rise only when they last `shortest_idle` samples. `from_start`:
+    the first sample is the job's first.
     """
 
-    changes: Positions | None
+    changes: Positions
     noise: float
     longest_dip: int
     shortest_idle: int
     idle_below: float
-    from_start: bool
-    ended: bool
+    from_start: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +80,12 @@ def _labels(values: Values, offset: int, rules: LabelRules, depth: int) -> list[
     found: list[Label] = []
     for number, run in enumerate(runs):
         part = values[run.start - offset : run.end - offset]
-        first, last = number == 0, number == len(runs) - 1
-        found += _labels_of_run(part, run, rules, depth, first=first, last=last)
+        found += _labels_of_run(part, run, rules, depth, first=number == 0)
     return found
 
 
 def _labels_of_run(
-    part: Values, run: _Run, rules: LabelRules, depth: int, *, first: bool, last: bool
+    part: Values, run: _Run, rules: LabelRules, depth: int, *, first: bool
 ) -> list[Label]:
     """Return the labels of one run of equal state."""
     short = run.end - run.start <= rules.longest_dip
@@ -99,15 +95,12 @@ def _labels_of_run(
         return [(run.start, run.end, PhaseKind.IDLE if idle else kind)]
     if first and rules.from_start:
         return _with_idle_before(part, run, rules, depth)
-    if last and rules.ended:
-        return _with_idle_after(part, run, rules)
     if short:
         return [(run.start, run.end, PhaseKind.DIP)]
     if idle:
         return _with_warm_up_after(part, run, rules)
     if depth:
-        inner = replace(rules, from_start=False, ended=False)
-        return _labels(part, run.start, inner, depth - 1)
+        return _labels(part, run.start, replace(rules, from_start=False), depth - 1)
     return [(run.start, run.end, PhaseKind.STEADY)]
 
 
@@ -125,17 +118,8 @@ def _with_idle_before(part: Values, run: _Run, rules: LabelRules, depth: int) ->
         return before
     if len(part) - rise <= rules.longest_dip or not depth:
         return [*before, (run.start + rise, run.end, PhaseKind.WARM_UP)]
-    inner = replace(rules, from_start=not rise, ended=False)
+    inner = replace(rules, from_start=not rise)
     return before + _labels(part[rise:], run.start + rise, inner, depth - 1)
-
-
-def _with_idle_after(part: Values, run: _Run, rules: LabelRules) -> list[Label]:
-    """Label the low stretch at a job's end: tail while it does something, then idle."""
-    busy = np.flatnonzero(part > rules.idle_below)
-    stop = int(busy[-1]) + 1 if len(busy) else 0
-    kind = PhaseKind.TAIL if stop <= rules.longest_dip else PhaseKind.STEADY
-    found = [(run.start, run.start + stop, kind), (run.start + stop, run.end, PhaseKind.IDLE)]
-    return [group for group in found if group[0] < group[1]]
 
 
 def _with_warm_up_after(part: Values, run: _Run, rules: LabelRules) -> list[Label]:
@@ -152,19 +136,14 @@ def _is_idle(level: float, rules: LabelRules) -> bool:
 
 def _runs(values: Values, offset: int, levels: Levels, rules: LabelRules) -> list[_Run]:
     """Return the runs of equal state of a part of the values."""
-    if rules.changes is None:
-        states = hysteresis(values, levels.plateau, levels.leave, levels.leave_twice)
-        edges = np.concatenate([[0], np.flatnonzero(np.diff(states)) + 1, [len(values)]])
-        state_of = states[edges[:-1]]
-    else:
-        first, last = np.searchsorted(rules.changes, [offset + 1, offset + len(values)])
-        edges = np.concatenate([[0], rules.changes[first:last] - offset, [len(values)]])
-        away = group_medians(values, edges) - levels.plateau
-        leave = np.array([levels.leave_of(int(size)) for size in np.diff(edges)])
-        states = np.where(away < -leave, -1, np.where(away > leave, 1, 0))
-        turns = np.flatnonzero(np.diff(states)) + 1
-        state_of = states[np.concatenate([[0], turns])]
-        edges = np.concatenate([[0], edges[turns], [len(values)]])
+    first, last = np.searchsorted(rules.changes, [offset + 1, offset + len(values)])
+    edges = np.concatenate([[0], rules.changes[first:last] - offset, [len(values)]])
+    away = group_medians(values, edges) - levels.plateau
+    leave = np.array([levels.leave_of(int(size)) for size in np.diff(edges)])
+    states = np.where(away < -leave, -1, np.where(away > leave, 1, 0))
+    turns = np.flatnonzero(np.diff(states)) + 1
+    state_of = states[np.concatenate([[0], turns])]
+    edges = np.concatenate([[0], edges[turns], [len(values)]])
     medians = group_medians(values, edges)
     return [
         _Run(start=offset + int(start), end=offset + int(end), state=int(state), level=float(level))

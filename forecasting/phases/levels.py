@@ -12,10 +12,8 @@ Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 LEAVE_NOISES = 5.0
-LEAVE_TWICE_NOISES = 3.0
 LEAVE_SHARE = 0.04
-"""A sample is off the plateau beyond max(5 s, 4 % of the plateau); two in a row beyond 3 s are too
-(benchmarks/phases.py: F1 0.86 against 0.69 for a single threshold at 6 s)."""
+"""A sample is off the plateau beyond max(5 s, 4 % of the plateau)."""
 MAX_VALUE = 1e15
 """Readings beyond this magnitude are no readings: their squares would not add up."""
 MIN_VALUE = 1e-12
@@ -36,11 +34,6 @@ class Levels:
     def leave(self) -> float:
         """The distance from the plateau beyond which a single sample has left it."""
         return max(LEAVE_NOISES * self.noise, LEAVE_SHARE * abs(self.plateau))
-
-    @property
-    def leave_twice(self) -> float:
-        """The distance beyond which two samples in a row have left it."""
-        return max(LEAVE_TWICE_NOISES * self.noise, LEAVE_SHARE * abs(self.plateau))
 
     def leave_of(self, samples: int) -> float:
         """Return the distance beyond which the mean of so many samples has left the plateau.

@@ -1,4 +1,4 @@
-"""What a forecast can use of a job's phases: where slots lie in the epoch, and what to expect.
+"""What a forecast can use of a job's phases: the kinds that each slot is expected to be of.
 
 Two parts. Where the epoch is known and at least two slots long, each slot has an angle in it, and
 dips are expected where they were. Everything else follows the job's own past as a Markov chain in
@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import expm  # type: ignore[import-untyped]
 
-from forecasting.phases.records import DIPS, PhaseKind, Phases
+from forecasting.phases.records import PhaseKind, Phases
 
 Values = npt.NDArray[np.float64]
 
-MAX_ORDER = 3
 MIN_SLOTS_PER_EPOCH = 2.0
 KINDS = tuple(kind for kind in PhaseKind if kind is not PhaseKind.UNKNOWN)
-_PASSING = frozenset({PhaseKind.WARM_UP, PhaseKind.SPIKE, *DIPS})
+_PASSING = frozenset({PhaseKind.WARM_UP, PhaseKind.SPIKE, PhaseKind.DIP})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,82 +27,43 @@ class PhaseProfile:
     """Phases on a grid of slots: `past` ones from the series' first sample, `horizon` after them.
 
     `past_shares` (slots, kinds) and `future_shares` (horizon, kinds) give the share of each slot in
-    each of `kinds`, 0..1; a past row may sum to less where time is unknown, a future row where the
-    job has ended (`ended_share`) or nothing is known. `past_angle` and `future_angle` are the
-    position of a slot's middle in the epoch, 0 where a dip begins, below 1; None where
-    `angle_reason` says why. `past` and `future` are regressors, one column per name in `columns`.
+    each of `kinds`, 0..1; a past row may sum to less where time is unknown, a future row where
+    nothing is known. `knows_epoch`: dips are expected where they were.
     """
 
-    slot_seconds: float
     kinds: tuple[PhaseKind, ...]
     past_shares: Values
     future_shares: Values
-    ended_share: Values
-    past_angle: Values | None
-    future_angle: Values | None
-    angle_reason: str
-    columns: tuple[str, ...]
-    past: Values
-    future: Values
-    notes: tuple[str, ...]
-
-    def expected(self, kind: PhaseKind) -> float:
-        """Return the expected share of the remaining horizon in a kind, 0..1."""
-        if kind not in self.kinds or not len(self.future_shares):
-            return 0.0
-        return float(self.future_shares[:, self.kinds.index(kind)].mean())
+    knows_epoch: bool
 
 
-def phase_profile(
-    phases: Phases,
-    *,
-    slot_seconds: float,
-    horizon: int,
-    offset_seconds: float = 0.0,
-    ends_in_seconds: float | None = None,
-) -> PhaseProfile:
+def phase_profile(phases: Phases, *, slot_seconds: float, horizon: int) -> PhaseProfile:
     """Return the profile of a job over its past slots and the next `horizon` ones.
 
-    `offset_seconds` is where in its slot the first sample lies; `ends_in_seconds` when the job is
-    known to end, from its last sample. Errors: ValueError for a slot or horizon that is none.
+    Errors: ValueError for a slot or horizon that is none.
     """
     if not (slot_seconds > 0 and math.isfinite(slot_seconds)) or horizon < 0:
         raise ValueError(
             f"{horizon} slots of {slot_seconds} s are no horizon: both must be finite and positive"
         )
     span = phases.samples * phases.step_seconds
-    offset = offset_seconds % slot_seconds
-    slots = math.ceil((offset + span) / slot_seconds) + horizon
-    edges: Values = np.arange(slots + 1, dtype=np.float64) * slot_seconds - offset
-    past_count = len(edges) - 1 - horizon
+    past_count = math.ceil(span / slot_seconds)
+    edges: Values = np.arange(past_count + horizon + 1, dtype=np.float64) * slot_seconds
     kinds = tuple(
         kind for kind in KINDS if any(segment.kind is kind for segment in phases.segments)
     )
     past_shares = _past_shares(phases, kinds, edges[: past_count + 1], slot_seconds)
-    future_shares, ended = _future_shares(
-        phases, kinds, edges[past_count:] - span, ends_in_seconds=ends_in_seconds
-    )
-    angle, reason = _angle(phases, edges, slot_seconds)
+    future_shares = _future_shares(phases, kinds, edges[past_count:] - span)
+    angle = _angle(phases, edges, slot_seconds)
     if angle is not None:
         future_shares = _dips_where_they_were(
-            past_shares, future_shares, ended, kinds, angle, phases.epoch_seconds or 1.0, edges
+            past_shares, future_shares, kinds, angle, phases.epoch.seconds or 1.0, edges
         )
-    columns, regressors = _regressors(
-        np.vstack([past_shares, future_shares]), kinds, angle, phases.epoch_seconds, slot_seconds
-    )
     return PhaseProfile(
-        slot_seconds=slot_seconds,
         kinds=kinds,
         past_shares=past_shares,
         future_shares=future_shares,
-        ended_share=ended,
-        past_angle=None if angle is None else angle[:past_count],
-        future_angle=None if angle is None else angle[past_count:],
-        angle_reason=reason,
-        columns=columns,
-        past=regressors[:past_count],
-        future=regressors[past_count:],
-        notes=phases.notes,
+        knows_epoch=angle is not None,
     )
 
 
@@ -123,19 +83,16 @@ def _past_shares(
     return np.clip(shares, 0.0, 1.0)
 
 
-def _future_shares(
-    phases: Phases, kinds: Sequence[PhaseKind], edges: Values, *, ends_in_seconds: float | None
-) -> tuple[Values, Values]:
-    """Return the expected share of every future slot in each kind, and in being ended.
+def _future_shares(phases: Phases, kinds: Sequence[PhaseKind], edges: Values) -> Values:
+    """Return the expected share of every future slot in each kind.
 
     `edges` are seconds after the last sample. Expected occupation of the chain: the integral of
     p exp(Qt), from the exponential of [[Q, I], [0, 0]] (Van Loan 1978).
     """
     shares = np.zeros((len(edges) - 1, len(kinds)))
-    ended = np.zeros(len(shares))
     known = [segment.kind for segment in phases.segments if segment.kind is not PhaseKind.UNKNOWN]
     if not known or not len(shares):
-        return shares, ended
+        return shares
     rates = _rates(phases, kinds)
     size = len(rates)
     block = np.zeros((2 * size, 2 * size))
@@ -146,22 +103,18 @@ def _future_shares(
     slot = float(edges[1] - edges[0])
     step = expm(block * slot)
     for row in range(len(shares)):
-        occupied = chance @ step[:size, size:] / slot
-        shares[row], ended[row] = occupied[:-1], occupied[-1]
+        shares[row] = chance @ step[:size, size:] / slot
         chance = chance @ step[:size, :size]
-    if ends_in_seconds is not None:
-        left = np.clip((ends_in_seconds - edges[:-1]) / slot, 0.0, 1.0)
-        shares *= left[:, None]
-    return np.clip(shares, 0.0, 1.0), np.clip(1.0 - shares.sum(axis=1), 0.0, 1.0)
+    return np.clip(shares, 0.0, 1.0)
 
 
 def _rates(phases: Phases, kinds: Sequence[PhaseKind]) -> Values:
-    """Return the chain's rates per second between the kinds and, last, being ended.
+    """Return the chain's rates per second between the kinds.
 
     A kind that passes by its nature and was never seen to end is taken to end at the rate of one
     exit in the time seen; work and idle without an exit last.
     """
-    size = len(kinds) + 1
+    size = len(kinds)
     exits, spent = np.zeros((size, size)), np.zeros(size)
     for segment in phases.segments:
         if segment.kind is not PhaseKind.UNKNOWN:
@@ -172,31 +125,27 @@ def _rates(phases: Phases, kinds: Sequence[PhaseKind]) -> Values:
     for row, kind in enumerate(kinds):
         if not exits[row].any() and kind in _PASSING and PhaseKind.STEADY in kinds:
             exits[row, kinds.index(PhaseKind.STEADY)] = 1
-        if kind is PhaseKind.TAIL:
-            exits[row] = 0
-            exits[row, -1] = 1
     rates = exits / np.where(spent > 0, spent, np.inf)[:, None]
     return np.asarray(rates - np.diag(rates.sum(axis=1)))
 
 
-def _angle(phases: Phases, edges: Values, slot_seconds: float) -> tuple[Values | None, str]:
-    """Return the position of every slot's middle in the epoch, or None and the reason."""
+def _angle(phases: Phases, edges: Values, slot_seconds: float) -> Values | None:
+    """Return the position of every slot's middle in the epoch, 0 where a dip begins, below 1.
+
+    None where the epoch is unknown, or so short that its dips average out within a slot.
+    """
     epoch = phases.epoch
     if epoch.seconds is None or epoch.phase_seconds is None:
-        return None, f"the epoch is unknown: {epoch.reason}"
+        return None
     if epoch.seconds < MIN_SLOTS_PER_EPOCH * slot_seconds:
-        return None, (
-            f"an epoch of {epoch.seconds:.0f} s is shorter than two slots of {slot_seconds:g} s: "
-            "its dips average out within a slot"
-        )
+        return None
     middles = (edges[:-1] + edges[1:]) / 2
-    return ((middles - epoch.phase_seconds) / epoch.seconds) % 1.0, epoch.reason
+    return np.asarray(((middles - epoch.phase_seconds) / epoch.seconds) % 1.0)
 
 
 def _dips_where_they_were(
     past: Values,
     future: Values,
-    ended: Values,
     kinds: Sequence[PhaseKind],
     angle: Values,
     epoch_seconds: float,
@@ -206,41 +155,20 @@ def _dips_where_they_were(
 
     The epoch has as many angles as slots; what is not a dip shares the rest as before.
     """
-    columns = [column for column, kind in enumerate(kinds) if kind in DIPS]
+    dip = kinds.index(PhaseKind.DIP)
     seen = past.sum(axis=1) > 0
     bins = max(2, round(epoch_seconds / float(edges[1] - edges[0])))
     places = np.minimum((angle * bins).astype(int), bins - 1)
     before_now, after_now = places[: len(past)][seen], places[len(past) :]
     counts = np.bincount(before_now, minlength=bins)
     covered = counts[after_now] > 0
-    alive = 1.0 - ended
     placed = future.copy()
-    for column in columns:
-        total = np.bincount(before_now, weights=past[seen, column], minlength=bins)
-        usual = total / np.maximum(counts, 1)
-        placed[covered, column] = (usual[after_now] * alive)[covered]
-    others = [column for column in range(len(kinds)) if column not in columns]
-    rest = np.clip(alive - placed[:, columns].sum(axis=1), 0.0, None)
+    total = np.bincount(before_now, weights=past[seen, dip], minlength=bins)
+    usual = total / np.maximum(counts, 1)
+    placed[covered, dip] = usual[after_now][covered]
+    others = [column for column in range(len(kinds)) if column != dip]
+    rest = np.clip(1.0 - placed[:, dip], 0.0, None)
     before = placed[:, others].sum(axis=1)
     scale = np.where(before > 0, rest / np.where(before > 0, before, 1.0), 0.0)
     placed[:, others] *= scale[:, None]
     return placed
-
-
-def _regressors(
-    shares: Values,
-    kinds: Sequence[PhaseKind],
-    angle: Values | None,
-    epoch_seconds: float | None,
-    slot_seconds: float,
-) -> tuple[tuple[str, ...], Values]:
-    """Return names and columns: the share of each kind but steady, then waves of the epoch."""
-    columns = [f"{kind}_share" for kind in kinds if kind is not PhaseKind.STEADY]
-    parts = [shares[:, [kind is not PhaseKind.STEADY for kind in kinds]]]
-    if angle is not None and epoch_seconds is not None:
-        order = max(1, min(MAX_ORDER, int(epoch_seconds / slot_seconds / 2)))
-        for number in range(1, order + 1):
-            turn = 2 * np.pi * number * angle
-            columns += [f"epoch_sin_{number}", f"epoch_cos_{number}"]
-            parts += [np.sin(turn)[:, None], np.cos(turn)[:, None]]
-    return tuple(columns), np.hstack(parts)

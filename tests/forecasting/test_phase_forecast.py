@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from forecasting.phases.find import PhaseRules, Signal, find_phases
-from forecasting.phases.forecast import phase_forecast
+from forecasting.phases.adjustment import phase_forecast
+from forecasting.phases.find import find_phases
 from forecasting.phases.profile import phase_profile
+from forecasting.phases.records import Signal
 
 
 def epochs(slots: int, *, seed: int = 0) -> np.ndarray:
@@ -15,10 +16,10 @@ def epochs(slots: int, *, seed: int = 0) -> np.ndarray:
     return gpus
 
 
-def forecast_of(past: np.ndarray, *, horizon: int = 48, **known: float) -> np.ndarray | None:
+def forecast_of(past: np.ndarray) -> np.ndarray | None:
     """The forecast after this past."""
-    phases = find_phases(past, 900.0, signal=Signal.ACTIVITY, rules=PhaseRules(idle_below=0.5))
-    profile = phase_profile(phases, slot_seconds=900.0, horizon=horizon, **known)
+    phases = find_phases(past, 900.0, signal=Signal.ACTIVITY)
+    profile = phase_profile(phases, slot_seconds=900.0, horizon=48)
     return phase_forecast(profile, past)
 
 
@@ -43,13 +44,6 @@ def test_without_a_known_slot_there_is_no_forecast() -> None:
     phases = find_phases(past, 900.0, signal=Signal.ACTIVITY)
     profile = phase_profile(phases, slot_seconds=900.0, horizon=4)
     assert phase_forecast(profile, np.full(96, np.nan)) is None
-
-
-def test_after_the_end_nothing_is_known() -> None:
-    """Slots after the job's known end are NaN, not zero."""
-    found = forecast_of(epochs(96), horizon=8, ends_in_seconds=4 * 900.0)
-    assert found is not None
-    assert np.isfinite(found).tolist() == [True] * 4 + [False] * 4
 
 
 def test_gaps_in_the_past_are_passed_over() -> None:
