@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks._prophet_design import bands
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
 from forecasting.prophet.batch import fit_batch
@@ -25,8 +26,7 @@ class ExactProphet:
         values = series.values[-_WINDOW_DAYS * series.slots_per_day :]
         first = series.first_slot + (len(series.values) - len(values)) * series.slot_seconds
         fits = fit_batch(values[None, :], series.slot_seconds, first)
-        found = fits.predict(horizon, quantiles=_LEVELS)
-        rows = np.clip(found.bands[:, 0], series.lower, series.upper)
+        rows = np.clip(bands(fits, horizon, _LEVELS)[:, 0], series.lower, series.upper)
         return Quantiles(q05=rows[0], q10=rows[1], q50=rows[2], q90=rows[3], q95=rows[4])
 
 

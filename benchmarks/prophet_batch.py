@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks._prophet_design import bands, design_of, parameters
 from benchmarks._prophet_sets import (
     MONDAY,
     SEED,
@@ -151,8 +152,8 @@ def speed_row(case: Case, prophets: int) -> tuple[str, float, float]:
     shared, safe, own = rate(values, one), rate(values, two), rate(gappy, one)
     fits = fit_batch(values, case.slot_seconds, MONDAY, options=two)
     horizon = 86_400 // case.slot_seconds
-    predict = best_rate(lambda: fits.predict(horizon), len(values))
-    alone = int((fits.lone_optimum == 0).sum())
+    predict = best_rate(lambda: bands(fits, horizon), len(values))
+    alone = int((fits.answers.lone == 0).sum())
     fit, points, bands = prophet_rates(case, values[:prophets])
     line = (
         f"| {case.name} | {shared:,.0f} | {safe:,.0f} | {own:,.0f} | {predict:,.0f} "
@@ -188,13 +189,13 @@ def band_row(case: Case, rows: Floats) -> str:
     """Return the table's line: errors of 80 % half-widths against 20,000 of Prophet's draws."""
     fits = fit_batch(rows, case.slot_seconds, MONDAY, options=ProphetOptions(**case.ours))
     horizon = 86_400 // case.slot_seconds
-    bands = fits.predict(horizon).bands
+    edges = bands(fits, horizon)
     times = pd.to_datetime(MONDAY + np.arange(case.slots + horizon) * case.slot_seconds, unit="s")
     ours, drawn = [], []
     for series, row in enumerate(rows):
         model = quiet_prophet(**case.theirs)
         model.preprocess(pd.DataFrame({"ds": times[: case.slots], "y": row}))
-        params = fits.parameters(series)
+        params = parameters(fits, series)
         model.params = {name: np.reshape(value, (1, -1)) for name, value in params.items()}
         np.random.seed(SEED)  # noqa: NPY002 - Prophet draws from the global generator
         widths = []
@@ -202,7 +203,7 @@ def band_row(case: Case, rows: Floats) -> str:
             model.uncertainty_samples = samples
             found = model.predict(pd.DataFrame({"ds": times[case.slots :]}))
             widths.append((found["yhat_upper"] - found["yhat_lower"]).to_numpy())
-        ours.append(np.abs((bands[2, series] - bands[0, series]) / widths[0] - 1))
+        ours.append(np.abs((edges[2, series] - edges[0, series]) / widths[0] - 1))
         drawn.append(np.abs(widths[1] / widths[0] - 1))
     figures = [
         f"{100 * np.mean(errors):.1f} / {100 * np.max(errors):.1f} %" for errors in (ours, drawn)
@@ -215,10 +216,10 @@ def optima_row(slots: int, series: int = 3000) -> str:
     values = np.cumsum(np.random.default_rng([SEED, slots]).normal(size=(series, slots)), axis=1)
     one = fit_batch(values, 3600, MONDAY)
     two = fit_batch(values, 3600, MONDAY, options=ProphetOptions(starts=2))
-    better = one.objective - two.objective
+    better = one.answers.objective - two.answers.objective
     return (
-        f"| {slots} | {series} | {(two.lone_optimum == 1).sum()} | {(better > 1e-6).sum()} "
-        f"| {better.max():.1f} | {two.kkt_residual.max():.0e} |"
+        f"| {slots} | {series} | {(two.answers.lone == 1).sum()} | {(better > 1e-6).sum()} "
+        f"| {better.max():.1f} | {two.answers.residual.max():.0e} |"
     )
 
 
@@ -237,7 +238,7 @@ class Comparison:
 def objective(fits: ProphetFits, series: int, params: dict[str, Any]) -> tuple[float, Floats]:
     """Return f at Prophet's params, and yhat at the known points, from columns and data."""
     slots = np.flatnonzero(np.isfinite(fits.values[series]))
-    design = fits.design(series)
+    design = design_of(fits, series)
     columns = design.columns(fits.first_slot[series] + slots * fits.slot_seconds)
     normal = len(design.precision)
     flat = {name: np.reshape(value, -1) for name, value in params.items()}
@@ -255,7 +256,7 @@ def compared(real: RealSet) -> Iterator[Comparison]:
     options = ProphetOptions(starts=2)
     fits = fit_batch(real.values, real.slot_seconds, real.first_slot, options=options)
     horizon = 86_400 // real.slot_seconds
-    point = fits.predict(horizon).point
+    point = fits.predict(horizon)
     times = pd.to_datetime(
         real.first_slot + np.arange(real.values.shape[1] + horizon) * real.slot_seconds, unit="s"
     )
@@ -263,7 +264,7 @@ def compared(real: RealSet) -> Iterator[Comparison]:
         row = real.values[series]
         known = np.isfinite(row)
         frame = pd.DataFrame({"ds": times[: len(row)][known], "y": row[known]})
-        ours = fits.parameters(series)
+        ours = parameters(fits, series)
         own = quiet_prophet(uncertainty_samples=0).fit(frame, seed=SEED)
         again = quiet_prophet(uncertainty_samples=0).fit(frame, init=ours, seed=SEED)
         best, yhat = objective(fits, series, ours)
@@ -281,7 +282,7 @@ def compared(real: RealSet) -> Iterator[Comparison]:
             ahead=apart(ahead, point[series]),
             moved=float(np.abs(same_yhat - yhat).max() / spread),
             gained=best - stayed,
-            parted=bool(fits.lone_optimum[series] == 0),
+            parted=bool(fits.answers.lone[series] == 0),
         )
 
 

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks._prophet_design import ProphetDesign, design_of, parameters
 from forecasting.prophet.fits import ProphetFits
-from forecasting.prophet.terms import ProphetDesign, ProphetOptions
+from forecasting.prophet.terms import ProphetOptions
 
 Floats = npt.NDArray[np.float64]
 MONDAY = 1_699_833_600
@@ -49,14 +50,13 @@ class History:
         """Take it from the batch."""
         slots = np.flatnonzero(np.isfinite(fits.values[series]))
         times = fits.first_slot[series] + slots * fits.slot_seconds
-        own = fits.regressors[series if len(fits.regressors) > 1 else 0][slots]
-        design = fits.design(series)
+        design = design_of(fits, series)
         return cls(
             design=design,
             times=times,
             y=fits.values[series, slots],
             scale=float(fits.scale[series]),
-            columns=design.columns(times, own),
+            columns=design.columns(times),
         )
 
     def frame(self) -> pd.DataFrame:
@@ -118,7 +118,7 @@ class Verdict:
 
 def compare(fits: ProphetFits, series: int, **options: Any) -> Verdict:
     """Run Prophet from its own start and from our answer."""
-    history, ours = History.of(fits, series), fits.parameters(series)
+    history, ours = History.of(fits, series), parameters(fits, series)
     own = quiet_prophet(uncertainty_samples=0, **options).fit(history.frame())
     again = quiet_prophet(uncertainty_samples=0, **options).fit(history.frame(), init=ours)
     best = history.objective(ours)

@@ -1,7 +1,7 @@
 """Prophet's additive model, fitted exactly to a whole batch of series at once.
 
 `fit_batch` gives the maximum of Prophet's own posterior (docs/forecasting-prophet.md says what
-"equal to Prophet" means), `ProphetFits.predict` its forecast with Prophet's bands in closed form.
+"equal to Prophet" means), `ProphetFits.predict` its forecast.
 Unknown values are dropped, as Prophet does: a series with gaps has changepoints, scaling and a Gram
 matrix of its own. Series that share their pattern of known slots share that work, wherever the
 pattern lies in the window and whatever its phase in the week (see `prophet_terms.turned`).
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.errors import ForecastError
-from forecasting.prophet.fits import FitStatus, ProphetFits, TermGroup, regressor_block
+from forecasting.prophet.fits import FitStatus, ProphetFits, TermGroup
 from forecasting.prophet.gram_kernel import gram_of
 from forecasting.prophet.rows_kernel import (
     Answers,
@@ -53,14 +53,12 @@ def fit_batch(
     first_slot: int | Integers,
     *,
     options: ProphetOptions | None = None,
-    regressors: Floats | None = None,
 ) -> ProphetFits:
     """Fit every row of `values` [series, slots]; what is not finite is unknown.
 
     Row i starts at `first_slot` (s since the epoch, UTC; one for all or [series]) and has a value
-    every `slot_seconds`. `regressors` are [slots, regressors] for all rows or [series, slots,
-    regressors], on their own scale; they are standardised as Prophet does. No series can make the
-    batch fail: see `FitStatus`. Errors: ForecastError for arrays whose shapes do not fit together.
+    every `slot_seconds`. No series can make the batch fail: see `FitStatus`. Errors: ForecastError
+    for values that are no [series, slots] and for slots without length.
     """
     chosen = options or ProphetOptions()
     rows = np.ascontiguousarray(values, dtype=np.float64)
@@ -69,27 +67,22 @@ def fit_batch(
     if slot_seconds <= 0:
         raise ForecastError(f"slot_seconds is {slot_seconds}", "give whole seconds above 0")
     begins = np.broadcast_to(np.asarray(first_slot, dtype=np.int64), len(rows))
-    own = regressor_block(regressors, len(rows), rows.shape[1])
     survey = survey_rows(rows)
-    status = _first_status(rows, survey, own)
+    status = _first_status(survey)
     scale = np.maximum(np.abs(survey.low), np.abs(survey.high))
     scale[~np.isfinite(scale) | (scale == 0.0)] = 1.0
     groups = _term_groups(survey, np.flatnonzero(status == FitStatus.FITTED), slot_seconds, chosen)
     widest = max(
-        (
-            len(smooth_precision(term_group.seasonalities, own.shape[2], chosen))
-            for term_group in groups
-        ),
+        (len(smooth_precision(term_group.seasonalities, chosen)) for term_group in groups),
         default=2,
     )
     batch = _Batch(
         values=rows,
         slot_seconds=slot_seconds,
         options=chosen,
-        regressors=own,
         survey=survey,
         scale=scale,
-        answers=_no_answers(len(rows), widest, own.shape[2], chosen),
+        answers=_no_answers(len(rows), widest, chosen),
     )
     for group in groups:
         _solve_group(batch, group)
@@ -99,7 +92,6 @@ def fit_batch(
         slot_seconds=slot_seconds,
         first_slot=begins,
         values=rows,
-        regressors=own,
         survey=survey,
         groups=groups,
         answers=batch.answers,
@@ -115,7 +107,6 @@ class _Batch:
     values: Floats
     slot_seconds: int
     options: ProphetOptions
-    regressors: Floats
     survey: RowSurvey
     scale: Floats
     answers: Answers
@@ -134,12 +125,8 @@ class _Pattern:
     offsets: Integers
 
 
-def _first_status(values: Floats, survey: RowSurvey, regressors: Floats) -> npt.NDArray[np.int8]:
-    status = np.full(len(values), FitStatus.FITTED, dtype=np.int8)
-    if not np.isfinite(regressors).all():
-        missing = ~np.isfinite(regressors).all(axis=2)
-        unknown = (missing & np.isfinite(values)).any(axis=1)
-        status[unknown] = FitStatus.REGRESSOR_UNKNOWN
+def _first_status(survey: RowSurvey) -> npt.NDArray[np.int8]:
+    status = np.full(len(survey.known), FitStatus.FITTED, dtype=np.int8)
     status[survey.low == survey.high] = FitStatus.CONSTANT
     status[survey.known < 2] = FitStatus.TOO_FEW_POINTS
     return status
@@ -165,7 +152,7 @@ def _term_groups(
     )
 
 
-def _no_answers(series: int, widest: int, regressors: int, options: ProphetOptions) -> Answers:
+def _no_answers(series: int, widest: int, options: ProphetOptions) -> Answers:
     """Return the place of the answers, NaN where there will be none."""
     return Answers(
         smooth=np.zeros((series, widest)),
@@ -174,8 +161,6 @@ def _no_answers(series: int, widest: int, regressors: int, options: ProphetOptio
         change_scale=np.zeros(series),
         slope=np.full(series, np.nan),
         intercept=np.full(series, np.nan),
-        regressor_mean=np.zeros((series, regressors)),
-        regressor_deviation=np.ones((series, regressors)),
         variance=np.full(series, np.nan),
         objective=np.full(series, np.nan),
         residual=np.full(series, np.nan),
@@ -191,7 +176,7 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
     patterns, alone = _patterns(batch, group.rows)
     rough = [_solve_pattern(batch, pattern, clock, group.seasonalities) for pattern in patterns]
     options = batch.options
-    precision = smooth_precision(group.seasonalities, batch.regressors.shape[2], options)
+    precision = smooth_precision(group.seasonalities, options)
     recipe = DesignRecipe(
         batch.linear,
         options.changepoints,
@@ -206,7 +191,6 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
         batch.survey,
         batch.scale,
         clock,
-        batch.regressors,
         recipe,
         batch.answers,
     )
@@ -215,16 +199,12 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
 def _patterns(batch: _Batch, rows: Integers) -> tuple[list[_Pattern], Integers]:
     """Return the patterns of known slots that several series share, and the series left alone."""
     survey = batch.survey
-    if len(batch.regressors) > 1:
-        return [], rows
-    members: dict[tuple[int, int, bytes], list[int]] = {}
-    # Regressors belong to slots of the window, so patterns cannot move against them.
-    tied = batch.regressors.shape[2] > 0
+    members: dict[tuple[int, bytes], list[int]] = {}
     for i in rows.tolist():
         first, last = int(survey.first[i]), int(survey.last[i])
         whole = survey.known[i] == last - first + 1
         gaps = b"" if whole else np.isfinite(batch.values[i, first : last + 1]).tobytes()
-        members.setdefault((last - first, first if tied else -1, gaps), []).append(i)
+        members.setdefault((last - first, gaps), []).append(i)
     patterns, alone = [], []
     for found in members.values():
         if len(found) < _SHARED_FROM:
@@ -248,16 +228,13 @@ def _solve_pattern(
     options, answers = batch.options, batch.answers
     slots = pattern.slots
     t = slots / slots[-1]
-    at = slots + (pattern.offsets[0] if batch.regressors.shape[2] else 0)
-    smooth, mean, deviation = smooth_columns(batch.linear, t, slots, clock, batch.regressors[0][at])
+    smooth = smooth_columns(batch.linear, t, slots, clock)
     rows = changepoint_rows(len(slots), options.changepoints, options.changepoint_range)
     rows = rows if batch.linear else rows[:0]
     if passes_through(t, smooth, rows):
         answers.unbounded[pattern.rows] = True
         return np.zeros(0, dtype=np.int64)
-    answers.regressor_mean[pattern.rows] = mean
-    answers.regressor_deviation[pattern.rows] = deviation
-    precision = smooth_precision(seasonalities, batch.regressors.shape[2], options)
+    precision = smooth_precision(seasonalities, options)
     level = 1 if batch.linear else 0
     tau, bounded = options.changepoint_prior_scale, options.starts > 1
     gram = gram_of(t, smooth, precision, level, rows, tau, bounded)

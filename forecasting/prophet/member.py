@@ -92,7 +92,7 @@ def _fill(
     starts = np.concatenate([hourly[index].base + begin for index, begin in begins.items()])
     reach = max(int(hourly[index].ahead[origins].max()) for index, origins in chosen.items()) + 1
     fits = fit_batch(windows, SECONDS_PER_HOUR, starts * SECONDS_PER_HOUR)
-    points = fits.predict(reach).point
+    points = fits.predict(reach)
     logarithm = np.repeat(
         [hourly[index].logarithm for index in chosen], [len(entry) for entry in chosen.values()]
     )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from data.compiled import inner, outer
 from forecasting.prophet.gram_kernel import gram_of, row_around
 from forecasting.prophet.kernel import Floats, Gram, Row, RowWorkspace, make_desk
-from forecasting.prophet.terms_kernel import changepoint_rows, regressor_scale
+from forecasting.prophet.terms_kernel import changepoint_rows
 from forecasting.prophet.variance_kernel import Solution, solve_row
 
 Integers = npt.NDArray[np.int64]
@@ -40,8 +40,8 @@ class RowSurvey(NamedTuple):
 class Answers(NamedTuple):
     """The optimum of every row, of y / y_scale: `smooth` [series, q], `delta` [series, S].
 
-    `smooth` are natural coefficients: k (linear), m, seasonal, regressors. `slope` and `intercept`
-    are those of the trend after the last changepoint, per unit of t; `changes` is the number of
+    `smooth` are natural coefficients: k (linear), m, seasonal. `slope` and `intercept` are
+    those of the trend after the last changepoint, per unit of t; `changes` is the number of
     changepoints, `change_scale` the mean of |delta| over them (0 for Prophet's stand-in). A row
     that its design could pass through whatever its values has no optimum and is `unbounded`.
     """
@@ -52,8 +52,6 @@ class Answers(NamedTuple):
     change_scale: Floats
     slope: Floats
     intercept: Floats
-    regressor_mean: Floats
-    regressor_deviation: Floats
     variance: Floats
     objective: Floats
     residual: Floats
@@ -245,29 +243,16 @@ def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
 
 
 @outer
-def smooth_columns(
-    linear: bool, t: Floats, slots: Any, clock: Floats, regressors: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return the columns with normal priors at the known slots, and the regressors' scales.
-
-    [points, q]; what is subtracted from and divided out of each regressor: [regressors] each.
-    """
-    trend, seasonal, own = 2 if linear else 1, clock.shape[1], regressors.shape[1]
-    columns = np.ones((len(slots), trend + seasonal + own))
+def smooth_columns(linear: bool, t: Floats, slots: Any, clock: Floats) -> Floats:
+    """Return the columns with normal priors at the known slots: [points, q]."""
+    trend, seasonal = 2 if linear else 1, clock.shape[1]
+    columns = np.ones((len(slots), trend + seasonal))
     for i in range(len(slots)):
         if linear:
             columns[i, 0] = t[i]
         for c in range(seasonal):
             columns[i, trend + c] = clock[slots[i], c]
-        for c in range(own):
-            columns[i, trend + seasonal + c] = regressors[slots[i], c]
-    mean, deviation = np.zeros(own), np.ones(own)
-    for r in range(own):
-        c = trend + seasonal + r
-        mean[r], deviation[r] = regressor_scale(columns[:, c].copy())
-        for i in range(len(slots)):
-            columns[i, c] = (columns[i, c] - mean[r]) / deviation[r]
-    return columns, mean, deviation
+    return columns
 
 
 @outer
@@ -277,14 +262,12 @@ def solve_own(
     survey: RowSurvey,
     scale: Floats,
     clock: Floats,
-    regressors: Floats,
     recipe: DesignRecipe,
     answers: Answers,
 ) -> None:
     """Solve the series `which`, each on its own known slots.
 
-    `clock` [slots, seasonal] are the Fourier columns of all slots, `regressors`
-    [1 or series, slots, regressors] the raw regressors.
+    `clock` [slots, seasonal] are the Fourier columns of all slots.
     """
     level = 1 if recipe.linear else 0
     for i in which:
@@ -295,11 +278,7 @@ def solve_own(
         for k in range(len(slots)):
             t[k] = (slots[k] - survey.first[i]) / span
             y[k] = values[i, slots[k]] / scale[i]
-        own = regressors[i if len(regressors) > 1 else 0]
-        smooth, mean, deviation = smooth_columns(recipe.linear, t, slots, clock, own)
-        for r in range(len(mean)):
-            answers.regressor_mean[i, r] = mean[r]
-            answers.regressor_deviation[i, r] = deviation[r]
+        smooth = smooth_columns(recipe.linear, t, slots, clock)
         rows = changepoint_rows(len(slots), recipe.changepoints, recipe.share)
         if not recipe.linear:
             rows = rows[:0]

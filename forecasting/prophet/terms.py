@@ -4,7 +4,7 @@
 
 (Taylor and Letham 2018, section 3; names as in Prophet's Stan program). Time t runs from 0 at the
 first known point to 1 at the last; changepoints c_j lie on known points of the first 80 %; x are
-Fourier pairs of the clock and regressors. Times are whole seconds since the epoch, UTC.
+Fourier pairs of the clock. Times are whole seconds since the epoch, UTC.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from data.errors import ForecastError
 from data.units import SECONDS_PER_DAY
-from forecasting.prophet.terms_kernel import changepoint_rows, regressor_scale
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -43,13 +42,12 @@ class ProphetOptions:
     weekly: Order = "auto"
     daily: Order = "auto"
     seasonality_prior_scale: float = 10.0
-    regressor_prior_scale: float = 10.0
     starts: Literal[1, 2] = 1
 
     def __post_init__(self) -> None:
         if self.growth not in ("linear", "flat"):
             raise ForecastError(f"growth is {self.growth!r}", "give linear or flat")
-        for name in ("changepoint_prior_scale", "seasonality_prior_scale", "regressor_prior_scale"):
+        for name in ("changepoint_prior_scale", "seasonality_prior_scale"):
             if not getattr(self, name) > 0:
                 raise ForecastError(f"{name} is {getattr(self, name)}", "give a scale above 0")
         if not 0 <= self.changepoint_range <= 1:
@@ -127,7 +125,7 @@ def fourier_columns(times: Integers, seasonalities: tuple[Seasonality, ...]) -> 
 def turned(beta: Floats, seasonalities: tuple[Seasonality, ...], seconds: Integers) -> Floats:
     """Return the Fourier coefficients of the same curve once the clock's zero moves back.
 
-    `beta` is [series, columns], regressors last; the value at time u becomes the value at time
+    `beta` is [series, columns]; the value at time u becomes the value at time
     u + seconds, one shift per series. A pair turns as a whole, so its normal prior does not see
     it: the fit is the same for every phase of the window, and one Gram matrix serves all of them.
     """
@@ -144,79 +142,9 @@ def turned(beta: Floats, seasonalities: tuple[Seasonality, ...], seconds: Intege
     return result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProphetDesign:
-    """The design of one history; columns are [k (linear only), m, seasonal, regressors, delta].
-
-    `precision` is 1 / variance of the normal priors, per column before delta; `changepoints` are
-    in units of t. The Laplace prior of delta has the scale `tau`.
-    """
-
-    start: int
-    span_seconds: int
-    changepoints: Floats
-    seasonalities: tuple[Seasonality, ...]
-    regressor_mean: Floats
-    regressor_deviation: Floats
-    precision: Floats
-    tau: float
-    growth: Growth
-
-    def unit_times(self, times: Integers) -> Floats:
-        """Return t of Prophet: 0 at the first known point, 1 at the last."""
-        return np.asarray((times - self.start) / self.span_seconds)
-
-    def columns(self, times: Integers, regressors: Floats | None = None) -> Floats:
-        """Return the rows of the design at any times: [times, columns]."""
-        t = self.unit_times(times)
-        trend = [t, np.ones(len(t))] if self.growth == "linear" else [np.ones(len(t))]
-        own = np.zeros((len(t), 0)) if regressors is None else regressors
-        return np.concatenate(
-            [
-                np.stack(trend, axis=1),
-                fourier_columns(times, self.seasonalities),
-                (own - self.regressor_mean) / self.regressor_deviation,
-                np.maximum(t[:, None] - self.changepoints, 0.0),
-            ],
-            axis=1,
-        )
-
-
-def smooth_precision(
-    seasonalities: tuple[Seasonality, ...], regressors: int, options: ProphetOptions
-) -> Floats:
-    """Return 1 / variance of the normal priors of [k (linear only), m, seasonal, regressors]."""
+def smooth_precision(seasonalities: tuple[Seasonality, ...], options: ProphetOptions) -> Floats:
+    """Return 1 / variance of the normal priors of [k (linear only), m, seasonal]."""
     seasonal = sum(2 * seasonality.order for seasonality in seasonalities)
     scales = [TREND_SCALE] * (2 if options.growth == "linear" else 1)
     scales += [options.seasonality_prior_scale] * seasonal
-    scales += [options.regressor_prior_scale] * regressors
     return np.asarray(1.0 / np.square(scales))
-
-
-def prophet_design(
-    times: Integers, options: ProphetOptions, regressors: Floats | None = None
-) -> ProphetDesign:
-    """Return the design that Prophet makes of the known points at these ascending times.
-
-    `regressors` is [times, regressors], on their own scale. Errors: ForecastError below two points.
-    """
-    if len(times) < 2:
-        raise ForecastError(f"{len(times)} known points", "Prophet needs two")
-    span = int(times[-1] - times[0])
-    seasonalities = auto_seasonalities(span, int(np.diff(times).min()), options)
-    own = np.zeros((len(times), 0)) if regressors is None else regressors
-    scales = np.array([regressor_scale(column) for column in own.T]).reshape(-1, 2)
-    rows = changepoint_rows(len(times), options.changepoints, options.changepoint_range)
-    if options.growth == "flat":
-        rows = rows[:0]
-    return ProphetDesign(
-        start=int(times[0]),
-        span_seconds=span,
-        changepoints=(times[rows] - times[0]) / span,
-        seasonalities=seasonalities,
-        regressor_mean=scales[:, 0],
-        regressor_deviation=scales[:, 1],
-        precision=smooth_precision(seasonalities, own.shape[1], options),
-        tau=options.changepoint_prior_scale,
-        growth=options.growth,
-    )
