@@ -36,14 +36,14 @@ def rows_of(samples: PowerSamples, keep: npt.NDArray[np.bool_]) -> PowerSamples:
     return PowerSamples(**columns)
 
 
-def ours(inputs: tuple[str, ...]) -> Method:
-    """Return Trimtab's model with these inputs beside the utilization."""
+def ours(*, with_held: bool) -> Method:
+    """Return Trimtab's model, with or without whether boards are held."""
 
     def guess(model: str, train: PowerSamples, test: PowerSamples) -> Guess:
         fitted = fit_power_models({model: train}, CATALOGUE, signal="benchmark")[model]
-        known = {name: getattr(test, name) for name in inputs}
+        held = test.held if with_held else None
         cap = None if test.cap_watts is None else test.cap_watts
-        watts = fitted.predict(test.utilization, power_cap_watts=cap, **known)
+        watts = fitted.predict(test.utilization, held=held, power_cap_watts=cap)
         return Guess(central=watts.central, low=watts.low, high=watts.high)
 
     return guess

@@ -20,11 +20,13 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from benchmarks._cap_slowdown import slowdown_under_cap
 from benchmarks._power_peers import (
     CATALOGUE,
     PEERS,
@@ -37,10 +39,11 @@ from benchmarks._power_peers import (
     tdp_times_utilization,
 )
 from collectors.simulated_fleet import SimulatedFleet
-from forecasting.power.cap import REACH, SHARPNESS, power_under_cap, slowdown_under_cap
+from forecasting.power.cap import REACH, SHARPNESS, power_under_cap
+from forecasting.power.estimated import readings_by_model
 from forecasting.power.model import PowerModel
-from forecasting.power.readings import readings_by_model
 from forecasting.power.records import PowerSamples
+from forecasting.power.terms import KNOTS
 from forecasting.power.training import fit_power_models
 
 RESULTS = Path(__file__).parent / "results" / "power_model.md"
@@ -115,7 +118,6 @@ def inference_samples(folder: Path) -> dict[str, PowerSamples]:
         found[MODEL_OF[str(gpu)]] = PowerSamples(
             power_watts=(entry["avg_power_watts"] / boards).to_numpy(dtype=np.float64),
             utilization=np.clip(memory + 2 * compute, 0, 1).to_numpy(dtype=np.float64),
-            memory_activity=np.clip(memory, 0, 1).to_numpy(dtype=np.float64),
             group=pd.factorize(entry["model_id"])[0].astype(np.int64),
         )
     return found
@@ -150,8 +152,6 @@ class Reading:
     model: str
     power: float
     utilization: float
-    memory_activity: float
-    held: float
 
 
 def readings(folder: Path) -> list[Reading]:
@@ -169,8 +169,6 @@ def readings(folder: Path) -> list[Reading]:
                 model=model,
                 power=float(values["power_draw_watts"]),
                 utilization=float(values["utilization_gpu_ratio"]),
-                memory_activity=float(values["utilization_memory_ratio"]),
-                held=float(float(values["memory_used_bytes"]) > 2e8),
             )
         )
     return found
@@ -320,15 +318,17 @@ def best_law(rows: pd.DataFrame) -> tuple[float, float]:
 
 def coefficients(models: dict[str, PowerModel], name: str) -> str:
     """Return the coefficients of the simplest fit of a model, in words."""
-    simplest = models[name].fits[0]
-    shares = zip(simplest.terms, simplest.coefficients, strict=True)
-    return ", ".join(f"{term} {share:.2f}" for term, share in shares)
+    shares = zip(pairwise(KNOTS), models[name].fits[0].coefficients, strict=True)
+    return ", ".join(
+        f"utilization {100 * low:.0f}-{100 * high:.0f} % {share:.2f}"
+        for (low, high), share in shares
+    )
 
 
 def report(folder: Path) -> str:
     """Return all tables in Markdown."""
     inference, fleet = inference_samples(folder), fleet_samples()
-    alone, with_memory, held = ours(()), ours(("memory_activity",)), ours(("held",))
+    alone, held = ours(with_held=False), ours(with_held=True)
     counts = ", ".join(
         f"{name} {len(entry.power_watts)} rows of {len(np.unique(np.asarray(entry.group)))} models"
         for name, entry in inference.items()
@@ -347,14 +347,7 @@ def report(folder: Path) -> str:
         "",
         f"LLM inference, ML.ENERGY: {counts}. Utilization estimated from throughput.",
         "",
-        *table_of(
-            inference,
-            {
-                "**Trimtab, utilization**": alone,
-                "**Trimtab, utilization and memory**": with_memory,
-                **PEERS,
-            },
-        ),
+        *table_of(inference, {"**Trimtab, utilization**": alone, **PEERS}),
         "",
         "Shares of TDP − idle: "
         + "; ".join(f"{name} {coefficients(shapes, name)}" for name in inference)

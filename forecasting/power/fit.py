@@ -115,9 +115,5 @@ def error_of(design: Design, predicted: Values) -> PowerError | None:
     missed = np.abs(predicted[seen] - design.power_watts[seen])
     return PowerError(
         mae_watts=float(missed.mean()),
-        median_relative_error=float(
-            np.median(missed / np.maximum(design.power_watts[seen], design.idle_watts / 2))
-        ),
         samples=int(seen.sum()),
-        groups=len(np.unique(design.group[seen])),
     )

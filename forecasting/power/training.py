@@ -1,13 +1,11 @@
-"""Fit the power models of a fleet: thin, pool, fit every set of inputs, test on groups left out.
+"""Fit the power models of a fleet: thin, pool, fit, test on groups left out.
 
 Every model of the catalogue has an answer: without readings of its own it takes the shape that the
-fleet's other models have, without any the catalogue's idle and TDP; both are marked as
-extrapolation.
+fleet's other models have, without any the catalogue's idle and TDP.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 
@@ -15,18 +13,13 @@ from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from forecasting.power.cap import REACH
 from forecasting.power.fit import Design, error_of, fit, left_out_predictions
 from forecasting.power.model import PowerFit, PowerModel
-from forecasting.power.records import OPTIONAL_INPUTS, PowerSamples, Values
-from forecasting.power.terms import columns_of, prior_of, term_names
+from forecasting.power.records import PowerSamples, Values
+from forecasting.power.terms import columns_of, prior_of
 
 MIN_SAMPLES = 8
 MAX_SAMPLES = 5_000
 """More readings than this are thinned evenly: eight coefficients need no more."""
 IDLE_BELOW = 0.01
-INPUT_SETS = tuple(
-    chosen
-    for size in range(len(OPTIONAL_INPUTS) + 1)
-    for chosen in combinations(OPTIONAL_INPUTS, size)
-)
 _MIN_IDLE = 10
 _NEAR_CAP = 0.9
 _LOWERED = 0.95
@@ -50,13 +43,9 @@ def fit_power_models(
     boards = {model.name: _board_of(model, thinned.get(model.name)) for model in catalogue}
     for name, entry in thinned.items():
         if name not in boards and len(entry.power_watts) >= MIN_SAMPLES:
-            boards[name] = _unlisted_board(name, entry)
-    pooled = {
-        inputs: _pooled(
-            inputs, {name: entry for name, entry in thinned.items() if name in boards}, boards
-        )
-        for inputs in INPUT_SETS
-    }
+            boards[name] = _unlisted_board(entry)
+    known = {name: entry for name, entry in thinned.items() if name in boards}
+    pooled = {held: _pooled(known, boards, with_held=held) for held in (False, True)}
     return {
         name: PowerModel(
             gpu_model=name,
@@ -67,9 +56,9 @@ def fit_power_models(
             cap_reach=board.cap_reach,
             lowered_cap_reach=board.lowered_cap_reach,
             fits=tuple(
-                _fit(inputs, thinned.get(name), board, pooled[inputs]) for inputs in INPUT_SETS
+                _fit(thinned.get(name), board, shape, with_held=held)
+                for held, shape in pooled.items()
             ),
-            notes=board.notes,
         )
         for name, board in boards.items()
     }
@@ -84,7 +73,6 @@ class _Board:
     tdp_watts: float
     cap_reach: float
     lowered_cap_reach: float | None
-    notes: tuple[str, ...]
 
 
 def _thinned(samples: PowerSamples) -> PowerSamples:
@@ -92,10 +80,9 @@ def _thinned(samples: PowerSamples) -> PowerSamples:
     rows = np.flatnonzero(samples.usable)
     if len(rows) > MAX_SAMPLES:
         rows = rows[np.linspace(0, len(rows) - 1, MAX_SAMPLES).astype(int)]
-    names = ("memory_activity", "clock_ratio", "held", "cap_watts")
     optional = {
         name: None if getattr(samples, name) is None else samples.column(name)[rows]
-        for name in names
+        for name in ("held", "cap_watts")
     }
     # Without groups, blocks of time stand for them: neighbours in time are no independent test.
     blocks = np.arange(len(rows)) * 20 // max(1, len(rows))
@@ -109,19 +96,17 @@ def _thinned(samples: PowerSamples) -> PowerSamples:
 
 def _board_of(model: GpuModel, samples: PowerSamples | None) -> _Board:
     """Return a listed board, its idle power from readings at rest where there are enough."""
-    idle, notes = model.idle_watts, (f"idle and TDP: catalogue ({model.source})",)
+    idle = model.idle_watts
     if samples is not None:
         quiet = samples.power_watts[np.flatnonzero(samples.utilization <= IDLE_BELOW)]
         if len(quiet) >= _MIN_IDLE:
             idle = float(np.quantile(quiet, 0.25))
-            notes = (f"idle: lower quartile of {len(quiet)} readings at rest; TDP: catalogue",)
     return _Board(
         floor_watts=min(idle, model.idle_watts_low),
         idle_watts=min(idle, 0.9 * model.tdp_watts),
         tdp_watts=model.tdp_watts,
         cap_reach=_cap_reach(samples, model.tdp_watts) or REACH,
         lowered_cap_reach=_cap_reach(samples, model.tdp_watts, below=_LOWERED),
-        notes=notes,
     )
 
 
@@ -143,7 +128,7 @@ def _cap_reach(
     return float(np.clip(np.quantile(near, 0.95), REACH - 0.06, 1.02))
 
 
-def _unlisted_board(name: str, samples: PowerSamples) -> _Board:
+def _unlisted_board(samples: PowerSamples) -> _Board:
     """Return a board that the catalogue lacks, from its readings alone."""
     caps = samples.column("cap_watts")
     known = caps[np.isfinite(caps)]
@@ -155,65 +140,61 @@ def _unlisted_board(name: str, samples: PowerSamples) -> _Board:
         tdp_watts=max(largest, 1.0),
         cap_reach=_cap_reach(samples, max(largest, 1.0)) or REACH,
         lowered_cap_reach=_cap_reach(samples, max(largest, 1.0), below=_LOWERED),
-        notes=(f"{name} is not in the catalogue: idle and TDP are the extremes of its readings",),
     )
 
 
-def _design(inputs: tuple[str, ...], samples: PowerSamples, board: _Board) -> tuple[Design, Values]:
-    """Return the rows whose inputs are all known, and those inputs, shape (rows, 1 + inputs)."""
-    names = ("utilization", *inputs)
-    values = {name: samples.column(name) for name in names}
-    known = np.asarray(np.isfinite(np.column_stack(list(values.values()))).all(axis=1))
+def _design(samples: PowerSamples, board: _Board, *, with_held: bool) -> Design:
+    """Return the rows whose inputs are all known."""
+    held = samples.column("held")
+    known = np.isfinite(held) if with_held else np.ones(len(held), dtype=bool)
     caps = samples.column("cap_watts")
     caps = np.where(np.isfinite(caps) & (caps > 0), caps, board.tdp_watts)
-    rows = {name: value[known] for name, value in values.items()}
     group = np.zeros(len(known), dtype=np.int64) if samples.group is None else samples.group
-    design = Design(
-        columns=columns_of(rows, inputs) * (board.tdp_watts - board.idle_watts),
+    columns = columns_of(samples.utilization[known], held[known] if with_held else None)
+    return Design(
+        columns=columns * (board.tdp_watts - board.idle_watts),
         idle_watts=board.idle_watts,
         power_watts=samples.power_watts[known],
         cap_watts=caps[known],
         reach=board.cap_reach,
         group=group[known],
     )
-    return design, np.column_stack(list(rows.values()))
 
 
 def _pooled(
-    inputs: tuple[str, ...], samples: Mapping[str, PowerSamples], boards: Mapping[str, _Board]
+    samples: Mapping[str, PowerSamples], boards: Mapping[str, _Board], *, with_held: bool
 ) -> Values:
     """Return coefficients of all models together: each model's own fit, averaged with the prior.
 
     A model counts by its readings, at most as the prior does: none rules the others.
     """
-    total, weight = prior_of(inputs), 1.0
+    prior = prior_of(with_held=with_held)
+    total, weight = prior, 1.0
     for name, sample in samples.items():
-        design, _ = _design(inputs, sample, boards[name])
+        design = _design(sample, boards[name], with_held=with_held)
         if len(design.power_watts) >= MIN_SAMPLES:
             share = min(1.0, len(design.power_watts) / 100)
-            total = total + share * fit(design, prior_of(inputs))
+            total = total + share * fit(design, prior)
             weight += share
     return np.asarray(total / weight)
 
 
 def _fit(
-    inputs: tuple[str, ...], samples: PowerSamples | None, board: _Board, pooled: Values
+    samples: PowerSamples | None, board: _Board, pooled: Values, *, with_held: bool
 ) -> PowerFit:
-    """Return the fit of one model for one set of inputs."""
+    """Return the fit of one model."""
     span = board.tdp_watts - board.idle_watts
     wide = tuple(share * span for share in _PRIOR_SPREADS)
     prior_only = PowerFit(
-        inputs=inputs,
-        terms=term_names(inputs),
+        with_held=with_held,
         coefficients=tuple(pooled.tolist()),
         error=None,
         third_watts=(board.idle_watts + span / 3, board.idle_watts + 2 * span / 3),
         spread_watts=((-wide[0], wide[0]), (-wide[1], wide[1]), (-wide[2], wide[2])),
-        ranges=((0.0, 1.0),) * (1 + len(inputs)),
     )
     if samples is None:
         return prior_only
-    design, values = _design(inputs, samples, board)
+    design = _design(samples, board, with_held=with_held)
     if len(design.power_watts) < MIN_SAMPLES:
         return prior_only
     predicted = left_out_predictions(design, pooled)
@@ -221,7 +202,6 @@ def _fit(
         _spread(design.power_watts, predicted, prior_only, len(np.unique(design.group))),
         coefficients=tuple(fit(design, pooled).tolist()),
         error=error_of(design, predicted),
-        ranges=tuple((float(entry.min()), float(entry.max())) for entry in values.T),
     )
 
 

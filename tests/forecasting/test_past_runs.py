@@ -67,7 +67,6 @@ def test_a_learned_reach_replaces_the_published_one() -> None:
         cap_reach=0.97,
         lowered_cap_reach=0.99,
         fits=(),
-        notes=(),
     )
     catalogue = load_gpu_catalogue()
     law = learned_cap_laws([model], catalogue)["V100-SXM2-32GB"]
