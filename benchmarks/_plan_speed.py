@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks._scaling_history import scaled_speed
 from benchmarks._throughput_prior import flop_per_token, tokens_per_second
 from benchmarks.memory_foundry import job_of
-from planner.memory.scaling_history import scaled_speed
 from planner.memory.training_plans import GpuType, prior_speed
 
 Floats = npt.NDArray[np.float64]

@@ -5,6 +5,7 @@ from typing import Any
 from dashboard.submission.estimate import fit_figures, fit_text
 from dashboard.submission.placement import Considered, PlacementDecision
 from planner.memory.predictor import gib, needed_bytes
+from planner.memory.training_plans import SPEED_BASIS
 
 _SHOWN = 5
 
@@ -25,7 +26,7 @@ def _considered_text(considered: Considered) -> str:
     plan = considered.plan
     return (
         f"{plan.gpus} x {plan.gpu_type}: {fit_text(plan.job, plan.estimate)}, "
-        f"speed {plan.speed:.2f} ({plan.basis}), {plan.cost:.2f} a unit of work: "
+        f"speed {plan.speed:.2f} ({SPEED_BASIS}), {plan.cost:.2f} a unit of work: "
         f"{considered.verdict}"
     )
 
@@ -51,7 +52,7 @@ def decision_document(decision: PlacementDecision) -> dict[str, Any]:
                 **fit_figures(considered.plan.job, considered.plan.estimate),
                 "needed_gib": gib(needed_bytes(considered.plan.estimate)),
                 "speed": round(considered.plan.speed, 3),
-                "speed_is": considered.plan.basis,
+                "speed_is": SPEED_BASIS,
                 "cost_per_work": round(considered.plan.cost, 3),
                 "verdict": considered.verdict,
             }

@@ -232,7 +232,7 @@ def plan_row(shown: OfferedPlan, *, currency: str, tokens: float | None = None) 
     row |= {
         "speed_per_gpu": round(plan.speed_per_gpu, 3),
         f"cost_{currency.lower()}_per_work": round(plan.cost, 3),
-        "speed_is": "measured" if plan.measured else "prior",
+        "speed_is": "prior",
     }
     if tokens is not None:
         low, high = hours_range(plan, tokens)

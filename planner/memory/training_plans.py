@@ -1,8 +1,8 @@
 """Ways to train a model on the GPUs at hand: what fits, ranked by throughput per GPU and cost."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from data.catalogue.gpu_catalogue import GpuModel
 from data.errors import ImpossibleProblemError
@@ -10,8 +10,10 @@ from data.units import BYTES_PER_MIB
 from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
 from planner.memory.predictor import MemoryEstimate, predict_peak, refusal
-from planner.memory.scaling_history import scaled_speed
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
+
+SPEED_BASIS = "published scaling"
+"""What the speeds of plans rest on."""
 
 _TENSOR_EFFICIENCY = {1: 1.0, 2: 0.93, 4: 0.86, 8: 0.76}
 """Speed per GPU against one GPU, inside a node. Prior: Korthikanti et al., arXiv 2205.05198."""
@@ -54,11 +56,7 @@ class GpuType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """One way that fits. Speed in relative speed units of all GPUs, cost per unit of work.
-
-    `measured` says that a finished run of that size gave the speed; `basis` says in words what it
-    rests on, such as the measured sizes that corrected the prior.
-    """
+    """One way that fits. Speed in relative speed units of all GPUs, cost per unit of work."""
 
     gpu_type: str
     gpus: int
@@ -66,8 +64,6 @@ class TrainingPlan:
     estimate: MemoryEstimate
     speed: float
     cost: float
-    measured: bool
-    basis: str = "published scaling"
 
     @property
     def speed_per_gpu(self) -> float:
@@ -89,8 +85,6 @@ class TrainingPlan:
 class PlanQuestion:
     """What is asked: the model and its recipe, the sequences of a step, and the GPUs on offer.
 
-    `measured_speed` maps (GPU type, GPUs) to the speed that finished runs of the model reached, in
-    the units of `relative_speed`; it replaces the prior there, and corrects it at other sizes.
     Finished runs of the family correct estimates by `calibration`; `raised` multiplies them, above
     1 after a run that ran out of memory. `can_run` says whether the program
     can be told to run a spread; what it cannot is no plan.
@@ -100,7 +94,6 @@ class PlanQuestion:
     global_batch: int
     gpu_types: Sequence[GpuType]
     max_gpus: int
-    measured_speed: Mapping[tuple[str, int], float] = field(default_factory=dict)
     micro_batches: Sequence[int] = (1, 2, 4, 8, 16, 32)
     recomputes: Sequence[Recompute] = (Recompute.NONE, Recompute.OPERATORS, Recompute.FULL)
     calibration: Calibration | None = None
@@ -270,7 +263,7 @@ def _fitting(peaks: _Peaks, gpu: GpuType, jobs: Sequence[TrainingJob]) -> Iterat
     for job in jobs:
         estimate = peaks.of(job)
         if not refusal(estimate, gpu.memory_bytes):
-            yield _priced(peaks.question, gpu, job, estimate)
+            yield _priced(gpu, job, estimate)
 
 
 def unbounded_peak(
@@ -285,35 +278,16 @@ def unbounded_peak(
     return predict_peak(free, calibration=calibration, raised=raised)
 
 
-def _priced(
-    question: PlanQuestion, gpu: GpuType, job: TrainingJob, estimate: MemoryEstimate
-) -> TrainingPlan:
-    """Return the plan with its speed: a measured size as it was, any other by the scaled prior.
-
-    The prior's errors at measured sizes are those of the plain way to use so many GPUs, data
-    parallel: what a plan loses by its own way stays the prior's.
-    """
-    gpus = job.parallelism.gpus
-    own = prior_speed(gpu, job)
-    types = {entry.name: entry for entry in question.gpu_types}
-
-    def prior(name: str, count: int) -> float:
-        if (name, count) == (gpu.name, gpus):
-            return own
-        plain = replace(job, parallelism=Parallelism(data=count, sharding=Sharding.FSDP))
-        return prior_speed(types[name], plain)
-
-    history = {key: speed for key, speed in question.measured_speed.items() if key[0] in types}
-    found = scaled_speed(gpu.name, gpus, history, prior)
+def _priced(gpu: GpuType, job: TrainingJob, estimate: MemoryEstimate) -> TrainingPlan:
+    """Return the plan with its speed and what a unit of work costs."""
+    gpus, speed = job.parallelism.gpus, prior_speed(gpu, job)
     return TrainingPlan(
         gpu_type=gpu.name,
         gpus=gpus,
         job=job,
         estimate=estimate,
-        speed=found.speed,
-        cost=gpus * gpu.price_per_hour / found.speed,
-        measured=found.measured,
-        basis=found.basis,
+        speed=speed,
+        cost=gpus * gpu.price_per_hour / speed,
     )
 
 

@@ -83,19 +83,6 @@ def test_each_way_is_estimated_once_and_as_if_it_were_alone(
     assert len(asked) == of_one
 
 
-def test_the_fleets_own_history_comes_before_the_priors() -> None:
-    """A measured speed of eight A100 replaces their prior, and corrects it at other sizes."""
-    measured = {("A100-SXM4-40GB", 8): 80.0}
-    found = training_plans(replace(QUESTION, measured_speed=measured))
-    eight = [plan for plan in found if plan.gpu_type == A100.name and plan.gpus == 8]
-    assert eight
-    assert all(plan.measured and plan.speed == 80.0 for plan in eight)
-    others = [plan for plan in found if plan.gpu_type == A100.name and plan.gpus != 8]
-    assert others
-    assert all(other.basis == "1 measured sizes of A100-SXM4-40GB" for other in others)
-    assert all(other.speed > prior_speed(A100, other.job) for other in others)
-
-
 def test_small_cards_need_sharding() -> None:
     """On 40 GB cards no plan holds an unsharded 8-billion model on one tensor-parallel GPU."""
     found = training_plans(replace(QUESTION, gpu_types=(A100,)))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks._scaling_history import scaled_speed
 from data.errors import ImpossibleProblemError
-from planner.memory.scaling_history import scaled_speed
 from planner.scheduling.configurations import configurations
 from planner.scheduling.goodput import GoodputModel, GoodputTables, step_seconds
 from planner.simulation.fit_kernel import misfit
