@@ -24,8 +24,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
+from benchmarks._exporter_dialects import openmetrics
 from benchmarks._page_client import open_page
-from collectors.simulated_exposition import openmetrics
 from collectors.simulated_fleet import SimulatedFleet
 from data.clock import floor_to_slot, utc_now
 

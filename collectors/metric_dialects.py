@@ -28,7 +28,7 @@ class ReadingKind(StrEnum):
     CODE = "code"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     """One DCGM field. `largest` is the largest plausible reading in our unit.
 
@@ -81,276 +81,102 @@ HEALTH = tuple(name for *_field, names in _HEALTH for name, _factor in names)
 """The metrics of a board's health, under every name."""
 
 FIELDS: tuple[Field, ...] = (
-    Field(
-        field_id=1002,
-        quantity="sm_active",
-        largest=1.0,
-        names=_same("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO"),
-    ),
-    Field(
-        field_id=1001,
-        quantity="gr_engine_active",
-        largest=1.0,
-        names=_same(
-            "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-            "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
-            "dcgm_fi_prof_gr_engine_active",
-        ),
-    ),
-    Field(
-        field_id=203,
-        quantity="gpu_util",
-        largest=1.0,
-        names=(
-            ("DCGM_FI_DEV_GPU_UTIL", _PERCENT),
-            ("dcgm_gpu_utilization", _PERCENT),
-            ("nvidia_smi_utilization_gpu_ratio", 1.0),
-            ("nvidia_gpu_duty_cycle", _PERCENT),
-        ),
-    ),
-    Field(
-        # DCGM 4.6 gives field 203 this name and keeps 0..100; 4.7 is said to give it to a field of
-        # its own, 0..1. Taking the one for the other shows a busy board as idle.
-        field_id=1613,
-        quantity="gpu_util",
-        largest=1.0,
-        percent_or_ratio=True,
-        names=(("DCGM_FI_DEV_GPU_UTIL_RATIO", _PERCENT),),
-    ),
-    Field(
-        field_id=252,
-        quantity="memory_used_mib",
-        largest=1e7,
-        names=(
-            ("DCGM_FI_DEV_FB_USED", 1.0),
-            ("DCGM_FI_DEV_FB_USED_BYTES", _MIB),
-            ("dcgm_fb_used", 1.0),
-            ("nvidia_smi_memory_used_bytes", _MIB),
-            ("nvidia_smi_mig_memory_used_bytes", _MIB),
-            ("nvidia_gpu_memory_used_bytes", _MIB),
-        ),
-    ),
-    Field(
-        field_id=251,
-        quantity="memory_free_mib",
-        largest=1e7,
-        names=(
-            ("DCGM_FI_DEV_FB_FREE", 1.0),
-            ("DCGM_FI_DEV_FB_FREE_BYTES", _MIB),
-            ("dcgm_fb_free", 1.0),
-            ("nvidia_smi_memory_free_bytes", _MIB),
-            ("nvidia_smi_mig_memory_free_bytes", _MIB),
-        ),
-    ),
-    Field(
-        field_id=253,
-        quantity="memory_reserved_mib",
-        largest=1e7,
-        names=(
-            ("DCGM_FI_DEV_FB_RESERVED", 1.0),
-            ("DCGM_FI_DEV_FB_RESERVED_BYTES", _MIB),
-            ("nvidia_smi_memory_reserved_bytes", _MIB),
-            ("nvidia_smi_mig_memory_reserved_bytes", _MIB),
-        ),
-    ),
-    Field(
-        field_id=250,
-        quantity="memory_total_mib",
-        largest=1e7,
-        names=(
-            ("DCGM_FI_DEV_FB_TOTAL", 1.0),
-            ("DCGM_FI_DEV_FB_CAPACITY_BYTES", _MIB),
-            ("nvidia_smi_memory_total_bytes", _MIB),
-            ("nvidia_smi_mig_memory_total_bytes", _MIB),
-            ("nvidia_gpu_memory_total_bytes", _MIB),
-        ),
-    ),
-    Field(
-        field_id=155,
-        quantity="power_watts",
-        largest=10_000.0,
-        board=True,
-        names=(
-            ("DCGM_FI_DEV_POWER_USAGE", 1.0),
-            ("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
-            ("dcgm_power_usage", 1.0),
-            ("nvidia_smi_power_draw_watts", 1.0),
-            ("nvidia_gpu_power_usage_milliwatts", _MILLI),
-        ),
-    ),
-    Field(
-        field_id=157,
-        quantity="power_instant_watts",
-        largest=10_000.0,
-        board=True,
-        names=_same(
-            "DCGM_FI_DEV_POWER_USAGE_INSTANT",
-            "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS",
-            "nvidia_smi_power_draw_instant_watts",
-        ),
-    ),
-    Field(
-        field_id=156,
-        quantity="energy_joules",
-        largest=9.2e15,
-        board=True,
-        kind=ReadingKind.COUNTER,
-        names=(
-            ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),
-            ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1.0),
-            ("dcgm_total_energy_consumption", _MILLI),
-            ("nvidia_smi_energy_joules_total", 1.0),
-        ),
-    ),
-    Field(
-        field_id=164,
-        quantity="power_limit_watts",
-        largest=10_000.0,
-        board=True,
-        names=_same(
-            "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
-            "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
-            "nvidia_smi_enforced_power_limit_watts",
-        ),
-    ),
-    Field(
-        field_id=160,
-        quantity="power_limit_requested_watts",
-        largest=10_000.0,
-        board=True,
-        names=_same(
-            "DCGM_FI_DEV_POWER_MGMT_LIMIT",
-            "DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS",
-            "nvidia_smi_power_limit_watts",
-        ),
-    ),
-    Field(
-        field_id=204,
-        quantity="memory_copy_util",
-        largest=1.0,
-        used=False,
-        names=(
-            ("DCGM_FI_DEV_MEM_COPY_UTIL", _PERCENT),
-            ("dcgm_mem_copy_utilization", _PERCENT),
-            ("nvidia_smi_utilization_memory_ratio", 1.0),
-        ),
-    ),
-    Field(
-        field_id=254,
-        quantity="memory_used_ratio",
-        largest=1.0,
-        used=False,
-        # 0..1 under both names: the older one says percent and means a ratio.
-        names=_same("DCGM_FI_DEV_FB_USED_PERCENT", "DCGM_FI_DEV_FB_USED_RATIO"),
-    ),
-    Field(
-        field_id=1003,
-        quantity="sm_occupancy",
-        largest=1.0,
-        used=False,
-        names=_same("DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_OCCUPANCY_RATIO"),
-    ),
-    Field(
-        field_id=1004,
-        quantity="tensor_active",
-        largest=1.0,
-        used=False,
-        names=_same(
-            "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-            "DCGM_FI_PROF_TENSOR_UTIL_RATIO",
-            "dcgm_fi_prof_pipe_tensor_active",
-        ),
-    ),
-    Field(
-        field_id=1005,
-        quantity="dram_active",
-        largest=1.0,
-        used=False,
-        names=_same(
-            "DCGM_FI_PROF_DRAM_ACTIVE",
-            "DCGM_FI_PROF_DRAM_UTIL_RATIO",
-            "dcgm_fi_prof_dram_active",
-        ),
-    ),
-    Field(
-        field_id=1007,
-        quantity="fp32_active",
-        largest=1.0,
-        used=False,
-        names=_same("DCGM_FI_PROF_PIPE_FP32_ACTIVE", "DCGM_FI_PROF_FP32_UTIL_RATIO"),
-    ),
-    Field(
-        field_id=1009,
-        quantity="pcie_sent_bytes",
-        largest=1e12,
-        used=False,
-        names=_same("DCGM_FI_PROF_PCIE_TX_BYTES"),
-    ),
-    Field(
-        field_id=1010,
-        quantity="pcie_received_bytes",
-        largest=1e12,
-        used=False,
-        names=_same("DCGM_FI_PROF_PCIE_RX_BYTES"),
-    ),
-    Field(
-        field_id=1011,
-        quantity="nvlink_sent_bytes",
-        largest=1e13,
-        used=False,
-        names=_same("DCGM_FI_PROF_NVLINK_TX_BYTES"),
-    ),
-    Field(
-        field_id=1012,
-        quantity="nvlink_received_bytes",
-        largest=1e13,
-        used=False,
-        names=_same("DCGM_FI_PROF_NVLINK_RX_BYTES"),
-    ),
-    Field(
-        field_id=230,
-        quantity="last_xid",
-        largest=1e6,
-        board=True,
-        used=False,
-        kind=ReadingKind.CODE,
-        names=_same("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", "dcgm_xid_errors"),
-    ),
-    Field(
-        field_id=112,
-        quantity="clock_event_reasons",
-        largest=1e12,
-        board=True,
-        used=False,
-        kind=ReadingKind.CODE,
-        names=_same(
-            "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
-            "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
-            "nvidia_smi_clocks_event_reasons_active",
-        ),
-    ),
+    Field(1002, "sm_active", 1.0, _same("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO")),
+    Field(1001, "gr_engine_active", 1.0, _same(
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
+        "dcgm_fi_prof_gr_engine_active",
+    )),
+    Field(203, "gpu_util", 1.0, (
+        ("DCGM_FI_DEV_GPU_UTIL", _PERCENT), ("dcgm_gpu_utilization", _PERCENT),
+        ("nvidia_smi_utilization_gpu_ratio", 1.0), ("nvidia_gpu_duty_cycle", _PERCENT),
+    )),
+    # DCGM 4.6 gives field 203 this name and keeps 0..100; 4.7 is said to give it to a field of
+    # its own, 0..1. Taking the one for the other shows a busy board as idle.
+    Field(1613, "gpu_util", 1.0, (
+        ("DCGM_FI_DEV_GPU_UTIL_RATIO", _PERCENT),
+    ), percent_or_ratio=True),
+    Field(252, "memory_used_mib", 1e7, (
+        ("DCGM_FI_DEV_FB_USED", 1.0), ("DCGM_FI_DEV_FB_USED_BYTES", _MIB), ("dcgm_fb_used", 1.0),
+        ("nvidia_smi_memory_used_bytes", _MIB), ("nvidia_smi_mig_memory_used_bytes", _MIB),
+        ("nvidia_gpu_memory_used_bytes", _MIB),
+    )),
+    Field(251, "memory_free_mib", 1e7, (
+        ("DCGM_FI_DEV_FB_FREE", 1.0), ("DCGM_FI_DEV_FB_FREE_BYTES", _MIB), ("dcgm_fb_free", 1.0),
+        ("nvidia_smi_memory_free_bytes", _MIB), ("nvidia_smi_mig_memory_free_bytes", _MIB),
+    )),
+    Field(253, "memory_reserved_mib", 1e7, (
+        ("DCGM_FI_DEV_FB_RESERVED", 1.0), ("DCGM_FI_DEV_FB_RESERVED_BYTES", _MIB),
+        ("nvidia_smi_memory_reserved_bytes", _MIB), ("nvidia_smi_mig_memory_reserved_bytes", _MIB),
+    )),
+    Field(250, "memory_total_mib", 1e7, (
+        ("DCGM_FI_DEV_FB_TOTAL", 1.0), ("DCGM_FI_DEV_FB_CAPACITY_BYTES", _MIB),
+        ("nvidia_smi_memory_total_bytes", _MIB), ("nvidia_smi_mig_memory_total_bytes", _MIB),
+        ("nvidia_gpu_memory_total_bytes", _MIB),
+    )),
+    Field(155, "power_watts", 10_000.0, (
+        ("DCGM_FI_DEV_POWER_USAGE", 1.0), ("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
+        ("dcgm_power_usage", 1.0), ("nvidia_smi_power_draw_watts", 1.0),
+        ("nvidia_gpu_power_usage_milliwatts", _MILLI),
+    ), board=True),
+    Field(157, "power_instant_watts", 10_000.0, _same(
+        "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS",
+        "nvidia_smi_power_draw_instant_watts",
+    ), board=True),
+    Field(156, "energy_joules", 9.2e15, (
+        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),
+        ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1.0), ("dcgm_total_energy_consumption", _MILLI),
+        ("nvidia_smi_energy_joules_total", 1.0),
+    ), board=True, kind=ReadingKind.COUNTER),
+    Field(164, "power_limit_watts", 10_000.0, _same(
+        "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
+        "nvidia_smi_enforced_power_limit_watts",
+    ), board=True),
+    Field(160, "power_limit_requested_watts", 10_000.0, _same(
+        "DCGM_FI_DEV_POWER_MGMT_LIMIT", "DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS",
+        "nvidia_smi_power_limit_watts",
+    ), board=True),
+    Field(204, "memory_copy_util", 1.0, (
+        ("DCGM_FI_DEV_MEM_COPY_UTIL", _PERCENT), ("dcgm_mem_copy_utilization", _PERCENT),
+        ("nvidia_smi_utilization_memory_ratio", 1.0),
+    ), used=False),
+    # 0..1 under both names: the older one says percent and means a ratio.
+    Field(254, "memory_used_ratio", 1.0, _same(
+        "DCGM_FI_DEV_FB_USED_PERCENT", "DCGM_FI_DEV_FB_USED_RATIO",
+    ), used=False),
+    Field(1003, "sm_occupancy", 1.0, _same(
+        "DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_OCCUPANCY_RATIO",
+    ), used=False),
+    Field(1004, "tensor_active", 1.0, _same(
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_TENSOR_UTIL_RATIO",
+        "dcgm_fi_prof_pipe_tensor_active",
+    ), used=False),
+    Field(1005, "dram_active", 1.0, _same(
+        "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_UTIL_RATIO", "dcgm_fi_prof_dram_active",
+    ), used=False),
+    Field(1007, "fp32_active", 1.0, _same(
+        "DCGM_FI_PROF_PIPE_FP32_ACTIVE", "DCGM_FI_PROF_FP32_UTIL_RATIO",
+    ), used=False),
+    Field(1009, "pcie_sent_bytes", 1e12, _same("DCGM_FI_PROF_PCIE_TX_BYTES"), used=False),
+    Field(1010, "pcie_received_bytes", 1e12, _same("DCGM_FI_PROF_PCIE_RX_BYTES"), used=False),
+    Field(1011, "nvlink_sent_bytes", 1e13, _same("DCGM_FI_PROF_NVLINK_TX_BYTES"), used=False),
+    Field(1012, "nvlink_received_bytes", 1e13, _same("DCGM_FI_PROF_NVLINK_RX_BYTES"), used=False),
+    Field(230, "last_xid", 1e6, _same(
+        "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", "dcgm_xid_errors",
+    ), board=True, used=False, kind=ReadingKind.CODE),
+    Field(112, "clock_event_reasons", 1e12, _same(
+        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+        "nvidia_smi_clocks_event_reasons_active",
+    ), board=True, used=False, kind=ReadingKind.CODE),
     # Nanoseconds, whatever the help text says: that of older exporters says microseconds.
-    Field(
-        field_id=240,
-        quantity="power_violation_seconds",
-        largest=1e10,
-        board=True,
-        used=False,
-        kind=ReadingKind.COUNTER,
-        names=_same("DCGM_FI_DEV_POWER_VIOLATION", factor=_NANO),
-    ),
-    Field(
-        field_id=241,
-        quantity="thermal_violation_seconds",
-        largest=1e10,
-        board=True,
-        used=False,
-        kind=ReadingKind.COUNTER,
-        names=_same("DCGM_FI_DEV_THERMAL_VIOLATION", factor=_NANO),
-    ),
+    Field(240, "power_violation_seconds", 1e10, _same(
+        "DCGM_FI_DEV_POWER_VIOLATION", factor=_NANO,
+    ), board=True, used=False, kind=ReadingKind.COUNTER),
+    Field(241, "thermal_violation_seconds", 1e10, _same(
+        "DCGM_FI_DEV_THERMAL_VIOLATION", factor=_NANO,
+    ), board=True, used=False, kind=ReadingKind.COUNTER),
     *(
-        Field(field_id=number, quantity=quantity, largest=largest, board=True, used=False,
-              kind=ReadingKind.CODE if quantity in LARGEST else ReadingKind.GAUGE, names=names)
+        Field(number, quantity, largest, names, board=True, used=False,
+              kind=ReadingKind.CODE if quantity in LARGEST else ReadingKind.GAUGE)
         for number, quantity, largest, names in _HEALTH
     ),
 )  # fmt: skip

@@ -1,10 +1,10 @@
-"""The simulated fleet as exposition text, in the dialect of each exporter that Trimtab reads.
+"""The simulated fleet as exposition text, as dcgm-exporter would say it.
 
 Names and units come from `metric_dialects`; what a dialect adds is which of a field's names it
 uses, and what it calls board, host and holder.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,22 +26,24 @@ _REPORTED_NAMES = {
 }
 _HEAT = 0x40
 """HW thermal slowdown among the reasons of clock events."""
-_EXPORTER = {"pod": "nvidia-dcgm-exporter-x7k2p", "namespace": "gpu-operator"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """How one exporter speaks: the metrics it publishes, its labels, and its info series' labels.
 
-    `labels` gets the sample, the board's number on its node and the board's driver name.
+    `labels` gets the sample, the board's number on its node and the board's driver name. With
+    `whole_boards` it says nothing of MIG instances.
     """
 
     metrics: tuple[str, ...]
     labels: Callable[[Any, int, str], dict[str, str]]
     info: Callable[[Any, int, str], dict[str, str]] | None = None
+    whole_boards: bool = False
 
 
-def _holder(row: Any) -> dict[str, str]:
+def holder_labels(row: Any) -> dict[str, str]:
+    """Return who holds a board, as exporters beside a scheduler say it."""
     job_id: str = row.job_id
     if job_id.startswith("slurm:"):
         return {"hpc_job": job_id.removeprefix("slurm:")}
@@ -51,7 +53,9 @@ def _holder(row: Any) -> dict[str, str]:
     return {"container": "main", "namespace": namespace, "pod": pod}
 
 
-def _dcgm(host: str = "Hostname") -> Callable[[Any, int, str], dict[str, str]]:
+def dcgm_labels(host: str = "Hostname") -> Callable[[Any, int, str], dict[str, str]]:
+    """Return what dcgm-exporter labels a reading with; `host` is its name of the node."""
+
     def labels(row: Any, index: int, model: str) -> dict[str, str]:
         found = {
             "gpu": str(index),
@@ -62,59 +66,12 @@ def _dcgm(host: str = "Hostname") -> Callable[[Any, int, str], dict[str, str]]:
         }
         if row.mig_instance:
             found |= {"GPU_I_PROFILE": row.mig_profile, "GPU_I_ID": row.mig_instance}
-        return found | _holder(row)
+        return found | holder_labels(row)
 
     return labels
 
 
-def _newest(row: Any, index: int, model: str) -> dict[str, str]:
-    found = _dcgm("hostname")(row, index, model)
-    found |= {"gpu_uuid": found.pop("UUID"), "model_name": found.pop("modelName")}
-    return found | {"DCGM_FI_SYSTEM_DRIVER_VERSION": "580.159.04"}
-
-
-def _renamed(row: Any, index: int, model: str) -> dict[str, str]:
-    """What Prometheus stores with honor_labels off: the target's labels win, ours are exported."""
-    found = _dcgm()(row, index, model)
-    workload = {
-        f"exported_{name}": found.pop(name)
-        for name in ("container", "namespace", "pod")
-        if name in found
-    }
-    return found | workload | _EXPORTER | {"instance": f"{row.node}:9400"}
-
-
-def _first_exporter(row: Any, index: int, _model: str) -> dict[str, str]:
-    holder = _holder(row)
-    old = {f"{name}_name" if name != "namespace" else "pod_namespace": value
-           for name, value in holder.items() if name != "hpc_job"}  # fmt: skip
-    return {"gpu": str(index), "uuid": row.gpu_uuid, "instance": f"{row.node}:9400"} | old
-
-
-def _nvidia_smi(row: Any, _index: int, _model: str) -> dict[str, str]:
-    return {"uuid": row.gpu_uuid.removeprefix("GPU-"), "instance": f"{row.node}:9835"}
-
-
-def _nvidia_smi_info(row: Any, index: int, model: str) -> dict[str, str]:
-    return {
-        "uuid": row.gpu_uuid.removeprefix("GPU-"),
-        "name": model,
-        "index": str(index),
-        "driver_model_current": "[N/A]",
-    }
-
-
-def _jobstats(row: Any, index: int, model: str) -> dict[str, str]:
-    return {
-        "minor_number": str(index),
-        "name": model,
-        "uuid": row.gpu_uuid,
-        "jobid": row.job_id.removeprefix("slurm:") if row.job_id.startswith("slurm:") else "0",
-        "instance": f"{row.node}:9445",
-    }
-
-
-_CLASSIC = (
+CLASSIC_METRICS = (
     "DCGM_FI_DEV_GPU_UTIL",
     "DCGM_FI_PROF_SM_ACTIVE",
     "DCGM_FI_DEV_FB_USED",
@@ -138,78 +95,11 @@ _CLASSIC = (
     "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
     "DCGM_FI_DEV_ROW_REMAP_FAILURE",
 )
-DIALECTS: Mapping[str, Dialect] = {
-    "dcgm": Dialect(metrics=_CLASSIC, labels=_dcgm()),
-    "dcgm-renamed-labels": Dialect(metrics=_CLASSIC, labels=_renamed),
-    "dcgm-4.6": Dialect(
-        metrics=(
-            "DCGM_FI_DEV_GPU_UTIL_RATIO",
-            "DCGM_FI_PROF_SM_UTIL_RATIO",
-            "DCGM_FI_DEV_FB_USED",
-            "DCGM_FI_DEV_FB_FREE",
-            "DCGM_FI_DEV_BOARD_POWER_WATTS",
-            "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
-            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-            "DCGM_FI_DEV_XID_ERROR",
-        ),
-        labels=_dcgm("hostname"),
-    ),
-    "dcgm-4.9": Dialect(
-        metrics=(
-            "DCGM_FI_PROF_SM_UTIL_RATIO",
-            "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
-            "DCGM_FI_DEV_FB_USED_BYTES",
-            "DCGM_FI_DEV_FB_FREE_BYTES",
-            "DCGM_FI_DEV_FB_CAPACITY_BYTES",
-            "DCGM_FI_DEV_BOARD_POWER_WATTS",
-            "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
-            "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL",
-            "DCGM_FI_DEV_XID_ERROR",
-            "DCGM_FI_DEV_GPU_TEMP_CELSIUS",
-            "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS",
-        ),
-        labels=_newest,
-    ),
-    "dcgm-1.x": Dialect(
-        metrics=(
-            "dcgm_gpu_utilization",
-            "dcgm_fb_used",
-            "dcgm_fb_free",
-            "dcgm_power_usage",
-            "dcgm_total_energy_consumption",
-            "dcgm_xid_errors",
-        ),
-        labels=_first_exporter,
-    ),
-    "nvidia-smi": Dialect(
-        metrics=(
-            "nvidia_smi_utilization_gpu_ratio",
-            "nvidia_smi_memory_used_bytes",
-            "nvidia_smi_memory_total_bytes",
-            "nvidia_smi_power_draw_watts",
-            "nvidia_smi_enforced_power_limit_watts",
-            "nvidia_smi_temperature_gpu",
-            "nvidia_smi_clocks_current_sm_clock_hz",
-        ),
-        labels=_nvidia_smi,
-        info=_nvidia_smi_info,
-    ),
-    "jobstats": Dialect(
-        metrics=(
-            "nvidia_gpu_duty_cycle",
-            "nvidia_gpu_memory_used_bytes",
-            "nvidia_gpu_memory_total_bytes",
-            "nvidia_gpu_power_usage_milliwatts",
-        ),
-        labels=_jobstats,
-    ),
-}
-"""Name to dialect. The last three know whole boards only and say nothing of MIG instances."""
-
-_WHOLE_BOARDS = ("dcgm-1.x", "nvidia-smi", "jobstats")
+DCGM = Dialect(metrics=CLASSIC_METRICS, labels=dcgm_labels())
+"""What dcgm-exporter says with its default labels."""
 
 
-def exposition(fleet: SimulatedFleet, at: datetime, dialect: str = "dcgm") -> str:
+def exposition(fleet: SimulatedFleet, at: datetime, dialect: Dialect = DCGM) -> str:
     """Return what every exporter of the fleet would say at `at`, as one text."""
     rows = fleet.at_times(np.array([int(at.timestamp())], dtype=np.int64))
     lines = []
@@ -220,39 +110,27 @@ def exposition(fleet: SimulatedFleet, at: datetime, dialect: str = "dcgm") -> st
     return "".join(lines)
 
 
-def openmetrics(
-    fleet: SimulatedFleet, samples: pd.DataFrame, dialect: str = "dcgm"
-) -> Iterator[str]:
-    """Yield samples as an OpenMetrics file that `promtool tsdb create-blocks-from` reads."""
-    for metric, found in sample_lines(fleet, samples, dialect).items():
-        yield f"# TYPE {metric} gauge\n"
-        for labels, value, time in found:
-            yield f"{metric}{{{labels}}} {value} {time}\n"
-    yield "# EOF\n"
-
-
 def sample_lines(
-    fleet: SimulatedFleet, samples: pd.DataFrame, dialect: str = "dcgm"
+    fleet: SimulatedFleet, samples: pd.DataFrame, dialect: Dialect = DCGM
 ) -> dict[str, list[tuple[str, str, int]]]:
     """Return (labels, value, time in s) per metric for samples of the fleet."""
-    speech = DIALECTS[dialect]
     index_of = {device.gpu_uuid: device.index for device in fleet.devices}
-    lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in speech.metrics}
-    if speech.info is not None:
+    lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in dialect.metrics}
+    if dialect.info is not None:
         lines[INFO] = []
     told = samples.assign(last_xid=fleet.last_xids(samples)).reset_index(drop=True)
     told = told.join(fleet.activity(samples))
     rows: Iterable[Any] = told.itertuples(index=False)
     for row in rows:
-        if row.mig_instance and dialect in _WHOLE_BOARDS:
+        if row.mig_instance and dialect.whole_boards:
             continue
         about = (row, index_of[row.gpu_uuid], _REPORTED_NAMES[row.gpu_model])
-        labels = _text(speech.labels(*about))
+        labels = _text(dialect.labels(*about))
         time = int(row.sampled_at.timestamp())
-        if speech.info is not None:
-            lines[INFO].append((_text(speech.info(*about)), "1", time))
+        if dialect.info is not None:
+            lines[INFO].append((_text(dialect.info(*about)), "1", time))
         readings = _readings(row)
-        for metric in speech.metrics:
+        for metric in dialect.metrics:
             field, factor = BY_NAME[metric]
             reading = readings.get(field.quantity)
             if reading is not None:

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from beds.prometheus import backfill, running_prometheus
 
+from benchmarks._exporter_dialects import openmetrics
 from collectors.base import Window
 from collectors.board_activity import activity_of
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.dcgm_readings import Dropped, Series
 from collectors.metric_dialects import HEALTH_QUANTITIES
 from collectors.prometheus_client import PrometheusClient
-from collectors.simulated_exposition import openmetrics
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import ACTIVITY

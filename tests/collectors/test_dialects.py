@@ -10,11 +10,11 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks._exporter_dialects import DIALECTS
 from collectors.dcgm_readings import Dropped, Series, samples_of
 from collectors.device_labels import device_of, holder_of, node_of
 from collectors.exposition_text import parse_exposition, read_dcgm_text
 from collectors.metric_dialects import BY_NAME, FIELDS
-from collectors.simulated_exposition import DIALECTS
 from collectors.simulated_fleet import SimulatedFleet
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 

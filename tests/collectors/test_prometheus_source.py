@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from beds.prometheus import backfill, running_prometheus
 
+from benchmarks._exporter_dialects import openmetrics
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
-from collectors.simulated_exposition import exposition_server, openmetrics
+from collectors.simulated_exposition import exposition_server
 from collectors.simulated_fleet import SimulatedFleet
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 from beds.prometheus import backfill, running_prometheus
 
+from benchmarks._exporter_dialects import DIALECTS, openmetrics
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.exposition_text import read_dcgm_text
 from collectors.prometheus_client import PrometheusClient
-from collectors.simulated_exposition import DIALECTS, exposition, openmetrics
+from collectors.simulated_exposition import exposition
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.simulated_xids import SimulatedXids, XidError, driver_loaded
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -138,7 +139,7 @@ def test_what_is_scraped_is_what_is_collected(dialect: str, tmp_path: Path) -> N
     """The gauge of each exporter that has it names the same boards and codes."""
     samples = FLEET.at_times(np.array([LAST]))
     path = tmp_path / "metrics.prom"
-    path.write_text(exposition(FLEET, END, dialect), encoding="utf-8")
+    path.write_text(exposition(FLEET, END, DIALECTS[dialect]), encoding="utf-8")
     read = read_dcgm_text(path, END, load_gpu_catalogue())
     if dialect in ("nvidia-smi", "jobstats"):
         assert read.xids.empty

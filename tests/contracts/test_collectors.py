@@ -20,13 +20,13 @@ from beds.kubernetes_replay import recorded_collector
 from beds.nvml import stub_library
 from beds.slurm_replay import answering, recorded_commands
 
+from benchmarks._exporter_dialects import DIALECTS
 from collectors import COLLECTORS, FILE_READERS
 from collectors.base import Source, Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.nvml.metrics import NvmlCollector
 from collectors.prometheus_client import PrometheusClient
-from collectors.simulated_exposition import DIALECTS
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.slurm.jobs import slurm_collector
 from collectors.trace_files import Trace, load_map

@@ -25,7 +25,7 @@ from beds.ports import free_port
 from beds.prometheus import backfill
 from beds.prometheus_options import prometheus_with
 
-from collectors.simulated_exposition import openmetrics
+from benchmarks._exporter_dialects import openmetrics
 from collectors.simulated_fleet import SimulatedFleet
 from dashboard.cli import main
 

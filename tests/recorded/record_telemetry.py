@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from collectors.simulated_exposition import DIALECTS, exposition, sample_lines
+from benchmarks._exporter_dialects import DIALECTS
+from collectors.simulated_exposition import exposition, sample_lines
 from collectors.simulated_fleet import SimulatedFleet
 
 FOLDER = Path(__file__).parent
@@ -21,7 +22,7 @@ STEP_SECONDS = 300
 def answers(fleet: SimulatedFleet, dialect: str) -> dict[str, object]:
     """What a Prometheus that scraped the fleet answers to range queries, by metric."""
     times = np.array([int(AT.timestamp()) - STEP_SECONDS * back for back in (2, 1, 0)])
-    lines = sample_lines(fleet, fleet.at_times(times.astype(np.int64)), dialect)
+    lines = sample_lines(fleet, fleet.at_times(times.astype(np.int64)), DIALECTS[dialect])
     found: dict[str, object] = {}
     for metric, rows in lines.items():
         series: dict[str, list[list[object]]] = {}
@@ -45,7 +46,7 @@ def main() -> None:
     """Write every recording."""
     fleet = SimulatedFleet(seed=7, nodes=1)
     for dialect in DIALECTS:
-        text = exposition(fleet, AT, dialect)
+        text = exposition(fleet, AT, DIALECTS[dialect])
         (FOLDER / "dcgm-text" / f"{dialect}.prom").write_text(text, encoding="utf-8")
         document = json.dumps(answers(fleet, dialect), indent=0, sort_keys=True) + "\n"
         (FOLDER / "prometheus" / f"{dialect}.json").write_text(document, encoding="utf-8")
