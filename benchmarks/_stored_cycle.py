@@ -77,7 +77,6 @@ def write_cycle(
         cycle_id="stored",
         started_at=now,
         finished_at=now + timedelta(seconds=time.monotonic() - started),
-        reports=(),
         forecasts=forecasts,
         group_forecasts=groups,
         memory=memory,

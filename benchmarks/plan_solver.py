@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import (
     ExactResult,
     exact_model,
@@ -26,7 +27,6 @@ from benchmarks.exact_plan import (
 from benchmarks.plan_heuristics import Paths, clipped, kept, per_job, per_slot, reactive, static
 from benchmarks.plan_instances import Instance, make_instance
 from benchmarks.plan_rolling import simulate
-from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan

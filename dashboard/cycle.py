@@ -240,7 +240,6 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         cycle_id=cycle_id,
         started_at=now,
         finished_at=now + timedelta(seconds=seconds),
-        reports=reports,
         forecasts=forecasts,
         group_forecasts=group_forecasts,
         workloads=workloads,

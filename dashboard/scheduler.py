@@ -22,7 +22,6 @@ class CycleState:
     last_error: str = ""
     last_finished_at: datetime | None = None
     next_at: datetime | None = None
-    read_only: bool = True
     doing: str = ""
 
 

@@ -25,11 +25,6 @@ def pinball_losses(truth: Values, quantiles: Quantiles) -> Values:
     return losses
 
 
-def pinball_loss(truth: Values, quantiles: Quantiles) -> float:
-    """Mean pinball loss over q10, q50, q90 and the known slots, in the unit of `truth`."""
-    return float(np.nanmean(pinball_losses(truth, quantiles)))
-
-
 def inside_band(truth: Values, quantiles: Quantiles) -> npt.NDArray[np.bool_]:
     """Say which slots lie within q10..q90, a rounding error allowed."""
     edge = 1e-9 * np.maximum(1.0, np.abs(truth))

@@ -111,7 +111,7 @@ class _Search:
             own = self.reduction.bin_of[kept]
             if len(np.unique(own)) <= self.lower_bound:
                 continue
-            graph = state_graph(self.instance.subset(kept), most_nodes=_MAX_NODES)
+            graph = state_graph(subset(self.instance, kept), most_nodes=_MAX_NODES)
             if graph is None:
                 continue
             bound = covering_bound(
@@ -142,6 +142,16 @@ class _Search:
                     yield window(self.instance, moment, count)
                 if len(centres) == _WINDOW_MOMENTS:
                     break
+
+
+def subset(instance: TemporalInstance, kept: Ints) -> TemporalInstance:
+    """Return the instance of some items only, in the given order."""
+    return TemporalInstance(
+        capacity=instance.capacity,
+        starts=instance.starts[kept],
+        ends=instance.ends[kept],
+        sizes=instance.sizes[kept],
+    )
 
 
 def _scaled(instance: TemporalInstance) -> TemporalInstance:

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from data.collected import Collected
 from data.errors import NoTextError, NotKnownError, StoreError, scrub
 from data.records.audit import AuditEntry
-from data.records.cluster import SourceReport
 from data.records.commands import Person
 from data.records.decisions import Decision, Recommendation
 from data.records.findings import FindingEvent
@@ -233,7 +232,6 @@ class Store:
         cycle_id: str,
         started_at: datetime,
         finished_at: datetime,
-        reports: Sequence[SourceReport],
         forecasts: Sequence[DemandForecast | ForecastSkipped],
         group_forecasts: Sequence[GroupForecast] = (),
         workloads: Sequence[WorkloadForecast] | None = None,

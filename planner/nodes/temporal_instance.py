@@ -58,15 +58,6 @@ class TemporalInstance:
         """The number of items."""
         return len(self.sizes)
 
-    def subset(self, kept: Ints) -> "TemporalInstance":
-        """Return the instance of some items only, in the given order."""
-        return TemporalInstance(
-            capacity=self.capacity,
-            starts=self.starts[kept],
-            ends=self.ends[kept],
-            sizes=self.sizes[kept],
-        )
-
 
 def instance_of(items: Sequence[tuple[int, int, int]], capacity: int) -> TemporalInstance:
     """Return the instance of (start, end, size) tuples."""

@@ -26,11 +26,9 @@ language models) and those of 22 pairs that take turns on an H200 (0.92 and 0.86
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partner:
-    """Who has the other half, and what both do together; speeds relative to a board alone."""
+    """Who has the other half; speeds relative to a board alone."""
 
     job_id: str
-    utilization_sum: float
-    memory_share: float
     speed_low: float
     speed: float
     speed_high: float
@@ -100,13 +98,11 @@ def _fit(used: float, memory: float, other_used: float, other_memory: float) -> 
 def _pair(
     one: tuple[float, float, JobDemand], other: tuple[float, float, JobDemand]
 ) -> dict[str, Partner]:
-    used, memory = one[0] + other[0], one[1] + other[1]
+    used = one[0] + other[0]
     _most, low, likely, high = next(row for row in SPEEDS if used <= row[0])
     return {
         demand.job.job_id: Partner(
             job_id=partner.job.job_id,
-            utilization_sum=used,
-            memory_share=memory,
             speed_low=low,
             speed=likely,
             speed_high=high,

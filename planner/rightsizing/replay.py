@@ -4,7 +4,7 @@ At every step a rule is shown the past alone and its limits hold for the step. L
 whole; used, missing and over-limit are counted on the samples.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,7 +149,6 @@ def replay(
     *,
     charges: UnitCharges,
     forecasts: Sequence[StepForecast | None] = (),
-    progress: Callable[[int, int], None] | None = None,
 ) -> Replayed:
     """Return what a rule would have done; `forecasts` by step, from step 0, where there are any."""
     limits = np.full((len(recorded.usage), recorded.steps), np.nan)
@@ -170,8 +169,6 @@ def replay(
         wish = np.where(known, policy.recommend(past), np.nan)
         in_force = _granted(np.maximum(wish, 0.0), recorded) if recorded.exact else wish
         limits[:, step] = in_force
-        if progress is not None:
-            progress(step + 1 - recorded.first_step, recorded.steps - recorded.first_step)
     return Replayed(name=policy.name, limits=limits, totals=charged(recorded, limits, charges))
 
 

@@ -60,8 +60,6 @@ class JobView:
     scaling_underway: bool
     restart_seconds: float | None
     target_num_replicas: int
-    target_batch_size: int
-    max_batch_size: int
     category: str | None = None
     memory_gib: Mapping[int, float] = field(default_factory=dict)
     gpu_memory_gib: Mapping[str, float] = field(default_factory=dict)
@@ -73,7 +71,6 @@ class NodeView:
     """One node: what it offers, under the name Kubernetes gives it."""
 
     resources: Mapping[str, int]
-    preemptible: bool = False
 
 
 Allocation = tuple[str | None, tuple[int, ...]]

@@ -198,8 +198,6 @@ class RunningJob:
             scaling_underway=self.scaling_underway,
             restart_seconds=application.restart_seconds if told_restarts else None,
             target_num_replicas=job.gpus,
-            target_batch_size=job.batch_size,
-            max_batch_size=application.largest_batch,
             category="rigid" if job.rigid else None,
             memory_gib=job.predicted_gib,
             gpu_memory_gib=self._memory_of,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.solver.replan import warmth_of
+from planner.solver.replan import WarmStart
 from planner.solver.slot_problem import ConfigurationGrid, PlannedJobs, SlotFleet, SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
@@ -14,9 +14,8 @@ def warm_up() -> None:
     """Plan twenty jobs over four slots, cold and warm: about 30 CPU s when nothing is cached."""
     problem = _small_problem()
     plan = solve(problem, budget_seconds=np.inf, effort=_LITTLE)
-    warm = warmth_of(
-        plan.paths, plan.prices, origin=np.arange(problem.size), present=problem.jobs.present
-    )
+    kept = np.ones(problem.size, dtype=np.bool_)
+    warm = WarmStart(prices=plan.prices, announced=plan.paths, kept=kept, churn_price=0.0)
     solve(problem, budget_seconds=np.inf, effort=_LITTLE, warm=warm)
 
 

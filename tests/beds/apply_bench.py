@@ -157,7 +157,6 @@ def propose(store: Store, recommendation: Recommendation) -> None:
         cycle_id="c1",
         started_at=NOW,
         finished_at=NOW,
-        reports=(),
         forecasts=(),
         plan=make_plan(),
         recommendations=(recommendation,),

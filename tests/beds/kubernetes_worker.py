@@ -75,7 +75,6 @@ class Play:
             cycle_id=f"cycle-{self.namespace}",
             started_at=self.at,
             finished_at=self.at,
-            reports=(),
             forecasts=(),
             plan=make_plan(),
             recommendations=(self.recommendation,),

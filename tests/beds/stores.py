@@ -129,7 +129,7 @@ def cycle(
         for recommendation in found
     )
     store.keep_cycle(
-        cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), forecasts=(),
+        cycle_id=f"c{number}", started_at=at, finished_at=at, forecasts=(),
         plan=plan, recommendations=made,
     )  # fmt: skip
     return made

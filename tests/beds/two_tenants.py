@@ -196,7 +196,7 @@ def fill(store: Store, now: datetime) -> datetime:
         )  # fmt: skip
         made = [replace(entry, plan_id=plan.plan_id) for entry in found]
         store.keep_cycle(
-            cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), plan=plan,
+            cycle_id=f"c{number}", started_at=at, finished_at=at, plan=plan,
             forecasts=[forecast_of(job_of(tenant, end), [1.0, 2.0], 70_000.0, 400.0)
                        for tenant in TENANTS],
             group_forecasts=groups,

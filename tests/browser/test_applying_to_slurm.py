@@ -48,7 +48,6 @@ def store_with_advice(url: str, job: str) -> None:
             cycle_id="c1",
             started_at=now,
             finished_at=now,
-            reports=(),
             forecasts=(),
             plan=make_plan(),
             recommendations=(advice,),

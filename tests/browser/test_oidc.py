@@ -66,7 +66,6 @@ def fill(url: str) -> dict[str, str]:
             cycle_id="c1",
             started_at=now,
             finished_at=now,
-            reports=(),
             forecasts=(),
             plan=make_plan(plan_id=PLAN, created_at=now),
             recommendations=tuple(advice.values()),

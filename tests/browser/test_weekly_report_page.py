@@ -88,7 +88,6 @@ def long_week(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cycle_id="c1",
             started_at=NOW,
             finished_at=NOW,
-            reports=(),
             forecasts=(),
             plan=make_plan(),
             recommendations=advice,

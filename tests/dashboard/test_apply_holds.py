@@ -260,7 +260,6 @@ def test_a_second_change_of_the_job_waits_for_the_cool_down(bench: Bench) -> Non
         cycle_id="c2",
         started_at=bench.clock(),
         finished_at=bench.clock(),
-        reports=(),
         forecasts=(),
         plan=replace(make_plan(), plan_id="q" * 64),
         recommendations=(replace(other, plan_id="q" * 64),),

@@ -110,7 +110,6 @@ def test_no_way_back_is_offered_to_a_cancelled_job(
         cycle_id="c2",
         started_at=later,
         finished_at=later,
-        reports=(),
         forecasts=(),
         plan=replace(make_plan(), plan_id=reclaim.plan_id),
         recommendations=(reclaim,),

@@ -106,7 +106,6 @@ def again(store: Store, plan_id: str = "p2", **changes: Any) -> Recommendation:
         cycle_id=f"c-{plan_id}",
         started_at=LATER,
         finished_at=LATER,
-        reports=(),
         forecasts=(),
         plan=replace(make_plan(), plan_id=plan_id),
         recommendations=(newer,),

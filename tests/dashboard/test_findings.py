@@ -234,7 +234,7 @@ def test_the_command_line_speaks_of_findings(
         for number in range(3)
     ]  # fmt: skip
     store.keep_cycle(
-        cycle_id="c1", started_at=now, finished_at=now, reports=(), forecasts=(),
+        cycle_id="c1", started_at=now, finished_at=now, forecasts=(),
         plan=plan, recommendations=made,
     )  # fmt: skip
     store.close()
@@ -276,7 +276,7 @@ def test_a_watched_list_is_read_again(
     """What was decided meanwhile shows; the store is free between two looks; Ctrl-C ends it."""
     now, plan = utc_now(), make_plan()
     store.keep_cycle(
-        cycle_id="c1", started_at=now, finished_at=now, reports=(), forecasts=(), plan=plan,
+        cycle_id="c1", started_at=now, finished_at=now, forecasts=(), plan=plan,
         recommendations=(make_recommendation(
             plan_id=plan.plan_id, created_at=now, expires_at=now + DAY,
         ),),

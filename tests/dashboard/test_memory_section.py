@@ -28,7 +28,6 @@ def drawn(
         cycle_id="c1",
         started_at=NOW,
         finished_at=NOW,
-        reports=(),
         forecasts=(),
         memory=memory,
         plan=make_plan(),

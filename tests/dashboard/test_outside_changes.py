@@ -50,7 +50,6 @@ def next_proposal(bench: Bench, **changes: object) -> None:
         cycle_id="c2",
         started_at=bench.clock(),
         finished_at=bench.clock(),
-        reports=(),
         forecasts=(),
         plan=replace(make_plan(), plan_id="q" * 64),
         recommendations=(one,),

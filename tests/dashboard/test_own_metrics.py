@@ -29,7 +29,6 @@ def keep(store: Store, *recommendations: Recommendation) -> None:
         cycle_id="c1",
         started_at=NOW,
         finished_at=NOW + timedelta(minutes=2),
-        reports=(),
         forecasts=(),
         plan=make_plan(),
         recommendations=recommendations,

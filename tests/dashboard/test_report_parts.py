@@ -128,7 +128,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> WeeklyReport:
             cycle_id="c1",
             started_at=NOW,
             finished_at=NOW,
-            reports=(),
             forecasts=(),
             group_forecasts=(hourly(168, NOW),),
             plan=make_plan(),

@@ -61,7 +61,7 @@ def test_nothing_else_is_proposed_while_an_approval_waits(store: Store, state: S
     """Until it is made, is taken back or expires."""
     one = make_recommendation()
     store.keep_cycle(
-        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(),
         plan=make_plan(), recommendations=(one,),
     )  # fmt: skip
     job = make_job(scheduler=SchedulerFacts(state=JobState.RUNNING))
@@ -86,7 +86,7 @@ def test_as_many_looks_at_the_store_whatever_was_decided(
         for number in range(12)
     )
     store.keep_cycle(
-        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(),
         plan=make_plan(), recommendations=many,
     )  # fmt: skip
     looks: list[str] = []
@@ -115,7 +115,7 @@ def test_what_is_read_of_one_is_about_that_one(store: Store) -> None:
     """The state, the decision and what was said of a recommendation are its own among many."""
     first, second = (make_recommendation(job_id=f"search/{name}") for name in ("a", "b"))
     store.keep_cycle(
-        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(),
         plan=make_plan(), recommendations=(first, second),
     )  # fmt: skip
     for entry, decision, by in ((first, "approved", "A"), (second, "rejected", "B")):

@@ -305,7 +305,7 @@ def test_a_cycle_keeps_it_and_an_empty_one_has_none(store: Store) -> None:
     assert [entry.service for entry in foreseen] == ["the ranker"]
     for number, serving in ((1, foreseen), (2, ())):
         store.keep_cycle(
-            cycle_id=f"c{number}", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+            cycle_id=f"c{number}", started_at=NOW, finished_at=NOW, forecasts=(),
             serving=serving, plan=replace(make_plan(), plan_id=f"{number:064d}"),
             recommendations=(),
         )  # fmt: skip

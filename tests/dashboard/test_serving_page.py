@@ -45,7 +45,7 @@ def draw(
     """The page after a cycle that foresaw these."""
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     store.keep_cycle(
-        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(),
         serving=services, plan=make_plan(), recommendations=(),
     )  # fmt: skip
     register_world(store, Settings(), clock=lambda: NOW)

@@ -99,7 +99,7 @@ def test_the_page_of_a_job_says_why_it_is_slow(
 ) -> None:
     """With its doubt; what is unknown is said to be."""
     store.keep_cycle(
-        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(),
         slow_work=found, plan=make_plan(), recommendations=(),
     )  # fmt: skip
     # Streamlit puts the page in the place of `__main__`.

@@ -35,7 +35,6 @@ def fill(url: str) -> None:
             cycle_id="c1",
             started_at=now,
             finished_at=now,
-            reports=(),
             forecasts=(),
             plan=make_plan(created_at=now, slot_starts=(now, now + timedelta(minutes=15))),
             recommendations=[

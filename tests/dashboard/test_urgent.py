@@ -85,7 +85,7 @@ def fill(store: Store, xids: pd.DataFrame) -> None:
         )
     )
     store.keep_cycle(
-        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(),
         memory=(RUNS_OUT, replace(RUNS_OUT, job_id=ROOMY, outlook=MemoryOutlook.ROOM)),
         plan=make_plan(), recommendations=(SAVES, HELPS),
     )  # fmt: skip

@@ -36,7 +36,6 @@ def fill(store: Store) -> None:
         cycle_id="c1",
         started_at=NOW,
         finished_at=NOW,
-        reports=(),
         forecasts=(),
         plan=make_plan(),
         recommendations=(make_recommendation(), make_recommendation(job_id=HOSTILE, job_name="")),

@@ -73,7 +73,6 @@ class Lives(RuleBasedStateMachine):
             cycle_id=f"life-{self.made}",
             started_at=bench.clock(),
             finished_at=bench.clock(),
-            reports=(),
             forecasts=(),
             plan=replace(make_plan(), plan_id=one.plan_id),
             recommendations=(one,),

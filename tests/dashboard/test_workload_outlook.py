@@ -53,7 +53,7 @@ def keep(store: Store, workloads: tuple[WorkloadForecast, ...] | None, number: i
     """Keep a cycle of that hour with these forecasts."""
     at = END + timedelta(hours=number)
     store.keep_cycle(
-        cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), forecasts=(),
+        cycle_id=f"c{number}", started_at=at, finished_at=at, forecasts=(),
         workloads=workloads, plan=make_plan(plan_id=f"{number:064d}"), recommendations=(),
     )  # fmt: skip
 

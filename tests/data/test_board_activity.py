@@ -103,7 +103,7 @@ def keep_cycle(store: Store, number: int, *found: SlowWork) -> None:
     """Keep a cycle that found this."""
     at = NOW + timedelta(days=number)
     store.keep_cycle(
-        cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), forecasts=(),
+        cycle_id=f"c{number}", started_at=at, finished_at=at, forecasts=(),
         slow_work=found, plan=make_plan(plan_id=f"{number}" * 12), recommendations=(),
     )  # fmt: skip
 

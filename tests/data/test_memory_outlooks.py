@@ -21,7 +21,6 @@ def keep(store: Store, number: int, memory: tuple[MemoryFinding, ...] | None) ->
         cycle_id=f"c{number}",
         started_at=at,
         finished_at=at,
-        reports=(),
         forecasts=(),
         memory=memory,
         plan=make_plan(plan_id=f"{number}" * 12),

@@ -163,7 +163,6 @@ def keep_cycle(store: Store, *forecasts: DemandForecast | ForecastSkipped) -> No
         cycle_id="c",
         started_at=NOW,
         finished_at=NOW,
-        reports=(),
         forecasts=forecasts,
         plan=make_plan(),
         recommendations=(),

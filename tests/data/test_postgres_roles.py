@@ -23,7 +23,6 @@ def keep_advice(store: Store) -> None:
         cycle_id="c1",
         started_at=NOW,
         finished_at=NOW,
-        reports=(),
         forecasts=(),
         plan=make_plan(),
         recommendations=(make_recommendation(),),

@@ -137,7 +137,7 @@ def keep_batch(store: Store) -> None:
 def keep_cycle(store: Store) -> None:
     """Let another cycle think."""
     store.keep_cycle(
-        cycle_id="another", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        cycle_id="another", started_at=NOW, finished_at=NOW, forecasts=(),
         plan=replace(make_plan(), plan_id="f" * 64), recommendations=(),
     )  # fmt: skip
 

@@ -39,7 +39,6 @@ def keep_cycle(store: Store, **changes: object) -> None:
         cycle_id="c1",
         started_at=NOW,
         finished_at=NOW,
-        reports=(),
         forecasts=(),
         plan=make_plan(),
         recommendations=(make_recommendation(**changes),),

@@ -19,7 +19,6 @@ def keep(store: Store, number: int, at: datetime) -> Recommendation:
         cycle_id=f"c{number}",
         started_at=at,
         finished_at=at,
-        reports=(),
         forecasts=(
             ForecastSkipped(
                 job_id="search/a", reason="too young", samples=0, history_slots=0, known_slots=0

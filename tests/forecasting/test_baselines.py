@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from data.errors import NotEnoughHistoryError
-from forecasting.backtest import held_out, pinball_loss, rolling_backtest
+from forecasting.backtest import held_out, pinball_losses, rolling_backtest
 from forecasting.demand_model import Quantiles
 from forecasting.naive_model import NaiveModel
 from forecasting.prophet.model import ProphetModel
@@ -82,14 +82,14 @@ def test_pinball_loss_of_a_sure_and_right_forecast_is_zero() -> None:
     truth = np.array([1.0, np.nan, 3.0])
     row = np.array([1.0, 9.0, 3.0])
     sure = Quantiles(q05=row, q10=row, q50=row, q90=row, q95=row)
-    assert pinball_loss(truth, sure) == 0.0
+    assert (pinball_losses(truth, sure) == 0.0).all()
 
 
 def test_pinball_loss_is_the_textbook_one() -> None:
     """One slot, truth 10: q10 of 4 costs .1 x 6, q50 of 9 costs .5, q90 of 13 costs .1 x 3."""
     rows = (np.array([value]) for value in (4.0, 4.0, 9.0, 13.0, 13.0))
     found = Quantiles(**dict(zip(("q05", "q10", "q50", "q90", "q95"), rows, strict=True)))
-    assert pinball_loss(np.array([10.0]), found) == pytest.approx((0.6 + 0.5 + 0.3) / 3)
+    assert pinball_losses(np.array([10.0]), found)[0] == pytest.approx((0.6 + 0.5 + 0.3) / 3)
 
 
 def test_failures_of_a_model_are_counted() -> None:

@@ -276,7 +276,6 @@ def fill(store: Store, folder: Path, now: datetime) -> None:
         cycle_id="c1",
         started_at=now,
         finished_at=now,
-        reports=(),
         forecasts=tuple(
             ForecastSkipped(
                 job_id=job.job_id,

@@ -33,7 +33,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
             cycle_id="c1",
             started_at=NOW,
             finished_at=NOW,
-            reports=(),
             forecasts=(),
             plan=make_plan(),
             recommendations=(THEIRS,),

@@ -22,7 +22,7 @@ from benchmarks.packing.fits import (
 )
 from benchmarks.packing.grids import clique_counts
 from benchmarks.packing.moment_bound import gilmore_gomory_bound
-from benchmarks.packing.pack import Proof, pack
+from benchmarks.packing.pack import Proof, pack, subset
 from planner.nodes import run_bounds as bounds
 from planner.nodes.temporal_instance import TemporalInstance, clique_grid, instance_of
 
@@ -129,7 +129,7 @@ def test_sizes_with_a_common_divisor_are_the_same_problem() -> None:
 def test_the_budget_is_kept(budget: float) -> None:
     """A large instance gets a packing and a bound whatever the time."""
     instance = uniform(8, count=3000, horizon=800)
-    pack(instance.subset(np.arange(100)), budget_seconds=1, seed=1)
+    pack(subset(instance, np.arange(100)), budget_seconds=1, seed=1)
     begun = time.process_time()
     packing = pack(instance, budget_seconds=budget, seed=1)
     assert time.process_time() - begun < budget + 2.5

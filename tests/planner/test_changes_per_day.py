@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, L40S, boards, case
 
+from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import exact_model, solve_with_highs
 from benchmarks.plan_instances import make_instance
 from data.records.plans import Plan
 from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import Path, SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort

@@ -100,7 +100,6 @@ def test_rejections_are_read_from_decisions_for_as_long_as_they_hold(store: Stor
         cycle_id="c1",
         started_at=NOW,
         finished_at=NOW,
-        reports=(),
         forecasts=(),
         plan=make_plan(),
         recommendations=(approved, old, newer),

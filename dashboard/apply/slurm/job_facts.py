@@ -73,7 +73,6 @@ class JobFacts:
     deadline_at: datetime | None
     least_seconds: float | None
     features: str
-    required_nodes: tuple[str, ...]
     excluded_nodes: tuple[str, ...]
     read_at: datetime
 
@@ -233,7 +232,6 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         if (least := number_of(record.get("time_minimum")))
         else job.time_limit_seconds,
         features=text_of(record.get("features")),
-        required_nodes=hosts_of(text_of(record.get("required_nodes"))),
         excluded_nodes=hosts_of(text_of(record.get("excluded_nodes"))),
         read_at=read_at,
     )

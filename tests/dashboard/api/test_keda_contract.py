@@ -104,7 +104,7 @@ def fill(store: Store) -> None:
     jobs = tuple(make_job(entry.job_id, namespace="search", owner="search") for entry in services)
     store.keep(make_collected(jobs=jobs))
     store.keep_cycle(
-        cycle_id="c", started_at=NOW, finished_at=NOW, reports=(), forecasts=(), serving=services,
+        cycle_id="c", started_at=NOW, finished_at=NOW, forecasts=(), serving=services,
         plan=replace(make_plan(), plan_id="0" * 64), recommendations=(),
     )  # fmt: skip
 

@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def keep(store: Store, *services: ServiceOutlook, number: int = 1) -> None:
     """Keep a cycle that foresaw these."""
     store.keep_cycle(
-        cycle_id=f"c{number}", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        cycle_id=f"c{number}", started_at=NOW, finished_at=NOW, forecasts=(),
         serving=services, plan=replace(make_plan(), plan_id=f"{number:064d}"), recommendations=(),
     )  # fmt: skip
 

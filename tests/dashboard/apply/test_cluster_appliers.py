@@ -75,7 +75,6 @@ def test_a_change_reaches_its_own_cluster_and_comes_back(tmp_path: Path, cluster
             cycle_id="c",
             started_at=NOW,
             finished_at=NOW,
-            reports=(),
             forecasts=(),
             plan=make_plan(plan_id=one.plan_id, created_at=NOW),
             recommendations=(one,),

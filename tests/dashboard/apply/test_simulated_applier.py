@@ -264,7 +264,6 @@ def test_what_was_promised_is_measured_in_the_simulation(
             cycle_id="c",
             started_at=NOW,
             finished_at=NOW,
-            reports=(),
             forecasts=(),
             plan=make_plan(plan_id=one.plan_id, created_at=NOW),
             recommendations=(one,),

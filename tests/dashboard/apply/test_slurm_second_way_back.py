@@ -82,7 +82,7 @@ class Trial:
             expires_at=now + timedelta(hours=24),
         )  # fmt: skip
         self._store.keep_cycle(
-            cycle_id=f"c{after}", started_at=now, finished_at=now, reports=(), forecasts=(),
+            cycle_id=f"c{after}", started_at=now, finished_at=now, forecasts=(),
             plan=plan, recommendations=(recommendation,),
         )  # fmt: skip
         digest = recommendation.digest

@@ -39,7 +39,7 @@ def filled(tmp_path: Path, middle_mib: float) -> str:
     with open_store(url) as store:
         store.keep(make_collected(samples, (job,)))
         store.keep_cycle(
-            cycle_id="c", started_at=NOW, finished_at=NOW, reports=(),
+            cycle_id="c", started_at=NOW, finished_at=NOW,
             forecasts=(forecast(middle_mib),), plan=make_plan(jobs=()), recommendations=(),
         )  # fmt: skip
     return url

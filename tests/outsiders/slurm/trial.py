@@ -102,7 +102,7 @@ class Trial(Judged):
         now = self.clock()
         with _STORE:
             store.keep_cycle(
-                cycle_id="c1", started_at=now, finished_at=now, reports=(), forecasts=(),
+                cycle_id="c1", started_at=now, finished_at=now, forecasts=(),
                 plan=make_plan(), recommendations=(recommendation,),
             )  # fmt: skip
         digest = recommendation.digest

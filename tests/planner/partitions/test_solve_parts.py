@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planning_cases import bursty_week, two_gpus_three_jobs
 
+from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.errors import ImpossibleProblemError
@@ -21,7 +22,6 @@ from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.solver.coupling_rows import coupling_rows
 from planner.solver.plan_cost import use_of
-from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan

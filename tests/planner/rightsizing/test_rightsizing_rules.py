@@ -8,15 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rightsizing_cases import make_past
 
-from planner.rightsizing.all_policies import PerSlotRepack, PublishedRecursion, Reactive
+from planner.rightsizing.all_policies import (
+    KrrCpu,
+    KrrMemory,
+    PerSlotRepack,
+    PublishedRecursion,
+    Reactive,
+)
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.dead_band import DeadBand
 from planner.rightsizing.decaying_histogram import DecayingHistogram
-from planner.rightsizing.fleet_pooled import MIN_FELLOWS, FleetPooled
 from planner.rightsizing.forecast_path import ForecastPath, refreshed
 from planner.rightsizing.level_paths import cheapest_path
+from planner.rightsizing.operating_points import MIN_FELLOWS, FleetPooled
 from planner.rightsizing.past import QUANTILES, StepForecast
-from planner.rightsizing.percentile_rules import KrrCpu, KrrMemory
 from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
 
 HISTOGRAM = DecayingHistogram(first=0.01)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from data.errors import ImpossibleProblemError
 from planner.scheduling.configurations import configurations
-from planner.scheduling.exact_round import solve_exactly
 from planner.scheduling.round_problem import RoundProblem, solve_round
+from planner.simulation.peers.sia import solve_exactly
 
 
 def random_round(seed: int, jobs: int) -> RoundProblem:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks._certified_fleet import FleetFeatures, problem_of
+from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.errors import PlanningError
@@ -14,7 +15,7 @@ from planner.solver.bound_kernel import job_values
 from planner.solver.coupling_rows import coupling_rows
 from planner.solver.dp_kernel import price_blocks
 from planner.solver.ejection_kernel import eject
-from planner.solver.replan import frozen, warmth_of
+from planner.solver.replan import frozen
 from planner.solver.ruin_recreate_kernel import ruin_and_recreate, settle
 from planner.solver.slot_problem import SlotProblem
 from planner.solver.solve import solve
