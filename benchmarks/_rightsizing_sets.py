@@ -11,7 +11,7 @@ import pandas as pd
 from benchmarks.demand_sets import helios, on_one_clock, philly
 from dashboard.step_forecasts import step_forecasts
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.rightsizing.all_policies import forecast_policies, peer_policies
+from planner.rightsizing.all_policies import KrrCpu, KrrMemory, forecast_policies, peer_policies
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.decaying_histogram import DecayingHistogram
 from planner.rightsizing.operating_points import (
@@ -21,7 +21,6 @@ from planner.rightsizing.operating_points import (
     UTILIZATION_CALM,
 )
 from planner.rightsizing.past import LimitRule, StepForecast, Values
-from planner.rightsizing.percentile_rules import KrrCpu, KrrMemory
 from planner.rightsizing.replay import Recorded
 from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
 

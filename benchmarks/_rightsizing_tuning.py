@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks._rightsizing_sets import ReplaySet
 from planner.rightsizing.dead_band import DeadBand
-from planner.rightsizing.fleet_pooled import FleetPooled
+from planner.rightsizing.operating_points import FleetPooled
 from planner.rightsizing.past import Indices, Values, quantile
 from planner.rightsizing.replay import JobTotals, charged, replay
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks._sia_cluster import PAPER_CLUSTER
-from planner.scheduling.exact_round import solve_exactly
 from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.application import Application
-from planner.simulation.peers.sia import SiaPolicy
+from planner.simulation.peers.sia import SiaPolicy, solve_exactly
 from planner.simulation.simulator import SimulationRules, simulate
 from planner.simulation.step_fit import StepFits
 from planner.simulation.workload import SubmittedJob

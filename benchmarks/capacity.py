@@ -21,7 +21,7 @@ from forecasting.demand_series import DemandSeries
 from forecasting.forecast_path import PathTask
 from forecasting.group_forecasts import by_slot
 from forecasting.path_pool import paths_of
-from planner.problem.expected_shortfall import quantile_curve
+from planner.problem.cost import quantile_curve
 
 RESULTS = Path(__file__).parent / "results" / "capacity.md"
 DAYS, EVERY_DAYS, MIN_HISTORY_DAYS = 30, 4, 28

@@ -24,7 +24,7 @@ from benchmarks.packing.busy_time_bound_kernel import (
 from benchmarks.packing.grids import clique_counts, interval_grid
 from benchmarks.packing.state_graph_kernel import bit_positions, build
 from planner.nodes import run_bounds as bounds
-from planner.nodes.covering_lp import Column, CoveringProgram
+from planner.nodes.gilmore_gomory import Column, CoveringProgram
 from planner.nodes.temporal_instance import Ints, TemporalInstance
 
 Floats = npt.NDArray[np.float64]

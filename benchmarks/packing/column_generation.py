@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.packing.state_graph_kernel import best_bins, bit_positions, build, sweep
-from planner.nodes.covering_lp import Column, CoveringProgram
+from planner.nodes.gilmore_gomory import Column, CoveringProgram
 from planner.nodes.temporal_instance import Ints, TemporalInstance, clique_grid
 
 Floats = npt.NDArray[np.float64]

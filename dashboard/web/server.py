@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from starlette.datastructures import URL
+from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 from streamlit.starlette import App
 
@@ -24,10 +25,8 @@ from dashboard.api.assistant_door import MCP_PATH, AssistantDoor
 from dashboard.api.callers import web_caller
 from dashboard.api.world import ApiWorld
 from dashboard.web.admission import API_PATH, Admission, allow_descriptors
-from dashboard.web.browser_rules import BrowserRules
 from dashboard.web.inbox_rows import state_of
 from dashboard.web.own_metrics import OwnMetrics
-from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
 from dashboard.web.session import register
 from dashboard.web.session_cookies import SecureCookies, shorten_sessions
@@ -35,6 +34,78 @@ from dashboard.web.trusted_proxy import AuthMiddleware
 from dashboard.web.world import WebWorld
 from data.access_settings import AccessSettings, host_of
 from data.errors import SettingsError, TrimtabError
+
+RULES = {
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+}
+
+
+class BrowserRules:
+    """ASGI middleware: tells browsers that other sites may do nothing with these pages.
+
+    A page in a frame of another site could be clicked through (clickjacking). That no other site
+    opens the websocket is Streamlit's own check of the origin.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything through; only the head of an answer changes."""
+
+        async def send_with_rules(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(RULES)
+            await send(message)
+
+        await self._app(scope, receive, send_with_rules)
+
+
+_SCRIPT = b"<head><script>window.__streamlit={BACKEND_BASE_URL:location.origin}</script>"
+
+
+class TellAddress:
+    """ASGI middleware: adds to every HTML page a script that tells the server's address.
+
+    Streamlit's page script guesses it from its own path, asks /jobs/_stcore/health before
+    /_stcore/health, and leaves the failed guesses as errors on the console. Its setting
+    BACKEND_BASE_URL spares the guesses.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything through; HTML is held back until it is whole."""
+        if scope["type"] != "http" or "text/html" not in Headers(scope=scope).get("accept", ""):
+            await self._app(scope, receive, send)
+            return
+        # A compressed page could not be changed.
+        plain = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
+        started: list[Message] = []
+        body = bytearray()
+
+        async def send_changed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                started.append(message)
+                return
+            body.extend(message.get("body", b""))
+            if message.get("more_body"):
+                return
+            headers = MutableHeaders(raw=list(started[0]["headers"]))
+            text = bytes(body)
+            if headers.get("content-type", "").startswith("text/html"):
+                text = text.replace(b"<head>", _SCRIPT, 1)
+                headers["content-length"] = str(len(text))
+                del headers["etag"]
+            await send({**started[0], "headers": headers.raw})
+            await send({"type": "http.response.body", "body": text})
+
+        await self._app({**scope, "headers": plain}, receive, send_changed)
+
 
 logger = logging.getLogger(__name__)
 

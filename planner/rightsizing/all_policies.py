@@ -15,8 +15,34 @@ from planner.rightsizing.operating_points import (
     UTILIZATION_CALM,
 )
 from planner.rightsizing.past import QUANTILES, LimitRule, Past, Values, quantile
-from planner.rightsizing.percentile_rules import KrrCpu, KrrMemory
 from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
+
+HISTORY_HOURS = 336.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KrrCpu:
+    """KRR (Kubernetes Resource Recommender), `simple`: the 95th percentile of two weeks."""
+
+    level: float = 0.95
+    name: str = "KRR CPU (P95)"
+
+    def recommend(self, past: Past) -> Values:
+        """Return the percentile."""
+        return quantile(past.recent(HISTORY_HOURS), self.level)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KrrMemory:
+    """KRR (Kubernetes Resource Recommender), `simple`: the maximum of two weeks plus 15 %."""
+
+    margin_ratio: float = 0.15
+    name: str = "KRR memory (max + 15 %)"
+
+    def recommend(self, past: Past) -> Values:
+        """Return the maximum with its margin."""
+        return quantile(past.recent(HISTORY_HOURS), 1.0) * (1 + self.margin_ratio)
+
 
 CALM = 60.0
 """Makes a change look so many times dearer in the plan: few changes, at some cost."""

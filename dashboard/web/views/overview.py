@@ -1,7 +1,7 @@
 """What is wasted now, and what should be approved today."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pandas as pd
 import streamlit as st
@@ -28,11 +28,57 @@ from dashboard.web.page import (
 from dashboard.web.saved_days import saved_days
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
-from dashboard.web.usage import usage_now, usage_over
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import SourceState
 from data.records.decisions import FOR_MEMORY, Range
 from data.records.jobs import Job
+
+_RECENT, _HOUR = timedelta(minutes=30), timedelta(hours=1)
+
+
+def usage_over(start: datetime, end: datetime) -> pd.DataFrame:
+    """Return the columns of `StoreReader.fleet_history` by the hour.
+
+    Of chosen jobs nothing is free or of nobody, and `boards` are those that they held; an hour that
+    is not over yet is left out.
+    """
+    reader, jobs = current_world().reader, scoped_jobs()
+    if jobs is None:
+        return reader.fleet_history(start=start, end=end, slot_seconds=3600)
+    hours = reader.job_hours(tuple(sorted(jobs)), start=start)
+    hours = hours[hours["slot_start"] + _HOUR <= end]
+    amounts = ["gpu_hours", "used_gpu_hours", "idle_gpu_hours", "energy_kwh"]
+    found = hours.groupby("slot_start", as_index=False)[amounts].sum(min_count=1)
+    held = found["gpu_hours"].fillna(0.0)
+    used, idle = found["used_gpu_hours"].fillna(0.0), found["idle_gpu_hours"].fillna(0.0)
+    return pd.DataFrame(
+        {
+            "slot_start": found["slot_start"],
+            "boards": held,
+            "allocated_gpus": held,
+            "used_gpus": used,
+            "idle_allocated_gpus": idle,
+            "unknown_gpus": (held - used - idle).clip(lower=0.0),
+            "unattributed_gpus": 0.0,
+            "free_gpus": 0.0,
+            "power_watts": 1000 * found["energy_kwh"],
+        }
+    )
+
+
+def usage_now(end: datetime) -> "pd.Series[float] | None":
+    """Return the newest slot of it that is whole, None when there is none."""
+    reader = current_world().reader
+    if scoped_jobs() is not None:
+        hours = usage_over(end - timedelta(days=1), end)
+        return None if hours.empty else hours.iloc[-1]
+    recent = reader.fleet_history(start=end - _RECENT, end=end, slot_seconds=300)
+    if recent.empty:  # five-minute roll-ups are kept for a shorter time than hourly ones
+        recent = usage_over(end - timedelta(days=1), end)
+    # The last five minutes may have begun only: boards whose readings are to come are not free.
+    newest: pd.Series[float] = recent[recent["boards"] >= recent["boards"].max()].iloc[-1]
+    return newest
+
 
 _TOP = 5
 world = current_world()
