@@ -226,7 +226,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         proposed_before=world.store.reader.changes_proposed("" if last is None else last.plan_id),
         growth=growth_facts(world.store.reader, view, planning, now),
     )
-    quiet = unread(view.known_jobs, set(view.history["job_id"]), view.cluster.nodes)
+    quiet = unread(view.known_jobs, view.read, view.cluster.nodes)
     plan = replace(
         plan,
         jobs=tuple(replace(job, idle=advice.idle.get(job.job_id)) for job in plan.jobs),

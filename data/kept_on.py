@@ -8,21 +8,33 @@ from data.feasible_changes import required_nodes
 from data.records.cluster import Node
 from data.records.clusters import named_in
 from data.records.jobs import Job, JobState, Platform
+from data.units import SECONDS_PER_HOUR
 
 STILL_THERE = timedelta(hours=1)
 """A job seen this long before its scheduler last described its nodes may be there still."""
+_QUIET_AFTER_SECONDS = 2 * SECONDS_PER_HOUR
 SPOKEN_FOR = frozenset({"planned", "reserved", "reservation-ahead"})
 """Words in the state of a Slurm node that its scheduler means to use."""
 _NEVER_STARTS = ("JobHeld", "DependencyNeverSatisfied", "BadConstraints")
 """Beginnings of Slurm's reasons of jobs that wait for a person, not for a node."""
 
 
+def is_quiet(last: datetime, first_slot: float, slot_seconds: int) -> bool:
+    """Say whether a job has had no readings for so long that it is not planned from `first_slot`.
+
+    `last` is its last slot with any, `first_slot` in s of the epoch.
+    """
+    quiet = first_slot - last.timestamp() - slot_seconds
+    return quiet > max(_QUIET_AFTER_SECONDS, 2 * slot_seconds)
+
+
 def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -> frozenset[str]:
     """Return the names of the nodes that must not be powered down.
 
-    Those on which jobs run that have no readings (`read` are the ids of jobs that have), on which
-    jobs that wait may start, or that the scheduler has promised, as it last said. A job that its
-    scheduler does not list any more, when it last describes its nodes, is over.
+    Those on which jobs run or are suspended that have no readings lately (`read` are the ids of
+    those that have), on which jobs that wait may start, or that the scheduler has promised, as it
+    last said. A job that its scheduler does not list any more, when it last describes its nodes, is
+    over.
     """
     nodes = tuple(nodes)
     found = {node.name for node in nodes if SPOKEN_FOR.intersection(node.state.split("+"))}
@@ -34,10 +46,11 @@ def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -
 def occupied(
     jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]
 ) -> dict[tuple[str, str], int]:
-    """Return the boards by (node, GPU model) that running jobs without readings hold.
+    """Return the boards by (node, GPU model) that jobs without readings hold, suspended ones too.
 
-    The model is '' where the job does not tell it. Jobs that share a node evenly are rounded up. A
-    job on a MIG slice counts no board.
+    Slurm gives the CPUs of a suspended job to others, and its GPUs to nobody (gres.html, "Running
+    Jobs"). The model is '' where the job does not tell it. Jobs that share a node evenly are
+    rounded up. A job on a MIG slice counts no board.
     """
     found: Counter[tuple[str, str]] = Counter()
     for job in unread(jobs, read, nodes):

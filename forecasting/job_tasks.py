@@ -8,13 +8,13 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
+from data.kept_on import is_quiet
 from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
 from data.records.jobs import Job, JobState
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries, regular_series
 
-_ENDED_AFTER_SECONDS = 2 * SECONDS_PER_HOUR
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
 NEVER_REPORTED = "never reported by the source"
 
@@ -94,13 +94,11 @@ def _skip_reason(job: Job, rows: pd.DataFrame, first_slot: int, slot_seconds: in
     if rows.empty:
         return "no samples in the history"
     last = rows["slot_start"].max()
-    too_quiet = max(_ENDED_AFTER_SECONDS, slot_seconds * 2)
-    quiet = first_slot - last.timestamp() - slot_seconds
-    if quiet > too_quiet:
+    if is_quiet(last, first_slot, slot_seconds):
         state = None if job.scheduler is None else job.scheduler.state
-        unseen = first_slot - job.last_seen_at.timestamp() - slot_seconds
-        if state in _AWAY and unseen <= too_quiet:
+        if state in _AWAY and not is_quiet(job.last_seen_at, first_slot, slot_seconds):
             return f"{_AWAY[state]}; its last reading is of {last:%Y-%m-%d %H:%M} UTC"
+        quiet = first_slot - last.timestamp() - slot_seconds
         return f"ended: no sample for {quiet / SECONDS_PER_HOUR:.1f} h"
     if not np.isfinite(rows[str(Quantity.EFFECTIVE_GPUS)]).any():
         return "no utilization reported"

@@ -31,7 +31,7 @@ from data.store.bridge import spoken
 from data.store.bulk import frame_of, read_table
 from data.store.job_sql import FIELDS
 from data.store.models_held import catalogued, with_models_held
-from data.store.planning_view import PlanningView
+from data.store.planning_view import PlanningView, lately_read
 from data.store.quotas import QuotaReader
 from data.store.record_json import from_json
 from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
@@ -118,13 +118,13 @@ class FactReader(QuotaReader):
         """
         as_of = self.latest_sample_at(until=now) or now
         start = as_of - timedelta(days=history_days)
-        upto = as_of + timedelta(microseconds=1)
-        if self.latest_sample_at() != as_of:
-            upto = floor_to_slot(as_of, SLOT_SECONDS)
+        newest = self.latest_sample_at() == as_of
+        upto = as_of + timedelta(microseconds=1) if newest else floor_to_slot(as_of, SLOT_SECONDS)
         history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
         known_jobs = self.jobs()
         history = of_these_jobs(history, known_jobs, slot_seconds=slot_seconds)
         seen = set(history["job_id"])
+        read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
         window = slots_of(start, upto)
         nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
         signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
@@ -134,11 +134,12 @@ class FactReader(QuotaReader):
                 as_of=as_of,
                 gpus=self.gpus(start=start, end=upto),
                 nodes=nodes,
-                kept_on=kept_on(known_jobs, seen, nodes),
-                occupied=occupied(known_jobs, seen, nodes),
+                kept_on=kept_on(known_jobs, read, nodes),
+                occupied=occupied(known_jobs, read, nodes),
             ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
+            read=read,
             quotas=self._quotas_of_day(now),
             progress=job_progress.by_job(
                 self._frame(job_progress.BY_JOB, **job_progress.week_to(as_of), job_id="")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from data.clock import floor_to_slot
+from data.kept_on import is_quiet
 from data.records.cluster import Cluster
 from data.records.jobs import Job
 from data.records.progress import ProgressReport
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
 class PlanningView:
     """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour, `readings` SAMPLES.
 
-    `jobs` have history; `known_jobs` are all, those that only wait among them. `signals` maps a job
-    to its utilization signal. `quotas` are those that schedulers enforced in the last day,
+    `jobs` have history; `known_jobs` are all, those that only wait among them; `read` are the ids
+    of those whose history is new enough to plan them. `signals` maps a job to its utilization
+    signal. `quotas` are those that schedulers enforced in the last day,
     `progress` is what jobs reported of their work in the last week, by time. `as_of` is the time of
     the newest sample up to the time asked for.
     """
@@ -34,5 +37,14 @@ class PlanningView:
     groups: pd.DataFrame
     readings: pd.DataFrame
     signals: Mapping[str, str]
+    read: frozenset[str] = frozenset()
     quotas: tuple[Quota, ...] = ()
     progress: Mapping[str, tuple[ProgressReport, ...]] = field(default_factory=dict)
+
+
+def lately_read(history: pd.DataFrame, *, as_of: datetime, slot_seconds: int) -> frozenset[str]:
+    """Return the ids of the jobs of a history that are not quiet in the slot after `as_of`."""
+    first_slot = floor_to_slot(as_of, slot_seconds).timestamp() + slot_seconds
+    last = history.groupby("job_id")["slot_start"].max()
+    quiet = (is_quiet(at, first_slot, slot_seconds) for at in last)
+    return frozenset(str(name) for name, gone in zip(last.index, quiet, strict=True) if not gone)

@@ -101,3 +101,24 @@ def test_a_job_that_waits_for_named_nodes_keeps_no_others_on(platform: Platform)
     nodes = [node("n1"), node("n2")]
     assert kept_on([waits], (), nodes) == {"n1", "n2"}
     assert kept_on([replace(waits, scheduler=named)], (), nodes) == {"n2"}
+
+
+@pytest.mark.parametrize("slot_seconds", [300, 900, 3600])
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUSPENDED])
+@pytest.mark.parametrize(("quiet_hours", "holds"), [(0, False), (1, False), (4, True), (40, True)])
+def test_a_job_whose_readings_ended_holds_what_its_scheduler_says(
+    store: Store, state: JobState, quiet_hours: int, holds: bool, slot_seconds: int
+) -> None:
+    """It has no forecast and is in no plan: its boards were free, its node could be put off."""
+    quiet = job_on("n1", state=state, minutes_ago=0, platform=Platform.SLURM)
+    end = NOW - timedelta(hours=quiet_hours)
+    old = make_samples(job_id=quiet.job_id, gpu_uuid="GPU-q", end=end)
+    store.keep(
+        replace(make_collected(make_samples(), (make_job(),)), nodes=(node("n1"),)),
+        make_collected(old, (quiet,)),
+    )
+    view = store.reader.planning_view(NOW, slot_seconds=slot_seconds, history_days=7)
+    assert view.cluster.kept_on == ({"n1"} if holds else set())
+    held = {("n1", quiet.gpu_model): quiet.gpu_count} if holds else {}
+    assert view.cluster.occupied == held
+    assert (quiet.job_id in view.read) is not holds

@@ -225,6 +225,21 @@ def test_a_job_in_another_state_than_the_plan_saw_is_refused(
     bed.run("scontrol", "resume", job)
 
 
+def test_a_suspended_job_keeps_its_gpus(bed: SlurmBed) -> None:
+    """So plans count them as held: another job gets its CPUs, and GPUs only once it is gone."""
+    there, gpus = "--nodelist=h1", "--gres=gpu:h100:4"
+    holder = running(bed, there, gpus)
+    bed.run("scontrol", "suspend", holder)
+    bare = bed.submit(there)
+    bed.until("a job without GPUs runs there", lambda: bed.states()[bare] == "RUNNING")
+    wants = bed.submit(there, gpus)
+    bed.until("why it waits is told", lambda: "Resources" in bed.run("squeue", "-h", "-o", "%r"))
+    assert bed.states()[holder] == "SUSPENDED"
+    assert bed.states()[wants] == "PENDING"
+    bed.run("scancel", holder)
+    bed.until("the GPUs are given on", lambda: bed.states()[wants] == "RUNNING")
+
+
 def test_an_array_of_which_some_run_is_refused(bed: SlurmBed) -> None:
     """One command would reach the tasks that wait and leave those that run."""
     array = bed.submit("--array=0-3%1", "--gres=gpu:h100:2")
