@@ -30,7 +30,8 @@ class ServiceReader(FactReader):
         from data.store.served_history import served_histories
 
         engines = self._frame(serving_slots.ENGINES, start=start, end=end)
-        runs = self._frame(serving_slots.RUNS, start=start, end=end)
+        labels = sorted(set(engines["label_id"]) - {""})
+        runs = self._frame(serving_slots.RUNS, labels=labels, start=start, end=end)
         yield from served_histories(engines, runs, self._table, start, end, within)
 
     def service(

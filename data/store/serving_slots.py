@@ -81,8 +81,7 @@ SELECT * FROM named ORDER BY job_id, nameless, replica
 """  # noqa: S608
 RUNS = """
 WITH labels AS (
-    SELECT DISTINCT label_id FROM serving_slots
-    WHERE slot_start >= :start AND slot_start < :end AND label_id <> ''
+    SELECT unnest(CAST(:labels AS VARCHAR[])) AS label_id
 ), told AS (
     SELECT DISTINCT label_id, runs, started_at AS since FROM allocations
     WHERE runs <> '' AND label_id IN (SELECT label_id FROM labels)
@@ -98,7 +97,7 @@ SELECT label_id, runs, since FROM (
     SELECT *, lag(runs) OVER (PARTITION BY label_id ORDER BY since) AS before FROM told
 ) AS in_order WHERE before IS NULL OR before <> runs
 """
-"""What replicas ran from when on: as their scheduler tells, else the boards that they held."""
+"""What labels ran from when on: as their scheduler tells, else the boards that they held."""
 SUMS = tuple(
     name
     for name in SERVING.names

@@ -345,3 +345,10 @@ def test_texts_of_a_key_fit_into_an_index_and_stay_apart(one: str, other: str) -
         assert len(cut.encode()) <= 700
         assert cut == text or len(text.encode()) > 700
     assert (key_text(one) == key_text(other)) is (one == other)
+
+
+def test_a_store_without_engines_has_no_services(store: Store) -> None:
+    """Nor one in which nothing carries a pod's label asks for what pods ran."""
+    assert histories(store.reader) == []
+    keep(store, rows((0, "", 5.0)), "nameless")
+    assert [found.nameless for found in histories(store.reader)] == ["m"]
