@@ -87,8 +87,11 @@ def drawn(name: str, rates: Floats, window_seconds: int, scv: float, seed: int) 
     )
 
 
-def servegen(data: Path) -> list[RequestTrace]:
-    """Return the three language models: eight days or more by ten minutes."""
+def servegen(data: Path, draw: int = 0) -> list[RequestTrace]:
+    """Return the three language models: eight days or more by ten minutes.
+
+    Another `draw` has other requests of the same rates.
+    """
     folder = data / "serving"
     frame = pd.read_csv(folder / "servegen_10min_by_model.csv")
     clients = pd.read_parquet(folder / "servegen_10min_by_client.parquet")
@@ -99,7 +102,9 @@ def servegen(data: Path) -> list[RequestTrace]:
         own = clients[clients["model"] == model]
         cv = float(np.average(own["cv"], weights=own["req_per_s"]))
         rates[rates == 0] = np.nan  # the publisher's gaps
-        found.append(drawn(f"ServeGen {model}", rates, 600, min(cv**2, MAX_SCV), seed=number))
+        found.append(
+            drawn(f"ServeGen {model}", rates, 600, min(cv**2, MAX_SCV), seed=number + 100 * draw)
+        )
     return found
 
 

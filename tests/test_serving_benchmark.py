@@ -38,6 +38,13 @@ def kernel(
     return waits.tolist(), held.tolist()
 
 
+def test_another_draw_has_other_requests_of_the_same_rates() -> None:
+    """About as many of them, at other times."""
+    one, other = daily(seed=1), daily(seed=101)
+    assert len(one.arrivals) == pytest.approx(len(other.arrivals), rel=0.02)
+    assert not np.array_equal(one.arrivals[:100], other.arrivals[:100])
+
+
 def test_requests_wait_for_a_slot_and_a_replica_for_its_cold_start() -> None:
     """First in first out; ordered at 10 s, the second replica takes the third request at 40 s."""
     waits, held = kernel([0.0, 1.0, 2.0], [50.0, 50.0, 1.0], [1, 2, 2, 2, 2, 2, 2, 2, 2, 2])
