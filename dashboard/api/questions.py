@@ -198,14 +198,11 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
         request: Request, _who: viewer, query: Annotated[EstimateQuery, Query()]
     ) -> Response:
         """Return the peak GPU memory of a training job, and the plans that fit the fleet."""
-        currency = world.service.settings().energy.currency
 
         def made() -> Document:
             asked = query.model_dump() | {"gpu": (query.gpu,) if query.gpu else ()}
             model = read_model(known=query.model, config="", folder=Path(), asked="model")
-            answer = estimate_answer(
-                AskedEstimate.of(asked), model, world.reader, currency=currency
-            )
+            answer = estimate_answer(AskedEstimate.of(asked), model, world.reader)
             return document(to_json(answer.document(), inf_nan_mode="null"))
 
-        return response(request, world.kept.get(("estimate", query, currency), made))
+        return response(request, world.kept.get(("estimate", query), made))

@@ -14,8 +14,10 @@ from dashboard.diagnosis import source_findings
 from dashboard.grid_refresh import refresh_grid
 from dashboard.problem_of_view import live_jobs
 from dashboard.reports.editions import recipients
+from dashboard.statement.prices import planning_prices
 from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import CURRENCY
 from data.clock import utc_now
 from data.errors import TrimtabError
 from data.grid_forecast import current_outlook
@@ -93,6 +95,11 @@ def _check_links(settings: Settings) -> tuple[str, str]:
     )
 
 
+def _check_prices(settings: Settings) -> tuple[str, str]:
+    """Tell that sums in the currency of the settings are made of prices in another."""
+    return "missing", f"money rests on {planning_prices(settings.energy.currency)}"
+
+
 def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
     """Yield a row for each target that changes go to."""
     for applier in build_appliers(settings):
@@ -115,6 +122,8 @@ def doctor(options: argparse.Namespace) -> int:
         "grid carbon": _check_region,
         "change files": _check_changes,
     }
+    if not settings.statement.prices and settings.energy.currency.upper() != CURRENCY:
+        checks["prices"] = _check_prices
     if settings.energy.forecast_file or settings.grid.in_use:
         checks["grid forecast"] = _check_grid_forecast
     if settings.tenants.shares:

@@ -28,9 +28,8 @@ MAX_GPUS = 64
 
 def estimate(options: argparse.Namespace) -> int:
     """Print the plans that fit, best first, or how one fixed layout fits on every GPU type."""
-    settings = settings_of(options).settings
-    answered = _asked(options, currency=settings.energy.currency)  # refused before a store is open
-    url = settings.store.url
+    answered = _asked(options)  # refused before a store is open
+    url = settings_of(options).settings.store.url
     there = is_postgres_url(url) or is_there(store_path(url))
     with open_or_ask(url) if there else nullcontext() as store:
         found = answered(None if store is None else store.reader)
@@ -50,9 +49,7 @@ def estimate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(
-    options: argparse.Namespace, *, currency: str
-) -> Callable[[StoreReader | None], EstimateAnswer]:
+def _asked(options: argparse.Namespace) -> Callable[[StoreReader | None], EstimateAnswer]:
     """Return what answers the question: of a launched job, or of a model and its batch."""
     if options.gpus is not None:
         require_count("gpus", options.gpus)
@@ -81,7 +78,7 @@ def _asked(
     _refuse_serving(options)
     asked = AskedEstimate.of(vars(options) | {"gpus": options.gpus or MAX_GPUS})
     asked.job(model.shape)
-    return lambda reader: estimate_answer(asked, model, reader, currency=currency)
+    return lambda reader: estimate_answer(asked, model, reader)
 
 
 def _refuse_serving(options: argparse.Namespace) -> None:

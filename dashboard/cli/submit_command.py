@@ -51,7 +51,7 @@ def submit(options: argparse.Namespace) -> int:
     with open_(settings.store.url) as store:
         proposal = proposal_now(job, target, store.reader, settings, by=by, now=utc_now())
         said = target.check(proposal.manifest) if options.dry_run else ""
-        _show(proposal, options, settings, said)
+        _show(proposal, options, said)
         if options.dry_run:
             return 0
         if reason := why_not(settings):
@@ -76,14 +76,12 @@ def _agreed(target: str) -> bool:
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
-def _show(
-    proposal: SubmissionProposal, options: argparse.Namespace, settings: Settings, said: str
-) -> None:
+def _show(proposal: SubmissionProposal, options: argparse.Namespace, said: str) -> None:
     """Print the proposal: the plan, where it goes, the launch command and the exact manifest."""
     if options.format == "json":
         print_json(proposal_document(proposal, said))
         return
-    placement, currency = proposal.placement, settings.energy.currency
+    placement = proposal.placement
     plan = placement.plan
     where = ", ".join(placement.nodes) or "waits in the queue"
     say(
@@ -97,7 +95,7 @@ def _show(
     others = [offer for offer in proposal.offers.plans if offer.plan is not plan]
     chosen = [offer for offer in offers if offer.plan is plan]
     shown = [*chosen, *others][:_SHOWN_PLANS]
-    rows = [plan_row(offer, currency=currency, tokens=proposal.job.tokens) for offer in shown]
+    rows = [plan_row(offer, tokens=proposal.job.tokens) for offer in shown]
     print_rows(rows, "table", columns=tuple(rows[0]), empty="")
     for note in proposal.notes:
         say(f"note: {note}")

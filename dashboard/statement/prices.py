@@ -9,7 +9,7 @@ from statistics import median
 
 from dashboard.figure_text import figure_text
 from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
+from data.catalogue.gpu_catalogue import CURRENCY, GpuCatalogue, GpuModel
 from data.grid_forecast import GridOutlook, current_outlook
 from data.settings import Settings
 from data.statement_settings import PRICE_KINDS, GpuPrice
@@ -174,6 +174,13 @@ def priced(catalogue: GpuCatalogue, settings: Settings, at: datetime) -> GpuCata
         return replace(model, price_per_hour=price.charged, price_is_stated=True)
 
     return GpuCatalogue(tuple(map(stated, catalogue)))
+
+
+def planning_prices(currency: str) -> str:
+    """Say what the catalogue's prices are worth where sums are in a currency."""
+    same = currency.upper() == CURRENCY
+    are = "" if same else f" in {CURRENCY}, counted as {currency} without conversion"
+    return f"the catalogue's planning prices{are}, of no bill; state yours in statement.prices"
 
 
 def as_paid(settings: Settings) -> Settings:

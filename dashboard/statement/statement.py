@@ -27,7 +27,7 @@ from dashboard.statement.charges import (
     charges_of,
 )
 from dashboard.statement.groups import OF_BOARDS
-from dashboard.statement.prices import PLANNING, PriceList, price_list
+from dashboard.statement.prices import PLANNING, PriceList, planning_prices, price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import BadRangeError, scrub
@@ -166,10 +166,7 @@ class CostStatement:
                 f"{self.unobserved_hours:,.1f} board-hours that nobody observed: nobody is charged"
             )
         if (self.charges["kind"] == PLANNING).any():
-            found.append(
-                "your prices: these are the catalogue's planning prices, of no bill; state yours "
-                "in statement.prices"
-            )
+            found.append(f"your prices: these are {planning_prices(self.currency)}")
         return tuple(found)
 
 

@@ -169,7 +169,7 @@ class EstimateAnswer:
 
 
 def estimate_answer(
-    asked: AskedEstimate, model: ReadModel, reader: StoreReader | None, *, currency: str
+    asked: AskedEstimate, model: ReadModel, reader: StoreReader | None
 ) -> EstimateAnswer:
     """Return the plans that fit the fleet of the store, else the catalogue's GPUs.
 
@@ -195,7 +195,7 @@ def estimate_answer(
     else:
         offers = _offers(_question(asked, job, types, calibration), fleet)
         plans = offers.plans[: max(1, asked.top)]
-        rows = [plan_row(offer, currency=currency, tokens=asked.tokens) for offer in plans]
+        rows = [plan_row(offer, tokens=asked.tokens) for offer in plans]
         estimates = [offer.plan.estimate for offer in plans]
         late = limit_warning(plans[0].plan, asked.tokens, asked.time_limit, whose="--time-limit")
         warnings = [text for text in (offers.warning, late) if text]

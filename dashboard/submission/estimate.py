@@ -8,6 +8,7 @@ from typing import Any
 from dashboard.submission.command_knobs import needs
 from dashboard.submission.fleet import FleetRoom, RoomAnswer, SubmissionFleet
 from dashboard.submission.placement import HostNeed, standings
+from data.catalogue.gpu_catalogue import CURRENCY
 from data.errors import ImpossibleProblemError
 from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
@@ -221,17 +222,17 @@ def offered(
     )
 
 
-def plan_row(shown: OfferedPlan, *, currency: str, tokens: float | None = None) -> dict[str, Any]:
+def plan_row(shown: OfferedPlan, *, tokens: float | None = None) -> dict[str, Any]:
     """Return a plan as the command line and the page show it; memory in GiB per GPU.
 
     `told` are the values that a command must name for the plan to be submitted, where its
-    framework does not do them unasked.
+    framework does not do them unasked. The cost is by the catalogue's prices, in their currency.
     """
     plan = shown.plan
     row = _spread_row(plan.gpu_type, plan.job, plan.estimate)
     row |= {
         "speed_per_gpu": round(plan.speed_per_gpu, 3),
-        f"cost_{currency.lower()}_per_work": round(plan.cost, 3),
+        f"cost_{CURRENCY.lower()}_per_work": round(plan.cost, 3),
         "speed_is": "prior",
     }
     if tokens is not None:

@@ -17,6 +17,8 @@ _PROFILE_NAME = re.compile(r"([1-9])g\.([0-9]{1,4})gb(?:[+-][a-z.]{1,20})?")
 _REACH, _SHARPNESS = 0.96, 8.0
 """Fitted on the Zeus traces (You, Chung, Chowdhury, NSDI 2023), see `forecasting.power.cap`."""
 _ANY = "any"
+CURRENCY = "EUR"
+"""Of the catalogue's prices. Nobody converts them."""
 STATED = "catalogue.gpu_models"
 """The setting by which a site adds a model or corrects one."""
 

@@ -1,6 +1,6 @@
 """What a recommendation rests on, and how far it can be trusted."""
 
-from data.catalogue.gpu_catalogue import GpuModel
+from data.catalogue.gpu_catalogue import CURRENCY, GpuModel
 from data.records.decisions import Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
@@ -98,24 +98,25 @@ def confidence_of(evidence: Evidence) -> str:
     return f"{_LEVELS[max(0, level + 1 - len(reasons))]}: {'; '.join(reasons)}"
 
 
-def _price_from(model: GpuModel) -> str:
+def _price_from(model: GpuModel, currency: str) -> str:
     """Return where the price of a model comes from."""
     if model.price_is_stated:
         return "statement.prices"
     if model.price_is_stated is None:
-        return "catalogue default"
+        is_same = currency.upper() == CURRENCY
+        return "catalogue default" + ("" if is_same else f", in {CURRENCY}: not converted")
     return "an estimate: statement.prices has none"
 
 
 def _factors(
     proposal: Proposal, savings: Savings, problem: PlanningProblem
 ) -> tuple[tuple[str, str], ...]:
-    energy = problem.energy
+    currency = problem.energy.currency
     names = (proposal.present.configuration.gpu_model, proposal.chosen.configuration.gpu_model)
     factors = [
         (
             "GPU price",
-            f"{model.price_per_hour:g} {energy.currency}/h for {model.name} ({_price_from(model)})",
+            f"{model.price_per_hour:g} {currency}/h for {model.name} ({_price_from(model, currency)})",
         )
         for name in dict.fromkeys(names)
         if (model := problem.catalogue.find(name)) is not None

@@ -114,10 +114,7 @@ else:
     st.subheader("Memory of the best plan per GPU type")
     chart(memory_bars([bar(training_plan) for training_plan in of_types.values()]), "memory-bars")
     st.subheader("Plans")
-    rows = [
-        plan_row(offer, currency=settings.energy.currency, tokens=job.tokens)
-        for offer in plans[:_SHOWN]
-    ]
+    rows = [plan_row(offer, tokens=job.tokens) for offer in plans[:_SHOWN]]
     table(pd.DataFrame(rows), "plans", headings=_OF_PLANS)
     if len(plans) > _SHOWN:
         st.caption(f"The best {_SHOWN} of {len(plans)}.")

@@ -168,3 +168,15 @@ def test_a_price_that_is_of_no_board_is_told(run: Callable[..., bytes], tmp_path
     (line,) = [line for line in told if "statement.prices" in line]
     assert line.startswith("which boards the price of 'H100' in statement.prices is for")
     assert "is it H100-" in line
+
+
+@pytest.mark.parametrize("currency", ["EUR", "eur", "NPR", "JPY"])
+def test_prices_in_another_currency_than_the_sums_are_told(
+    run: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, currency: str
+) -> None:
+    """The catalogue's are in EUR: of 160 rupees each they would read as one."""
+    monkeypatch.setenv("TRIMTAB_ENERGY_CURRENCY", currency)
+    unknown = json.loads(run("--format", "json", *RANGE))["unknown"]
+    (said,) = [line for line in unknown if "planning prices" in line]
+    told = f"in EUR, counted as {currency} without conversion" in said
+    assert told == (currency.upper() != "EUR")

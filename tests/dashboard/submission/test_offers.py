@@ -92,7 +92,7 @@ def test_free_comes_before_busy_and_larger_last(
     plans = plans_of(model, framework, batch, types)
     offers = offered(plans, fleet)
     assert {id(plan.plan) for plan in (*offers.plans, *offers.left_out)} == set(map(id, plans))
-    rows = [plan_row(plan, currency="EUR") for plan in offers.plans]
+    rows = [plan_row(plan) for plan in offers.plans]
     assert all(row["fit_probability"] >= 0.95 for row in rows)
     assert all(row["p95_gib"] <= row["usable_gib"] for row in rows)
     rooms = [room_of(plan.plan, fleet) for plan in offers.plans]
@@ -106,7 +106,7 @@ def test_free_comes_before_busy_and_larger_last(
         beyond = row["gpus"] > total
         assert (told == f"larger than the fleet: it has {total} of them") is beyond
     for entry in offers.left_out:
-        assert plan_row(entry, currency="EUR")["fit_probability"] < 0.95
+        assert plan_row(entry)["fit_probability"] < 0.95
     assert (f"{len(offers.left_out)} ways" in offers.remark) is bool(offers.left_out)
     if not offers.plans:
         closest = max(plans, key=lambda plan: plan.fit_probability)
@@ -166,7 +166,7 @@ def test_the_notes_of_a_decision_say_what_its_rows_say(
     document = decision_document(found.decision)["considered"]
     for text, entry, considered in zip(texts, document, found.decision.considered, strict=True):
         offer: OfferedPlan = by_plan[id(considered.plan)]
-        row = plan_row(offer, currency="EUR")
+        row = plan_row(offer)
         assert {name: entry[name] for name in FIGURES} == {name: row[name] for name in FIGURES}
         (shown,) = said(text)
         assert agree(shown, row)
