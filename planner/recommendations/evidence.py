@@ -98,14 +98,15 @@ def confidence_of(evidence: Evidence) -> str:
     return f"{_LEVELS[max(0, level + 1 - len(reasons))]}: {'; '.join(reasons)}"
 
 
-def _price_from(model: GpuModel, currency: str) -> str:
-    """Return where the price of a model comes from."""
+def _price_text(model: GpuModel, currency: str) -> str:
+    """Return the price of a model and where it comes from."""
+    source = "an estimate: statement.prices has none"
     if model.price_is_stated:
-        return "statement.prices"
-    if model.price_is_stated is None:
-        is_same = currency.upper() == CURRENCY
-        return "catalogue default" + ("" if is_same else f", in {CURRENCY}: not converted")
-    return "an estimate: statement.prices has none"
+        source = "statement.prices"
+    elif model.price_is_stated is None:
+        same = currency.upper() == CURRENCY
+        source = "catalogue default" + ("" if same else f", in {CURRENCY}: not converted")
+    return f"{model.price_per_hour:g} {currency}/h for {model.name} ({source})"
 
 
 def _factors(
@@ -114,10 +115,7 @@ def _factors(
     currency = problem.energy.currency
     names = (proposal.present.configuration.gpu_model, proposal.chosen.configuration.gpu_model)
     factors = [
-        (
-            "GPU price",
-            f"{model.price_per_hour:g} {currency}/h for {model.name} ({_price_from(model, currency)})",
-        )
+        ("GPU price", _price_text(model, currency))
         for name in dict.fromkeys(names)
         if (model := problem.catalogue.find(name)) is not None
     ]
