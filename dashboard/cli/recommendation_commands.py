@@ -226,7 +226,7 @@ def _look(options: argparse.Namespace) -> "tuple[str, LivePreview]":
                 return digest, looked_at(service, digest, person_of(options))
         found = TypeAdapter(ChangePreview).validate_json(answer)
     if found.live is None:
-        raise ChangeRefusedError(found.not_live, "Nothing was approved.")
+        raise ChangeRefusedError(found.not_live.rstrip("."), "Nothing was approved.")
     return found.recommendation_id or options.id, found.live
 
 

@@ -147,7 +147,8 @@ def _told(error: Exception, what: str) -> ApplyError:
     """Return the error that says whether the request was sent."""
     reason = error.args[0] if error.args else None
     reason = reason.reason if isinstance(reason, MaxRetryError) else reason
-    said = f"{type(error).__name__}: {scrub(str(error))[:160]}"
+    # The reason says it all; around it the client repeats the address, and a cut would end there.
+    said = f"{type(error).__name__}: {scrub(str(reason or error))[:160]}"
     before = isinstance(reason, NewConnectionError | ConnectTimeoutError) or isinstance(
         error,
         requests.ConnectTimeout

@@ -154,6 +154,13 @@ def test_a_request_that_finds_no_server_was_not_sent(server: str, tmp_path: Path
         api.get("version")
 
 
+def test_a_refused_connection_is_told_whatever_was_asked(tmp_path: Path) -> None:
+    """A long path once left no room for the reason."""
+    api = KubernetesApi(settings_of(kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")))
+    with pytest.raises(NotSentError, match=r"Connection refused\)"):
+        api.get("apis/keda.sh/v1alpha1/namespaces/assist/scaledobjects/" + "a" * 60)
+
+
 def test_a_token_never_stands_in_an_error(tmp_path: Path) -> None:
     """Neither one that cannot be sent, nor one of a server that does not answer."""
     for token in ("canary-7f3a\nmore", "canary-7f3a"):
