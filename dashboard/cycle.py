@@ -98,7 +98,11 @@ def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]
     require_room(reader.free_mib(), settings.store.min_free_mib)
     lookback = now - timedelta(hours=settings.prometheus.lookback_hours)
     oldest = now - timedelta(days=settings.retention.raw_days)
-    if world.collectors and lookback < oldest:
+    since = {
+        source: max(oldest, until - OVERLAP)
+        for source, until in reader.collected_until(now).items()
+    }
+    if lookback < oldest and any(entry.name not in since for entry in world.collectors):
         logger.warning(
             "prometheus.lookback_hours (%g) reaches further back than samples are kept: the first "
             "collection asks for retention.raw_days (%g, %g h). Raise that, or lower the look-back",
@@ -106,10 +110,6 @@ def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]
             settings.retention.raw_days,
             24 * settings.retention.raw_days,
         )
-    since = {
-        source: max(oldest, until - OVERLAP)
-        for source, until in reader.collected_until(now).items()
-    }
     collected = collect_all(
         world.collectors,
         Window(start=max(oldest, lookback), end=now),

@@ -131,3 +131,6 @@ def test_a_look_back_beyond_what_is_kept_is_told(
     said = "prometheus.lookback_hours (350)" in caplog.text and "336 h" in caplog.text
     assert said is told
     assert ("retention.raw_days" in caplog.text) is told
+    caplog.clear()
+    collect_and_keep(world, NOW + timedelta(minutes=15))
+    assert "prometheus.lookback_hours" not in caplog.text  # it is of the first collection alone
