@@ -1,5 +1,6 @@
 """`trimtab doctor` names targets that cannot be reached, and messages that cannot link."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,18 @@ def test_doctor_says_whether_messages_can_link(
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("links,")]
     assert [says in row for row in rows] == [True] * bool(says)
     assert all((",ok," if public_url else ",missing,") in row for row in rows)
+
+
+@pytest.mark.parametrize(("currency", "told"), [("EUR", False), ("NPR", True)])
+def test_prices_in_another_currency_than_the_sums_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    currency: str, *, told: bool,
+) -> None:  # fmt: skip
+    """Without a price list the catalogue's count, which are in EUR."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRIMTAB_ENERGY_CURRENCY", currency)
+    main(["--store", f"duckdb:///{tmp_path}/t.duckdb", "doctor", "--format", "json"])
+    rows = {row["part"]: row for row in json.loads(capsys.readouterr().out)}
+    assert ("prices" in rows) is told
+    if told:
+        assert "in EUR, counted as NPR without conversion" in rows["prices"]["detail"]
