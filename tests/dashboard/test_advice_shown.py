@@ -7,8 +7,8 @@ import pytest
 from factories import H100, NOW, make_range, make_recommendation
 
 from dashboard.apply.change_file import change_for
+from dashboard.web.boards import boards_of
 from dashboard.web.finding_panel import effect_text
-from dashboard.web.views.plan import boards_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError
 from data.records.decisions import ADVICE, Action, Range, Recommendation, Transition

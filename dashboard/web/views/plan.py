@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
 from dashboard.figure_text import count_text
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
+from dashboard.web.boards import boards_of
 from dashboard.web.choices import choose
 from dashboard.web.page import (
     chart,
@@ -23,28 +24,9 @@ from dashboard.web.page import (
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from dashboard.web.what_if_panel import what_if_panel
-from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.errors import UnknownGpuModelError
-from data.records.plans import Configuration, NodePlan, Plan
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.plans import NodePlan, Plan
 from data.units import SECONDS_PER_HOUR
-
-
-def boards_of(configuration: Configuration, *, catalogue: GpuCatalogue) -> float:
-    """Return the boards that a configuration takes.
-
-    A MIG instance is 1/instances of one, the place beside another job half of one; a profile that
-    the catalogue does not know counts as a whole board.
-    """
-    if configuration.shared_with:
-        return configuration.gpu_count / 2
-    if not configuration.mig_profile:
-        return configuration.gpu_count
-    try:
-        profile = catalogue.get(configuration.gpu_model).mig_profile(configuration.mig_profile)
-    except UnknownGpuModelError:
-        profile = None
-    return configuration.gpu_count / (profile.max_instances if profile else 1)
-
 
 _GPUS_A_PAGE, _BROKEN = 96, 5
 # With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)
