@@ -1,10 +1,11 @@
 """What each job may run on: its present configuration first, then every other one that fits.
 
 Guards, all on the safe side: memory is taken as sharded over the devices, so fewer devices need
-more each; a MIG slice is offered to jobs with one device only, of a profile that a node of theirs
-offers; a job is reclaimed only after it was seen idle for the whole stated time; a job that nobody
-can restart may only be capped or reclaimed. What no applier can make is no option
-(`data.feasible_changes`), and devices are those of the nodes that the job may be on.
+more each, unless they are of copies that hold all of it themselves; a MIG slice is offered to jobs
+with one device only, of a profile that a node of theirs offers; a job is reclaimed only after it
+was seen idle for the whole stated time; a job that nobody can restart may only be capped or
+reclaimed. What no applier can make is no option (`data.feasible_changes`), and devices are those of
+the nodes that the job may be on.
 """
 
 from collections.abc import Collection, Sequence
@@ -174,6 +175,7 @@ def _whole_boards(
             )
             for count in (*fewer, *(() if same else (now,)))
             if memory * now <= count * model.memory_mib
+            or (same and demand.standing.is_of_copies and count % demand.standing.step == 0)
         ]
     return options
 

@@ -28,7 +28,7 @@ class JobElasticity:
 
     `scaled_by` names who would undo a change of its number of GPUs. `step` is the smallest such
     change, in devices; `least` and `most` the fewest and most devices it may have, None when nobody
-    said.
+    said. `is_of_copies`: each of its units holds its own model, as the pods of a Deployment do.
     """
 
     elasticity: Elasticity
@@ -38,6 +38,7 @@ class JobElasticity:
     step: int = 1
     least: int | None = None
     most: int | None = None
+    is_of_copies: bool = False
 
     @property
     def may_restart(self) -> bool:
@@ -63,6 +64,7 @@ _SERVICES = frozenset(
         "dynamographdeployment",
     }
 )
+_OF_COPIES = ("deployment", "replicaset")
 _RESTARTABLE = {
     "job": "a Kubernetes Job can be suspended",
     "cronjob": "the Job of a CronJob can be suspended",
@@ -90,6 +92,8 @@ def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
         step=step,
         least=None if low is None else max(1, low) * step,
         most=None if high is None else high * step,
+        is_of_copies=_workload_kind(job, facts) in _OF_COPIES
+        and whole_fact(extra, "gpus_per_pod") is not None,
     )
 
 

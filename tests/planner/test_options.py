@@ -95,6 +95,25 @@ def test_others_may_not_grow(changes: dict[str, Any]) -> None:
     assert max(choice.gpu_count for choice in choices(problem)) == job.gpu_count
 
 
+@pytest.mark.parametrize(
+    ("kind", "told", "counts"),
+    [
+        ("deployment", (("gpus_per_pod", "1"),), {1, 2}),
+        ("deployment", (("gpus_per_pod", "2"),), {2}),
+        ("deployment", (("gpus_per_pod", "4"),), set()),
+        ("deployment", (), set()),
+        ("statefulset", (("gpus_per_pod", "1"),), set()),
+    ],
+)
+def test_fewer_copies_of_a_full_board_need_no_more_memory(
+    kind: str, told: tuple[tuple[str, str], ...], counts: set[int]
+) -> None:
+    """Each pod of a Deployment holds its own model; of others the memory may be sharded."""
+    job = make_job(f"a/{kind}/x", gpu_count=4, scheduler=SchedulerFacts(extra=told))
+    problem = case((job, 0.1, 76_000.0, 400.0), gpus=boards(H100, 8))
+    assert {choice.gpu_count for choice in choices(problem)} - {0, 4} == counts
+
+
 def test_growth_ends_at_the_fleet_and_at_the_bounds_of_the_workload() -> None:
     """Three boards are all there is; three replicas are the most allowed."""
     job = make_job(gpu_count=2)
