@@ -18,7 +18,7 @@ def stretch_rows(plan: Plan, job: JobPlan) -> list[dict[str, Any]]:
         {
             "from": plan.slot_starts[start],
             "slots": end - start,
-            "configuration": step.describe(),
+            "configuration": job.describe(step),
             "nodes": ", ".join(
                 f"{stay.node}:{stay.gpus}"
                 for stay in job.stays
@@ -27,6 +27,11 @@ def stretch_rows(plan: Plan, job: JobPlan) -> list[dict[str, Any]]:
         }
         for start, end, step in job.stretches()
     ]
+
+
+def of_autoscalers(plan: Plan) -> str:
+    """Return the words behind "today's allocation" where autoscalers change it by themselves."""
+    return " and its autoscalers" * any(job.scaled_by for job in plan.jobs)
 
 
 def node_rows(plan: Plan) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from planner.nodes.rolling_plan import (
 from planner.partitions.parts_of_jobs import parts_of_jobs
 from planner.partitions.solve_parts import solve_parts
 from planner.partitions.workforce import Workforce
+from planner.problem.autoscaled_paths import autoscaled_slots
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
 from planner.problem.tenants import lending
@@ -130,9 +131,13 @@ def build_plan(
         found = today
     show(3, 3)
     cost_of_now = solved.cost_of_now if today is None else today.cost
-    cost_of_now = max(found.cost, cost_of_now - _by_autoscalers(problem, mapping, found.paths))
-    figures = (cost_of_now, clock.seconds())
-    return _plan(problem, mapping, found, solved, start, figures, created_at)
+    # Autoscalers change sizes whoever plans: what that costs or saves is none of the plan's.
+    alone = autoscaled_slots(problem, mapping, found.paths)
+    sizes = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
+    scaled = np.where(alone, found.paths, sizes)
+    cost_of_now -= cost_of_jobs(mapping.slots, sizes) - cost_of_jobs(mapping.slots, scaled)
+    figures = (max(found.cost, cost_of_now), clock.seconds())
+    return _plan(problem, mapping, found, alone, solved, start, figures, created_at)
 
 
 def _effort(problem: PlanningProblem) -> Effort:
@@ -184,19 +189,6 @@ def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _PlanClock) ->
     budget = clock.share(_REPAIR_SHARE)
     placed = place_plan(problem, mapping, paths, budget_seconds=budget, consolidate=False)
     return None if placed.failed else _costed(mapping, paths, placed)
-
-
-def _by_autoscalers(problem: PlanningProblem, mapping: SlotMapping, paths: Path) -> float:
-    """Return how much less than keeping sizes what autoscalers do by themselves costs in a plan."""
-    slots = mapping.slots
-    today = paths_of_today(slots.jobs, pinned_cost(slots.jobs))
-    followed = today.copy()
-    for column, job in enumerate(problem.jobs):
-        alone = [number for number, option in enumerate(job.options) if option.autoscaled]
-        if alone:
-            theirs = np.isin(mapping.option_of[column][paths[column]], alone)
-            followed[column, theirs] = paths[column, theirs]
-    return cost_of_jobs(slots, today) - cost_of_jobs(slots, followed)
 
 
 def _on_nodes(
@@ -280,6 +272,7 @@ def _plan(
     problem: PlanningProblem,
     mapping: SlotMapping,
     found: _Found,
+    alone: npt.NDArray[np.bool_],
     solved: SolvedPlan,
     start: Rolling | None,
     figures: tuple[float, float],
@@ -298,12 +291,14 @@ def _plan(
             ),
             stays=found.placed.stays[column],
             unplaced=found.placed.unplaced.get(column, ""),
+            scaled_by=job.demand.standing.scaled_by if alone[column].any() else "",
         )
         for column, job in enumerate(problem.jobs)
     )
     rows = coupling_rows(mapping.slots)
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
-    changes = changes_of(mapping.slots, found.paths) + found.placed.moves
+    asked = np.where(alone, mapping.home_row[:, :1], found.paths)
+    changes = changes_of(mapping.slots, asked) + found.placed.moves
     spanning = spanning_cost(problem, mapping.slots.fleet)
     lower_bound = checked_bound(solved.lower_bound - spanning, found.cost)
     cost_bound = PlanBound(

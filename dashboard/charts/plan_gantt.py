@@ -166,7 +166,7 @@ def _hover(plan: Plan, job: JobPlan, number: int, why: Mapping[str, str]) -> str
     hours = (stay.end - stay.start) * plan.slot_seconds / SECONDS_PER_HOUR
     lines = [
         safe(job.job_id),
-        f"{safe(job.steps[stay.start].describe())} on {safe(stay.node)}",
+        f"{safe(job.describe(job.steps[stay.start]))} on {safe(stay.node)}",
         f"from {plan.slot_starts[stay.start]:%d %b %H:%M} for {hours:.3g} h",
     ]
     if stay.moved:

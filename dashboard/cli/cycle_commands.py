@@ -17,6 +17,7 @@ from dashboard.idle_sum import idle_sum
 from dashboard.listings import REPORT_COLUMNS
 from dashboard.old_readings import WAY_OUT
 from dashboard.plan_documents import plan_figures
+from dashboard.plan_rows import of_autoscalers
 from dashboard.recording import NOT_APPLIED, as_of_text
 from dashboard.submission.watch import watch_all
 from dashboard.wiring import build_world
@@ -93,8 +94,9 @@ def print_outcome(outcome: CycleOutcome) -> None:
     if plan is not None:
         say(
             f"Plan {plan.plan_id[:12]}: {plan.cost:.2f} {plan.currency} over "
-            f"{len(plan.slot_starts)} slots (keeping today: {plan.cost_of_now:.2f}), lower bound "
-            f"{plan.lower_bound:.2f}, certified gap {100 * plan.gap_ratio:.2f} %."
+            f"{len(plan.slot_starts)} slots (keeping today{of_autoscalers(plan)}: "
+            f"{plan.cost_of_now:.2f}), lower bound {plan.lower_bound:.2f}, "
+            f"certified gap {100 * plan.gap_ratio:.2f} %."
         )
         for violation in plan.violations:
             say(f"The plan pays for breaking a limit: {violation}.")

@@ -152,7 +152,9 @@ class OwnMetrics:
             "trimtab_plan", "The newest plan.", {"id": plan.plan_id[:12], "currency": plan.currency}
         )
         yield _gauge("plan_cost", "Cost of the plan over its horizon.", plan.cost)
-        yield _gauge("plan_cost_of_now", "Cost of keeping today's allocation.", plan.cost_of_now)
+        yield _gauge(
+            "plan_cost_of_now", "Cost of today's allocation, autoscalers at work.", plan.cost_of_now
+        )
         yield _gauge("plan_lower_bound", "No plan can cost less.", plan.lower_bound)
         yield _gauge("plan_gap_ratio", "(cost - lower bound) / cost.", plan.gap_ratio)
         yield _gauge("plan_solve_seconds", "Time the planner took.", plan.seconds)

@@ -1,6 +1,6 @@
 """Plans: a configuration and a place per job and slot, with their cost and certified bounds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -100,7 +100,8 @@ class JobPlan:
     """One job over the horizon: `steps[t]` is the configuration in slot t, `stays` where it is.
 
     Without a place in some slot (its node is not known, say) `unplaced` says why. `idle` is None in
-    plans kept before it was counted.
+    plans kept before it was counted. `scaled_by` names the autoscaler that other numbers of GPUs
+    are left to, '' where there is none in the plan.
     """
 
     job_id: str
@@ -109,6 +110,17 @@ class JobPlan:
     stays: tuple[Stay, ...] = ()
     unplaced: str = ""
     idle: IdleGpus | None = None
+    scaled_by: str = ""
+
+    def is_asked(self, step: Configuration) -> bool:
+        """Say whether a step changes the job otherwise than its autoscaler does by itself."""
+        alone = bool(self.scaled_by) and step == replace(self.now, gpu_count=step.gpu_count)
+        return step != self.now and not alone
+
+    def describe(self, step: Configuration) -> str:
+        """Return a step in words, with the autoscaler where that does it."""
+        alone = step != self.now and not self.is_asked(step)
+        return step.describe() + f" by its {self.scaled_by}" * alone
 
     def stretches(self) -> tuple[tuple[int, int, Configuration], ...]:
         """Return (start, end, configuration) of the stretches of slots without a change."""
@@ -177,12 +189,13 @@ class PlanPrice:
 class Plan:
     """A feasible allocation over time; `gap_ratio` = (cost - lower_bound) / cost.
 
-    `cost`, `lower_bound` and `cost_of_now` (keeping today's allocation) are in `currency`; cost
-    includes `moves` that placement forces. `violations` names soft limits that are broken, at a
-    price. `revised_jobs` counts jobs that left the path which the plan before announced for them,
-    None without such a plan. `frozen_slots` are taken over from it, and the bound holds for plans
-    that keep them. `unread_jobs` run without readings and hold `unread_gpus`: no part of the plan.
-    `slots_gap_ratio` is the certified gap before places, None in plans of earlier versions.
+    `cost`, `lower_bound` and `cost_of_now` are in `currency`, the last that of today's allocation
+    and of what autoscalers do by themselves; cost includes `moves` that placement forces.
+    `violations` names soft limits that are broken, at a price. `revised_jobs` counts jobs that left
+    the path which the plan before announced for them, None without such a plan. `frozen_slots` are
+    taken over from it, and the bound holds for plans that keep them. `unread_jobs` run without
+    readings and hold `unread_gpus`: no part of the plan. `slots_gap_ratio` is the certified gap
+    before places, None in plans of earlier versions.
     """
 
     plan_id: str

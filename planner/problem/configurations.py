@@ -109,8 +109,9 @@ def options_for(
     """Return the options of a job, the present one first; `reach` is what its nodes have."""
     catalogue, planning = terms.catalogue, terms.planning
     present = present_option(demand, catalogue)
+    scaled = _autoscaled(demand, reach.boards.get(demand.job.gpu_model, 0))
     if keep_reason(demand, catalogue, planning):
-        return (present,)
+        return (present, *scaled)
     here = catalogue.get(demand.job.gpu_model)
     memory = (demand.memory_mib or 0.0) * (1 + planning.memory_headroom_ratio)
     options = [present]
@@ -134,7 +135,7 @@ def options_for(
         off = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
     made = [option for option in options[1:] if _can_be_made(demand, option, terms)]
-    return (present, *made, *_autoscaled(demand, reach.boards.get(here.name, 0)))
+    return (present, *made, *scaled)
 
 
 def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
@@ -211,7 +212,10 @@ def _more_boards(
 
 
 def _autoscaled(demand: JobDemand, present: int) -> list[Option]:
-    """Return what the autoscaler of a service is foreseen to hold, at most six sizes."""
+    """Return what the autoscaler of a service is foreseen to hold, at most six sizes.
+
+    Whoever keeps Trimtab from changing the job, its autoscaler changes it.
+    """
     if demand.foreseen_devices is None:
         return []
     job, step = demand.job, demand.standing.step

@@ -158,13 +158,16 @@ def _foreseen(
 ) -> Values | None:
     """Return the devices that an autoscaler is foreseen to hold, within its bounds, [slots].
 
-    At least those of one replica, and as many as now where nothing tells of a slot.
+    At least those of one replica, and as many as now where nothing tells of a slot. Where engines
+    of some of the replicas are not read, at least as many as now.
     """
     if service is None or not standing.scaled_by or job.mig_profile:
         return None
     slot, least = timedelta(minutes=planning.slot_minutes), standing.least or standing.step
     told = [service.foreseen_between(start, start + slot) for start in slot_starts]
     devices = [job.gpu_count if count is None else count * standing.step for count in told]
+    if service.replicas * standing.step != job.gpu_count:
+        devices = [max(job.gpu_count, count) for count in devices]
     return np.clip(np.array(devices, dtype=np.float64), least, standing.most)
 
 

@@ -57,6 +57,17 @@ class JobProblem:
         """The boards that it holds now: none while it waits for its start."""
         return 0.0 if waits_for_start(self.demand.job) else self.options[0].boards
 
+    @property
+    def more_boards(self) -> Values:
+        """The boards beyond those of now that its autoscaler is foreseen to take, by slot [T]."""
+        foreseen, present = self.demand.foreseen_devices, self.options[0].boards
+        if foreseen is None:
+            return np.zeros_like(self.demand.remaining.central)
+        most = max(
+            option.boards for option in self.options if option.autoscaled or not option.paused
+        )
+        return np.maximum(np.minimum(foreseen, most) - present, 0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRules:

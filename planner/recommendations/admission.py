@@ -15,7 +15,10 @@ NO_PAIR = "the job that would share its board is not proposed to do so"
 
 
 class AdmissionRoom:
-    """The boards in use while every job keeps what it has, but for the proposals taken so far."""
+    """The boards in use while every job keeps what it has, but for the proposals taken so far.
+
+    And takes what its autoscaler is foreseen to take.
+    """
 
     def __init__(self, problem: PlanningProblem) -> None:
         self._under = problem.facts.scheduler
@@ -28,7 +31,7 @@ class AdmissionRoom:
         self._used = np.zeros((len(self._row), len(problem.slot_starts)))
         for job in problem.jobs:
             present = job.options[0]
-            self._used[self._row_of(job, present)] += present.boards
+            self._used[self._row_of(job, present)] += present.boards + job.more_boards
         has = [
             sum(
                 node.usable
@@ -54,12 +57,12 @@ class AdmissionRoom:
     def _change(self, proposal: Proposal) -> npt.NDArray[np.float64]:
         """Return the boards that a proposal takes more or less, array [rows, slots]."""
         change = np.zeros(self._used.shape)
-        present = proposal.present
-        change[self._row_of(proposal.job, present)] -= present.boards
+        present, more = proposal.present, proposal.job.more_boards
+        change[self._row_of(proposal.job, present)] -= present.boards + more
         for slot, number in enumerate(proposal.proposed):
             option = proposal.job.options[number]
             if option.boards:
-                change[self._row_of(proposal.job, option), slot] += option.boards
+                change[self._row_of(proposal.job, option), slot] += option.boards + more[slot]
         return change
 
 

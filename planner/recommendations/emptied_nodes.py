@@ -149,9 +149,11 @@ def _held_in(job: JobProblem, change: Proposal | None, span: slice) -> dict[str,
     options = {0} if change is None else {*np.array(change.proposed)[span][there].tolist()}
     found: dict[str, int] = {}
     held = job.options if change is None else change.job.options
+    more = float(job.more_boards[span].max(initial=0.0))
     for option in (held[number] for number in options if there.any()):
-        model = option.configuration.gpu_model
-        found[model] = max(found.get(model, 0), int(np.ceil(option.boards - 1e-6)))
+        model, boards = option.configuration.gpu_model, option.boards
+        boards += more if boards else 0.0
+        found[model] = max(found.get(model, 0), int(np.ceil(boards - 1e-6)))
     return found
 
 

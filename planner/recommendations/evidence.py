@@ -187,7 +187,7 @@ def _fallbacks(proposal: Proposal, savings: Savings, terms: Terms) -> tuple[str,
         left = f"its number of GPUs is left to {demand.standing.scaled_by}"
         foreseen = demand.foreseen_devices
         if foreseen is not None:
-            left += f"; the plan keeps room for {_span(foreseen.min(), foreseen.max())}"
+            left += f", foreseen to hold {_span(foreseen.min(), foreseen.max())}"
         notes.append(left)
     facts = demand.job.scheduler
     keepers = (

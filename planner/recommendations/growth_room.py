@@ -237,7 +237,8 @@ def _unserved(job: JobProblem, planned: JobPlan, planning: PlanningSettings) -> 
     more = any(option.grows and option.boards > has for option in job.options)
     if not more or needs <= has:
         return ""
-    return f"{planned.job_id} is forecast to need {needs:.3g} (q90 with headroom), of {has:g}"
+    how = "q90 with headroom" if foreseen < needs else "by its requests"
+    return f"{planned.job_id} is forecast to need {needs:.3g} ({how}), of {has:g}"
 
 
 def _add_most(total: Counter[Key], amounts: Iterable[tuple[Key, float]]) -> None:

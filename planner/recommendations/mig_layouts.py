@@ -72,14 +72,15 @@ def nodes_to_cut(
     """Return at most one node for each model of a scheduler, with the layout that saves most.
 
     `candidates` are jobs of which nothing else is proposed. A node is cut only where nothing else
-    needs its boards: no recommended change takes boards of its model, none are `short`, and of
-    nodes that others are emptied onto none is; `unneeded` are those that may be powered down.
+    needs its boards: no recommended change or autoscaler takes boards of its model, none are
+    `short`, and of nodes that others are emptied onto none is; `unneeded` are those that may be
+    powered down.
     """
     best: dict[tuple[str, tuple[str, ...]], _CutNode] = {}
     judged = set[tuple[str, tuple[str, ...], tuple[MigLayout, ...]]]()
     takes = {
         model for model in problem.gpu_models if any(_takes(entry, model) for entry in changes)
-    }
+    } | {job.demand.job.gpu_model for job in problem.jobs if job.more_boards.any()}
     for node in problem.facts.nodes:
         layouts = _layouts_for(node, problem)
         kind = node.gpu_model, node.schedulers, layouts

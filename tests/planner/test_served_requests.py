@@ -8,18 +8,23 @@ import pandas as pd
 import pytest
 from drawn import examples
 from factories import make_job
-from growth_cases import elastic
+from growth_cases import elastic, gpu, held_by
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, boards, case, day_in_slots, history_of
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, check_frame
+from data.fleet_settings import NodeSettings
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.serving import ServiceOutlook
+from data.settings import PlanningSettings
 from planner.plan import build_plan
+from planner.problem.planning_problem import FleetRules, PlanningProblem
+from planner.recommendations.admission import AdmissionRoom
 from planner.recommendations.advise import advise
+from planner.recommendations.proposals import steady_proposal
 
 DAY, NIGHT = range(8, 16), 2
 """Hours after the plan's start in which requests need more replicas; at other times so many."""
@@ -186,6 +191,58 @@ def test_training_leaves_boards_to_the_replicas_of_the_day(day: int) -> None:
         assert held[job.job_id][slot] >= wanted
         assert held[job.job_id][slot] + held[train.job_id][slot] <= 8
     assert max(held[train.job_id]) >= 4
+
+
+def spread(job: Job, day: int, **changes: Any) -> PlanningProblem:
+    """The service on one of four nodes of four boards; the others are free."""
+    gpus = held_by(job, boards=4, name="n0")
+    gpus += [gpu(f"n{node}", board, H100, "") for node in (1, 2, 3) for board in range(4)]
+    service = outlook(job, 0.9, changes.pop("read", 2), hourly_replicas=by_hour(day))
+    return case((job, 0.9, 5_000.0, 600.0), gpus=gpus, serving=[service], **changes)
+
+
+@pytest.mark.parametrize("protected", ["", "search/*"])
+def test_nodes_are_on_for_the_replicas_of_the_day(protected: str) -> None:
+    """Nine of them fit on three nodes; protected or not, their autoscaler starts them."""
+    planning = PlanningSettings(slot_minutes=60, horizon_slots=24, protected_jobs=protected)
+    rules = FleetRules(nodes=NodeSettings(base_watts_per_gpu=100.0))
+    problem = spread(autoscaled(2, high=12), 9, planning=planning, rules=rules)
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    assert [node.on.count(True) for node in plan.nodes] == [24, 8, 8, 0]
+    assert (plan.jobs[0].scaled_by, plan.changes_per_job_day) == ("HorizontalPodAutoscaler", 0)
+    assert not any(map(plan.jobs[0].is_asked, plan.jobs[0].steps))
+    assert plan.jobs[0].describe(plan.jobs[0].steps[8]).endswith("by its HorizontalPodAutoscaler")
+    off = {row.target for row in advise(plan, problem).recommendations if not row.job_id}
+    assert off <= {"n3"}
+
+
+def test_replicas_that_are_not_read_keep_their_boards() -> None:
+    """The engines of two of four pods are read: no size below four is planned."""
+    problem = spread(autoscaled(4), 2, read=2)
+    assert [option.boards for option in problem.jobs[0].options if option.autoscaled] == []
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    assert {step.gpu_count for step in plan.jobs[0].steps} == {4}
+
+
+@pytest.mark.parametrize(("day", "has_room"), [(2, True), (9, False)])
+def test_a_proposal_takes_no_board_that_replicas_of_the_day_take(day: int, has_room: bool) -> None:
+    """Another service would have six boards more, of the twelve that are free by night."""
+    job, other = autoscaled(2, high=12), make_job("ml/other", gpu_count=2)
+    problem = case(
+        (job, 0.9, 5_000.0, 600.0),
+        (other, 0.9, 5_000.0, 600.0),
+        gpus=boards(H100, 16),
+        serving=[outlook(job, 0.9, 2, hourly_replicas=by_hour(day))],
+        demand={other.job_id: [8.0] * 24},
+    )
+    asked = problem.jobs[1]
+    grown = [number for number, option in enumerate(asked.options) if option.boards == 4]
+    assert len(grown) == 1
+    room = AdmissionRoom(problem)
+    for _ in range(3):  # as three jobs of its kind
+        proposal = steady_proposal(asked, (0,) * 24, grown[0], 1.0)
+        taken = room.take(proposal)
+    assert taken == has_room
 
 
 def test_an_autoscaled_service_without_requests_told_stays_as_it_is() -> None:

@@ -6,6 +6,7 @@ import streamlit as st
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.figure_text import count_text
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
+from dashboard.plan_rows import of_autoscalers
 from dashboard.web.decision_dialog import decision_dialog
 from dashboard.web.finding_panel import finding_panel
 from dashboard.web.identity import current_role
@@ -103,7 +104,7 @@ def show_idle(plan: Plan) -> None:
     st.subheader("From idle to freed")
     st.write(plain(sentence))
     chart(idle_waterfall(idle), "idle")
-    today = tense("today's allocation", "the allocation then")
+    today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
     st.caption(
         f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC costs "
         f"{number(plan.cost, plan.currency)} instead of "

@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
 from dashboard.figure_text import count_text
-from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
+from dashboard.plan_rows import bound_rows, job_rows, node_rows, of_autoscalers, tenant_rows
 from dashboard.web.boards import boards_of
 from dashboard.web.choices import choose
 from dashboard.web.page import (
@@ -44,7 +44,7 @@ def answer(plan: Plan) -> None:
     off_hours = hours * sum(node.on.count(False) for node in plan.nodes)
     can = tense("can be", "could have been")
     off = f"; nodes {can} powered off for {number(off_hours, 'node-h')}" if off_hours else ""
-    today = tense("today's allocation", "the allocation then")
+    today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
     length = f"{hours * len(plan.slot_starts):.3g} h"
     finding(
         f"{tense(f'The next {length} cost', f'The {length} after would have cost')} "
@@ -195,7 +195,7 @@ def show_off(plan: Plan) -> None:
 
 def show_changes(plan: Plan) -> None:
     """Show the jobs that the plan gives another configuration; the files hold all jobs."""
-    changed = {job.job_id for job in plan.jobs if any(step != job.now for step in job.steps)}
+    changed = {job.job_id for job in plan.jobs if any(map(job.is_asked, job.steps))}
     rows = [row for row in job_rows(plan) if row["job_id"] in changed]
     if not rows:
         st.write("None: every job keeps what it has.")
