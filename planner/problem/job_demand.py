@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from data.catalogue.gpu_catalogue import GpuModel
+from data.errors import ImpossibleProblemError
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
 from data.records.queue_waits import QueueWait
@@ -147,6 +148,28 @@ def job_demand(
         peak_load_ratio=peak_load_ratio,
         foreseen_devices=_foreseen(job, standing, service, slot_starts, planning),
     )
+
+
+def check_demand(demand: JobDemand, planning: PlanningSettings) -> None:
+    """Raise ImpossibleProblemError when a path has another length or a value below zero."""
+    for name in ("demand", "power"):
+        for level in ("q10", "q50", "q90"):
+            path = getattr(demand, f"{name}_{level}")
+            if path is None:
+                continue
+            if len(path) != planning.horizon_slots:
+                raise ImpossibleProblemError(
+                    f"job {demand.job.job_id!r} has a {name} forecast of {len(path)} slots, "
+                    f"{planning.horizon_slots} are planned",
+                    "forecast with the same planning.horizon_slots",
+                )
+            wrong = np.flatnonzero(~(path >= 0))
+            if len(wrong):
+                raise ImpossibleProblemError(
+                    f"job {demand.job.job_id!r} has a {name} {level} of {path[wrong[0]]:g} in "
+                    f"slot {wrong[0]}",
+                    "forecast values of at least 0, or leave the quantity out",
+                )
 
 
 def _foreseen(

@@ -11,7 +11,6 @@ import pandas as pd
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import ImpossibleProblemError
 from data.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
 from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
 from data.grid_forecast import GridOutlook
@@ -27,7 +26,7 @@ from planner.problem.board_sharing import partners_of
 from planner.problem.configurations import Option, keep_reason, options_for, present_option
 from planner.problem.cost import change_cost, slot_costs
 from planner.problem.fleet import FleetFacts, Reach, fleet_facts
-from planner.problem.job_demand import JobDemand, job_demand
+from planner.problem.job_demand import JobDemand, check_demand, job_demand
 from planner.problem.job_end import remaining_of, waits_for_start
 from planner.problem.pools import Pools, make_pools
 from planner.problem.tariffs import Tariff, tariff_of
@@ -244,7 +243,7 @@ def make_problem(
             service=services.get(job.job_id),
             slot_starts=slot_starts,
         )
-        _check_demand(demand, planning)
+        check_demand(demand, planning)
         demands.append(demand)
     kept = {
         entry.job.job_id: _SHARED
@@ -337,28 +336,6 @@ def _all_boards(facts: FleetFacts, gpu_models: Sequence[str]) -> Values:
     for node in facts.nodes:
         boards[row[node.gpu_model]] += node.usable
     return boards
-
-
-def _check_demand(demand: JobDemand, planning: PlanningSettings) -> None:
-    """Raise ImpossibleProblemError when a path has another length or a value below zero."""
-    for name in ("demand", "power"):
-        for level in ("q10", "q50", "q90"):
-            path = getattr(demand, f"{name}_{level}")
-            if path is None:
-                continue
-            if len(path) != planning.horizon_slots:
-                raise ImpossibleProblemError(
-                    f"job {demand.job.job_id!r} has a {name} forecast of {len(path)} slots, "
-                    f"{planning.horizon_slots} are planned",
-                    "forecast with the same planning.horizon_slots",
-                )
-            wrong = np.flatnonzero(~(path >= 0))
-            if len(wrong):
-                raise ImpossibleProblemError(
-                    f"job {demand.job.job_id!r} has a {name} {level} of {path[wrong[0]]:g} in "
-                    f"slot {wrong[0]}",
-                    "forecast values of at least 0, or leave the quantity out",
-                )
 
 
 def _with_pin(job: JobProblem, planning: PlanningSettings) -> JobProblem:
