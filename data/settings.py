@@ -110,7 +110,10 @@ class PlanningSettings(Section, name="planning"):
         0.01, "utilization up to which a GPU counts as idle, 0..1", minimum=0, maximum=1
     )
     reclaim_idle_hours: float = documented(
-        4.0, "idle time before reclaiming is recommended, h", above=0, maximum=9600
+        4.0,
+        "idle time before reclaiming is recommended, h; a service needs a week without work too",
+        above=0,
+        maximum=9600,
     )
     entry_margin_ratio: float = documented(
         0.1,

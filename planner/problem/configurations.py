@@ -165,6 +165,8 @@ def _whole_boards(
         same = model.name == here.name
         if not same and model.price_per_hour >= here.price_per_hour:
             continue
+        if not model.runs_what_runs_on(here):
+            continue
         fewer = () if demand.standing.scaled_by else counts_below(demand.job)
         speed = model.relative_speed / here.relative_speed
         options += [

@@ -21,7 +21,10 @@ from planner.problem.power_curve import PowerCurve, learned_curve
 
 Values = npt.NDArray[np.float64]
 _WEEK = pd.Timedelta(days=7)
-_MINUTES_PER_DAY = 1440
+_MOST_OF_A_DAY = pd.Timedelta(hours=22)
+_WORK = pd.Timedelta(hours=1)
+_MIN_BUSY_SLOTS = 3
+"""A restart of minutes, which loads weights, may straddle two slots."""
 _SAME_COUNT = 0.05
 """A slot's mean of boards, off by less, is of that number."""
 
@@ -40,7 +43,8 @@ class JobDemand:
     where unknown: activity may show less, so `demand_q90` and `quantiles` are raised until their
     peak is that share of it, at most what is there. `foreseen_devices` are those that the
     autoscaler of a service is foreseen to hold by slot; None where none scales it or its engines
-    tell no requests.
+    tell no requests. `seen_idle_hours` is for how long up to now it did nothing, `idle_hours` the
+    same as far as it counts: 0 of a service that worked within a week.
     """
 
     job: Job
@@ -57,6 +61,7 @@ class JobDemand:
     power_q90: Values | None
     coverage_ratio: float
     idle_hours: float
+    seen_idle_hours: float
     utilization_p95_ratio: float | None
     utilization_mean_ratio: float | None
     memory_max_mib: float | None
@@ -108,10 +113,9 @@ def job_demand(
     known = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
     span = forecast.history_slots
     # A service that answers requests is not idle, however little its GPUs show of it.
-    rests = bool(peak_load_ratio) or (
-        standing.elasticity is Elasticity.SERVICE and _worked_lately(rows, planning)
-    )
-    idle_hours = 0.0 if rests else _idle_hours(rows, planning)
+    seen_idle_hours = 0.0 if peak_load_ratio else _idle_hours(rows, planning)
+    rests = standing.elasticity is Elasticity.SERVICE and _worked_lately(rows, planning)
+    idle_hours = 0.0 if rests else seen_idle_hours
     # With headroom all that it has, and no more: whether more replicas pay is a matter of hours.
     share = min(peak_load_ratio or 0.0, 1 / (1 + planning.headroom_ratio))
     devices = job.gpu_count * share
@@ -135,6 +139,7 @@ def job_demand(
         power_q90=None if power is None else power[2],
         coverage_ratio=forecast.known_slots / span if span else 0.0,
         idle_hours=idle_hours,
+        seen_idle_hours=seen_idle_hours,
         utilization_p95_ratio=_quantile(rows, "utilization_ratio", 0.95),
         utilization_mean_ratio=_mean(rows, "utilization_ratio"),
         memory_max_mib=largest,
@@ -280,17 +285,19 @@ def _at_rest(
 
 
 def _worked_lately(rows: pd.DataFrame, planning: PlanningSettings) -> bool:
-    """Whether a service worked in the last week, or nobody has known it for a day.
+    """Whether a service worked for an hour of the last week, or nobody has known it for a day.
 
-    Its nights and weekends are quiet: they do not tell that nobody needs it any more.
+    Its nights and weekends are quiet: they do not tell that nobody needs it any more. A restart
+    is no work.
     """
     known = rows[rows["utilization_max_ratio"].notna()]
     if known.empty:
         return True
     age = known["slot_start"].max() - known["slot_start"]
-    week = known[age < _WEEK]
-    busy = week["utilization_max_ratio"].gt(planning.idle_utilization_ratio)
-    return bool(busy.any()) or len(week) * planning.slot_minutes < _MINUTES_PER_DAY
+    slot = pd.Timedelta(minutes=planning.slot_minutes)
+    busy = known["utilization_max_ratio"].gt(planning.idle_utilization_ratio) & (age < _WEEK)
+    worked = busy.sum() >= max(_MIN_BUSY_SLOTS, _WORK / slot)
+    return bool(worked or age.max() + slot < _MOST_OF_A_DAY)
 
 
 def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:

@@ -43,6 +43,7 @@ def refusal(
         flag = suspicion(proposal.job.demand, terms)
         least = (
             _idle_for_good(proposal, terms)
+            or not_reclaimed_yet(proposal, terms)
             or why_none_smaller(proposal, terms)
             or "its present configuration costs least for what it is forecast to need"
         )
@@ -93,9 +94,18 @@ def _idle_for_good(proposal: Proposal, terms: Terms) -> str:
     """Name a job that holds its GPUs idle and that no applier can stop, '' for any other."""
     demand, now = proposal.job.demand, proposal.present.configuration
     why = why_not(demand.job, replace(now, gpu_count=0))
-    if not why or demand.idle_hours < terms.planning.reclaim_idle_hours:
+    if not why or demand.seen_idle_hours < terms.planning.reclaim_idle_hours:
         return ""
-    return f"it has held {now.describe()} idle for {demand.idle_hours:.1f} h, but {why}"
+    return f"it has held {now.describe()} idle for {demand.seen_idle_hours:.1f} h, but {why}"
+
+
+def not_reclaimed_yet(proposal: Proposal, terms: Terms) -> str:
+    """Name a service that is idle for as long as another job may be, '' for any other."""
+    demand, limit = proposal.job.demand, terms.planning.reclaim_idle_hours
+    if not demand.idle_hours < limit <= demand.seen_idle_hours or _idle_for_good(proposal, terms):
+        return ""
+    idle = f"it has been idle for {demand.seen_idle_hours:.1f} h"
+    return f"{idle}; a service is reclaimed after a week without work"
 
 
 def _unsteady(proposal: Proposal, terms: Terms, wanted: float) -> str:

@@ -14,7 +14,7 @@ from data.records.plans import IdleCause, IdleGpus
 from planner.problem.cost import needed_service
 from planner.problem.job_end import waits_for_start
 from planner.problem.terms import Terms
-from planner.recommendations.guardrails import why_none_smaller
+from planner.recommendations.guardrails import not_reclaimed_yet, why_none_smaller
 from planner.recommendations.proposals import Proposal
 
 _NEGLIGIBLE = 1e-9
@@ -69,7 +69,7 @@ def _why_it_stays(
         return IdleCause.RESTING, kept
     if proposal.job.keep_reason:
         return IdleCause.KEPT, kept
-    if proposal.action is not None:
+    if proposal.action is not None or not_reclaimed_yet(proposal, terms):
         return IdleCause.HELD_BACK, kept
     why = why_none_smaller(proposal, terms)
     if not why:

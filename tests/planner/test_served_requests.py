@@ -18,6 +18,7 @@ from data.columns import HISTORY, check_frame
 from data.fleet_settings import NodeSettings
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
+from data.records.plans import IdleCause
 from data.records.serving import ServiceOutlook
 from data.settings import PlanningSettings
 from planner.plan import build_plan
@@ -284,6 +285,22 @@ def history_by_hour(job: Job, slot_minutes: int, days: float, works: range) -> p
     return check_frame(frame, HISTORY)
 
 
+def idle_service(frame: pd.DataFrame, job: Job, **changes: Any) -> PlanningProblem:
+    """A problem of a service with such a history and nothing else."""
+    slot_minutes = round(frame["slot_start"].diff().min() / timedelta(minutes=1))
+    return case(
+        (job, 0.0, 5_000.0, 300.0),
+        gpus=boards(H100, 8),
+        planning=day_in_slots(slot_minutes, **changes),
+        history=frame,
+    )
+
+
+def may_be_reclaimed(problem: PlanningProblem) -> bool:
+    """Whether the first job may be left without GPUs."""
+    return 0 in [option.configuration.gpu_count for option in problem.jobs[0].options]
+
+
 NEVER = range(0)
 BY_DAY = range(5, 15)
 
@@ -305,11 +322,60 @@ def test_a_quiet_night_or_weekend_of_a_service_is_no_reason_to_stop_it(
 ) -> None:
     """Idle for five hours after its day, since Friday, for a week, always, since this morning."""
     job = make_job(gpu_count=2, kind=kind)
-    problem = case(
-        (job, 0.0, 5_000.0, 300.0),
-        gpus=boards(H100, 8),
-        planning=day_in_slots(slot_minutes),
-        history=history_by_hour(job, slot_minutes, days, works),
-    )
-    options = [option.configuration.gpu_count for option in problem.jobs[0].options]
-    assert (0 in options) == reclaimed
+    problem = idle_service(history_by_hour(job, slot_minutes, days, works), job)
+    assert may_be_reclaimed(problem) == reclaimed
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+@pytest.mark.parametrize("begins", [0, 50])
+@pytest.mark.parametrize(("minutes", "reclaimed"), [(15, True), (150, False)])
+def test_a_restart_is_no_work_of_a_service(
+    slot_minutes: int, begins: int, minutes: int, reclaimed: bool
+) -> None:
+    """Three days ago weights were loaded for a quarter of an hour, or requests answered."""
+    job = make_job(gpu_count=2, kind=WorkloadKind.INFERENCE)
+    frame = history_by_hour(job, slot_minutes, 8, NEVER)
+    start = AS_OF - timedelta(hours=72) + timedelta(minutes=begins)
+    touched = frame["slot_start"] + timedelta(minutes=slot_minutes) > start
+    touched &= frame["slot_start"] < start + timedelta(minutes=minutes)
+    frame.loc[touched, "utilization_max_ratio"] = 0.3
+    problem = idle_service(frame, job)
+    assert may_be_reclaimed(problem) == reclaimed
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+@pytest.mark.parametrize("missing", ["none", "first", "middle"])
+@pytest.mark.parametrize(("hours", "reclaimed"), [(24, True), (12, False)])
+def test_a_service_is_known_for_a_day_of_the_one_that_is_asked_for(
+    slot_minutes: int, missing: str, hours: int, reclaimed: bool
+) -> None:
+    """A slot without readings does not keep it for good."""
+    job = make_job(gpu_count=2, kind=WorkloadKind.INFERENCE)
+    frame = history_by_hour(job, slot_minutes, hours / 24, NEVER)
+    gone = {"none": [], "first": [0], "middle": [len(frame) // 2]}[missing]
+    problem = idle_service(frame.drop(index=gone), job, history_days=1)
+    assert may_be_reclaimed(problem) == reclaimed
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+@pytest.mark.parametrize(
+    ("kind", "limit", "told"),
+    [
+        (WorkloadKind.INFERENCE, 4.0, True),
+        (WorkloadKind.INFERENCE, 100.0, False),
+        (WorkloadKind.TRAINING, 100.0, False),
+    ],
+)
+def test_why_an_idle_service_is_kept_for_now(
+    slot_minutes: int, kind: WorkloadKind, limit: float, told: bool
+) -> None:
+    """It has been idle since its last work: nothing said that its present size costs least."""
+    job = make_job(kind=kind)
+    frame = history_by_hour(job, slot_minutes, 8, range(70, 80))
+    problem = idle_service(frame, job, reclaim_idle_hours=limit)
+    found = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
+    reason = dict(found.kept).get(job.job_id, "")
+    hours = 70 - slot_minutes / 60
+    words = f"it has been idle for {hours:.1f} h; a service is reclaimed after a week without work"
+    assert (words in reason) == told
+    assert (found.idle[job.job_id].cause is IdleCause.HELD_BACK) == told
