@@ -49,6 +49,8 @@ REQUEUE_NEEDED = (
 )
 REQUEUE_TAKES = timedelta(minutes=5)
 """Until a requeued Slurm job may start: cred_expire (120 s by default), its last run's end."""
+NO_NODE = "(none)"
+"""Stands for the name of a required node where the rules of pods admit none."""
 _TYPE_FROM = (24, 11)
 """An older Slurm accepts another GPU type, and does something else."""
 

@@ -89,16 +89,18 @@ def _needed_by(job: Job, is_read: bool, nodes: Iterable[Node]) -> Iterator[str]:
     if facts.state in (JobState.RUNNING, JobState.SUSPENDED) and not is_read:
         yield from facts.nodes
     elif facts.state is JobState.PENDING and not facts.reason.startswith(_NEVER_STARTS):
-        yield from (node.name for node in nodes if _may_start_on(job, node))
+        yield from _may_start_on(job, nodes)
 
 
-def _may_start_on(job: Job, node: Node) -> bool:
-    """Say whether a job that waits may start on a node: it may where nothing says otherwise."""
-    partitions = job.namespace.split(",") if job.platform is Platform.SLURM else ()
+def _may_start_on(job: Job, nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield the nodes on which a job that waits may start: all where nothing says otherwise."""
+    partitions = {*job.namespace.split(",")} if job.platform is Platform.SLURM else set()
     named = {named_in(name, job.cluster) for name in required_nodes(job)}
-    return (
-        (not named or node.name in named)
-        and node.source == job.source
-        and job.gpu_model in ("", node.gpu_model)
-        and (not partitions or not node.partitions or bool({*partitions} & {*node.partitions}))
-    )
+    for node in nodes:
+        if (
+            (not named or node.name in named)
+            and node.source == job.source
+            and job.gpu_model in ("", node.gpu_model)
+            and (not partitions or not node.partitions or partitions & {*node.partitions})
+        ):
+            yield node.name

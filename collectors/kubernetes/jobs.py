@@ -38,7 +38,7 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
-from collectors.kubernetes.placement_rules import NO_NODE, OpenNodes, rules_of
+from collectors.kubernetes.placement_rules import OpenNodes, rules_of
 from collectors.kubernetes.progress import progress_of_workloads
 from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
 from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
@@ -295,7 +295,7 @@ class _View:
             ("fixed_work", why_fewer_pods_save_nothing(workload.kind, top)),
             ("deadline_at", deadline_of(workload.chain)),
             ("bound_to", self._bound_to(holding)),
-            ("required_nodes", "" if holding else self._open_to(waiting)),
+            self._open.fact({pod.rules for pod in waiting if not holding}),
             ("closed_models", self._closed_to(holding or waiting)),
         ):
             if value:
@@ -315,12 +315,6 @@ class _View:
         """Return the GPU models that the other rules of pods keep them from, '' when none."""
         found = {model for pod in pods for model in self._open.closed_models(pod.rules)}
         return scrub(", ".join(sorted(found)), limit=_MAX_REASON)
-
-    def _open_to(self, pods: Sequence[PodFacts]) -> str:
-        """Return the nodes on which alone pods may be put, '' where they may on all with GPUs."""
-        found = [self._open.nodes(rules) for rules in sorted({pod.rules for pod in pods})]
-        every = set[str]().union(*(names for names in found if names is not None))
-        return "" if None in found or not found else ",".join(sorted(every)) or NO_NODE
 
     def allocations(self) -> pd.DataFrame:
         """Return who held what: a row for each name by which telemetry may know the pod."""

@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from collectors.kubernetes.objects import gpu_resources, list_in, part, text_in
+from data.feasible_changes import NO_NODE
 from data.gpu_resources import PRODUCT_LABEL
 from data.records.identifiers import canonical_json
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-NO_NODE = "(none)"
-"""Stands for the name of a node where rules admit none."""
+_MOST_NAMES = 200
+"""Nodes that are named in the record of each job; a name takes some 40 characters."""
 _Values = tuple[str, ...]
 
 
@@ -62,7 +63,20 @@ class OpenNodes:
             self._to_all[rules, model] = all(admits(rules, node) for node in nodes)
         return self._to_all[rules, model]
 
-    def nodes(self, rules: str) -> tuple[str, ...] | None:
+    def fact(self, rules: Iterable[str]) -> tuple[str, str]:
+        """Return the fact of the nodes on which alone pods of these rules may be put.
+
+        '' where they may on all with GPUs; of more nodes than are named that there are such.
+        """
+        admitted = [self._nodes(entry) for entry in rules]
+        named = set[str]().union(*(names for names in admitted if names is not None))
+        if None in admitted or not admitted:
+            return "required_nodes", ""
+        if len(named) > _MOST_NAMES:
+            return "bound_to", f"{len(named)} nodes"
+        return "required_nodes", ",".join(sorted(named)) or NO_NODE
+
+    def _nodes(self, rules: str) -> tuple[str, ...] | None:
         """Return the names of the nodes with GPUs that rules admit, None where they admit all."""
         if rules not in self._names:
             known = (node for entries in self._by_model.values() for node in entries)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from data.feasible_changes import required_nodes
+from data.feasible_changes import NO_NODE, required_nodes
 from data.records.plans import Stay
 from planner.nodes.node_hours import node_cost, switched, unplaced_cost
 from planner.nodes.node_placement import PlacementNode, Run, place_on_nodes
@@ -346,6 +346,8 @@ def _reason(problem: PlanningProblem, stretch: Stretch) -> str:
     slots = f"{stretch.start}-{stretch.end - 1}"
     if stretch.only is not None:
         named = required_nodes(problem.jobs[stretch.job].demand.job)
+        if NO_NODE in named:
+            return "no node here is admitted by its nodeSelector and affinity"
         shown = ", ".join(sorted(named)[:_SHOWN]) + ", …" * (len(named) > _SHOWN)
         return f"no required node ({shown}) has room for {stretch.gpus} GPUs in slots {slots}"
     return f"{known}no node of {pool} has room for {stretch.gpus} GPUs in slots {slots}"

@@ -30,10 +30,9 @@ from kubernetes.config import incluster_config
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.placement_rules import NO_NODE
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SourceNotConfiguredError, SourceUnreachableError
-from data.feasible_changes import names_its_nodes, required_nodes, why_not
+from data.feasible_changes import NO_NODE, names_its_nodes, required_nodes, why_not
 from data.records.jobs import JobState
 from data.records.plans import Configuration
 from data.source_settings import KubernetesSettings

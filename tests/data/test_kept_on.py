@@ -1,5 +1,6 @@
 """Nodes that a scheduler needs for jobs without readings, or for jobs that wait, stay on."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
+from data.feasible_changes import required_nodes
 from data.kept_on import kept_on
 from data.records.cluster import Node
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
@@ -101,6 +103,26 @@ def test_a_job_that_waits_for_named_nodes_keeps_no_others_on(platform: Platform)
     nodes = [node("n1"), node("n2")]
     assert kept_on([waits], (), nodes) == {"n1", "n2"}
     assert kept_on([replace(waits, scheduler=named)], (), nodes) == {"n2"}
+
+
+@pytest.mark.parametrize("platform", [Platform.KUBERNETES, Platform.SLURM])
+def test_the_names_of_a_job_are_read_once_whatever_the_nodes(
+    monkeypatch: pytest.MonkeyPatch, platform: Platform
+) -> None:
+    """Read for each node, those of a job that names 1,500 took 0.7 s, at every planning view."""
+    read: Counter[str] = Counter()
+
+    def counted(job: Job) -> frozenset[str]:
+        read[job.job_id] += 1
+        return required_nodes(job)
+
+    monkeypatch.setattr("data.kept_on.required_nodes", counted)
+    waits = job_on(state=JobState.PENDING, minutes_ago=0, platform=platform)
+    assert waits.scheduler is not None
+    names = [f"n{number}" for number in range(1500)]
+    named = replace(waits.scheduler, extra=(("required_nodes", ",".join(names[1:])),))
+    assert kept_on([replace(waits, scheduler=named)], (), map(node, names)) == {*names[1:]}
+    assert read == {waits.job_id: 1}
 
 
 @pytest.mark.parametrize("slot_seconds", [300, 900, 3600])

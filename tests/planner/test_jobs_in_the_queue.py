@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, L40S, advised, boards, case
 
+from data.feasible_changes import NO_NODE
 from data.fleet_settings import PowerDomain, PowerSettings
 from data.records.decisions import Recommendation
 from data.records.jobs import Job, JobState
@@ -119,7 +120,7 @@ def test_a_waiting_job_is_seated_on_the_nodes_that_it_requires(
         assert at <= set(required or ("h1", "h2", "h3"))
 
 
-@pytest.mark.parametrize(("named", "place"), [("h2", {"h2"}), ("h1,h2", {"h2"}), ("(none)", set())])
+@pytest.mark.parametrize(("named", "place"), [("h2", {"h2"}), ("h1,h2", {"h2"}), (NO_NODE, set())])
 def test_waiting_pods_are_seated_on_the_nodes_that_their_rules_admit(
     named: str, place: set[str]
 ) -> None:
@@ -140,7 +141,8 @@ def test_waiting_pods_are_seated_on_the_nodes_that_their_rules_admit(
     )
     planned = plan_of(problem).jobs[0]
     assert {stay.node for stay in planned.stays} == place
-    assert ("no required node" in planned.unplaced) is (not place)
+    why = "no node here is admitted by its nodeSelector and affinity"
+    assert (why in planned.unplaced) is (not place)
 
 
 def promised(wait: QueueWait | None) -> Recommendation | None:
