@@ -108,7 +108,8 @@ class OpenNodes:
     def only_model(self, rules: Iterable[str]) -> str:
         """Return the one model that pods of these rules may be put on, '' where there are more.
 
-        A pod without rules may be put on any. A node whose model is not known may be of another.
+        A pod without rules may be put on any. A node with GPUs of an unknown model may be of
+        another.
         """
         found = set[str]().union(*map(self._models, rules))
         return found.pop() if len(found) == 1 else ""
@@ -118,7 +119,7 @@ class OpenNodes:
             self._allowed[rules] = frozenset(
                 model
                 for model, entries in self._by_model.items()
-                if any(admits(rules, node) for node in entries)
+                if any(admits(rules, node) for node in entries if model or gpu_resources(node))
             )
         return self._allowed[rules]
 
