@@ -141,7 +141,7 @@ class _Hours:
 
     def _by_hour(self, times: Values) -> Values:
         first, last = (datetime.fromtimestamp(at, tz=UTC) for at in (times.min(), times.max()))
-        found = [*stretches_of_offset(first, last, self.zone)]
+        found = [*stretches_of_offset(first, last + _STEP, self.zone)]
         starts = np.array([since.timestamp() for since, _until, _offset in found])
         offsets = np.array([offset for _since, _until, offset in found])
         local = times + offsets[np.searchsorted(starts, times, side="right") - 1]

@@ -59,6 +59,27 @@ def test_hours_are_those_of_their_zone(zone: str, minutes: int, day: tuple[int, 
     assert found.electricity == pytest.approx(wanted)
 
 
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Europe/Berlin", datetime(2026, 3, 29, 1, tzinfo=UTC)),
+        ("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)),
+        ("America/St_Johns", datetime(2026, 3, 8, 5, 30, tzinfo=UTC)),
+        ("Australia/Lord_Howe", datetime(2026, 10, 3, 15, 30, tzinfo=UTC)),
+    ],
+)
+@pytest.mark.parametrize("slots", [1, 6])
+def test_the_last_hour_that_is_looked_at_may_begin_with_a_change_of_clocks(
+    zone: str, change: datetime, slots: int
+) -> None:
+    """The last of the slots ahead, of five minutes, begins at the very moment."""
+    energy = EnergySettings(electricity_price_by_hour=HOURS, hours_zone=zone)
+    slot = timedelta(minutes=5)
+    starts = [change - number * slot for number in range(2 * slots - 1, slots - 1, -1)]
+    found = tariff_of(starts, slot, energy=energy, carbon=CARBON)
+    assert found.electricity_ahead[-1] == change.astimezone(ZoneInfo(zone)).hour
+
+
 @pytest.mark.parametrize("zone", ["Europe/Berln", "+2", "../etc", "CEST"])
 def test_a_zone_that_is_none_is_refused(zone: str) -> None:
     """So is one beside hours ahead of UTC."""
