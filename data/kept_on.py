@@ -24,8 +24,14 @@ def is_quiet(last: datetime, first_slot: float, slot_seconds: int) -> bool:
 
     `last` is its last slot with any, `first_slot` in s of the epoch.
     """
-    quiet = first_slot - last.timestamp() - slot_seconds
-    return quiet > max(_QUIET_AFTER_SECONDS, 2 * slot_seconds)
+    return quiet_seconds(last, first_slot, slot_seconds) > max(
+        _QUIET_AFTER_SECONDS, 2 * slot_seconds
+    )
+
+
+def quiet_seconds(last: datetime, first_slot: float, slot_seconds: int) -> float:
+    """Return for how long before `first_slot` a job has had no readings, s, as in `is_quiet`."""
+    return first_slot - last.timestamp() - slot_seconds
 
 
 def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -> frozenset[str]:

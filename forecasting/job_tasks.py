@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from data.kept_on import is_quiet
+from data.kept_on import is_quiet, quiet_seconds
 from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
 from data.records.jobs import Job, JobState
 from data.settings import PlanningSettings
@@ -98,7 +98,7 @@ def _skip_reason(job: Job, rows: pd.DataFrame, first_slot: int, slot_seconds: in
         state = None if job.scheduler is None else job.scheduler.state
         if state in _AWAY and not is_quiet(job.last_seen_at, first_slot, slot_seconds):
             return f"{_AWAY[state]}; its last reading is of {last:%Y-%m-%d %H:%M} UTC"
-        quiet = first_slot - last.timestamp() - slot_seconds
+        quiet = quiet_seconds(last, first_slot, slot_seconds)
         return f"ended: no sample for {quiet / SECONDS_PER_HOUR:.1f} h"
     if not np.isfinite(rows[str(Quantity.EFFECTIVE_GPUS)]).any():
         return "no utilization reported"

@@ -148,11 +148,9 @@ def _notes(
     said = (
         (samples < MIN_SAMPLES, f"{samples} known samples: too few to tell levels from noise"),
         (step > _COARSE_SECONDS, f"dips shorter than about {2 * step:g} s are averaged away"),
-        (PhaseKind.DIP in kinds,
-         "evaluation and checkpoint look alike without hints of memory and writes"),
+        (PhaseKind.DIP in kinds, "evaluation and checkpoint look alike"),
         (low > steady, "low more than half of the time: the dips may be the normal state"),
         (last in dips, "the last dip may be the job's end"),
-        (PhaseKind.IDLE in kinds,
-         f"idle is {_IDLE_SHARE[signal]:.0%} of the plateau: no idle level was given"),
-    )  # fmt: skip
+        (PhaseKind.IDLE in kinds, f"idle is up to {_IDLE_SHARE[signal]:.0%} of the plateau"),
+    )
     return tuple(text for holds, text in said if holds)

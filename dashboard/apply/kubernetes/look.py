@@ -125,8 +125,8 @@ def look(
     if place.kind in AUTOSCALERS and not against:
         told, above = bounds.scaled_by(api, recommendation, place, document, edits)
         facts |= told
-        against = [f"{name} (of {told[bounds.SCALES_FACT].partition('/')[2]})"
-                   for name in above if name not in carried_by]  # fmt: skip
+        scaled = told[bounds.SCALES_FACT].partition("/")[2]
+        against = [f"{name} (of {scaled})" for name in above if name not in carried_by]
     if against:
         raise refuse_with_difference(
             place, document, edits, f"{' and '.join(against)} would undo the change"

@@ -28,8 +28,8 @@ SAMPLING = ("grpo", "ppo", "rloo", "online_dpo")
 _PAIRS = ("dpo", "ipo", "orpo", "cpo", "simpo", "kto")
 _WITH_REFERENCE = ("dpo", "ipo", "kto")
 SERVING = ("vllm", "sglang")
-UNASKED_SHARE = "engine share = by the memory of each board, as {engine} does unasked"
 """Engines that serve; the first where none is named."""
+UNASKED_SHARE = "engine share = by the memory of each board, as {engine} does unasked"
 _TRAINERS = ("transformers", "trl", "axolotl", "llamafactory", "swift")
 _ZERO = (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
 _VARIANT = re.compile(r"-(instruct|chat|hf|base|it|v0\.\d|\d{4}|bnb|4bit|awq|gptq|fp8|int4).*")

@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.applications import application_of
 from dashboard.figure_text import count_text
+from dashboard.listings import running_since
 from dashboard.queue_rows import queue_rows
 from dashboard.web.choices import ALL, choose, choose_page, held
 from dashboard.web.page import empty_state, finding, goes_to, number, plain, table, tense
@@ -94,7 +95,7 @@ def ask(wanted: JobFilter, *, most: int, order: str = "name", skipped: int = 0) 
         wanted,
         start=end - timedelta(days=1),
         end=end,
-        running_since=end - timedelta(hours=1),
+        running_since=running_since(reader, world.clock),
         order=order,
         most=most,
         skipped=skipped,
