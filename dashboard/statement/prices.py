@@ -15,7 +15,7 @@ from data.settings import Settings
 from data.statement_settings import PRICE_KINDS, GpuPrice
 
 PLANNING = "planning"
-"""The kind of the catalogue's prices: estimates for plans, of no bill."""
+"""The kind of the catalogue's prices: estimates for plans, not taken from an invoice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ def planning_prices(currency: str) -> str:
     """Say what the catalogue's prices are worth where sums are in a currency."""
     same = currency.upper() == CURRENCY
     are = "" if same else f" in {CURRENCY}, counted as {currency} without conversion"
-    return f"the catalogue's planning prices{are}, of no bill; state yours in statement.prices"
+    return f"the catalogue's planning prices{are}, not from an invoice; set statement.prices"
 
 
 def as_paid(settings: Settings) -> Settings:

@@ -105,7 +105,8 @@ def _price_text(model: GpuModel, currency: str) -> str:
         source = "statement.prices"
     elif model.price_is_stated is None:
         same = currency.upper() == CURRENCY
-        source = "catalogue default" + ("" if same else f", in {CURRENCY}: not converted")
+        source = "catalogue default" + ("" if same else f", not converted to {currency}")
+        currency = CURRENCY
     return f"{model.price_per_hour:g} {currency}/h for {model.name} ({source})"
 
 

@@ -73,15 +73,20 @@ def test_doctor_says_whether_messages_can_link(
 
 
 @pytest.mark.parametrize(("currency", "told"), [("EUR", False), ("NPR", True)])
-def test_prices_in_another_currency_than_the_sums_are_missing(
+def test_prices_in_another_currency_than_the_sums_are_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     currency: str, *, told: bool,
 ) -> None:  # fmt: skip
     """Without a price list the catalogue's count, which are in EUR."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIMTAB_ENERGY_CURRENCY", currency)
-    main(["--store", f"duckdb:///{tmp_path}/t.duckdb", "doctor", "--format", "json"])
+    open_store(f"duckdb:///{tmp_path}/t.duckdb").close()
+    monkeypatch.setenv("TRIMTAB_SIMULATED_FLEET_ENABLED", "true")
+    code = main(["--store", f"duckdb:///{tmp_path}/t.duckdb", "doctor", "--format", "json"])
     rows = {row["part"]: row for row in json.loads(capsys.readouterr().out)}
     assert ("prices" in rows) is told
     if told:
         assert "in EUR, counted as NPR without conversion" in rows["prices"]["detail"]
+        assert rows.pop("prices")["state"] == "warning"
+    assert {row["state"] for row in rows.values()} == {"ok"}
+    assert code == 0

@@ -51,6 +51,25 @@ def only(
     return found[0]
 
 
+@pytest.mark.parametrize(
+    ("currency", "told"),
+    [
+        ("EUR", "2.5 EUR/h for H100-SXM5-80GB (catalogue default)"),
+        ("eur", "2.5 EUR/h for H100-SXM5-80GB (catalogue default)"),
+        ("USD", "2.5 EUR/h for H100-SXM5-80GB (catalogue default, not converted to USD)"),
+    ],
+)
+def test_a_price_of_the_catalogue_is_told_in_its_own_currency(currency: str, told: str) -> None:
+    """One figure has one currency."""
+    problem = case(
+        (make_job(gpu_count=2), 0.0, 500.0, 150.0),
+        gpus=boards(H100, 8),
+        energy=EnergySettings(region="DEU", currency=currency),
+    )
+    (found,), _kept = outcome(problem)
+    assert dict(found.evidence.factors)["GPU price"] == told
+
+
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 def test_a_job_that_holds_gpus_idle_is_reclaimed(slot_minutes: int) -> None:
     """Two days at nothing."""
