@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from dashboard.submission.fleet import catalogue_types
 from dashboard.submission.watch import job_of
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import floor_to_slot
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
@@ -21,6 +21,7 @@ from data.units import SLOT_SECONDS
 from planner.memory.bounds import USABLE
 from planner.memory.growth import WINDOW_SLOTS, growth_towards
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
+from planner.memory.training_plans import GpuType
 from planner.memory.watch import WatchedJob, watch_memory
 
 Floats = npt.NDArray[np.float64]
@@ -139,7 +140,8 @@ def watched_in(
     known = {
         forecast.job_id: forecast for forecast in forecasts if isinstance(forecast, DemandForecast)
     }
-    types = catalogue_types(load_gpu_catalogue())
+    catalogue = load_gpu_catalogue()
+    types_of = cache(lambda gpu_model: _alike(catalogue, gpu_model))
     return tuple(
         WatchedJob(
             job_id=job.job_id,
@@ -148,7 +150,7 @@ def watched_in(
             used_mib=used[job.job_id],
             forecast=known[job.job_id],
             recipe=recipes.get(job.job_id),
-            gpu_types=types,
+            gpu_types=types_of(job.gpu_model),
             lately_mib=(lately or {}).get(job.job_id, _NOTHING),
             lately_until=floor_to_slot(latest, SLOT_SECONDS),
         )
@@ -157,6 +159,14 @@ def watched_in(
         and job.job_id in used
         and job.job_id in known
         and job.last_seen_at >= latest - _LATELY
+    )
+
+
+def _alike(catalogue: GpuCatalogue, gpu_model: str) -> tuple[GpuType, ...]:
+    """Return the types that run what runs on a model; all where that is not known."""
+    here = catalogue.find(gpu_model)
+    return tuple(
+        GpuType.of(model) for model in catalogue if here is None or model.runs_what_runs_on(here)
     )
 
 

@@ -82,6 +82,8 @@ def _fits(
         there = catalogue.find(row["gpu"])
         if here is None or there is None or there.price_per_hour >= here.price_per_hour:
             continue
+        if not there.runs_what_runs_on(here):
+            continue
         proposed = Configuration(gpu_model=there.name, gpu_count=job.gpu_count)
         replicas = _replicas(outlook, here, there, objective)
         if replicas is not None and not why_not(job, proposed):

@@ -8,7 +8,7 @@ from typing import Any
 from dashboard.submission.command_knobs import needs
 from dashboard.submission.fleet import FleetRoom, RoomAnswer, SubmissionFleet
 from dashboard.submission.placement import HostNeed, standings
-from data.catalogue.gpu_catalogue import CURRENCY
+from data.catalogue.gpu_catalogue import CURRENCY, load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
@@ -37,12 +37,18 @@ class EstimatedLayout:
 
 
 def chosen_types(types: Sequence[GpuType], wanted: Sequence[str]) -> tuple[GpuType, ...]:
-    """Return the types that were asked for, all when none was. Errors: ImpossibleProblemError.
+    """Return the types that were asked for, else those that run CUDA, or all if none does.
 
-    A name may be the catalogue's or its beginning, in any case: h100 names every H100.
+    A name may be the catalogue's or its beginning, in any case: h100 names every H100. Few programs
+    run on boards of two vendors.
+
+    Errors: ImpossibleProblemError.
     """
     if not wanted:
-        return tuple(types)
+        catalogue = load_gpu_catalogue()
+        models = [(gpu_type, catalogue.find(gpu_type.name)) for gpu_type in types]
+        usual = (gpu_type for gpu_type, model in models if model is None or model.runs_cuda)
+        return tuple(usual) or tuple(types)
     found = []
     for name in wanted:
         own = [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dashboard.submission.decision_notes import decision_notes
-from dashboard.submission.estimate import Offers, offered, why_unlikely
+from dashboard.submission.estimate import Offers, chosen_types, offered, why_unlikely
 from dashboard.submission.fleet import SubmissionFleet
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.manifest import JobOrder, Manifest
@@ -170,7 +170,7 @@ def _plans(
     peaks: tuple[MeasuredPeak, ...],
     lessons: Lessons,
 ) -> tuple[TrainingPlan, ...]:
-    types = fleet.gpu_types(load_gpu_catalogue())
+    types = chosen_types(fleet.gpu_types(load_gpu_catalogue()), ())
     if not types:
         unknown = f"; not in the catalogue: {', '.join(fleet.unknown)}" if fleet.unknown else ""
         raise ImpossibleProblemError(

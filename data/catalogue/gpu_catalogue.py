@@ -17,6 +17,8 @@ _PROFILE_NAME = re.compile(r"([1-9])g\.([0-9]{1,4})gb(?:[+-][a-z.]{1,20})?")
 _REACH, _SHARPNESS = 0.96, 8.0
 """Fitted on the Zeus traces (You, Chung, Chowdhury, NSDI 2023), see `forecasting.power.cap`."""
 _ANY = "any"
+_OTHER_MAKERS = frozenset({"amd", "intel"})
+"""First words of the names of boards that run no CUDA."""
 CURRENCY = "EUR"
 """Of the catalogue's prices. Nobody converts them."""
 STATED = "catalogue.gpu_models"
@@ -67,6 +69,16 @@ class GpuModel:
     cap_law: CapLaw
     source: str
     price_is_stated: bool | None = None
+
+    @property
+    def runs_cuda(self) -> bool:
+        """Whether its boards are NVIDIA's, by what drivers call them and by their generation."""
+        makers = {_words(name).partition(" ")[0] for name in self.vendor_names}
+        return makers.isdisjoint(_OTHER_MAKERS) and not self.generation.startswith("cdna")
+
+    def runs_what_runs_on(self, other: "GpuModel") -> bool:
+        """Say whether programs built for the boards of another model run on these."""
+        return self.runs_cuda == other.runs_cuda
 
     @property
     def memory_slices(self) -> int:

@@ -186,7 +186,7 @@ def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -
     speed = here.relative_speed * _compute(here.mig_profile(now.mig_profile))
     for name in sorted({now.gpu_model, *reach.models}):
         model = problem.catalogue.find(name)
-        if model is None:
+        if model is None or not model.runs_what_runs_on(here):
             continue
         profiles: list[MigProfile | None] = [None]
         if now.mig_profile and model.name == here.name:

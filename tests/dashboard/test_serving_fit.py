@@ -68,19 +68,19 @@ SILENT = {
 
 
 class Fleet:
-    """A source of services of two pods on H100 each, and of free L40S boards."""
+    """A source of services of two pods on H100 each, and of free boards of a model."""
 
     name = "recorded"
 
-    def __init__(self, services: Mapping[str, Mapping[str, str]], *, free: int) -> None:
-        self._services, self._free = services, free
+    def __init__(self, services: Mapping[str, Mapping[str, str]], *, free: int, model: str) -> None:
+        self._services, self._free, self._model = services, free, model
 
     def collect(self, window: Window) -> Collected:
         """Return all of it: an engine holds nine tenths of its boards, whatever they are."""
         minutes = DAYS * 1440
         idle = make_samples(
             gpus=self._free, minutes=minutes, job_id="", utilization_ratio=0.0,
-            memory_used_mib=5.0, memory_total_mib=46_068.0, gpu_model=L40S, node="node-2",
+            memory_used_mib=5.0, memory_total_mib=46_068.0, gpu_model=self._model, node="node-2",
         )  # fmt: skip
         samples = [idle.assign(gpu_uuid="L40S-" + idle["gpu_uuid"])]
         for name in self._services:
@@ -138,14 +138,14 @@ def served(name: str) -> pd.DataFrame:
 
 
 def advised(
-    path: Path, services: Mapping[str, Mapping[str, str]], *, free: int
+    path: Path, services: Mapping[str, Mapping[str, str]], *, free: int, model: str = L40S
 ) -> tuple[dict[str, ServiceOutlook], dict[str, Recommendation]]:
     """The services as a cycle foresees them, and what is advised on them, by job."""
     planning = replace(SETTINGS.planning, protected_jobs=job_id("protected"))
     with open_store(f"duckdb:///{path}/t.duckdb") as store:
         world = World(
             settings=replace(SETTINGS, planning=planning), store=store,
-            collectors=(Fleet(services, free=free),),
+            collectors=(Fleet(services, free=free, model=model),),
             catalogue=load_gpu_catalogue(), carbon=load_carbon_table().get("DEU"),
         )  # fmt: skip
         outcome = run_cycle(world, now=NOW)
@@ -187,6 +187,17 @@ def test_a_model_that_fits_a_cheaper_gpu_is_advised_and_unknown_stays_unknown(
 def test_without_room_nothing_is_advised(tmp_path: Path) -> None:
     """Two replicas do not move to one free board."""
     assert advised(tmp_path, {"chat": {}}, free=1)[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "fits"), [("H100-PCIE-80GB", ["H100-PCIE-80GB"]), ("MI300X-192GB", [])]
+)
+def test_an_engine_stays_with_the_vendor_of_its_boards(
+    tmp_path: Path, model: str, fits: list[str]
+) -> None:
+    """Of another the boards may be cheaper and faster: its image does not run there."""
+    outlooks, _rows = advised(tmp_path, {"chat": {}}, free=80, model=model)
+    assert [fit.gpu_model for fit in outlooks[job_id("chat")].fits] == fits
 
 
 def test_the_doubt_of_speed_covers_what_data_sheets_say_of_bandwidth() -> None:

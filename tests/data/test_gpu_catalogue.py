@@ -1,5 +1,6 @@
 """The catalogue of GPU models: which boards it knows, and by which reported names."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,13 @@ def test_a_job_kept_under_a_reported_name_is_of_that_model_when_it_is_read(tmp_p
         store.keep(make_collected(make_samples(gpus=1, minutes=5), jobs=(job,)))
         (read,) = store.reader.jobs_of(["ml/job/old"]).values()
     assert read.gpu_model == "H100-NVL-94GB"
+
+
+def test_programs_run_on_the_boards_of_one_vendor() -> None:
+    """Whatever is the cheapest and the fastest."""
+    catalogue = load_gpu_catalogue()
+    others = {model.name for model in catalogue if not model.runs_cuda}
+    assert others == {"MI300X-192GB", "MI325X-256GB"}
+    for here, there in product(catalogue, catalogue):
+        alike = (here.name in others) == (there.name in others)
+        assert here.runs_what_runs_on(there) is alike

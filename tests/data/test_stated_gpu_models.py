@@ -52,6 +52,24 @@ def test_a_stated_model_is_one_of_the_catalogue(tmp_path: Path) -> None:
     assert not model.mig_profiles, "nobody said into what 64 GB are cut"
 
 
+@pytest.mark.parametrize(
+    ("like", "reported", "runs_cuda"),
+    [
+        ("H200-SXM-141GB", "AMD Instinct MI210", False),
+        ("H200-SXM-141GB", "AMD-Instinct-MI210", False),
+        ("MI300X-192GB", "", False),
+        ("H200-SXM-141GB", "Intel Data Center GPU Max 1550", False),
+        ("H200-SXM-141GB", "NVIDIA H20", True),
+        ("H200-SXM-141GB", "", True),
+    ],
+)
+def test_whose_a_stated_model_is(tmp_path: Path, like: str, reported: str, runs_cuda: bool) -> None:
+    """By its reported names, whatever the model is whose figures it has."""
+    text = f'[[catalogue.gpu_models]]\nname = "x"\nlike = "{like}"\nreported = "{reported}"\n'
+    given(tmp_path, text)
+    assert load_gpu_catalogue().get("x").runs_cuda is runs_cuda
+
+
 def test_a_row_corrects_the_model_of_its_name(tmp_path: Path) -> None:
     """Its other figures, names and slices stay; without the row all is as it ships."""
     shipped = load_gpu_catalogue().get("L4-24GB")

@@ -18,6 +18,7 @@ from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
 
+MI300X = "MI300X-192GB"
 SHORT = PlanningSettings(slot_minutes=60, horizon_slots=4)
 IN_PROGRAM = (
     MemoryAdvice(remedy=MemoryRemedy.RECOMPUTE, text="recompute activations"),
@@ -90,6 +91,19 @@ def test_the_cheapest_device_that_holds_it_is_proposed() -> None:
     assert found.savings.cost.central < 0
     assert found.savings.gpu_hours.central < 0
     assert (found.risk, found.transition is not None) == (Risk.MEDIUM, True)
+
+
+@pytest.mark.parametrize(
+    ("own", "free", "larger"),
+    [(H100, MI300X, False), (H100, "H200-SXM-141GB", True), (MI300X, "MI325X-256GB", True),
+     (MI300X, "B300-SXM-270GB", False)],
+)  # fmt: skip
+def test_a_larger_device_is_of_the_same_vendor(own: str, free: str, larger: bool) -> None:
+    """A program for the boards of one does not run on those of another."""
+    memory = {H100: 81_559.0, MI300X: 196_592.0}[own]
+    job = training(gpu_model=own, gpu_memory_mib=memory)
+    found = only(problem_of(job, (free, 2)), [runs_out(job, needed_mib=1.01 * memory)])
+    assert (found.action is Action.LARGER_GPU) is larger
 
 
 def test_it_says_when_with_which_chance_and_expires_before() -> None:

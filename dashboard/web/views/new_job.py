@@ -9,6 +9,7 @@ from dashboard.submission.estimate import (
     LIMIT,
     Offers,
     breakdown_rows,
+    chosen_types,
     fit_figures,
     offered,
     plan_row,
@@ -79,7 +80,7 @@ else:
     family = family_of(job.training_job)
     offers = plans_of(
         job,
-        own or catalogue_types(catalogue),
+        chosen_types(own or catalogue_types(catalogue), ()),
         calibration_of(family, reader.measured_peaks(family)),
         fleet if own else None,
     )

@@ -77,6 +77,20 @@ def test_a_recipe_that_is_stated_is_tier_a(
     assert "weights" in out
 
 
+@pytest.mark.parametrize("wanted", ["", "mi300x", "h100-nvl"])
+def test_boards_of_another_vendor_are_shown_where_they_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, wanted: str
+) -> None:
+    """Most programs are for CUDA, and the cheapest board is not."""
+    asked = ("--gpu", wanted) if wanted else ()
+    _code, out, _err = answer(
+        capsys, tmp_path, "llama3.2-1b", "--format", "json", "--top", "99", *asked
+    )
+    shown = {plan["gpu"] for plan in json.loads(out)["plans"]}
+    assert shown
+    assert {name.startswith("MI3") for name in shown} == {wanted == "mi300x"}
+
+
 def test_the_table_is_data_and_the_rest_is_said_beside_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
