@@ -95,6 +95,14 @@ def test_others_may_not_grow(changes: dict[str, Any]) -> None:
     assert max(choice.gpu_count for choice in choices(problem)) == job.gpu_count
 
 
+def test_no_job_is_offered_boards_of_another_vendor() -> None:
+    """MI300X costs less than H100, and runs no CUDA."""
+    problem = case(
+        (make_job(), 0.2, 5_000.0, 300.0), gpus=[*boards(H100, 8), *boards("MI300X-192GB", 8)]
+    )
+    assert {choice.gpu_model for choice in choices(problem)} == {H100}
+
+
 @pytest.mark.parametrize(
     ("kind", "told", "counts"),
     [
