@@ -35,8 +35,8 @@ class ServedHistory:
     """What one service served by slot, ascending from `starts` (s, epoch); NaN is unknown.
 
     `columns` are SUMS and the others of `ServiceReader.service`. Engine and model are the newest.
-    `like_now` are the slots in which no replica had another engine, model, image, command or GPUs
-    than those of the newest slot.
+    `like_now` are the slots in which most replicas had an engine, model, image, command and GPUs
+    that the service has now.
     """
 
     job_id: str
@@ -103,7 +103,7 @@ def _histories(
             starts=(first + seen) * SLOT_SECONDS,
             columns=dict(zip(SUMS, known, strict=False))
             | {name: known[place] for name, place in _EXTREMES.items()},
-            like_now=like_now(first + seen, former.get(service, [])),
+            like_now=like_now(first + seen, known[REPLICAS], former.get(service, {})),
         )
 
 

@@ -12,18 +12,20 @@ import pandas as pd
 from data.units import SLOT_SECONDS
 
 _SLOT = pd.Timedelta(seconds=SLOT_SECONDS)
-_VALUE = ["service", "value"]
+_LATELY, _DAY = pd.Timedelta(hours=2), pd.Timedelta(days=1)
+"""Boards are told by the hour, of which the newest may lack some."""
+_ROLLOUT = pd.Timedelta(hours=1)
 
-Spans = dict[int, list[tuple[int, int]]]
-"""By service: the first slot and the one after the last, slots since the epoch."""
+Spans = dict[int, dict[int, list[tuple[int, int]]]]
+"""By service and replica: the first slot and the one after the last, slots since the epoch."""
 
 
 def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
-    """Return when replicas were read that differ from all that are read in the newest slot.
+    """Return when each replica was of a kind that its service has no more.
 
-    `engines` are rows of ENGINES with their `service` and its `last_read`, `runs` those of RUNS:
-    what a label ran from `since` on, the first of them from the beginning. Unknown is no
-    difference.
+    `engines` are rows of ENGINES with their `service`, its `last_read` and the `replica`, `runs`
+    those of RUNS: what a label ran from `since` on, the first of them from the beginning. Unknown
+    is no difference.
     """
     told = engines.assign(
         value=engines["engine"] + "\0" + engines["model"],
@@ -32,6 +34,7 @@ def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
     )
     labels = engines.groupby("label_id").agg(
         service=("service", "first"),
+        replica=("replica", "first"),
         last_read=("last_read", "first"),
         oldest=("oldest", "min"),
         newest=("newest", "max"),
@@ -43,10 +46,10 @@ def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
     ended = ran["newest"] + _SLOT
     ran["until"] = ran["next"].fillna(ended).clip(upper=ended)
     ran["since"] = ran["since"].clip(lower=ran["oldest"]).mask(ran["is_first"], ran["oldest"])
-    found: Spans = defaultdict(list)
+    found: Spans = defaultdict(lambda: defaultdict(list))
     for spans in (told, ran[ran["since"] < ran["until"]]):
-        for service, since, until in _former(spans).itertuples(index=False):
-            found[service].append(
+        for service, replica, since, until in _former(spans).itertuples(index=False):
+            found[service][replica].append(
                 (
                     int(since.timestamp()) // SLOT_SECONDS,
                     -int(-until.timestamp() // SLOT_SECONDS),
@@ -56,17 +59,29 @@ def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
 
 
 def _former(spans: pd.DataFrame) -> pd.DataFrame:
-    """Return those whose value nothing has that was read in the newest slot of their service."""
-    now = spans["until"] > spans["last_read"]
-    current = pd.MultiIndex.from_frame(spans.loc[now, _VALUE])
-    known = spans["service"].isin(spans.loc[now, "service"])
-    is_current = pd.MultiIndex.from_frame(spans[_VALUE]).isin(current)
-    return spans.loc[known & ~is_current, ["service", "since", "until"]]
+    """Return those whose kind, their value, is none of those that their service has now.
+
+    It has those of the last two hours. Others of the last day count as well where one of these was
+    there before they went, by more than a rollout takes: what comes by day alone is back tomorrow.
+    """
+    kinds = spans.groupby(["service", "value"])
+    came, went = kinds["since"].transform("min"), kinds["until"].transform("max")
+    ago = spans["last_read"] - went
+    began = came.where(ago < _LATELY).groupby(spans["service"]).transform("min")
+    beside = went - began
+    is_former = (ago >= _LATELY) & ((ago >= _DAY) | (beside <= _ROLLOUT)) & began.notna()
+    return spans.loc[is_former, ["service", "replica", "since", "until"]]
 
 
-def like_now(slots: npt.NDArray[np.int64], spans: list[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Tell which slots lie in none of the spans."""
-    alike = np.ones(len(slots), dtype=bool)
-    for first, after in spans:
-        alike &= (slots < first) | (slots >= after)
-    return alike
+def like_now(
+    slots: npt.NDArray[np.int64],
+    replicas: npt.NDArray[np.float64],
+    spans: dict[int, list[tuple[int, int]]],
+) -> npt.NDArray[np.bool_]:
+    """Tell in which slots at most half of the replicas there were of a former kind."""
+    former = np.zeros(len(slots))
+    for spans_of_one in spans.values():
+        former += np.any(
+            [(slots >= first) & (slots < after) for first, after in spans_of_one], axis=0
+        )
+    return former <= replicas / 2
