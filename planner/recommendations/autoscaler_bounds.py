@@ -33,7 +33,8 @@ def bounds_advice(
 ) -> Iterator[Recommendation]:
     """Yield one recommendation at most for each service whose job is kept as it is.
 
-    A maximum that is too low comes before a minimum that is too high.
+    A maximum that is too low comes before a minimum that is too high. Where requests waited at a
+    maximum that was enough by the model, the model is not trusted with either.
     """
     for service in services:
         proposal, use = proposals.get(service.job_id), service.bounds
@@ -42,7 +43,8 @@ def bounds_advice(
         if proposal.job.demand.standing.protected or use.known_hours < _MIN_KNOWN_HOURS:
             continue
         if use.hours_at_max >= _MIN_HOURS_AT_MAX and use.max_replicas is not None:
-            yield _raised(use, use.max_replicas, proposal, plan, problem)
+            if use.most_needed > use.max_replicas:
+                yield _raised(use, use.max_replicas, proposal, plan, problem)
         elif _is_worth_it(use, problem):
             yield _lowered(use, proposal, plan, problem)
 
@@ -57,14 +59,13 @@ def _raised(
     use: BoundsUse, most: int, proposal: Proposal, plan: Plan, problem: PlanningProblem
 ) -> Recommendation:
     times = "once" if use.times_at_max == 1 else f"{use.times_at_max} times"
-    wanted = max(use.most_needed, most + 1)
     return _advice(
         Action.RAISE_MAXIMUM,
         use,
         proposal,
         plan,
         problem,
-        bound=(most, wanted),
+        bound=(most, use.most_needed),
         why=(
             f"All {most} replicas that its autoscaler allows were there {times} in "
             f"{_days(use.span_hours)} while requests waited longer than promised, "
