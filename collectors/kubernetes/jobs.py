@@ -33,6 +33,7 @@ from collectors.kubernetes.objects import (
     model_of,
     on_node,
     part,
+    product_of,
     read_pod,
     shares_gpus,
     text_in,
@@ -351,7 +352,7 @@ class _View:
             "started_at": started_at,
             "ended_at": pod.ended_at,
             "start_seconds": pod.start_seconds,
-            "runs": f"{pod.runs} {model_of(self._nodes.get(pod.node, {}), self.catalogue)}",
+            "runs": f"{pod.runs} {product_of(self._nodes.get(pod.node, {}))}",
             "seen_at": self.window.end,
             "source": self.source,
         }

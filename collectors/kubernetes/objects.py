@@ -371,8 +371,16 @@ def mig_offer(resources: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 def model_of(node: Document, catalogue: GpuCatalogue) -> str:
     """Return the catalogue's name of a node's GPUs from their product label, '' without one."""
-    product = _MIG_PRODUCT.sub("", _SHARED_PRODUCT.sub("", _product(node)))
+    product = product_of(node)
     return catalogue.recognise(product) if product else ""
+
+
+def product_of(node: Document) -> str:
+    """Return the product label of a node's GPUs without what it says of slices and sharing.
+
+    It stays when the catalogue learns another name of it.
+    """
+    return _MIG_PRODUCT.sub("", _SHARED_PRODUCT.sub("", _product(node)))
 
 
 def shares_gpus(node: Document) -> bool:

@@ -12,7 +12,7 @@ from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.objects import read_pod, time_in
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.collected import Collected
 from data.source_settings import KubernetesSettings
 from data.store import open_store
@@ -105,10 +105,10 @@ def bed() -> Iterator[KubernetesBed]:
         yield running
 
 
-def read(bed: KubernetesBed) -> Collected:
+def read(bed: KubernetesBed, catalogue: GpuCatalogue | None = None) -> Collected:
     """What the collector gives of the last hour."""
     settings = KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig("reader")))
-    collector = KubernetesCollector(KubernetesClient(settings), load_gpu_catalogue())
+    collector = KubernetesCollector(KubernetesClient(settings), catalogue or load_gpu_catalogue())
     now = datetime.now(tz=UTC)
     return collector.collect(Window(start=now - timedelta(hours=1), end=now))
 
@@ -124,8 +124,10 @@ def test_a_pod_tells_its_start_where_ready_means_that_it_serves(bed: KubernetesB
     }
     assert found == {name: list(CHAT_SECONDS if name == "chat" else ()) for name in SERVICES}
     (runs,) = set(told["runs"])
-    assert runs.endswith(" H100-SXM5-80GB")
+    assert runs.endswith(" NVIDIA-H100-80GB-HBM3")
     assert KEY not in runs
+    # A name that the catalogue learns later is no change of what a pod runs.
+    assert set(read(bed, GpuCatalogue(())).allocations["runs"]) == {runs}
 
 
 @pytest.mark.kubernetes
