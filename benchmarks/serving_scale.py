@@ -35,7 +35,7 @@ _NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 _PARTS = {
     "forecasts of requests": "rate_quantiles_of",
     "replicas for them": "replicas_for_rates",
-    "what replicas carry": "_learned",
+    "what replicas carry": "learned_service",
 }
 
 

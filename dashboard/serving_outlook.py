@@ -1,21 +1,25 @@
 """What the store knows of inference services, made into the replicas that each will need."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dashboard.learned_service import (
+    SLOTS_OF_A_DAY,
+    LearnedService,
+    Taught,
+    learned_service,
+    readings_of,
+)
 from data.errors import ImpossibleProblemError
 from data.records.jobs import Job
-from data.records.serving import BoundsUse, ColdStart, ServiceOutlook, TokenSeconds
+from data.records.serving import BoundsUse, ColdStart, ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
-from data.store.served_history import ServedHistory
 from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from forecasting.demand_model import Quantiles
 from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles_of
@@ -25,19 +29,14 @@ from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     Floats,
     ReplicaCarries,
-    ServiceReadings,
     Times,
-    arrival_scv,
     carried_rate,
     carries_of,
-    learnt,
     most_seen,
-    proven_replicas,
     reactive_replicas,
     replicas_for_rates,
     to_order,
 )
-from planner.serving.token_work import demand, token_seconds
 
 HISTORY = timedelta(days=7)
 """Forecasts of a few hours gain nothing from more."""
@@ -53,7 +52,6 @@ _BATCH = 256
 _MAX_FLOOR_MINUTES = 60
 """For so long at most what waits now is a floor: a queue says nothing of later hours."""
 _READ_MINUTES = SLOT_SECONDS // 60
-_SLOTS_OF_A_DAY = 86_400 // SLOT_SECONDS
 _SLOTS = 36
 _RATE_SLOTS_OF_A_DAY = 86_400 // RATE_SLOT_SECONDS
 """Of ten minutes: the next six hours."""
@@ -69,7 +67,7 @@ def foreseen_serving(
     while batch := list(islice(services, _BATCH)):
         starts = _starts(reader, now) if starts is None else starts
         jobs = reader.jobs_of(sorted({history.job_id for history in batch} - {""}))
-        learned = [_learned(history) for history in batch]
+        learned = [learned_service(history) for history in batch]
         rates = [series for service in learned for series in service.series]
         quantiles = iter(rate_quantiles_of(rates, _SLOTS))
         for service in learned:
@@ -78,54 +76,6 @@ def foreseen_serving(
             foreseen = [next(quantiles) for _ in service.series]
             found.append(_outlook(service, foreseen, jobs.get(job_id), starting, settings))
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Learned:
-    """What the readings of one service teach; `carries` is None where that is too little.
-
-    `own` are the readings since its engine, model, image, command or GPUs are those of now: they
-    tell what a replica carries, and all `readings` what comes.
-    `series` are to be forecast (start, rates by slots of ten minutes): requests, and the work that
-    comes where tokens tell it; `work` is the latter, or else the former, a second by slot.
-    """
-
-    history: ServedHistory
-    readings: ServiceReadings
-    own: ServiceReadings
-    arrivals: Floats
-    carries: ReplicaCarries | None
-    tokens: TokenSeconds | None
-    series: tuple[tuple[int, Floats], ...]
-    work: Floats
-
-    def proven(self, rates: Sequence[float]) -> tuple[float, ...]:
-        """Return what bounds the replicas for each rate; infinity where a replica was seen full."""
-        if self.carries is None or self.carries.seen_full:
-            return (math.inf,) * len(rates)
-        return proven_replicas(self.own, self.work[self.history.like_now], rates)
-
-
-def _learned(history: ServedHistory) -> _Learned:
-    readings = _readings(history.engine, history.starts, history.columns)
-    own, arrivals = readings.where(history.like_now), readings.arrivals()
-    carries = learnt(own)
-    each = None if carries is None else token_seconds(own)
-    coming = [] if carries is None else [arrivals]
-    if carries is not None and own is not readings:
-        carries = replace(carries, arrival_scv=arrival_scv(readings))
-    if carries is not None and each is not None:
-        coming.append(demand(readings, carries, each))
-    return _Learned(
-        history=history,
-        readings=readings,
-        own=own,
-        arrivals=arrivals,
-        carries=carries,
-        tokens=each,
-        series=tuple(_by_ten_minutes(readings.starts, came / SLOT_SECONDS) for came in coming),
-        work=(coming or [arrivals])[-1] / SLOT_SECONDS,
-    )
 
 
 def _starts(reader: StoreReader, now: datetime) -> dict[str, dict[str, list[float]]]:
@@ -139,13 +89,13 @@ def _starts(reader: StoreReader, now: datetime) -> dict[str, dict[str, list[floa
 
 
 def _outlook(
-    service: _Learned,
+    service: LearnedService,
     foreseen: Sequence[Quantiles | None],
     job: Job | None,
     starting: ColdStart,
     settings: ServingSettings,
 ) -> ServiceOutlook:
-    history, readings, carries = service.history, service.readings, service.carries
+    history, readings = service.history, service.readings
     newest = {name: values[-1] for name, values in history.columns.items()}
     waits = readings.mean_waits()
     judged = waits[readings.lately() & ~np.isnan(waits)]
@@ -170,21 +120,18 @@ def _outlook(
         late_minutes=late * _READ_MINUTES if len(judged) else None,
         judged_minutes=len(judged) * _READ_MINUTES,
         cold_start=starting,
+        hourly_replicas=_by_hour(readings.starts, history.columns["replicas"]),
         reason="the engine tells too little: requests at work, and those that ended, are needed",
     )
-    if carries is None:
+    if not service.taught:
         return plain
-    sized = _sized(plain, service, carries, foreseen, starting, settings)
+    sized = _sized(plain, service, foreseen, starting, settings)
     rules = NeedRules(
         objective=objective_of(settings),
         reactive_ratio=settings.reactive_ratio,
         cold_start_seconds=starting.seconds,
     )
-    return replace(
-        sized,
-        bounds=_bounds(job, service, carries, rules),
-        hourly_replicas=_by_hour(readings.starts, history.columns["replicas"]),
-    )
+    return replace(sized, bounds=_bounds(job, service, service.taught[0].carries, rules))
 
 
 def _by_hour(starts: Times, replicas: Floats) -> tuple[int | None, ...]:
@@ -197,7 +144,7 @@ def _by_hour(starts: Times, replicas: Floats) -> tuple[int | None, ...]:
 
 
 def _bounds(
-    job: Job | None, service: _Learned, carries: ReplicaCarries, rules: NeedRules
+    job: Job | None, service: LearnedService, carries: ReplicaCarries, rules: NeedRules
 ) -> BoundsUse | None:
     """Return how the autoscaler's bounds served, None where the scheduler tells of none."""
     told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
@@ -238,7 +185,7 @@ def service_history(
         return pd.DataFrame(columns=list(_HISTORY))
     starts = np.asarray(rows["slot_start"].astype("int64") // 1_000_000, dtype=np.int64)
     columns = {str(name): values for name, values in rows.items()}
-    readings = _readings(str(rows["engine"].iloc[-1]), starts, columns)
+    readings = readings_of(str(rows["engine"].iloc[-1]), starts, columns)
     objective = objective_of(settings)
     carries = carries_of(outlook)
     carried: dict[int, float | None] = {}
@@ -260,33 +207,9 @@ def service_history(
     return found.assign(is_late=found["is_late"].eq(True))
 
 
-def _readings(engine: str, starts: Times, columns: Mapping[str, Any]) -> ServiceReadings:
-    def column(name: str) -> Floats:
-        return np.asarray(columns[name], dtype=np.float64)
-
-    return ServiceReadings(
-        engine=engine,
-        starts=starts,
-        running=column("running_requests"),
-        waiting=column("waiting_requests"),
-        finished=column("finished_requests"),
-        fullest=column("fullest_requests"),
-        full=column("full_requests"),
-        timed_seconds=column("request_seconds"),
-        timed=column("request_count"),
-        waited_seconds=column("queue_wait_seconds"),
-        waited=column("queue_wait_count"),
-        prompt=column("prompt_tokens"),
-        generated=column("generation_tokens"),
-        replicas=column("replicas"),
-        cache=column("kv_cache_ratio"),
-    )
-
-
 def _sized(
     plain: ServiceOutlook,
-    service: _Learned,
-    carries: ReplicaCarries,
+    service: LearnedService,
     foreseen: Sequence[Quantiles | None],
     starting: ColdStart,
     settings: ServingSettings,
@@ -298,35 +221,41 @@ def _sized(
     first, seen = service.series[0]
     begins = first + len(seen) * RATE_SLOT_SECONDS
     middle, high = _middle_and_high(foreseen[0])
-    _middle, work = _middle_and_high(foreseen[-1])
     # As long as these readings count, and no longer: the next ones ask for what they need.
     fresh = 1 + int(min(settings.stale_minutes, _MAX_FLOOR_MINUTES) * 60 // RATE_SLOT_SECONDS)
-    rates = work or (0.0,) * fresh
-    *proven, now = service.proven((*rates, float(service.work[-1])))
-    reactive = reactive_replicas(carries, service.readings, settings.reactive_ratio)
+    by_tokens, taught = iter(foreseen[1:]), service.taught[0]
+    works = [
+        _middle_and_high(foreseen[0] if each.tokens is None else next(by_tokens))[1]
+        for each in service.taught
+    ]
+    if not all(works):
+        works = [(0.0,) * fresh for _each in service.taught]
+    reactive = reactive_replicas(taught.carries, service.readings, settings.reactive_ratio)
     if np.nan_to_num(service.readings.waiting[-1]) < 1:  # nobody waits: what was proven is enough
-        reactive = int(min(reactive, now))
+        reactive = int(min(reactive, *taught.proven([float(taught.work[-1])])))
     objective = objective_of(settings)
-    carried = carried_rate(carries.load(0.0), plain.replicas, objective)
+    carried = carried_rate(taught.carries.load(0.0), plain.replicas, objective)
+    few = "" if high else "too little history for a forecast: what the reactive rule asks"
     known = replace(
         plain,
         carried_per_second=carried,
-        slots_per_replica=carries.slots,
-        seen_full=carries.seen_full,
-        peak_load_ratio=_peak_load(service, work, carried) if carries.seen_full else None,
-        service_seconds=carries.service_seconds,
-        arrival_scv=carries.arrival_scv,
-        token_seconds=service.tokens,
+        slots_per_replica=taught.carries.slots,
+        seen_full=taught.carries.seen_full,
+        peak_load_ratio=_peak_load(service, works[0], carried)
+        if taught.carries.seen_full
+        else None,
+        service_seconds=taught.carries.service_seconds,
+        arrival_scv=taught.carries.arrival_scv,
+        token_seconds=taught.tokens,
         reactive_replicas=reactive,
         rates_q50=middle,
         rates_q95=high,
-        reason="" if high else "too little history for a forecast: what the reactive rule asks",
+        reason="; ".join(filter(None, (few, service.changed()))),
     )
     try:
-        sized = replicas_for_rates(carries.load(0.0), rates, objective)
+        needed = _needed(service.taught, works, objective)
     except ImpossibleProblemError as error:
         return replace(known, reason=str(error))
-    needed = [int(min(pair)) for pair in zip(sized, proven, strict=True)]
     required = to_order(
         needed,
         ahead=-int(-starting.seconds // RATE_SLOT_SECONDS),
@@ -343,9 +272,26 @@ def _sized(
     )
 
 
-def _peak_load(service: _Learned, work: Sequence[float], carried: float | None) -> float | None:
+def _needed(
+    taught: Sequence[Taught], works: Sequence[Sequence[float]], objective: WaitObjective
+) -> list[int]:
+    """Return the fewest replicas by slot of all that is taught: by the formula and as proven."""
+    answers = [
+        answer
+        for each, rates in zip(taught, works, strict=True)
+        for answer in (
+            replicas_for_rates(each.carries.load(0.0), rates, objective),
+            each.proven(rates),
+        )
+    ]
+    return [int(min(slot)) for slot in zip(*answers, strict=True)]
+
+
+def _peak_load(
+    service: LearnedService, work: Sequence[float], carried: float | None
+) -> float | None:
     """Return the highest rate of the last day and ahead, of what the replicas of now carry."""
-    _first, rates = service.series[-1]
+    _first, rates = service.series[0 if service.taught[0].tokens is None else 1]
     seen = rates[-_RATE_SLOTS_OF_A_DAY:]
     known = np.concatenate([seen[np.isfinite(seen)], work])
     return float(known.max()) / carried if carried and len(known) else None
@@ -357,21 +303,10 @@ def _middle_and_high(found: Quantiles | None) -> tuple[tuple[float, ...], tuple[
     return tuple(found.q50.tolist()), tuple(found.q95.tolist())
 
 
-def _by_ten_minutes(starts: Times, rates: Floats) -> tuple[int, Floats]:
-    """Return the first slot of ten minutes, and the mean rate of each whole one, NaN if unknown."""
-    first = int(starts[0]) // RATE_SLOT_SECONDS * RATE_SLOT_SECONDS
-    length = (int(starts[-1]) + SLOT_SECONDS - first) // RATE_SLOT_SECONDS
-    slots = (starts - first) // RATE_SLOT_SECONDS
-    usable = np.isfinite(rates) & (slots < length)
-    counts = np.bincount(slots[usable], minlength=length)
-    sums = np.bincount(slots[usable], weights=rates[usable], minlength=length)
-    return first, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
-
 def _fullest(ratios: Floats) -> float | None:
     """Return the highest of them, None where less than a day of slots is known."""
     known = ratios[np.isfinite(ratios)]
-    return float(known.max()) if len(known) >= _SLOTS_OF_A_DAY else None
+    return float(known.max()) if len(known) >= SLOTS_OF_A_DAY else None
 
 
 def _known(value: float) -> float | None:

@@ -9,7 +9,7 @@ import pytest
 from factories import NOW, make_collected, make_samples
 
 from dashboard.serving_outlook import foreseen_serving
-from data.columns import ALLOCATIONS, SERVING, check_frame
+from data.columns import ALLOCATIONS, SAMPLES, SERVING, check_frame, empty_frame
 from data.records.serving import ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import Store, open_store
@@ -75,10 +75,11 @@ def changed(store: Store, what: str, *, end: int = AFTER) -> ServiceOutlook:
         for number, end_of in enumerate((CHANGED, NOW)):
             boards = {"gpus": 1 + number} if what == "boards" else {"gpu_model": f"GPU {number}"}
             times = make_samples(
-                job_id=name, end=end_of - timedelta(minutes=1), minutes=180, **boards
+                job_id=name, end=end_of - timedelta(minutes=1), minutes=175, **boards
             )
             store.keep(make_collected(times, batch_id=f"boards {number}"))
-    store.keep(make_collected(serving=pd.concat([old, new]), batch_id="served", **facts))
+    serving = pd.concat([old, new])
+    store.keep(make_collected(empty_frame(SAMPLES), serving=serving, batch_id="served", **facts))
     (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
     return found
 
@@ -93,19 +94,20 @@ def test_what_was_learnt_before_a_change_does_not_count(store: Store, what: str)
     assert not found.seen_full
     assert found.kv_cache_max_ratio is None
     assert found.slots_per_replica == 32  # twice what was seen, as the cache tells
-    assert found.reason == ""
+    assert f"GPUs changed at {CHANGED:%Y-%m-%d %H:%M} UTC" in found.reason
     assert len(found.rates_q95) == 36
     assert found.arrival_scv == 1.0
 
 
 @pytest.mark.parametrize("what", ["nothing", "model", "runs"])
-def test_without_a_change_a_week_counts_as_before(store: Store, what: str) -> None:
-    """A slot of the new alone is enough to begin with; the full slots of before are not lost."""
-    found = changed(store, what, end=1 if what != "nothing" else AFTER)
-    assert found.service_seconds is not None
-    assert found.seen_full is (what == "nothing")
+@pytest.mark.parametrize("slots", [1, 22])
+def test_within_two_hours_of_a_change_a_week_counts_as_before(
+    store: Store, what: str, slots: int
+) -> None:
+    """What just went may be back, and boards are told by the hour: the full slots are not lost."""
+    found = changed(store, what, end=slots)
+    assert (found.seen_full, found.slots_per_replica, found.reason) == (True, 40, "")
     assert found.required_replicas != ()
-    assert found.slots_per_replica == (40 if what == "nothing" else 32)
 
 
 def test_starts_before_a_change_are_no_starts_of_the_new(store: Store) -> None:
@@ -125,3 +127,48 @@ def test_while_a_rollout_lasts_both_count(store: Store) -> None:
     (found,) = foreseen_serving(store.reader, SETTINGS, NOW)
     assert found.seen_full
     assert found.replicas == 2
+
+
+def with_a_peak(
+    store: Store, minutes: int, *, idle: bool = False, full: bool = False
+) -> tuple[ServiceOutlook, ServiceOutlook]:
+    """One service that changed so long ago and one that did not, of three days, alike otherwise.
+
+    8 requests a second by day and 1 by night. Now is noon, when the day begins.
+    """
+    slot = np.arange(3 * 288)
+    new = slot >= len(slot) - minutes // 5
+    rates = np.where(slot % 288 < 144, 8.0, 1.0)
+    rates += np.random.default_rng(1).normal(0, 0.05, len(slot))
+    rates[new & idle] = 0.0
+    starts = pd.date_range(NOW, periods=len(slot) + 1, freq="-5min")[:0:-1].as_unit("us")
+    for number, model in enumerate(("other", "m")):
+        frame = pd.DataFrame({
+            "slot_start": starts, "label_id": f"search/ranker{number}-0", "engine": "vllm",
+            "model": np.where(new, model, "m"), "address": "a", "running_requests": 4 * rates,
+            "waiting_requests": 2.0 * (new & full), "finished_requests": 300 * rates,
+            "request_seconds": 1200 * rates, "request_count": 300 * rates, "kv_cache_ratio": 0.5,
+        })  # fmt: skip
+        store.keep(make_collected(serving=check_frame(frame, SERVING), batch_id=model))
+    changed, same = foreseen_serving(store.reader, SETTINGS, NOW)
+    return changed, same
+
+
+@pytest.mark.parametrize("minutes", [5, 30, 180, 12 * 60])
+@pytest.mark.parametrize("idle", [False, True])
+def test_after_a_change_no_more_is_ordered_than_the_week_asks(
+    store: Store, minutes: int, *, idle: bool
+) -> None:
+    """One quiet request a second, or none, is no measure of a peak of 8 that the week carried."""
+    changed, same = with_a_peak(store, minutes, idle=idle)
+    assert changed.required_replicas == same.required_replicas != ()
+    told = f"changed at {NOW - timedelta(minutes=minutes):%Y-%m-%d %H:%M} UTC"
+    assert (told in changed.reason) == (minutes > 120)
+    assert same.reason == ""
+
+
+def test_what_was_seen_full_since_a_change_is_ordered(store: Store) -> None:
+    """A replica that lets requests wait at 4 carries no 32, whatever the week says."""
+    changed, _same = with_a_peak(store, 180, full=True)
+    assert (changed.seen_full, changed.slots_per_replica) == (True, 4)
+    assert max(changed.required_replicas) >= 8

@@ -203,8 +203,14 @@ def test_the_replicas_of_a_day_are_known_by_the_hour(store: Store) -> None:
     second = served(
         daily(1)[:72], label="search/ranker-1", address="b", end=NOW - timedelta(hours=14)
     )
+    there = (1, 1, None, 1, *[2] * 6, *[1] * 14)
     (found,) = outlook(store, first, second)
-    assert found.hourly_replicas == (1, 1, None, 1, *[2] * 6, *[1] * 14)
+    assert found.hourly_replicas == there
+    both = pd.concat([first, second])
+    untold = both.assign(finished_requests=np.nan, request_count=np.nan)
+    store.keep(make_collected(serving=untold, batch_id="untold"))
+    (unsized,) = foreseen_serving(store.reader, SETTINGS, NOW)
+    assert (unsized.required_replicas, unsized.hourly_replicas) == ((), there)
 
 
 def test_a_rolling_update_halves_no_peak(store: Store) -> None:
