@@ -87,7 +87,8 @@ class ServiceOutlook:
 
     `slots_per_replica` are the requests that a replica works on at once; `seen_full` whether one
     ever let requests wait: else it may carry more. `required_replicas[i]` is what should be ordered
-    in the slot from `slot_starts[i]`; none where `reason` says why. Rates are requests per second;
+    in the slot from `slot_starts[i]`; none where `reason` says why. It also says when the service
+    changed, where less than a day is known since. Rates are requests per second;
     `carried_per_second` is the highest that the replicas there carry as promised. The mean wait is
     that of the newest reading; requests waited too long in `late_minutes` of the `judged_minutes`
     of the last day in which waits are known. `bounds` of its autoscaler are those of the week read;
