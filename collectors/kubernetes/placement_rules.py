@@ -15,7 +15,7 @@ from data.gpu_resources import PRODUCT_LABEL
 from data.records.identifiers import canonical_json
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_MOST_NAMES = 200
+_MAX_NAMES = 200
 """Nodes that are named in the record of each job; a name takes some 40 characters."""
 _Values = tuple[str, ...]
 
@@ -72,7 +72,7 @@ class OpenNodes:
         named = set[str]().union(*(names for names in admitted if names is not None))
         if None in admitted or not admitted:
             return "required_nodes", ""
-        if len(named) > _MOST_NAMES:
+        if len(named) > _MAX_NAMES:
             return "bound_to", f"{len(named)} nodes"
         return "required_nodes", ",".join(sorted(named)) or NO_NODE
 

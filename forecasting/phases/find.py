@@ -18,7 +18,7 @@ from forecasting.phases.records import PhaseKind, Phases, PhaseSegment, Recurren
 _IDLE_SHARE = {Signal.POWER: 0.35, Signal.ACTIVITY: 0.05, Signal.MEMORY: 0.05}
 """Share of the plateau that counts as idle. Loaded and idle nodes of eight H100 draw 7.2 and
 2.1-2.7 kW."""
-_LONGEST_DIP_SECONDS = 900.0
+_MAX_DIP_SECONDS = 900.0
 """Longer low stretches (of at least two steps) are work at another level, or idle."""
 _WORK = frozenset({PhaseKind.STEADY, PhaseKind.SPIKE, PhaseKind.DIP})
 _COARSE_SECONDS = 60.0
@@ -45,7 +45,7 @@ def find_phases(
     label_rules = LabelRules(
         changes=change_points(readings, noise=noise, shortest=_shortest(step)),
         noise=noise,
-        longest_dip=max(2, int(_LONGEST_DIP_SECONDS / step)),
+        longest_dip=max(2, int(_MAX_DIP_SECONDS / step)),
         shortest_idle=math.ceil(_MIN_IDLE_SECONDS / step),
         idle_below=_IDLE_SHARE[signal] * plateau,
     )

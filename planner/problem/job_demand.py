@@ -21,7 +21,7 @@ from planner.problem.power_curve import PowerCurve, learned_curve
 
 Values = npt.NDArray[np.float64]
 _WEEK = pd.Timedelta(days=7)
-_MOST_OF_A_DAY = pd.Timedelta(hours=22)
+_MIN_SEEN = pd.Timedelta(hours=22)
 _WORK = pd.Timedelta(hours=1)
 _MIN_BUSY_SLOTS = 3
 """A restart of minutes, which loads weights, may straddle two slots."""
@@ -297,7 +297,7 @@ def _worked_lately(rows: pd.DataFrame, planning: PlanningSettings) -> bool:
     slot = pd.Timedelta(minutes=planning.slot_minutes)
     busy = known["utilization_max_ratio"].gt(planning.idle_utilization_ratio) & (age < _WEEK)
     worked = busy.sum() >= max(_MIN_BUSY_SLOTS, _WORK / slot)
-    return bool(worked or age.max() + slot < _MOST_OF_A_DAY)
+    return bool(worked or age.max() + slot < _MIN_SEEN)
 
 
 def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:
