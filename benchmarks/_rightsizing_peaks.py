@@ -92,6 +92,10 @@ def peak_tables(data: Path) -> tuple[list[str], list[str]]:
     ]
     said = []
     for name, cases in sets.items():
+        if not cases:
+            lines.append(f"| {name} | 0 | – | – |")
+            said.append(f"* {name}: not judged, no series is long enough")
+            continue
         top, q90, q95 = np.array(cases).T
         under90, under95 = (float(np.mean(top <= entry + 1e-9)) for entry in (q90, q95))
         lines.append(f"| {name} | {len(cases)} | {100 * under90:.1f} % | {100 * under95:.1f} % |")
