@@ -53,7 +53,7 @@ def _cases(
 
 
 def _hourly(one: DemandSet, first_days: int, window: int) -> list[tuple[float, float, float]]:
-    length = min(len(row) for row in one.series.values())
+    length = min(map(len, one.series.values()), default=0)
     return _cases(
         one.series,
         slot_seconds=3600,
