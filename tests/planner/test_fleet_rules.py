@@ -91,7 +91,7 @@ def test_jobs_that_maintenance_cannot_spare_are_named() -> None:
     """Two full nodes and one goes away: the plan says which boards are missing, and when."""
     window = Maintenance(nodes="n0", start=AS_OF, end=AS_OF + timedelta(hours=3))
     rules = FleetRules(nodes=NodeSettings(maintenance=(window,)))
-    jobs = [pods_job(f"w{n}", gpu_count=8) for n in range(2)]
+    jobs = [pods_job(f"w{n}", "statefulset", gpu_count=8) for n in range(2)]
     boards = [gpu(f"n{n}", i, H100, jobs[n].job_id) for n in range(2) for i in range(8)]
     problem = case(
         *((job, 0.95, 70_000.0, None) for job in jobs),
