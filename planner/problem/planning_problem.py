@@ -62,9 +62,7 @@ class JobProblem:
         foreseen, present = self.demand.foreseen_devices, self.options[0].boards
         if foreseen is None:
             return np.zeros_like(self.demand.remaining.central)
-        most = max(
-            option.boards for option in self.options if option.autoscaled or not option.paused
-        )
+        most = max(option.boards for option in self.options)
         return np.maximum(np.minimum(foreseen, most) - present, 0.0)
 
 
