@@ -19,6 +19,22 @@ ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs/examples/alibaba-genai.toml"
 REAL = ROOT.parent / "shared/data/alibaba_genai_pods/pod_gpu_timeseries.parquet"
 
+_UNUSED = """
+with slots as (
+    select job_id, time_bucket(interval 15 minute, sampled_at) as slot,
+        max(utilization_ratio) > 0.05 as busy
+    from samples group by all
+), pods as (
+    select job_id, min(slot) as first, max(slot) as last, sum(busy::int) as busy_slots,
+        max(slot) filter (busy) as worked_at
+    from slots group by all
+)
+select job_id from pods, (select max(slot) as now from slots)
+where last >= now - interval 15 minute and first <= now - interval 22 hour and busy_slots < 4
+    and (worked_at is null or worked_at < now - interval 4 hour)
+"""
+"""The services that did nothing for their day and for its last four hours, by hand."""
+
 
 def generated_trace(path: Path) -> Path:
     """Twelve pods for a day at one minute: busy, bursty, idle, gappy and very short ones."""
@@ -101,9 +117,16 @@ def test_every_pod_is_accounted_for_and_totals_reconcile(
             assert found[1] == pytest.approx(evidence["memory_max_mib"])
             assert recommendation["savings"]["energy_kwh"] is None, "the trace has no power"
             assert evidence["assumed"], "the map's constants must be shown as assumed"
+        unused = {job_id for (job_id,) in database.execute(_UNUSED).fetchall()}
     finally:
         database.close()
-    assert document["recommendations"], "pods that do nothing must lead to recommendations"
+    assert trace or len(unused) == 4, "four pods of the generated trace do nothing"
+    stopped = {
+        recommendation["target"]
+        for recommendation in document["recommendations"]
+        if recommendation["action"] == "reclaim"
+    }
+    assert stopped == unused, "what worked for an hour of its day is not stopped by night"
 
 
 def test_importing_twice_keeps_every_sample_once(
