@@ -18,8 +18,9 @@ from data.store.postgres_rollup import make_postgres_rollup
 from data.store.rollup_hours import make_hours
 from data.units import SECONDS_PER_HOUR
 
-_MAX_HOURS = 12
-"""Hours made at once: bounds the memory of the statement for a fleet of thousands."""
+_MIN_HOURS, _MAX_HOURS = 12, 168
+_MAX_SAMPLES = 500_000
+"""Hours made at once: as many as hold so many samples, which bounds the statement's memory."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RESOLUTIONS = (
@@ -65,17 +66,30 @@ def mark_spans(connection: sa.Connection, source: str) -> None:
     )
 
 
+def _hours_at_once(connection: sa.Connection, hours: int) -> int:
+    """Return how many hours are made at once where so many are marked."""
+    if hours <= _MIN_HOURS:
+        return _MIN_HOURS
+    samples = connection.exec_driver_sql(
+        "SELECT count(*) FROM samples, (SELECT min(hour_start) AS first_hour,"
+        " max(hour_start) + INTERVAL '1 hour' AS until FROM dirty_hours) AS span"
+        " WHERE sampled_at >= first_hour AND sampled_at < until"
+    ).scalar_one()
+    return max(_MIN_HOURS, min(_MAX_HOURS, _MAX_SAMPLES * hours // max(1, int(samples))))
+
+
 def _dirty_chunks(connection: sa.Connection) -> Iterator[tuple[int, int]]:
     """Yield the dirty hours as [start, end) in s since the epoch, neighbours together."""
     rows = connection.exec_driver_sql(
         "SELECT epoch(hour_start)::BIGINT AS hour FROM dirty_hours ORDER BY hour"
     ).all()
+    max_hours = _hours_at_once(connection, len(rows))
     start = end = None
     for row in rows:
         hour = int(row.hour)
         if start is None or end is None:
             start, end = hour, hour + SECONDS_PER_HOUR
-        elif hour == end and end - start < _MAX_HOURS * SECONDS_PER_HOUR:
+        elif hour == end and end - start < max_hours * SECONDS_PER_HOUR:
             end += SECONDS_PER_HOUR
         else:
             yield start, end

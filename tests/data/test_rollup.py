@@ -15,7 +15,7 @@ from data.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
 from data.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
 from data.records.identifiers import digest_of
 from data.settings import RetentionSettings
-from data.store import Store, open_store
+from data.store import Store, open_store, rollup
 from data.store.bulk import read_frame
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -164,6 +164,27 @@ def test_no_order_of_arrival_shows(
             tables.append([rows_of(opened, name) for name in ("five_minute", "hourly")])
     for table, other in zip(*tables, strict=True):
         pd.testing.assert_frame_equal(table, other, rtol=1e-9)
+
+
+def test_how_many_hours_are_made_at_once_does_not_show(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty hours at once, by an hour, and as many as hold so many samples: one table."""
+    store.keep(facts(make_samples(gpus=2, minutes=40 * 60, end=NOW, job_id="a/b")))
+    made = [rows_of(store, name) for name in ("five_minute", "hourly")]
+    assert len(made[1]) >= 80
+    for hours, samples, chunks in ((1, 1, 41), (12, 1_500, 4), (12, 500_000, 1)):
+        monkeypatch.setattr(rollup, "_MIN_HOURS", hours)
+        monkeypatch.setattr(rollup, "_MAX_SAMPLES", samples)
+        told: list[int] = []
+        with store._engine.begin() as connection:
+            connection.exec_driver_sql(
+                "INSERT INTO dirty_hours SELECT DISTINCT slot_start FROM hourly"
+            )
+            rollup.roll_up(connection, progress=lambda _at, total, told=told: told.append(total))
+        assert told[0] == chunks
+        for table, name in zip(made, ("five_minute", "hourly"), strict=True):
+            pd.testing.assert_frame_equal(rows_of(store, name), table, rtol=1e-9)
 
 
 def holders(store: Store) -> dict[str, float]:
