@@ -21,8 +21,10 @@ class PeakBytes:
     nvml: float
 
 
-def reserved_bytes(recipe: Recipe, event: StepEvent) -> float:
-    """Return what the allocator reserves for an event.
+def _reserved_bytes(
+    recipe: Recipe, event: StepEvent, static_bytes: float, dynamic_bytes: float
+) -> float:
+    """Return what the allocator reserves for an event whose parts add up to these bytes.
 
     With batches of one length blocks are used again, but where layers are recomputed their small
     blocks are cut from large ones of logits, which do not serve the next logits (measured,
@@ -31,18 +33,18 @@ def reserved_bytes(recipe: Recipe, event: StepEvent) -> float:
     the cache is emptied in between. A key-value cache is one block of its own size.
     """
     traits = recipe.traits
-    cache = dict(event.static).get(CACHE, 0.0)
-    static = traits.reserved_static * (event.static_bytes - cache) + cache
+    cache = sum([size for name, size in event.static if name == CACHE])
+    static = traits.reserved_static * (static_bytes - cache) + cache
     if recipe.job.expandable_segments:
-        return static + EXPANDABLE_FACTOR * event.dynamic_bytes
-    logits = sum(size for name, size in event.dynamic if name == LOGITS)
+        return static + EXPANDABLE_FACTOR * dynamic_bytes
+    logits = sum([size for name, size in event.dynamic if name == LOGITS])
     if not recipe.length_varies:
         beside = traits.reserved_logits if recipe.recompute is Recompute.FULL else 0.0
-        return static + traits.reserved_fixed * event.dynamic_bytes + beside * logits
+        return static + traits.reserved_fixed * dynamic_bytes + beside * logits
     typical = min(recipe.job.typical_length or recipe.sequence_length, recipe.sequence_length)
     kept = 0.0 if recipe.job.cache_emptied else traits.reserved_typical
     cached = kept * logits * typical / recipe.sequence_length
-    return static + traits.reserved_longest * event.dynamic_bytes + cached
+    return static + traits.reserved_longest * dynamic_bytes + cached
 
 
 def outside_allocator(recipe: Recipe) -> float:
@@ -54,8 +56,9 @@ def outside_allocator(recipe: Recipe) -> float:
 
 def figures(recipe: Recipe, events: list[StepEvent]) -> PeakBytes:
     """Return the three figures of a step; a full card caps the reserved one, not the allocated."""
-    allocated = max(event.allocated_bytes for event in events)
-    reserved = max(reserved_bytes(recipe, event) for event in events)
+    sizes = [(event, event.static_bytes, event.dynamic_bytes) for event in events]
+    allocated = max([static + dynamic for _, static, dynamic in sizes])
+    reserved = max([_reserved_bytes(recipe, *size) for size in sizes])
     outside = outside_allocator(recipe)
     capacity = recipe.job.gpu_memory_bytes
     if capacity is not None:

@@ -1,6 +1,6 @@
 """Model states of one GPU of a stage: weights, gradients, optimiser, and their copies."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from planner.memory.adapters import adapter_parameters, low_rank_share
 from planner.memory.assumptions import Recipe
@@ -173,7 +173,7 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
     """Return the bytes of the model states of one GPU."""
     policy, job, optimizer = recipe.policy, recipe.job, recipe.optimizer
     if job.method is Method.INFERENCE:
-        return _frozen_states(recipe, stage, parameters)
+        return _states(recipe, stage, parameters)
     trained = parameters.trained, parameters.trained_routed
     optimizer_shares = _shares(recipe, *_SHARDS_GRADIENTS, Sharding.ZERO1)
     gradients = policy.gradient * _held(trained, _shares(recipe, *_SHARDS_GRADIENTS))
@@ -196,8 +196,10 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
         kept = step = 0.0
     if recipe.trains_weights and _gradients_in_host(job):
         gradients = 0.0
-    return replace(
-        _frozen_states(recipe, stage, parameters),
+    return _states(
+        recipe,
+        stage,
+        parameters,
         gradients=gradients,
         optimizer=kept,
         copies=policy.copied * sum(trained),
@@ -214,8 +216,8 @@ def _gradients_in_host(job: TrainingJob) -> bool:
     return "parameters" in job.offload or ("optimizer" in job.offload and reduced)
 
 
-def _frozen_states(recipe: Recipe, stage: Stage, parameters: StageParameters) -> States:
-    """States of a job that trains nothing: weights and what stays beside them."""
+def _states(recipe: Recipe, stage: Stage, parameters: StageParameters, **trained: float) -> States:
+    """Return weights, what stays beside them, and what only a job that trains has."""
     whole = _weight_bytes(recipe, parameters)
     weights = _held(whole, _shares(recipe, *_SHARDS_WEIGHTS))
     if "parameters" in recipe.job.offload:
@@ -226,6 +228,7 @@ def _frozen_states(recipe: Recipe, stage: Stage, parameters: StageParameters) ->
         whole_weights=sum(whole),
         buffers=_buffers(recipe, stage),
         cast=recipe.cast_bytes * everything,
+        **trained,
     )
 
 

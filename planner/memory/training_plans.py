@@ -119,10 +119,10 @@ def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
     the tensors have room nowhere.
     """
     best: dict[tuple[str, Parallelism], TrainingPlan] = {}
-    peaks = _Peaks(question)
+    ways = _Ways(question)
     for gpu in question.gpu_types:
         for spread in _spreads(question, gpu, question.max_gpus):
-            plan = _fastest(peaks, gpu, spread)
+            plan = _fastest(ways, gpu, spread)
             if plan is not None:
                 best[gpu.name, spread] = plan
     if not best:
@@ -155,10 +155,10 @@ def _least_gpus(question: PlanQuestion, gpu: GpuType) -> int | None:
     """Try rising powers of two, each with all its ways, at micro-batch 1 and full recomputation."""
     frugal = replace(question, micro_batches=(1,), recomputes=(Recompute.FULL,))
     frugal = replace(frugal, global_batch=_MAX_CLUSTER, can_run=lambda _job: True)
-    peaks, count = _Peaks(frugal), 1
+    ways, count = _Ways(frugal), 1
     while count <= _MAX_CLUSTER:
         for spread in _spreads_of(frugal, gpu, count):
-            plan = _fastest(peaks, gpu, spread)
+            plan = _fastest(ways, gpu, spread)
             if plan is not None and plan.fits:
                 return count
         count *= 2
@@ -200,38 +200,60 @@ def _spreads_of(question: PlanQuestion, gpu: GpuType, count: int) -> Iterator[Pa
                 )
 
 
-class _Peaks:
-    """Estimates of a question's ways to train, each made once: they are the same on every GPU."""
+class _Ways:
+    """A question's ways to train with their estimates, each made once: they hold on every GPU."""
 
     def __init__(self, question: PlanQuestion) -> None:
         self.question = question
-        self._found: dict[tuple[Parallelism, int | None, Recompute | None], MemoryEstimate] = {}
+        self._found: dict[tuple[Parallelism, int], list[_Way]] = {}
 
-    def of(self, job: TrainingJob) -> MemoryEstimate:
-        """Return the estimate of a candidate as on a GPU that is large enough."""
-        way = job.parallelism, job.micro_batch, job.recompute
+    def of(self, spread: Parallelism, micro_batch: int) -> "list[_Way]":
+        """Return one for each recomputation that the program can run."""
+        way = spread, micro_batch
         if way not in self._found:
-            asked = self.question
-            self._found[way] = unbounded_peak(
-                job, calibration=asked.calibration, raised=asked.raised
-            )
+            self._found[way] = [self._estimated(job) for job in self._jobs(spread, micro_batch)]
         return self._found[way]
 
+    def _jobs(self, spread: Parallelism, micro_batch: int) -> Iterator[TrainingJob]:
+        question = self.question
+        for recompute in question.recomputes:
+            job = replace(
+                question.job,
+                parallelism=spread,
+                micro_batch=micro_batch,
+                gradient_accumulation=question.global_batch // (micro_batch * spread.data),
+                recompute=recompute,
+                gpu_memory_bytes=None,
+            )
+            if question.can_run(job):
+                yield job
 
-def _fastest(peaks: _Peaks, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
+    def _estimated(self, job: TrainingJob) -> "_Way":
+        asked = self.question
+        return job, unbounded_peak(job, calibration=asked.calibration, raised=asked.raised)
+
+
+_Way = tuple[TrainingJob, MemoryEstimate]
+
+
+def _fastest(ways: _Ways, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
     """Return the fastest micro-batch and recomputation of a way that fits, else the likeliest.
 
     None when the tensors have no room. Where no recomputation makes room for a micro-batch, a
     larger one has none either.
     """
-    question = peaks.question
+    question = ways.question
     fitting: list[TrainingPlan] = []
     for micro_batch in sorted(question.micro_batches):
         if question.global_batch % (micro_batch * spread.data):
             continue
-        jobs = list(_candidates(question, gpu, spread, micro_batch))
-        plans = list(_fitting(peaks, gpu, jobs))
-        if jobs and not plans:
+        found = ways.of(spread, micro_batch)
+        plans = [
+            _priced(gpu, job, estimate)
+            for job, estimate in found
+            if not refusal(estimate, gpu.memory_bytes)
+        ]
+        if found and not plans:
             break
         fitting += plans
     return max(
@@ -239,31 +261,6 @@ def _fastest(peaks: _Peaks, gpu: GpuType, spread: Parallelism) -> TrainingPlan |
         key=lambda plan: (plan.fits, plan.speed if plan.fits else plan.fit_probability),
         default=None,
     )
-
-
-def _candidates(
-    question: PlanQuestion, gpu: GpuType, spread: Parallelism, micro_batch: int
-) -> Iterator[TrainingJob]:
-    """Yield the job with one micro-batch, once for each recomputation that the program can run."""
-    for recompute in question.recomputes:
-        job = replace(
-            question.job,
-            parallelism=spread,
-            micro_batch=micro_batch,
-            gradient_accumulation=question.global_batch // (micro_batch * spread.data),
-            recompute=recompute,
-            gpu_memory_bytes=gpu.memory_bytes,
-        )
-        if question.can_run(job):
-            yield job
-
-
-def _fitting(peaks: _Peaks, gpu: GpuType, jobs: Sequence[TrainingJob]) -> Iterator[TrainingPlan]:
-    """Yield a plan for each of the jobs whose tensors have room."""
-    for job in jobs:
-        estimate = peaks.of(job)
-        if not refusal(estimate, gpu.memory_bytes):
-            yield _priced(gpu, job, estimate)
 
 
 def unbounded_peak(
@@ -274,7 +271,7 @@ def unbounded_peak(
     On its own GPU a run gives cache back at the end of the memory, and the peak would say nothing
     about how near that end is.
     """
-    free = replace(job, gpu_memory_bytes=None)
+    free = job if job.gpu_memory_bytes is None else replace(job, gpu_memory_bytes=None)
     return predict_peak(free, calibration=calibration, raised=raised)
 
 
@@ -284,7 +281,7 @@ def _priced(gpu: GpuType, job: TrainingJob, estimate: MemoryEstimate) -> Trainin
     return TrainingPlan(
         gpu_type=gpu.name,
         gpus=gpus,
-        job=job,
+        job=replace(job, gpu_memory_bytes=gpu.memory_bytes),
         estimate=estimate,
         speed=speed,
         cost=gpus * gpu.price_per_hour / speed,
