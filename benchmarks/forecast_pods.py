@@ -1,5 +1,6 @@
 """Bursty one-day pods: two hours ahead, peaks of the next window, pods that just began."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,11 @@ from forecasting.window_peaks import PeakSubject, window_peaks
 
 COLUMNS = (("gpu_util_pct", "utilization, %", 100.0), ("gpu_mem_used_bytes", "memory, GiB", 80.0))
 _HOUR = 12
+
+
+def _mean(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:
+    """Return the mean of what was judged, a dash where nothing was."""
+    return f"{np.mean(values):.{digits}f}" if len(values) else "–"
 
 
 def pod_tables(data: Path) -> list[str]:
@@ -49,8 +55,8 @@ def _ahead_table(data: Path) -> list[str]:
                 if base > 0:
                     ratios[name].append(float(np.mean(row.pinball)) / base)
         lines += [
-            f"| {words} | {name} | {len(inside[name])} | {np.mean(ratios[name]):.3f} | "
-            f"{np.mean(inside[name]):.3f} |"
+            f"| {words} | {name} | {len(inside[name])} | {_mean(ratios[name])} | "
+            f"{_mean(inside[name])} |"
             for name in ratios
         ]
     return lines
@@ -83,16 +89,15 @@ def _peak_table(data: Path) -> list[str]:
                     top = float(np.nanmax(coming))
                     own.append((top, float(np.nanquantile(series[name][:origin], 0.95))))
                     fleet.append((top, peak.q90, peak.q95))
-        top, limit = np.array(own).T
+        top, limit = np.array(own).reshape(-1, 2).T
         lines.append(
-            f"| {words} | own P95 (KRR's CPU rule) | {len(own)} | {np.mean(top <= limit):.3f} | – |"
-            f" {np.mean(limit):.1f} |"
+            f"| {words} | own P95 (KRR's CPU rule) | {len(own)} | {_mean(top <= limit)} | – |"
+            f" {_mean(limit, 1)} |"
         )
-        top, q90, q95 = np.array(fleet).T
+        top, q90, q95 = np.array(fleet).reshape(-1, 3).T
         lines.append(
             f"| {words} | split-conformal over the fleet | {len(fleet)} | "
-            f"{np.mean(top <= q90 + 1e-9):.3f} | {np.mean(top <= q95 + 1e-9):.3f} | "
-            f"{np.mean(q90):.1f} |"
+            f"{_mean(top <= q90 + 1e-9)} | {_mean(top <= q95 + 1e-9)} | {_mean(q90, 1)} |"
         )
     return lines
 
@@ -123,9 +128,9 @@ def _cold_table(data: Path) -> list[str]:
                 past = as_series(row[: 2 * _HOUR], 300)
                 add(naive, truth, NaiveModel().forecast(past, len(truth)))
         for name, entry in (("naive on its own two hours", naive), ("borrowed", mine)):
-            ratio = np.mean(entry.pinball) / np.mean(naive.pinball)
+            ratio = [np.mean(entry.pinball) / np.mean(naive.pinball)] if entry.pinball else []
             lines.append(
-                f"| {words} | {name} | {len(entry.inside)} | {ratio:.3f} | "
-                f"{np.mean(entry.inside):.3f} |"
+                f"| {words} | {name} | {len(entry.inside)} | {_mean(ratio)} | "
+                f"{_mean(entry.inside)} |"
             )
     return lines
