@@ -26,7 +26,6 @@ def growth_facts(
     in_line = {place.job_id for place in places if place.wait is not None}
     return GrowthFacts(
         waiting=tuple(job for job in view.known_jobs if job.job_id in in_line),
-        quotas=view.quotas,
         progress=view.progress,
         runs=past_runs_by_size(view.known_jobs),
         had=_had_before(reader, view, now),

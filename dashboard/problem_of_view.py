@@ -84,7 +84,7 @@ def live_jobs(jobs: Iterable[Job], as_of: datetime) -> tuple[Job, ...]:
 def fleet_rules(
     settings: Settings, quotas: Sequence[Quota] = (), jobs: Sequence[Job] = ()
 ) -> FleetRules:
-    """Return what the settings say of nodes, power limits, tenants and requeues.
+    """Return what the settings say of nodes, power limits, tenants and requeues, and the quotas.
 
     Of tenants, what schedulers enforce (`quotas`) of their live `jobs` stands before it. Without
     an applier for Slurm a person makes the change, who may do more. Of several Slurms nothing is
@@ -97,6 +97,7 @@ def fleet_rules(
         nodes=settings.nodes,
         power=settings.power,
         tenants=with_enforced_shares(settings.tenants, quotas, jobs),
+        quotas=quotas,
         may_requeue=all(slurm.allow_requeue and slurm.mode == "commands" for slurm in slurms),
         behind_others=all(slurm.requeue_behind_others for slurm in slurms),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from dashboard.figure_text import count_text
+from data.gpu_resources import resource_of
 from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs
 
@@ -19,7 +20,7 @@ def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
         said = dict(facts.extra).get(_KUEUE, "admitted")
         own = quotas_of_jobs(quotas, (job,))
         if said.startswith("admitted"):
-            full = (quota for quota in own if quota.kind is QuotaKind.QUEUE)
+            full = (quota for quota in own if _may_hold_back(quota, job))
             return "; ".join(_words(quota) for quota in full if _is_full(quota, job))
         rows = [quota for quota in own if quota.kind is QuotaKind.CLUSTER_QUEUE]
         return "; ".join(map(_words, rows)) or "a quota that was not read"
@@ -57,6 +58,19 @@ def _slurm_rows(job: Job, facts: SchedulerFacts, quotas: Iterable[Quota]) -> Ite
 
 def _is_short(quota: Quota, job: Job) -> bool:
     return quota.nominal is not None and (quota.used or 0.0) + job.gpu_count > quota.nominal
+
+
+def _may_hold_back(quota: Quota, job: Job) -> bool:
+    """Say whether a limit may keep a job waiting: a resource quota refuses pods, which then lack.
+
+    Pods that wait are counted in it already.
+    """
+    if quota.kind is not QuotaKind.RESOURCE_QUOTA:
+        return quota.kind is QuotaKind.QUEUE
+    facts = job.scheduler or SchedulerFacts()
+    return "pending_pods" not in dict(facts.extra) and quota.resource == resource_of(
+        job.mig_profile
+    )
 
 
 def _is_full(quota: Quota, job: Job) -> bool:

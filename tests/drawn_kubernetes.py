@@ -1,7 +1,7 @@
 """Drawn Kubernetes clusters: what is collected and planned of them, and shown to the applier."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from beds.kubernetes_apply import GPU
 from beds.kubernetes_fake import FakeApi
 from fleet_cases import gpu
-from planning_cases import A100, AS_OF, H100, L40S, case
+from planning_cases import A100, AS_OF, FREE_NODES, H100, L40S, case
 
 from collectors.base import Window
 from collectors.kubernetes.client import Inventory, KubernetesClient
@@ -20,6 +20,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ApplyError
 from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
+from data.records.quotas import Quota
 from data.settings import PlanningSettings
 from data.source_settings import KubernetesSettings
 from planner.plan import build_plan
@@ -206,6 +207,7 @@ def recommended(
     slot_minutes: int,
     *,
     levels: Mapping[str, float] | None = None,
+    quotas: Sequence[Quota] = (),
     **more: Any,
 ) -> Sequence[Recommendation]:
     """What a plan of the collected objects leads to; `levels` of use by name, else drawn."""
@@ -226,7 +228,13 @@ def recommended(
         )
         for job in found.jobs
     ]
-    problem = case(*cases, gpus=drawn.boards, nodes=found.nodes, planning=planning)
+    problem = case(
+        *cases,
+        gpus=drawn.boards,
+        nodes=found.nodes,
+        planning=planning,
+        rules=replace(FREE_NODES, quotas=quotas),
+    )
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     return advise(plan, problem, **more).recommendations
 

@@ -86,6 +86,8 @@ def fleet(
 def advised(problem: PlanningProblem, *, upper: float = 4.0, **more: Any) -> Advice:
     """The advice of a plan; the reports of the job tell its end unless told otherwise."""
     facts: dict[str, Any] = {"progress": {JOB_ID: half_done()}} | more.pop("facts", {})
+    rules = replace(problem.rules, quotas=facts.pop("quotas", ()))
+    problem = replace(problem, rules=rules)
     plan = build_plan(problem, budget_seconds=10, created_at=AS_OF)
     on = problem.planning.grow_elastic_training != "off"
     groups = more.pop("groups", [demand_for(H100, upper)])

@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "PodCliqueSet": ("apis/grove.io/v1alpha1/podcliquesets",),
     "DynamoComponentDeployment": (f"apis/{DYNAMO_GROUP}/v1alpha1/dynamocomponentdeployments",),
     "DynamoGraphDeployment": (f"apis/{DYNAMO_GROUP}/v1alpha1/dynamographdeployments",),
+    "ResourceQuota": ("api/v1/resourcequotas",),
     "Workload": (
         "apis/kueue.x-k8s.io/v1beta2/workloads",
         "apis/kueue.x-k8s.io/v1beta1/workloads",

@@ -15,6 +15,7 @@ from typing import Any
 from collectors.kubernetes.client import Document, Inventory
 from collectors.kubernetes.kueue_quotas import is_device, kueue_quotas, quantity_of
 from collectors.kubernetes.objects import labels_of, part, text_in
+from collectors.kubernetes.resource_quotas import resource_quotas
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.gpu_resources import WHOLE_GPU
 from data.records.quotas import Quota, QuotaKind
@@ -119,13 +120,14 @@ def quotas_of(
     observed_at: datetime,
     dropped: Counter[str],
 ) -> tuple[Quota, ...] | None:
-    """Return the limits of all queues on GPUs, Kueue's too; None where some are not told.
+    """Return the limits of all queues and namespaces on GPUs; None where some are not told.
 
-    () where no scheduler has queues. A limit that is no quantity is left out and counted.
+    () where nothing limits them. A limit that is no quantity is left out and counted.
     """
     kueue = kueue_quotas(inventory, catalogue, source, observed_at, dropped)
     kinds = dict(QUEUE_SCHEDULERS.values())
-    found = [
+    found = [*resource_quotas(inventory, source, observed_at, dropped)]
+    found += [
         Quota(
             source=source,
             kind=QuotaKind.QUEUE,
@@ -137,7 +139,8 @@ def quotas_of(
         for document in inventory.of(kind)
         for limits in known.limits(document)
     ]
-    if not found and (kueue is None or kinds.keys() & inventory.missing.keys()):
+    may_hide = kinds.keys() | {"ResourceQuota"}
+    if not found and (kueue is None or may_hide & inventory.missing.keys()):
         return kueue or None
     unique = {quota.key: quota for quota in (*(kueue or ()), *found)}
     return tuple(unique[key] for key in sorted(unique))

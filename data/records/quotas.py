@@ -13,12 +13,16 @@ PARTITION_QOS = "partition_qos"
 
 
 class QuotaKind(StrEnum):
-    """What a limit is set on: queues of Kueue, of KAI or Volcano; QOS, associations of Slurm."""
+    """What a limit is set on: queues of Kueue, of KAI or Volcano; QOS, associations of Slurm.
+
+    A resource quota is that of a namespace of Kubernetes, whoever schedules its pods.
+    """
 
     COHORT = "cohort"
     CLUSTER_QUEUE = "cluster queue"
     LOCAL_QUEUE = "local queue"
     QUEUE = "queue"
+    RESOURCE_QUOTA = "resource quota"
     QOS = "qos"
     ACCOUNT = "account"
     USER = "user"
@@ -28,11 +32,11 @@ class QuotaKind(StrEnum):
 class Quota:
     """The limit of one queue on one GPU resource, in devices of that resource.
 
-    `queue` is NAMESPACE/NAME of a local queue, ACCOUNT/USER of a user. `per`: all jobs together
-    (''), or each user, account or job. Limits are None where the scheduler sets none: no
-    `nominal` limits nothing, no `borrowing_limit` lets it borrow all that others lend. `used` and
-    the workloads that are `admitted` and `pending` are None where nobody tells. `parent` is the
-    cohort, cluster queue or account above it.
+    `queue` is NAMESPACE/NAME of a local queue or resource quota, ACCOUNT/USER of a user. `per`: all
+    jobs together (''), or each user, account or job. Limits are None where the scheduler sets
+    none: no `nominal` limits nothing, no `borrowing_limit` lets it borrow all that others lend.
+    `used` and the workloads that are `admitted` and `pending` are None where nobody tells.
+    `parent` is the cohort, cluster queue or account above it.
     """
 
     source: str
@@ -65,8 +69,10 @@ class Quota:
 
     @property
     def place(self) -> tuple[str, QuotaKind, str]:
-        """What all limits of one queue share."""
-        return self.source, self.kind, self.queue
+        """What all limits of one queue share, and all resource quotas of one namespace."""
+        of_namespace = self.kind is QuotaKind.RESOURCE_QUOTA
+        where = self.queue.partition("/")[0] if of_namespace else self.queue
+        return self.source, self.kind, where
 
 
 def quotas_of_jobs(quotas: Iterable[Quota], jobs: Iterable[Job]) -> tuple[Quota, ...]:
@@ -88,8 +94,10 @@ def qos_of(facts: SchedulerFacts) -> tuple[str, ...]:
 
 
 def _places(job: Job) -> Iterator[tuple[str, QuotaKind, str]]:
-    """Yield (source, kind, queue) of each queue that a job names itself."""
+    """Yield (source, kind, queue) of each queue that a job names itself, and of its namespace."""
     facts = job.scheduler
+    if job.platform is Platform.KUBERNETES:
+        yield job.source, QuotaKind.RESOURCE_QUOTA, job.namespace
     if facts is None:
         return
     if job.platform is Platform.KUBERNETES:

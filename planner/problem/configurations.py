@@ -8,6 +8,7 @@ reclaimed. What no applier can make is no option (`data.feasible_changes`), and 
 the nodes that the job may be on.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -105,11 +106,17 @@ def options_for(
     *,
     terms: Terms,
     partner: Partner | None = None,
+    left: float = math.inf,
 ) -> tuple[Option, ...]:
-    """Return the options of a job, the present one first; `reach` is what its nodes have."""
+    """Return the options of a job, the present one first; `reach` is what its nodes have.
+
+    `left` devices are what quotas let it have more than now.
+    """
     catalogue, planning = terms.catalogue, terms.planning
     present = present_option(demand, catalogue)
-    scaled = _autoscaled(demand, reach.boards.get(demand.job.gpu_model, 0))
+    most = demand.job.gpu_count + left
+    present_boards = reach.boards.get(demand.job.gpu_model, 0)
+    scaled = _autoscaled(demand, int(min(present_boards, most)))
     if keep_reason(demand, catalogue, planning):
         return (present, *scaled)
     here = catalogue.get(demand.job.gpu_model)
@@ -120,7 +127,16 @@ def options_for(
             names = {here.name, *reach.models}
             models = [model for name in sorted(names) if (model := catalogue.find(name))]
             options += _whole_boards(demand, here, memory, models)
-            options += _more_boards(demand, here, planning, reach.boards.get(here.name, 0))
+            options += [
+                Option(
+                    configuration=Configuration(gpu_model=here.name, gpu_count=count),
+                    boards=float(count),
+                    service=float(count),
+                    grows=True,
+                )
+                for count in _larger_counts(demand, planning, present_boards)
+                if count <= most
+            ]
         if demand.job.gpu_count == 1:
             offered = reach.slices.get(here.name, frozenset())
             options += _slices(demand, here, memory, present, offered)
@@ -189,10 +205,19 @@ def _worst_slowdown(now: int, count: int) -> float:
     return float((2 * _SCALING) ** doublings)
 
 
-def _more_boards(
-    demand: JobDemand, here: GpuModel, planning: PlanningSettings, present: int
-) -> list[Option]:
-    """Return more boards of the same model where the forecast with headroom exceeds what it has."""
+def limited_by(
+    demand: JobDemand, reach: Reach, planning: PlanningSettings, left: float, why: str
+) -> str:
+    """Return `why` no more than `left` further devices are admitted, '' where that is enough."""
+    sizes = _larger_counts(demand, planning, reach.boards.get(demand.job.gpu_model, 0))
+    return why if any(size > demand.job.gpu_count + left for size in sizes) else ""
+
+
+def _larger_counts(demand: JobDemand, planning: PlanningSettings, present: int) -> list[int]:
+    """Return more boards of its model where the forecast with headroom exceeds what a job has.
+
+    `present` are the boards in its reach.
+    """
     now, standing = demand.job.gpu_count, demand.standing
     if demand.demand_q90 is None or not may_grow(demand):
         return []
@@ -202,12 +227,7 @@ def _more_boards(
     most = min(present, 2 * now if standing.most is None else standing.most)
     counts = {now + standing.step, now + 2 * standing.step, 2 * now}
     return [
-        Option(
-            configuration=Configuration(gpu_model=here.name, gpu_count=count),
-            boards=float(count),
-            service=float(count),
-            grows=True,
-        )
+        count
         for count in sorted(counts)
         if count <= max(most, now + standing.step) and count <= present
     ]

@@ -20,15 +20,23 @@ from data.records.jobs import Job
 from data.records.power_caps import CapLaw
 from data.records.progress import ProgressReport
 from data.records.queue_waits import QueueWait
+from data.records.quotas import Quota
 from data.records.serving import ServiceOutlook
 from data.settings import EnergySettings, PlanningSettings
 from planner.problem.board_sharing import partners_of
-from planner.problem.configurations import Option, keep_reason, options_for, present_option
+from planner.problem.configurations import (
+    Option,
+    keep_reason,
+    limited_by,
+    options_for,
+    present_option,
+)
 from planner.problem.cost import change_cost, slot_costs
 from planner.problem.fleet import FleetFacts, Reach, fleet_facts
 from planner.problem.job_demand import JobDemand, check_demand, job_demand
 from planner.problem.job_end import remaining_of, waits_for_start
 from planner.problem.pools import Pools, make_pools
+from planner.problem.quota_room import QuotaRoom
 from planner.problem.tariffs import Tariff, tariff_of
 from planner.problem.tenants import Tenants, make_tenants
 from planner.problem.terms import Terms
@@ -43,13 +51,15 @@ FORBIDDEN = 1e9
 class JobProblem:
     """One job: its options (the present one first) and, when it can only be kept, why.
 
-    `pinned`: the number of the option that it has to take in every slot.
+    `pinned`: the number of the option that it has to take in every slot. `limited_by`: the quota
+    that keeps it from larger ones, '' where none does.
     """
 
     demand: JobDemand
     options: tuple[Option, ...]
     keep_reason: str
     pinned: int | None = None
+    limited_by: str = ""
 
     @property
     def held_boards(self) -> float:
@@ -68,7 +78,7 @@ class JobProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRules:
-    """What the settings say of nodes, power limits and tenants.
+    """What the settings say of nodes, power limits and tenants, and schedulers of quotas.
 
     `may_requeue`: a Slurm job that runs may be requeued to change it, `behind_others` even while
     others wait for its nodes.
@@ -78,6 +88,7 @@ class FleetRules:
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
+    quotas: Sequence[Quota] = ()
     may_requeue: bool = True
     behind_others: bool = False
 
@@ -264,21 +275,25 @@ def make_problem(
         maintenance=rules.nodes.maintenance,
         ended=[job for job in jobs if job.job_id in ended],
     )
+    room = QuotaRoom(rules.quotas)
     running = [
         _with_pin(
             JobProblem(
                 demand=entry,
                 options=options_for(
                     entry,
-                    _reach_of(facts, entry.job.job_id),
+                    reach,
                     terms=terms,
                     partner=partners.get(entry.job.job_id),
+                    left=room.beside(entry.job)[0],
                 ),
                 keep_reason=kept[entry.job.job_id],
+                limited_by=limited_by(entry, reach, planning, *room.beside(entry.job)),
             ),
             planning,
         )
         for entry in demands
+        for reach in (_reach_of(facts, entry.job.job_id),)
     ]
     gpu_models = tuple(
         sorted(

@@ -5,7 +5,7 @@ one, and it borrows as far as the scheduler lets it. The settings add a guarante
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from glob import escape
@@ -34,8 +34,9 @@ def enforced_shares(
     """Return by tenant what schedulers enforce of it; `by` is what a tenant is (`tenants.by`).
 
     An account of Slurm, or a namespace all of whose local queues lead to cluster queues that no
-    other namespace has. A limit that several tenants share bounds none of them alone, and none
-    bounds a tenant of whose live `jobs` one goes past it.
+    other namespace has, and one with a resource quota, which holds within those too. A limit that
+    several tenants share bounds none of them alone, and none bounds a tenant of whose live `jobs`
+    one goes past it.
     """
     boards = [quota for quota in quotas if quota.resource in _BOARDS and not quota.per]
     owned: dict[str, list[Quota]] = defaultdict(list)
@@ -47,15 +48,55 @@ def enforced_shares(
             owned[quota.queue].append(quota)
     if by == "namespace":
         owned |= _of_namespaces(boards)
-    return {
+    found = {
         tenant: EnforcedShare(
             quota=sum(quota.nominal or 0.0 for quota in limits),
             borrowable=sum(_borrowable(quota, boards) for quota in limits),
-            where=", ".join(sorted({f"{q.kind} {q.queue} of {q.source}" for q in limits})),
+            where=_where(limits),
         )
-        for tenant, limits in sorted(owned.items())
+        for tenant, limits in owned.items()
         if limits and not any(_goes_past(limits, quotas, job) for job in own[tenant])
     }
+    for namespace, limits in _of_pods(boards).items() if by == "namespace" else ():
+        if not any(job.mig_profile or _goes_past(limits, quotas, job) for job in own[namespace]):
+            found[namespace] = _within_limits(found.get(namespace), limits)
+    return dict(sorted(found.items()))
+
+
+def _where(limits: Iterable[Quota]) -> str:
+    return ", ".join(sorted({f"{quota.kind} {quota.queue} of {quota.source}" for quota in limits}))
+
+
+def _of_pods(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
+    """Return by namespace its tightest resource quota in each cluster.
+
+    What is in use beyond one, from before it was lowered, stays: no quota ends a pod.
+    """
+    tightest: dict[tuple[str, str], Quota] = {}
+    for quota in boards:
+        if quota.kind is QuotaKind.RESOURCE_QUOTA:
+            source, _kind, namespace = quota.place
+            before = tightest.get((source, namespace), quota)
+            tightest[source, namespace] = min(before, quota, key=_admits)
+    found: dict[str, list[Quota]] = defaultdict(list)
+    for (_source, namespace), quota in tightest.items():
+        found[namespace].append(quota)
+    return found
+
+
+def _admits(quota: Quota) -> float:
+    return max(quota.nominal or 0.0, quota.used or 0.0)
+
+
+def _within_limits(share: EnforcedShare | None, limits: Sequence[Quota]) -> EnforcedShare:
+    """Return a share cut down to what resource quotas admit, which is all of it where None."""
+    most = sum(map(_admits, limits))
+    if share is None:
+        return EnforcedShare(quota=most, borrowable=0.0, where=_where(limits))
+    quota = min(share.quota, most)
+    borrowable = min(share.quota + share.borrowable, most) - quota
+    where = f"{share.where}, {_where(limits)}"
+    return EnforcedShare(quota=quota, borrowable=borrowable, where=where)
 
 
 def _goes_past(limits: Sequence[Quota], quotas: Sequence[Quota], job: Job) -> bool:

@@ -1,6 +1,6 @@
 """Which proposals can all be followed together: there is room for each, and pairs stay pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +8,7 @@ import numpy.typing as npt
 from planner.problem.configurations import Option
 from planner.problem.fleet import runs_under
 from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.quota_room import QuotaRoom, allowed_by
 from planner.recommendations.proposals import Proposal
 
 NO_ROOM = "the boards that it would take are not free while the others stay as proposed"
@@ -15,9 +16,10 @@ NO_PAIR = "the job that would share its board is not proposed to do so"
 
 
 class AdmissionRoom:
-    """The boards in use while every job keeps what it has, but for the proposals taken so far.
+    """What is in use while every job keeps what it has, but for the proposals taken so far.
 
-    And takes what its autoscaler is foreseen to take.
+    And takes what its autoscaler is foreseen to take. Rows are the boards of a model under a
+    scheduler, then the devices of each resource quota: more than it allows is refused.
     """
 
     def __init__(self, problem: PlanningProblem) -> None:
@@ -28,10 +30,17 @@ class AdmissionRoom:
             for scheduler in sorted({*self._under.values(), ""})
         ]
         self._row = {key: number for number, key in enumerate(keys)}
-        self._used = np.zeros((len(self._row), len(problem.slot_starts)))
+        self._quotas = QuotaRoom(problem.rules.quotas)
+        rows = self._quotas.rows
+        # Of what is not known to be in use nothing is left.
+        in_use = [quota.nominal if quota.used is None else quota.used for quota in rows]
+        used = np.array([*[0.0] * len(keys), *in_use], dtype=np.float64)
+        self._used = np.repeat(used[:, None], len(problem.slot_starts), axis=1)
         for job in problem.jobs:
             present = job.options[0]
             self._used[self._row_of(job, present)] += present.boards + job.more_boards
+            for row in self._rows_of_quotas(job, ""):
+                self._used[row] += job.more_boards
         has = [
             sum(
                 node.usable
@@ -40,49 +49,70 @@ class AdmissionRoom:
             )
             for name, scheduler in keys
         ]
-        self._most = np.maximum(np.array(has, dtype=np.float64)[:, None], self._used)
+        most = np.array([*has, *(quota.nominal for quota in rows)], dtype=np.float64)
+        self._most = np.maximum(most[:, None], self._used)
 
     def _row_of(self, job: JobProblem, option: Option) -> int:
         """Return the row of an option: its model among the nodes of the job's scheduler."""
         return self._row[option.configuration.gpu_model, self._under[job.demand.job.job_id]]
 
-    def take(self, proposal: Proposal) -> bool:
-        """Take the boards of a proposal where they are free; tell whether they were."""
+    def _rows_of_quotas(self, job: JobProblem, mig_profile: str) -> list[int]:
+        found = self._quotas.over(job.demand.job, mig_profile)
+        return [len(self._row) + number for number in found]
+
+    def take(self, proposal: Proposal) -> str:
+        """Take the boards of a proposal where they are free; return why they are not, '' if so."""
         after = self._used + self._change(proposal)
-        if not (after <= self._most + 1e-9).all():
-            return False
-        self._used = after
-        return True
+        short = np.flatnonzero((after > self._most + 1e-9).any(axis=1))
+        if not len(short):
+            self._used = after
+            return ""
+        number = int(short[0]) - len(self._row)
+        return NO_ROOM if number < 0 else allowed_by(self._quotas.rows[number])
 
     def _change(self, proposal: Proposal) -> npt.NDArray[np.float64]:
-        """Return the boards that a proposal takes more or less, array [rows, slots]."""
+        """Return what a proposal takes more or less, array [rows, slots]."""
         change = np.zeros(self._used.shape)
-        present, more = proposal.present, proposal.job.more_boards
-        change[self._row_of(proposal.job, present)] -= present.boards + more
+        for row, amount in self._taken_by(proposal, proposal.present):
+            change[row] -= amount
         for slot, number in enumerate(proposal.proposed):
             option = proposal.job.options[number]
             if option.boards:
-                change[self._row_of(proposal.job, option), slot] += option.boards + more[slot]
+                for row, amount in self._taken_by(proposal, option):
+                    change[row, slot] += amount[slot]
         return change
 
+    def _taken_by(
+        self, proposal: Proposal, option: Option
+    ) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
+        """Yield (row, amount [slots]) of all that a job holds in an option."""
+        job, held = proposal.job, option.configuration
+        yield self._row_of(job, option), option.boards + job.more_boards
+        for row in self._rows_of_quotas(job, held.mig_profile):
+            more = 0.0 if held.mig_profile else job.more_boards
+            yield row, np.zeros(self._used.shape[1]) + held.gpu_count + more
 
-def admitted(proposals: Sequence[Proposal], room: AdmissionRoom) -> tuple[list[int], set[int]]:
-    """Return the numbers of the proposals that fit together, in the order given, and the unpaired.
+
+def admitted(
+    proposals: Sequence[Proposal], room: AdmissionRoom
+) -> tuple[list[int], dict[int, str]]:
+    """Return the numbers of the proposals that fit together, in order, and why others do not.
 
     A job that is not proposed to change keeps what it has. Boards that one change frees may be
     taken by another: passes go on until nothing more fits.
     """
-    unpaired = _unpaired(proposals)
-    waiting = [number for number in range(len(proposals)) if number not in unpaired]
+    reasons = dict.fromkeys(_unpaired(proposals), NO_PAIR)
+    waiting = [number for number in range(len(proposals)) if number not in reasons]
     taken: list[int] = []
     before = -1
     while len(taken) > before:
         before = len(taken)
         for number in list(waiting):
-            if room.take(proposals[number]):
+            reasons[number] = room.take(proposals[number])
+            if not reasons[number]:
                 taken.append(number)
                 waiting.remove(number)
-    return sorted(taken), unpaired
+    return sorted(taken), {number: why for number, why in reasons.items() if why}
 
 
 def _unpaired(proposals: Sequence[Proposal]) -> set[int]:

@@ -13,8 +13,8 @@ from data.records.serving import ServiceOutlook
 from data.records.slow_work import SlowWork
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.transitions import entering
-from planner.recommendations.admission import NO_PAIR, NO_ROOM, AdmissionRoom, admitted
-from planner.recommendations.autoscaler_bounds import bounds_advice
+from planner.recommendations.admission import AdmissionRoom, admitted
+from planner.recommendations.autoscaler_bounds import bounds_advice, maxima_held_back
 from planner.recommendations.emptied_nodes import empty_nodes
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
 from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
@@ -118,6 +118,8 @@ def advise(
         advised = {row.job_id: row for row in _not_rejected(rows, no)}
         kept = {job: why for job, why in kept.items() if job not in advised}
         found += advised.values()
+    held_back = maxima_held_back(services, by_job, kept.keys() - resting, problem)
+    kept |= {job: f"{kept[job]}; {why}" for job, why in held_back}
     changes = [relief.proposal for relief in relieved if relief.outcome]
     changes += [proposals[number] for number in chosen]
     short = [
@@ -264,11 +266,9 @@ def _chosen(
             worthy.append(number)
     # What is proposed already keeps its room against what saves as much, but for noise.
     worthy.sort(key=lambda number: -(1.0 - margins[number]) * _central(outcomes[number]))
-    taken, unpaired = admitted([proposals[number] for number in worthy], room)
-    for position, number in enumerate(worthy):
-        if position not in taken:
-            reason = NO_PAIR if position in unpaired else NO_ROOM
-            kept[proposals[number].job.demand.job.job_id] = reason
+    taken, reasons = admitted([proposals[number] for number in worthy], room)
+    for position, reason in sorted(reasons.items()):
+        kept[proposals[worthy[position]].job.demand.job.job_id] = reason
     return kept, [worthy[position] for position in taken]
 
 

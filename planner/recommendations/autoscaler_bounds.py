@@ -14,6 +14,7 @@ from data.records.jobs import Platform, SchedulerFacts
 from data.records.plans import Plan
 from data.records.serving import BoundsUse, ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem
+from planner.problem.quota_room import QuotaRoom
 from planner.recommendations.job_advice import job_advice, per_day_text, savings_of
 from planner.recommendations.proposals import Proposal
 
@@ -36,17 +37,44 @@ def bounds_advice(
     A maximum that is too low comes before a minimum that is too high. Where requests waited at a
     maximum that was enough by the model, the model is not trusted with either.
     """
+    for proposal, use in _known(services, proposals, kept):
+        if (most := _maximum_met(use)) is not None:
+            wanted, limit = _maximum(use, proposal, problem)
+            if wanted > most:
+                yield _raised(use, (most, wanted), limit, proposal, plan, problem)
+        elif _is_worth_it(use, problem):
+            yield _lowered(use, proposal, plan, problem)
+
+
+def maxima_held_back(
+    services: Sequence[ServiceOutlook],
+    proposals: Mapping[str, Proposal],
+    kept: Collection[str],
+    problem: PlanningProblem,
+) -> Iterator[tuple[str, str]]:
+    """Yield each service whose maximum a resource quota keeps from being raised, and which."""
+    for proposal, use in _known(services, proposals, kept):
+        most = _maximum_met(use)
+        wanted, limit = _maximum(use, proposal, problem)
+        if most is not None and wanted <= most < use.most_needed:
+            yield proposal.job.demand.job.job_id, f"its maximum is not raised. {limit}"
+
+
+def _known(
+    services: Sequence[ServiceOutlook], proposals: Mapping[str, Proposal], kept: Collection[str]
+) -> Iterator[tuple[Proposal, BoundsUse]]:
+    """Yield the services of `kept` whose bounds are known for long enough, with their use."""
     for service in services:
         proposal, use = proposals.get(service.job_id), service.bounds
         if proposal is None or use is None or service.job_id not in kept:
             continue
-        if proposal.job.demand.standing.protected or use.known_hours < _MIN_KNOWN_HOURS:
-            continue
-        if use.hours_at_max >= _MIN_HOURS_AT_MAX and use.max_replicas is not None:
-            if use.most_needed > use.max_replicas:
-                yield _raised(use, use.max_replicas, proposal, plan, problem)
-        elif _is_worth_it(use, problem):
-            yield _lowered(use, proposal, plan, problem)
+        if not proposal.job.demand.standing.protected and use.known_hours >= _MIN_KNOWN_HOURS:
+            yield proposal, use
+
+
+def _maximum_met(use: BoundsUse) -> int | None:
+    """Return the maximum at which requests waited, None where they did not."""
+    return use.max_replicas if use.hours_at_max >= _MIN_HOURS_AT_MAX else None
 
 
 def _is_worth_it(use: BoundsUse, problem: PlanningProblem) -> bool:
@@ -55,8 +83,26 @@ def _is_worth_it(use: BoundsUse, problem: PlanningProblem) -> bool:
     return spare > 0 and spare >= problem.planning.min_saving_ratio * use.replica_hours
 
 
+def _maximum(use: BoundsUse, proposal: Proposal, problem: PlanningProblem) -> tuple[int, str]:
+    """Return the replicas that were needed, cut down to what resource quotas admit, and by which.
+
+    What is in use of a quota holds the replicas of now.
+    """
+    job = proposal.job.demand.job
+    left, why = QuotaRoom(problem.rules.quotas).beside(job)
+    fits = (job.gpu_count + left) / unit_of(job)
+    if fits >= use.most_needed:
+        return use.most_needed, ""
+    return int(fits), f"No more than {int(fits)} fit: {why}."
+
+
 def _raised(
-    use: BoundsUse, most: int, proposal: Proposal, plan: Plan, problem: PlanningProblem
+    use: BoundsUse,
+    bound: tuple[int, int],
+    limit: str,
+    proposal: Proposal,
+    plan: Plan,
+    problem: PlanningProblem,
 ) -> Recommendation:
     times = "once" if use.times_at_max == 1 else f"{use.times_at_max} times"
     return _advice(
@@ -65,12 +111,12 @@ def _raised(
         proposal,
         plan,
         problem,
-        bound=(most, use.most_needed),
+        bound=bound,
         why=(
-            f"All {most} replicas that its autoscaler allows were there {times} in "
+            f"All {bound[0]} replicas that its autoscaler allows were there {times} in "
             f"{_days(use.span_hours)} while requests waited longer than promised, "
             f"{use.hours_at_max:.3g} h in all. By the requests that came, up to "
-            f"{use.most_needed} replicas were needed then."
+            f"{use.most_needed} replicas were needed then." + f" {limit}" * bool(limit)
         ),
         savings=savings_of(problem),
     )

@@ -20,7 +20,7 @@ from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.jobs import Job
 from data.records.plans import Configuration, JobPlan, Plan
 from data.records.progress import ProgressReport
-from data.records.quotas import Quota, quotas_of_jobs
+from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
 from data.settings import PlanningSettings
 from planner.problem.cost import needed_service
 from planner.problem.fleet import runs_under
@@ -36,13 +36,12 @@ _NOTICEABLE_BOARDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthFacts:
-    """What growing asks beside the plan: jobs that wait for boards, and quotas that are enforced.
+    """What growing asks beside the plan: jobs that wait for boards.
 
     By job: what it reported of its work, ended runs of it, and what it had before it was grown.
     """
 
     waiting: Sequence[Job] = ()
-    quotas: Sequence[Quota] = ()
     progress: Mapping[str, Sequence[ProgressReport]] = field(default_factory=dict)
     runs: Mapping[str, RunsBySize] = field(default_factory=dict)
     had: Mapping[str, Configuration] = field(default_factory=dict)
@@ -182,20 +181,22 @@ class GrowthRoom:
 
         What other queues borrow may be lent by its own, whose use of it would end their jobs.
         """
+        known = self._problem.rules.quotas
         quotas = [
             quota
-            for quota in quotas_of_jobs(self._facts.quotas, (job,))
+            for quota in quotas_of_jobs(known, (job,))
             if quota.resource == WHOLE_GPU and quota.gpu_model in ("", job.gpu_model)
         ]
         queue = "" if job.scheduler is None else dict(job.scheduler.extra).get("queue", "")
-        if queue and not quotas:
+        if queue and all(quota.kind is QuotaKind.RESOURCE_QUOTA for quota in quotas):
             yield ("queue", queue), None, f"what its queue {queue} may hold is not known"
         for quota in quotas:
             if quota.nominal is not None:
-                beside = [_beyond(row) for row in self._facts.quotas if _shares_with(row, quota)]
+                beside = [_beyond(row) for row in known if _shares_with(row, quota)]
                 left = quota.nominal - _in_use(quota) - sum(beside)
-                known = None if math.isnan(left) else left
-                yield ("quota", *quota.key), known, f"the quota of {quota.kind} {quota.queue}"
+                whose = "" if quota.kind is QuotaKind.RESOURCE_QUOTA else "quota of "
+                why = f"the {whose}{quota.kind} {quota.queue}"
+                yield ("quota", *quota.key), None if math.isnan(left) else left, why
 
     def _nodes(self, job: Job) -> Sequence[str]:
         """Return the nodes on which a job of Kubernetes may grow."""

@@ -50,6 +50,8 @@ def refusal(
         why = _not_requeued(proposal.job.demand.job, terms)
         if why and why not in least:
             least += f"; other changes cannot be made: {why}"
+        if proposal.job.limited_by:
+            least += f"; more are not asked for: {proposal.job.limited_by}"
         return f"{least}; {flag}" if flag else least
     wanted = 1.0 + margin_ratio
     reason = (

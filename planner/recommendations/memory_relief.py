@@ -19,7 +19,7 @@ from planner.memory.bounds import USABLE
 from planner.problem.configurations import Option
 from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.problem.terms import Terms
-from planner.recommendations.admission import NO_ROOM, AdmissionRoom
+from planner.recommendations.admission import AdmissionRoom
 from planner.recommendations.proposals import Proposal
 from planner.recommendations.savings import ProposalOutcome, outcome_of
 
@@ -105,12 +105,13 @@ def _relief(
     why_not = _unchangeable(job, may_requeue=problem.rules.may_requeue)
     if not why_not:
         ways = list(_ways(job, finding, problem))
+        why_not = "no GPU type of the fleet is large enough for it"
         for entry, way, outcome in _ordered(ways, planned, problem.terms):
-            if room.take(entry):
+            why_not = room.take(entry)
+            if not why_not:
                 return Relief(
                     finding=finding, proposal=entry, outcome=outcome, limit_mib=way.limit_mib
                 )
-        why_not = NO_ROOM if ways else "no GPU type of the fleet is large enough for it"
     keeps = replace(planned, option=0, proposed=(0,) * len(planned.planned), action=None)
     return Relief(
         finding=finding,

@@ -11,6 +11,8 @@ from planner.recommendations.proposals import Proposal
 def why(proposal: Proposal, problem: PlanningProblem) -> str:
     """Return the reason for a proposal, and the load of a service whose engines tell it."""
     text = _REASONS.get(proposal.action or Action.FEWER_GPUS, _less_work)(proposal, problem)
+    if proposal.action is Action.SCALE_OUT and proposal.job.limited_by:
+        text += f" More are not asked for: {proposal.job.limited_by}."
     load = proposal.job.demand.peak_load_ratio
     if load is None:
         return text

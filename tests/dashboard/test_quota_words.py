@@ -1,5 +1,6 @@
 """For which quota a job waits, in words."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,3 +117,28 @@ def test_a_queue_of_kai_or_volcano_is_named_where_it_has_no_room(
     row = make_quota("ml", kind=QuotaKind.QUEUE, resource="nvidia.com/gpu", **limits)
     assert quota_words(on_kueue(scheduler_queue="ml"), (row,)) == words
     assert quota_words(on_kueue(scheduler_queue="other"), (row,)) == ""
+
+
+@pytest.mark.parametrize(
+    ("facts", "limits", "said"),
+    [
+        ({}, {}, True),
+        ({}, {"nominal": 9.0}, False),
+        ({}, {"used": None}, False),
+        ({}, {"resource": "nvidia.com/mig-1g.10gb"}, False),
+        ({"pending_pods": "2"}, {}, False),  # they are counted in it, and wait for something else
+        ({"kueue": "admitted"}, {}, True),
+    ],
+)
+@pytest.mark.parametrize("namespace", ["search", "team-7"])
+def test_a_resource_quota_is_named_where_it_refuses_pods(
+    namespace: str, facts: dict[str, str], limits: dict[str, Any], said: bool
+) -> None:
+    """Of the job's own namespace, in the resource that it asks for."""
+    told = {"nominal": 4.0, "used": 4.0, "resource": "nvidia.com/gpu"} | limits
+    kind = QuotaKind.RESOURCE_QUOTA
+    row = make_quota(f"{namespace}/gpus", kind=kind, **told)
+    other = make_quota("else/gpus", kind=kind, resource="nvidia.com/gpu", nominal=0.0, used=0.0)
+    job = replace(on_kueue(**facts), namespace=namespace)
+    words = f"resource quota {namespace}/gpus: 4 of 4 nvidia.com/gpu in use"
+    assert quota_words(job, (row, other)) == (words if said else "")

@@ -84,6 +84,8 @@ def test_an_owner_sees_their_own_queues(tmp_path: Path) -> None:
     rows = [
         (QuotaKind.LOCAL_QUEUE, "search/train", "research"),
         (QuotaKind.LOCAL_QUEUE, "vision/train", "vision"),
+        (QuotaKind.RESOURCE_QUOTA, f"{kube.namespace}/gpus", ""),
+        (QuotaKind.RESOURCE_QUOTA, "vision/gpus", ""),
         (QuotaKind.CLUSTER_QUEUE, "research", "all"),
         (QuotaKind.CLUSTER_QUEUE, "vision", "all"),
         (QuotaKind.QOS, "high", ""),
@@ -104,7 +106,7 @@ def test_an_owner_sees_their_own_queues(tmp_path: Path) -> None:
         with clients(store, PROXY) as as_:
             assert len(seen(as_, "vera")) == len(rows) + 1
             assert seen(as_, "search") == {
-                "search/train", "research", "high", "ml", "ml/search"
+                "search/train", f"{kube.namespace}/gpus", "research", "high", "ml", "ml/search"
             }  # fmt: skip
 
 

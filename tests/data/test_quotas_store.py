@@ -26,6 +26,7 @@ KNOWN = make_quota(
     preempts="normal",
     parent="all",
 )
+OF_PODS = make_quota("zoo/gpus", kind=QuotaKind.RESOURCE_QUOTA, resource="nvidia.com/gpu")
 UNKNOWN = make_quota("vision", nominal=None, borrowing_limit=None, used=None)
 
 
@@ -48,8 +49,9 @@ def queues(store: Store) -> list[str]:
 
 def test_quotas_come_back_as_they_were_told(store: Store) -> None:
     """Every field of them, and None for what nobody tells."""
-    store.keep(reading(NOW, (KNOWN, UNKNOWN)))
-    assert sorted(store.reader.quotas(), key=lambda quota: quota.queue) == [KNOWN, UNKNOWN]
+    told = (KNOWN, UNKNOWN, OF_PODS)
+    store.keep(reading(NOW, told))
+    assert sorted(store.reader.quotas(), key=lambda quota: quota.queue) == [*told]
     store.keep(reading(NOW + MINUTE, (UNKNOWN,)))
     assert store.reader.quotas() == (replace(UNKNOWN, observed_at=NOW + MINUTE),)
 

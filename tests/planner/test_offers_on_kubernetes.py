@@ -150,10 +150,8 @@ def test_the_applier_takes_the_growth_that_is_offered(fake: FakeApi, tmp_path: P
         60,
         levels=dict.fromkeys((name.partition("/")[2] for name in names), 0.8),
         groups=[demand_for(model, 4.0) for model in MODELS],
-        growth=GrowthFacts(
-            progress={f"ml/{name}": half_done() for name in names},
-            quotas=(cluster_queue, replace(cluster_queue, **local)),
-        ),
+        growth=GrowthFacts(progress={f"ml/{name}": half_done() for name in names}),
+        quotas=(cluster_queue, replace(cluster_queue, **local)),
     )
     offered = {row.job_id: row for row in found if row.action is Action.GROW}
     sizes = {job_id: row.proposed.gpu_count for job_id, row in offered.items()}

@@ -31,7 +31,7 @@ from data.settings import EnergySettings, PlanningSettings
 from planner.plan import build_plan
 from planner.problem.cost import rent_per_hour
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.admission import AdmissionRoom, admitted
+from planner.recommendations.admission import NO_ROOM, AdmissionRoom, admitted
 from planner.recommendations.advise import Advice, advise
 from planner.recommendations.proposals import proposal_of
 
@@ -200,7 +200,7 @@ def test_room_is_given_to_the_first_and_what_it_frees_to_the_next() -> None:
         proposal_of(job, entry, problem.terms)
         for job, entry in zip(problem.jobs, jobs, strict=True)
     ]
-    assert admitted(proposals, AdmissionRoom(problem)) == ([0], set())
+    assert admitted(proposals, AdmissionRoom(problem)) == ([0], {1: NO_ROOM})
 
 
 def test_half_a_pair_is_not_proposed() -> None:

@@ -40,7 +40,8 @@ def refusal(quotas: Iterable[Document], more: Mapping[str, int]) -> str:
         hard = part(quota, "status", "hard") or part(quota, "spec", "hard") or {}
         for key, limit in hard.items() if isinstance(hard, Mapping) else ():
             name = str(key).removeprefix("requests.").removeprefix("count/")
-            wanted = more.get(name, 0)
+            # Of GPUs Kubernetes counts `requests.` alone: a bare name holds nobody back.
+            wanted = 0 if is_of_vendor(key) else more.get(name, 0)
             used = count_of(part(quota, "status", "used", key) or 0)
             if wanted > 0 and used + wanted > count_of(limit):
                 return (

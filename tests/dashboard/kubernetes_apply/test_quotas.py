@@ -21,6 +21,7 @@ from beds.kubernetes_apply import (
 from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.quotas import refusal
 from data.records.changes import Rehearsal, StepOutcome, VerificationResult
 from data.records.decisions import Action
 
@@ -101,6 +102,14 @@ def test_more_pods_than_a_quota_admits_are_refused_beforehand(
     said = " ".join(applier.rehearse(change).refusals)
     assert (f"the quota gpus allows {hard} " in said) is refused
     assert bool(said) is refused
+
+
+@pytest.mark.parametrize("prefix", ["requests.", "limits.", ""])
+def test_of_gpus_requests_alone_are_counted(prefix: str) -> None:
+    """As Kubernetes counts: `tests/collectors/test_resource_quotas.py` shows it on a server."""
+    hard = {f"{prefix}nvidia.com/gpu": "1"}
+    found = {"metadata": {"name": "gpus"}, "spec": {"hard": hard}}
+    assert bool(refusal([found], {"nvidia.com/gpu": 2})) is (prefix == "requests.")
 
 
 def test_a_quota_that_forbids_the_pods_is_failing(

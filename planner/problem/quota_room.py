@@ -1,0 +1,44 @@
+"""What the resource quotas of Kubernetes leave: pods beyond it are refused in their namespace."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from data.gpu_resources import resource_of
+from data.records.jobs import Job
+from data.records.quotas import Quota, QuotaKind
+
+
+class QuotaRoom:
+    """The resource quotas by source, namespace and resource."""
+
+    def __init__(self, quotas: Sequence[Quota]) -> None:
+        self.rows: list[Quota] = []
+        self._of: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+        for quota in quotas:
+            if quota.kind is QuotaKind.RESOURCE_QUOTA:
+                source, _kind, namespace = quota.place
+                self._of[source, namespace, quota.resource].append(len(self.rows))
+                self.rows.append(quota)
+
+    def over(self, job: Job, mig_profile: str) -> Sequence[int]:
+        """Return the numbers of the rows that count the devices of a job on such a profile."""
+        return self._of.get((job.source, job.namespace, resource_of(mig_profile)), ())
+
+    def beside(self, job: Job) -> tuple[float, str]:
+        """Return how many more devices a job may have beside all that is in use, and by which row.
+
+        Infinite without a quota; of what is not known to be in use nothing is left.
+        """
+        least, why = math.inf, ""
+        for quota in (self.rows[number] for number in self.over(job, job.mig_profile)):
+            left = 0.0 if quota.used is None else max(0.0, (quota.nominal or 0.0) - quota.used)
+            if left < least:
+                least, why = left, allowed_by(quota)
+        return least, why
+
+
+def allowed_by(quota: Quota) -> str:
+    """Return what a resource quota allows and how much of it is used, in words."""
+    used = "how many are in use is unknown" if quota.used is None else f"{quota.used:g} are in use"
+    return f"the resource quota {quota.queue} allows {quota.nominal:g} {quota.resource}, {used}"
