@@ -18,8 +18,10 @@ from dashboard.apply.task import Task
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalogue
 from data.clock import floor_to_slot
+from data.feasible_changes import unit_of
 from data.records.commands import Measurement, Work
 from data.records.decisions import FOR_MEMORY, Range, Recommendation
+from data.records.jobs import Job
 from data.records.lifecycle import LifecycleEvent
 from data.records.plans import Configuration
 from data.settings import EnergySettings, PlanningSettings, Settings
@@ -35,6 +37,7 @@ MAX_READINGS = 20_000
 _SATURATED_RATIO = 0.85
 """Utilization from which less work after a change is put down to the change, not to demand."""
 _GIVE_UP = timedelta(hours=24)
+_EDGE = 1e-6
 
 
 def measured_window(settings: Settings, concluded_at: datetime) -> tuple[datetime, datetime]:
@@ -85,11 +88,26 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
         catalogue=with_measured_idle(load_gpu_catalogue(), readings),
         settings=settings,
     )
+    if stays := _unmoved(recommendation, rows, reader.job(recommendation.job_id)):
+        measurement = replace(measurement, reasons=(*measurement.reasons, stays))
     if recommendation.action in FOR_MEMORY:
         return _by_memory(measurement, rows, recommendation)
     spec = recommendation.action.spec
     meant = spec.caps_power or spec.gives_back
     return _verdict(measurement, settings.apply.throughput_loss_ratio, meant=meant), measurement
+
+
+def _unmoved(recommendation: Recommendation, after: pd.DataFrame, job: Job | None) -> str:
+    """Return that an autoscaler stayed within its old bound since, '' of all other changes."""
+    bound = dict(recommendation.details).get("bound_now", "")
+    held = after["allocated_gpus"].dropna()
+    if not bound or job is None or held.empty:
+        return ""
+    edge, raised = float(bound) * unit_of(job), recommendation.action.spec.serves
+    if held.max() > edge + _EDGE if raised else held.min() < edge - _EDGE:
+        return ""
+    beyond, brought = ("above", "served") if raised else ("below", "saved")
+    return f"its autoscaler has not gone {beyond} {bound} replicas yet: nothing {brought} so far"
 
 
 def _by_memory(
