@@ -12,6 +12,7 @@ from planner.problem.quota_room import QuotaRoom, allowed_by
 from planner.recommendations.proposals import Proposal
 
 NO_ROOM = "the boards that it would take are not free while the others stay as proposed"
+_TOLERANCE = 1e-9
 NO_PAIR = "the job that would share its board is not proposed to do so"
 
 
@@ -19,7 +20,8 @@ class AdmissionRoom:
     """What is in use while every job keeps what it has, but for the proposals taken so far.
 
     And takes what its autoscaler is foreseen to take. Rows are the boards of a model under a
-    scheduler, then the devices of each resource quota: more than it allows is refused.
+    scheduler, then the devices of each resource quota: more than it allows is refused. `first`
+    holds by job the proposals that have to be followed before its own.
     """
 
     def __init__(self, problem: PlanningProblem) -> None:
@@ -51,6 +53,9 @@ class AdmissionRoom:
         ]
         most = np.array([*has, *(quota.nominal for quota in rows)], dtype=np.float64)
         self._most = np.maximum(most[:, None], self._used)
+        self.first: dict[str, tuple[Proposal, ...]] = {}
+        self._claimed = self._used.copy()
+        self._freeing: list[tuple[Proposal, npt.NDArray[np.float64]]] = []
 
     def _row_of(self, job: JobProblem, option: Option) -> int:
         """Return the row of an option: its model among the nodes of the job's scheduler."""
@@ -62,13 +67,27 @@ class AdmissionRoom:
 
     def take(self, proposal: Proposal) -> str:
         """Take the boards of a proposal where they are free; return why they are not, '' if so."""
-        after = self._used + self._change(proposal)
-        short = np.flatnonzero((after > self._most + 1e-9).any(axis=1))
+        change = self._change(proposal)
+        after = self._used + change
+        short = np.flatnonzero((after > self._most + _TOLERANCE).any(axis=1))
         if not len(short):
             self._used = after
+            self._claimed += np.maximum(change, 0.0)
+            self.first[proposal.job.demand.job.job_id] = tuple(self._needed(change > 0))
+            self._freeing.append((proposal, np.minimum(change, 0.0)))
             return ""
         number = int(short[0]) - len(self._row)
         return NO_ROOM if number < 0 else allowed_by(self._quotas.rows[number])
+
+    def _needed(self, cells: npt.NDArray[np.bool_]) -> Iterator[Proposal]:
+        """Yield what has to be followed first for room in these cells, beside all that is taken."""
+        short = (self._claimed - self._most) * cells
+        for proposal, freed in self._freeing:
+            if not (short > _TOLERANCE).any():
+                return
+            if (freed[short > _TOLERANCE] < 0).any():
+                short += freed * cells
+                yield proposal
 
     def _change(self, proposal: Proposal) -> npt.NDArray[np.float64]:
         """Return what a proposal takes more or less, array [rows, slots]."""

@@ -33,7 +33,7 @@ from planner.recommendations.savings import ProposalOutcome, outcome_of
 from planner.recommendations.slow_work_advice import slow_work_advice
 from planner.recommendations.smaller_for_service import smaller_advice
 from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
-from planner.recommendations.wording import change_text, why
+from planner.recommendations.wording import change_text, named_first, why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +107,7 @@ def advise(
     kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, waits, no, margins)
     found = [memory_recommendation(relief, plan, problem) for relief in relieved]
     found += [_recommendation(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
+    found = [named_first(row, room.first.get(row.job_id, ())) for row in found]
     found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
     by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
     for advice_on in (
@@ -371,7 +372,7 @@ def _shorter_limits(
 
 
 def _of_fleet(advice: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recommendation:
-    return Recommendation(
+    found = Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
         expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
@@ -393,3 +394,4 @@ def _of_fleet(advice: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Reco
         starts_at=advice.starts_at,
         ends_at=advice.ends_at,
     )
+    return named_first(found, advice.first)

@@ -1,7 +1,7 @@
 """Nodes that may be powered down, what that saves, and what moving the jobs on them takes of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import numpy as np
@@ -59,7 +59,16 @@ def empty_nodes(
         moves = _moves(may_go[node.node], proposed, first, problem)
         advice = _power_down(node, fact, model, (first, last), moves, plan, problem)
         if advice.savings.cost is not None and advice.savings.cost.central >= 0:
-            yield advice
+            yield replace(advice, first=_changes_on(node.node, changes, problem))
+
+
+def _changes_on(
+    node: str, changes: Sequence[Proposal], problem: PlanningProblem
+) -> tuple[Proposal, ...]:
+    """Return the changes of jobs that hold boards of a node now."""
+    homes = problem.facts.homes
+    held = {name for name, home in homes.items() if node in dict(home.boards)}
+    return tuple(change for change in changes if change.job.demand.job.job_id in held)
 
 
 def _that_may_go(

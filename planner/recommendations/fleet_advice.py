@@ -21,7 +21,10 @@ _NOTICEABLE_BOARDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAdvice:
-    """Advice about `subject`, a node by its scheduler's name or a GPU model, not about one job."""
+    """Advice about `subject`, a node by its scheduler's name or a GPU model, not about one job.
+
+    `first` are changes of jobs that have to be followed before it.
+    """
 
     action: Action
     subject: str
@@ -36,6 +39,7 @@ class FleetAdvice:
     ends_at: datetime | None
     factors: tuple[tuple[str, str], ...]
     details: tuple[tuple[str, str], ...] = ()
+    first: tuple[Proposal, ...] = ()
 
 
 def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str = "") -> Values:

@@ -1,6 +1,9 @@
 """Why a change is proposed, in words with its figures."""
 
-from data.records.decisions import Action
+from collections.abc import Sequence
+from dataclasses import replace
+
+from data.records.decisions import Action, Recommendation
 from planner.problem.cost import missed_service
 from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
@@ -17,6 +20,17 @@ def why(proposal: Proposal, problem: PlanningProblem) -> str:
     if load is None:
         return text
     return f"{text} At their peak its requests take {100 * load:.0f} % of what its replicas carry."
+
+
+def named_first(found: Recommendation, first: Sequence[Proposal]) -> Recommendation:
+    """Return a recommendation that says which changes free what it counts on, if any do."""
+    if not first:
+        return found
+    names = ", ".join(f"{entry.job.demand.job.job_id} ({entry.action})" for entry in first)
+    text = f"Apply {names} first: it counts on what that frees."
+    factors = (("apply first", names), *found.evidence.factors)
+    evidence = replace(found.evidence, factors=factors)
+    return replace(found, why=f"{found.why} {text}", evidence=evidence)
 
 
 def change_text(proposal: Proposal, problem: PlanningProblem) -> str:

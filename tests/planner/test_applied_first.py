@@ -1,0 +1,127 @@
+"""What needs boards that another change frees names that change, which is to be applied first."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from factories import make_job, make_quota
+from fleet_cases import KUBERNETES, gpu, node_of, pods_job
+from planning_cases import AS_OF, FREE_NODES, H100, boards, case
+
+from data.fleet_settings import NodeSettings
+from data.gpu_resources import WHOLE_GPU
+from data.records.decisions import Action, Recommendation
+from data.records.jobs import Job, WorkloadKind
+from data.records.plans import NodePlan
+from data.records.quotas import Quota, QuotaKind
+from data.settings import PlanningSettings
+from planner.plan import build_plan
+from planner.problem.planning_problem import FleetRules
+from planner.recommendations.advise import advise
+
+BUSY, ALSO = "shop/deployment/chat", "shop/deployment/rank"
+
+
+def idle(name: str, gpus: int) -> Job:
+    """Training that holds boards and has not worked for two days."""
+    return make_job(
+        f"shop/job/{name}", gpu_count=gpus, kind=WorkloadKind.TRAINING,
+        first_seen_at=AS_OF - timedelta(days=3),
+    )  # fmt: skip
+
+
+def advised(
+    idle_jobs: list[Job],
+    free: int,
+    *,
+    quotas: tuple[Quota, ...] = (),
+    slot_minutes: int = 60,
+    services: tuple[str, ...] = (BUSY,),
+) -> dict[str, Recommendation]:
+    """What is recommended by job, of services on two boards that need some four each."""
+    served = [make_job(name, gpu_count=2) for name in services]
+    held = sum(job.gpu_count for job in (*idle_jobs, *served))
+    slots = 24 * 60 // slot_minutes
+    problem = case(
+        *((job, 0.0, 9_000.0, 70.0 * job.gpu_count) for job in idle_jobs),
+        *((job, 0.9, 60_000.0, 900.0) for job in served),
+        gpus=boards(H100, held + free),
+        planning=PlanningSettings(slot_minutes=slot_minutes, horizon_slots=slots),
+        rules=replace(FREE_NODES, quotas=quotas),
+        demand={job.job_id: [3.4] * slots for job in served},
+    )
+    plan = build_plan(problem, budget_seconds=10, created_at=AS_OF)
+    return {row.job_id: row for row in advise(plan, problem).recommendations}
+
+
+def first(row: Recommendation) -> str:
+    """What it says is to be applied first."""
+    return dict(row.evidence.factors).get("apply first", "")
+
+
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+@pytest.mark.parametrize(
+    ("free", "needed"), [(0, "shop/job/a (reclaim)"), (1, "shop/job/a (reclaim)"), (2, "")]
+)
+def test_growth_into_boards_that_a_reclaim_frees_names_it(
+    slot_minutes: int, free: int, needed: str
+) -> None:
+    """In its reason and in its factors; with room beside it nothing is to come first."""
+    rows = advised([idle("a", 2)], free, slot_minutes=slot_minutes)
+    assert rows["shop/job/a"].action is Action.RECLAIM
+    assert first(rows["shop/job/a"]) == ""
+    grown = rows[BUSY]
+    assert (grown.action, grown.proposed.gpu_count) == (Action.SCALE_OUT, 4)
+    assert first(grown) == needed
+    assert (f"Apply {needed} first" in grown.why) is bool(needed)
+
+
+def test_as_many_are_named_as_are_needed() -> None:
+    """Two idle jobs of one board each for two boards; of three, the third is not needed."""
+    rows = advised([idle("a", 1), idle("b", 1)], 0)
+    assert first(rows[BUSY]) == "shop/job/a (reclaim), shop/job/b (reclaim)"
+    rows = advised([idle(name, 1) for name in "abc"], 0)
+    assert first(rows[BUSY]).count("reclaim") == 2
+
+
+def test_two_that_grow_do_not_count_on_the_same_free_boards() -> None:
+    """One of them takes what is free, and the other waits for what is given up."""
+    rows = advised([idle("a", 2)], 2, services=(BUSY, ALSO))
+    assert sorted(first(rows[name]) for name in (BUSY, ALSO)) == ["", "shop/job/a (reclaim)"]
+
+
+def test_devices_of_a_quota_are_given_up_as_boards_are() -> None:
+    """Boards are free, and the quota is full until another job of the namespace ends."""
+    quota = make_quota(
+        "shop/gpus", kind=QuotaKind.RESOURCE_QUOTA, resource=WHOLE_GPU, nominal=6.0, used=6.0
+    )
+    rows = advised([idle("a", 2)], 8, quotas=(replace(quota, used=4.0),))
+    assert (rows[BUSY].proposed.gpu_count, first(rows[BUSY])) == (4, "")
+    assert BUSY not in advised([idle("a", 2)], 8, quotas=(replace(quota, nominal=4.0, used=4.0),))
+
+
+@pytest.mark.parametrize("holds", ["b", "a"])
+def test_a_node_that_a_reclaim_empties_names_it(holds: str) -> None:
+    """Of the jobs that hold boards there; what changes on other nodes need not come first."""
+    stays = pods_job("chat", gpu_count=2)
+    gone = pods_job("a", "job", gpu_count=2, first_seen_at=AS_OF - timedelta(days=3))
+    owner = {("a", 0): stays, ("a", 1): stays, (holds, 4): gone, (holds, 5): gone}
+    problem = case(
+        (stays, 0.9, 60_000.0, 1_200.0),
+        (gone, 0.0, 9_000.0, 140.0),
+        gpus=[
+            gpu(name, index, H100, job.job_id if (job := owner.get((name, index))) else "")
+            for name in "ab"
+            for index in range(8)
+        ],
+        rules=FleetRules(nodes=NodeSettings()),
+        nodes=[node_of(name, H100, gpus=8, source=KUBERNETES) for name in "ab"],
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=24, power_cap_ratios=""),
+    )
+    plan = build_plan(problem, budget_seconds=10, created_at=AS_OF)
+    off = tuple(
+        NodePlan(node=name, gpu_model=H100, gpus=8, on=(name == "a",) * 24) for name in "ab"
+    )
+    found = advise(replace(plan, nodes=off), problem).recommendations
+    (node,) = (row for row in found if row.action is Action.CONSOLIDATE)
+    assert first(node) == "ml/job/a (reclaim)" * (holds == "b")
