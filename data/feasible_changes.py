@@ -41,6 +41,8 @@ _COUNTED = frozenset(
 """Kinds of Kubernetes whose number of pods can be changed while they live."""
 _ROLLS = frozenset({"deployment", "statefulset"})
 """Kinds that make their pods anew for another template."""
+AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
+"""Who changes a workload's number of pods again and again."""
 ELASTIC_KUEUE = "Kueue (elastic job)"
 """Kueue, of a Job whose number of pods others may change: it admits them as a further workload."""
 REQUEUE_NEEDED = (

@@ -8,6 +8,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
+from data.feasible_changes import AUTOSCALERS
 from data.kept_on import is_quiet, quiet_seconds
 from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
 from data.records.jobs import Job, JobState
@@ -16,12 +17,16 @@ from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries, regular_series
 
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
+_SAME_COUNT = 0.05
 NEVER_REPORTED = "never reported by the source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTask:
-    """One job's series, by quantity that was reported; `young`: too short to stand alone."""
+    """One job's series, by quantity that was reported; `young`: too short to stand alone.
+
+    `power_forgotten` is why no power is known of the boards of now, '' where some is.
+    """
 
     job: Job
     series: tuple[DemandSeries, ...]
@@ -29,6 +34,7 @@ class JobTask:
     history_slots: int
     known_slots: int
     young: bool
+    power_forgotten: str = ""
 
     def one(self, quantity: Quantity) -> DemandSeries | None:
         """Return the series of a quantity, None when it was never reported."""
@@ -36,9 +42,12 @@ class JobTask:
 
     @property
     def missing(self) -> tuple[tuple[Quantity, str], ...]:
-        """The quantities that were never reported, each with that reason."""
+        """The quantities of which nothing is known, each with the reason."""
+        forgotten = {Quantity.POWER: self.power_forgotten} if self.power_forgotten else {}
         return tuple(
-            (quantity, NEVER_REPORTED) for quantity in JOB_QUANTITIES if self.one(quantity) is None
+            (quantity, forgotten.get(quantity, NEVER_REPORTED))
+            for quantity in JOB_QUANTITIES
+            if self.one(quantity) is None
         )
 
 
@@ -81,13 +90,40 @@ def _task(
     reason = _skip_reason(job, rows, first_slot, slot_seconds)
     if reason:
         return ForecastSkipped(job_id=job.job_id, reason=reason, **counts)
+    power, forgotten = _power_of_now(job, rows, settings)
+    rows = rows.assign(power_watts=power)
     series = tuple(
         regular_series(rows, quantity, slot_seconds=slot_seconds, upper=_upper_bound(job, quantity))
         for quantity in JOB_QUANTITIES
         if np.isfinite(rows[str(quantity)]).any()
     )
     hours = len(rows) * settings.slot_minutes / 60
-    return JobTask(job=job, series=series, young=hours < settings.min_history_hours, **counts)
+    young = hours < settings.min_history_hours
+    return JobTask(job=job, series=series, young=young, power_forgotten=forgotten, **counts)
+
+
+def _power_of_now(
+    job: Job, rows: pd.DataFrame, settings: PlanningSettings
+) -> tuple["pd.Series[float]", str]:
+    """Return a job's power in the slots on as many boards as now, and why in none of them.
+
+    What other numbers of boards drew, as before a change, says nothing of these. Those of an
+    autoscaler come again, and boards that nobody reads are no other number.
+    """
+    power, held = rows["power_watts"], rows["allocated_gpus"]
+    managed_by = () if job.scheduler is None else job.scheduler.managed_by
+    if any(name in AUTOSCALERS for name in managed_by):
+        return power, ""
+    same = (held - job.gpu_count).abs() < _SAME_COUNT
+    other = held.notna() & ~same if same.any() else held > job.gpu_count + _SAME_COUNT
+    kept = power.where(~other)
+    hours = float(kept.notna().sum()) * settings.slot_minutes / 60
+    if hours >= settings.min_history_hours or not power[other].notna().any():
+        return kept, ""
+    return pd.Series(np.nan, index=power.index), (
+        f"only {hours:.2g} h on {job.gpu_count} GPUs are known, {settings.min_history_hours:g} h "
+        "are needed (planning.min_history_hours)"
+    )
 
 
 def _skip_reason(job: Job, rows: pd.DataFrame, first_slot: int, slot_seconds: int) -> str:

@@ -1,7 +1,8 @@
-"""Power of jobs whose source never reported it: from their utilization, by the fleet's own law.
+"""Power of jobs of which none is known: from their utilization, by the fleet's own law.
 
-An estimate, named as one in the forecast with the error that the power model had on boards it had
-not seen; `missing` still says that power was never reported.
+Their source never reported it, or too little on as many boards as now. An estimate, named as one in
+the forecast with the error that the power model had on boards it had not seen; `missing` still says
+why none is known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,7 @@ def with_estimated_power(
     models: PowerModels,
     signals: Mapping[str, str],
 ) -> tuple[Forecast, ...]:
-    """Return the forecasts, with a power path where power was never reported but can be estimated.
+    """Return the forecasts, with a power path where power is not known but can be estimated.
 
     `signals` maps a job to its utilization signal. MIG slices and jobs that share their boards have
     no board to estimate.

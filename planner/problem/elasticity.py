@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from data.feasible_changes import unit_of, whole_fact
+from data.feasible_changes import AUTOSCALERS, unit_of, whole_fact
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.settings import PlanningSettings
 
@@ -74,7 +74,6 @@ _RESTARTABLE = {
     "pytorchjob": "a PyTorchJob can be suspended",
     "rayjob": "a RayJob can be suspended",
 }
-_AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
 
 
 def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
@@ -88,7 +87,7 @@ def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
         elasticity=elasticity,
         reason=reason,
         protected=_protected_by(job, planning),
-        scaled_by=next((name for name in facts.managed_by if name in _AUTOSCALERS), ""),
+        scaled_by=next((name for name in facts.managed_by if name in AUTOSCALERS), ""),
         step=step,
         least=None if low is None else max(1, low) * step,
         most=None if high is None else high * step,
