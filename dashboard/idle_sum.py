@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard.figure_text import count_text
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import IdleCause, IdleGpus, Plan
 
 IDLE_COLUMNS = ("job", "held", "idle", "freed", "peaks", "stays", "because", "reason")
@@ -15,7 +16,7 @@ class IdleSum:
     """The jobs of a plan together; GPUs, on average over its horizon.
 
     idle = freed + peaks + the sum of `stays`, by cause. `unknown` is held by jobs whose demand is
-    not known, beside `held`.
+    not known, beside `held`. `slices` says how MIG instances count, '' where no job has one.
     """
 
     held: float
@@ -25,6 +26,7 @@ class IdleSum:
     stays: tuple[tuple[IdleCause, float, int], ...]
     unknown: float
     unknown_jobs: int
+    slices: str = ""
 
     @property
     def idle(self) -> float:
@@ -47,6 +49,7 @@ class IdleSum:
             + (f" ({named})" if named else "")
             + "."
             + (unknown if self.unknown_jobs else "")
+            + (f" {self.slices}" if self.slices else "")
         )
 
 
@@ -72,7 +75,21 @@ def idle_sum(plan: Plan) -> IdleSum:
         ),
         unknown=sum(idle.held for idle in unknown) + plan.unread_gpus,
         unknown_jobs=len(unknown) + plan.unread_jobs,
+        slices=_how_slices_count(plan),
     )
+
+
+def _how_slices_count(plan: Plan) -> str:
+    held = {(job.now.mig_profile, job.now.gpu_model) for job in plan.jobs if job.now.mig_profile}
+    if not held:
+        return ""
+    shares = {
+        f"a {profile.name}: {model.board_share(profile):.2f}"
+        for name, gpu_model in held
+        if (model := load_gpu_catalogue().find(gpu_model)) and (profile := model.mig_profile(name))
+    }
+    told = f" ({', '.join(sorted(shares))} of a board)" if shares else ""
+    return f"A MIG instance counts as its share of its board's memory{told}."
 
 
 def why_kept(idle: IdleGpus | None) -> str:

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from beds.page_world import register_world
 from browser.conftest import fill
+from factories import H100, NOW, make_plan
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
 from dashboard.idle_sum import IDLE_COLUMNS, idle_sum, why_kept
 from data.clock import utc_now
-from data.records.plans import IdleCause, IdleGpus, Plan
+from data.records.plans import Configuration, IdleCause, IdleGpus, JobPlan, Plan
 from data.settings import Settings
 from data.store import open_store
 
@@ -106,3 +107,35 @@ def test_before_the_first_cycle_there_is_nothing(
     open_store(url).close()
     assert main(["--store", url, "recommendations", "idle"]) == 0
     assert "No plan yet: run `trimtab cycle`." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("profiles", "words"),
+    [
+        ((), ""),
+        (("3g.40gb",), "share of its board's memory (a 3g.40gb: 0.50 of a board)"),
+        (("1g.10gb", "3g.40gb", "1g.10gb"), "(a 1g.10gb: 0.12, a 3g.40gb: 0.50 of a board)"),
+        (("7g.unknown",), "share of its board's memory."),
+    ],
+)
+def test_it_is_said_how_a_slice_counts(
+    store_url: str, capsys: pytest.CaptureFixture[str], profiles: tuple[str, ...], words: str
+) -> None:
+    """By memory, as the plan counts boards: of a 3g.40gb compute would be three sevenths."""
+    jobs = [
+        JobPlan(job_id=f"a/{number}", now=now, steps=(now,), idle=IdleGpus(held=0.5, work=0.1))
+        for number, profile in enumerate(profiles)
+        for now in (Configuration(gpu_model=H100, gpu_count=1, mig_profile=profile),)
+    ]
+    whole = Configuration(gpu_model=H100, gpu_count=1)
+    jobs.append(JobPlan(job_id="a/w", now=whole, steps=(whole,), idle=IdleGpus(held=1.0, work=0.1)))
+    plan = make_plan(jobs=tuple(jobs))
+    with open_store(store_url) as store:
+        store.keep_cycle(
+            cycle_id="c1", started_at=NOW, finished_at=NOW, forecasts=(), plan=plan,
+            recommendations=(),
+        )  # fmt: skip
+    assert main(["--store", store_url, "recommendations", "idle"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("A MIG instance counts as its " in said) is bool(profiles)
+    assert words in said
