@@ -41,6 +41,8 @@ _COUNTED = frozenset(
 """Kinds of Kubernetes whose number of pods can be changed while they live."""
 _ROLLS = frozenset({"deployment", "statefulset"})
 """Kinds that make their pods anew for another template."""
+NO_DISRUPTIONS = "no_disruptions"
+"""The fact of a job that names a PodDisruptionBudget which allows none of its pods to be ended."""
 AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
 """Who changes a workload's number of pods again and again."""
 ELASTIC_KUEUE = "Kueue (elastic job)"

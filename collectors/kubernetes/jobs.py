@@ -22,6 +22,7 @@ from collectors.kubernetes.claims import (
     with_claims,
 )
 from collectors.kubernetes.client import Document, Inventory, KubernetesClient
+from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.kinds import KINDS
 from collectors.kubernetes.nodes import read_nodes
@@ -55,6 +56,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, check_frame, empty_frame
 from data.errors import scrub
+from data.feasible_changes import NO_DISRUPTIONS
 from data.gpu_resources import MEMORY_LABEL
 from data.records.cluster import Node, SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -120,6 +122,7 @@ class _View:
         self._nodes = {text_in(entry, "metadata", "name"): entry for entry in inventory.of("Node")}
         self._owners = Owners(inventory)
         self._admissions = admissions(inventory)
+        self._budgets = FullBudgets(inventory.of("PodDisruptionBudget"))
         self._claims = {
             (text_in(entry, "metadata", "namespace"), text_in(entry, "metadata", "name")): entry
             for entry in inventory.of("ResourceClaim")
@@ -162,7 +165,8 @@ class _View:
             self.dropped["no-gpu-pod"] += len(known) == len(named)
             return None
         rules, queue = rules_of(part(document, "spec")), queue_of_pod(document)
-        bound = replace(counted, rules=rules, queue=queue)
+        budget = self._budgets.over(document)
+        bound = replace(counted, rules=rules, queue=queue, budget=budget)
         return on_node(bound, self._nodes.get(pod.node, {}))
 
     def progress(self) -> pd.DataFrame:
@@ -291,6 +295,7 @@ class _View:
         for fact, value in (
             ("queue", self._owners.queue_of(workload)),
             ("scheduler_queue", next((pod.queue for pod in pods if pod.queue), "")),
+            (NO_DISRUPTIONS, next((pod.budget for pod in holding if pod.budget), "")),
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             ("pods_stay", why_pods_stay(top)),
             ("fixed_work", why_fewer_pods_save_nothing(workload.kind, top)),

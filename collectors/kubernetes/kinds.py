@@ -35,6 +35,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     "DynamoComponentDeployment": (f"apis/{DYNAMO_GROUP}/v1alpha1/dynamocomponentdeployments",),
     "DynamoGraphDeployment": (f"apis/{DYNAMO_GROUP}/v1alpha1/dynamographdeployments",),
     "ResourceQuota": ("api/v1/resourcequotas",),
+    "PodDisruptionBudget": (
+        "apis/policy/v1/poddisruptionbudgets",
+        "apis/policy/v1beta1/poddisruptionbudgets",
+    ),
     "Workload": (
         "apis/kueue.x-k8s.io/v1beta2/workloads",
         "apis/kueue.x-k8s.io/v1beta1/workloads",

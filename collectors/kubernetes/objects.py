@@ -51,7 +51,8 @@ class GpuRequest:
 class PodFacts:
     """A pod that asks for GPUs. `rules`: what binds it to some nodes (`placement_rules`).
 
-    `queue` is that of its scheduler (`scheduler_queues`), '' where it has none.
+    `queue` is that of its scheduler (`scheduler_queues`), `budget` a disruption budget that allows
+    none of its pods to be ended now, '' where it has none.
 
     `start_seconds` from being put on a node to being ready, None where that is not told. `runs` is
     a digest of the image and command of what holds its GPUs, and of these.
@@ -72,6 +73,7 @@ class PodFacts:
     template_hash: str = ""
     rules: str = ""
     queue: str = ""
+    budget: str = ""
     start_seconds: float | None = None
     runs: str = ""
 

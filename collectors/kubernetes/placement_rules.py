@@ -142,10 +142,11 @@ def _holds(term: object, labels: Mapping[str, Any], fields: Mapping[str, Any]) -
         *((entry, labels) for entry in list_in(term, "matchExpressions")),
         *((entry, fields) for entry in list_in(term, "matchFields")),
     ]
-    return bool(asked) and all(_matches(entry, values) for entry, values in asked)
+    return bool(asked) and all(matches(entry, values) for entry, values in asked)
 
 
-def _matches(entry: object, values: Mapping[str, Any]) -> bool:
+def matches(entry: object, values: Mapping[str, Any]) -> bool:
+    """Say whether values, such as labels, are what an expression of a selector asks for."""
     found = values.get(text_in(entry, "key"))
     test = _OPERATORS.get(text_in(entry, "operator"))
     return test is not None and test(found, tuple(map(str, list_in(entry, "values"))))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from data.feasible_changes import NO_DISRUPTIONS
 from data.records.decisions import Action, Recommendation
 from planner.problem.cost import missed_service
 from planner.problem.job_end import waits_for_start
@@ -16,10 +17,25 @@ def why(proposal: Proposal, problem: PlanningProblem) -> str:
     text = _REASONS.get(proposal.action or Action.FEWER_GPUS, _less_work)(proposal, problem)
     if proposal.action is Action.SCALE_OUT and proposal.job.limited_by:
         text += f" More are not asked for: {proposal.job.limited_by}."
+    text += _ends_pods(proposal)
     load = proposal.job.demand.peak_load_ratio
     if load is None:
         return text
     return f"{text} At their peak its requests take {100 * load:.0f} % of what its replicas carry."
+
+
+def _ends_pods(proposal: Proposal) -> str:
+    """Return that a disruption budget allows none of the pods to be ended that a change ends."""
+    facts = proposal.job.demand.job.scheduler
+    budget = "" if facts is None else dict(facts.extra).get(NO_DISRUPTIONS, "")
+    now, then = proposal.present.configuration, proposal.chosen.configuration
+    stays = replace(then, gpu_count=now.gpu_count, power_cap_watts=now.power_cap_watts) == now
+    if not budget or (stays and then.gpu_count >= now.gpu_count):
+        return ""
+    return (
+        f" Risk: its PodDisruptionBudget {budget} allows 0 disruptions now, and the change ends "
+        "pods all the same: a budget holds back evictions alone. Ask its owner first."
+    )
 
 
 def named_first(found: Recommendation, first: Sequence[Proposal]) -> Recommendation:
