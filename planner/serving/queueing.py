@@ -19,10 +19,8 @@ is this objective and the latter's time.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import count
 
 from data.errors import ImpossibleProblemError
 
@@ -119,7 +117,15 @@ class ReplicaOutlook:
 
 def outlook(load: ServiceLoad, replicas: int, wait_seconds: float) -> ReplicaOutlook:
     """Return what `replicas`, 1 or more, do; late is who waits longer than `wait_seconds`."""
-    return next(_outlooks(load, wait_seconds, first=replicas))
+    busy, mean_wait, late = fewest(
+        replicas, load.busy_slots, *queue_of(load), wait_seconds, math.inf
+    )[1:]
+    return ReplicaOutlook(
+        replicas=replicas,
+        utilization_ratio=busy,
+        mean_wait_seconds=mean_wait if mean_wait < math.inf else None,
+        late_ratio=late,
+    )
 
 
 def replicas_needed(load: ServiceLoad, objective: WaitObjective) -> int:
@@ -134,50 +140,55 @@ def replicas_needed(load: ServiceLoad, objective: WaitObjective) -> int:
             f"{load.busy_slots:,.0f} requests at once are more than {MAX_SLOTS:,}",
             "Give requests per second and seconds of service of one service.",
         )
-    first = int(load.busy_slots // load.slots_per_replica) + 1  # all slots of fewer are busy
-    return next(
-        found.replicas
-        for found in _outlooks(load, objective.wait_seconds, first=first)
-        if found.late_ratio <= 1 - objective.share
-    )
+    # All slots of fewer are busy.
+    first = int(load.busy_slots // load.slots_per_replica) + 1
+    terms = (*queue_of(load), objective.wait_seconds, 1 - objective.share)
+    return fewest(first, load.busy_slots, *terms)[0]
 
 
-def _outlooks(load: ServiceLoad, wait_seconds: float, *, first: int) -> Iterator[ReplicaOutlook]:
-    """Yield the outlook for `first` replicas, one more, and so on."""
+def queue_of(load: ServiceLoad) -> tuple[int, float, float, float]:
+    """Return what `fewest` takes of a load at any rate."""
     variation = (load.arrival_scv + load.service_scv) / 2
-    offered = load.busy_slots / load.peakedness
-    whole, inverse_b = 0, 1.0
-    for replicas in count(first):
-        slots = replicas * load.slots_per_replica
-        servers = slots / load.peakedness
+    return load.slots_per_replica, load.service_seconds, load.peakedness, variation
+
+
+def fewest(
+    first: int,
+    busy_slots: float,
+    slots_per_replica: int,
+    service_seconds: float,
+    peakedness: float,
+    variation: float,
+    wait_seconds: float,
+    max_late_ratio: float,
+) -> tuple[int, float, float, float]:
+    """Return the fewest replicas, `first` or more, of which no more requests are late.
+
+    And their share of busy slots, the mean wait, infinite where the queue grows without end, and
+    the share that is late. Numbers alone, as it is compiled where many are asked for.
+    """
+    offered = busy_slots / peakedness
+    replicas, whole = first, 0
+    inverse_b = 1.0  # of Erlang B: it overflows to infinity alone, a chance of 0
+    while True:
+        slots = replicas * slots_per_replica
+        servers = slots / peakedness
         while whole + 1 <= servers:
             whole += 1
-            inverse_b = _one_more(inverse_b, whole, offered)
+            inverse_b = 1 + inverse_b * whole / offered if offered else math.inf
         # A part of a server lies between, in the logarithm: exact where there is none.
         part = servers - whole
-        between = (
-            inverse_b ** (1 - part) * _one_more(inverse_b, whole + 1, offered) ** part
-            if part
-            else inverse_b
-        )
-        busy = load.busy_slots / slots
-        mean_wait, late = None, 1.0
+        between = inverse_b
+        if part:
+            one_more = 1 + inverse_b * (whole + 1) / offered if offered else math.inf
+            between = inverse_b ** (1 - part) * one_more**part
+        busy = busy_slots / slots
+        mean_wait, late = math.inf, 1.0
         if busy < 1:
             waits = 1 / (between * (1 - busy) + busy)  # Erlang C
-            wait_if_any = variation * load.service_seconds / (slots - load.busy_slots)
+            wait_if_any = variation * service_seconds / (slots - busy_slots)
             mean_wait = waits * wait_if_any
             late = waits * math.exp(-wait_seconds / wait_if_any) if wait_if_any else 0.0
-        yield ReplicaOutlook(
-            replicas=replicas,
-            utilization_ratio=busy,
-            mean_wait_seconds=mean_wait,
-            late_ratio=late,
-        )
-
-
-def _one_more(inverse_b: float, servers: int, offered: float) -> float:
-    """Return the inverse of Erlang B for `servers`, from that of one less.
-
-    Inverse, as it overflows to infinity alone: a chance of 0.
-    """
-    return 1 + inverse_b * servers / offered if offered else math.inf
+        if late <= max_late_ratio:
+            return replicas, busy, mean_wait, late
+        replicas += 1

@@ -10,11 +10,12 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
+from data.compiled import outer
 from data.errors import ImpossibleProblemError
 from data.records.decisions import Range
 from data.records.serving import ServiceOutlook
 from data.units import SLOT_SECONDS
-from planner.serving.queueing import ServiceLoad, WaitObjective, outlook, replicas_needed
+from planner.serving.queueing import ServiceLoad, WaitObjective, fewest, queue_of
 
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -38,6 +39,7 @@ _PROCESSING_ALONE = frozenset({"kserve", "ray_serve"})
 """Engines whose time of a request is without its wait."""
 _PARTS = 100
 """Rates are rounded up to this part of what a full replica finishes."""
+_fewest = outer(fewest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,10 +268,11 @@ def replicas_for_rates(
         )
     unit = load.slots_per_replica / load.service_seconds / _PARTS
     parts = [math.ceil(max(rate, 0.0) / unit) for rate in rates]
-    needed = {
-        part: replicas_needed(replace(load, requests_per_second=part * unit), objective)
-        for part in set(parts)
-    }
+    terms = (*queue_of(load), objective.wait_seconds, 1 - objective.share)
+    needed = {0: 0}
+    for part in set(parts) - {0}:
+        busy = part * unit * load.service_seconds
+        needed[part] = _fewest(int(busy // load.slots_per_replica) + 1, busy, *terms)[0]
     return tuple(needed[part] for part in parts)
 
 
@@ -281,13 +284,12 @@ def carried_rate(load: ServiceLoad, replicas: int, objective: WaitObjective) -> 
     if replicas * load.slots_per_replica > MAX_LEARNT_SLOTS:
         return None
     unit = load.slots_per_replica / load.service_seconds / _PARTS
+    terms = (*queue_of(load), objective.wait_seconds, math.inf)
     carried, too_much = 0, replicas * _PARTS
     while too_much - carried > 1:
         middle = (carried + too_much) // 2
-        tried = outlook(
-            replace(load, requests_per_second=middle * unit), replicas, objective.wait_seconds
-        )
-        if tried.late_ratio <= 1 - objective.share:
+        late_ratio = _fewest(replicas, middle * unit * load.service_seconds, *terms)[3]
+        if late_ratio <= 1 - objective.share:
             carried = middle
         else:
             too_much = middle
