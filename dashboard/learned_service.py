@@ -84,7 +84,7 @@ class LearnedService:
 def learned_service(history: ServedHistory) -> LearnedService:
     """Return what the history of a service teaches."""
     readings = readings_of(history.engine, history.starts, history.columns)
-    own, arrivals = readings.where(history.like_now), readings.arrivals()
+    own, arrivals = readings.where(history.like_now), readings.arrivals
     taught = [_taught(own, history.like_now, readings, arrivals)]
     if len(own.starts) < min(SLOTS_OF_A_DAY, len(readings.starts)) and not (
         taught[0] and taught[0].carries.seen_full

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -11,7 +12,6 @@ import pandas as pd
 from dashboard.learned_service import (
     SLOTS_OF_A_DAY,
     LearnedService,
-    Taught,
     learned_service,
     readings_of,
 )
@@ -97,8 +97,8 @@ def _outlook(
 ) -> ServiceOutlook:
     history, readings = service.history, service.readings
     newest = {name: values[-1] for name, values in history.columns.items()}
-    waits = readings.mean_waits()
-    judged = waits[readings.lately() & ~np.isnan(waits)]
+    waits = readings.mean_waits
+    judged = waits[readings.lately & ~np.isnan(waits)]
     late = int((judged > settings.wait_seconds).sum())
     namespace, _, name = history.job_id.rpartition("/")
     plain = ServiceOutlook(
@@ -198,8 +198,8 @@ def service_history(
         {
             "slot_start": rows["slot_start"],
             "replicas": rows["replicas"].astype("float64"),
-            "requests_per_second": readings.arrivals() / SLOT_SECONDS,
-            "is_late": readings.mean_waits() > settings.wait_seconds,
+            "requests_per_second": readings.arrivals / SLOT_SECONDS,
+            "is_late": readings.mean_waits > settings.wait_seconds,
             "carried_per_second": rows["replicas"].map(carried).astype("float64"),
         }
     )
@@ -230,9 +230,13 @@ def _sized(
     ]
     if not all(works):
         works = [(0.0,) * fresh for _each in service.taught]
+    proven = [
+        each.proven((float(each.work[-1]), *rates))
+        for each, rates in zip(service.taught, works, strict=True)
+    ]
     reactive = reactive_replicas(taught.carries, service.readings, settings.reactive_ratio)
     if np.nan_to_num(service.readings.waiting[-1]) < 1:  # nobody waits: what was proven is enough
-        reactive = int(min(reactive, *taught.proven([float(taught.work[-1])])))
+        reactive = int(min(reactive, proven[0][0]))
     objective = objective_of(settings)
     carried = carried_rate(taught.carries.load(0.0), plain.replicas, objective)
     few = "" if high else "too little history for a forecast: what the reactive rule asks"
@@ -253,11 +257,15 @@ def _sized(
         reason="; ".join(filter(None, (few, service.changed()))),
     )
     try:
-        needed = _needed(service.taught, works, objective)
+        by_formula = [
+            replicas_for_rates(each.carries.load(0.0), rates, objective)
+            for each, rates in zip(service.taught, works, strict=True)
+        ]
     except ImpossibleProblemError as error:
         return replace(known, reason=str(error))
+    answers = (*by_formula, *(by_rate for _now, *by_rate in proven))
     required = to_order(
-        needed,
+        [int(min(slot)) for slot in zip(*answers, strict=True)],
         ahead=-int(-starting.seconds // RATE_SLOT_SECONDS),
         at_least=reactive,
         first=fresh,
@@ -265,26 +273,16 @@ def _sized(
     return replace(
         known,
         required_replicas=required,
-        slot_starts=tuple(
-            datetime.fromtimestamp(begins + slot * RATE_SLOT_SECONDS, UTC)
-            for slot in range(len(required))
-        ),
+        slot_starts=_slot_starts(begins, len(required)),
     )
 
 
-def _needed(
-    taught: Sequence[Taught], works: Sequence[Sequence[float]], objective: WaitObjective
-) -> list[int]:
-    """Return the fewest replicas by slot of all that is taught: by the formula and as proven."""
-    answers = [
-        answer
-        for each, rates in zip(taught, works, strict=True)
-        for answer in (
-            replicas_for_rates(each.carries.load(0.0), rates, objective),
-            each.proven(rates),
-        )
-    ]
-    return [int(min(slot)) for slot in zip(*answers, strict=True)]
+@lru_cache(maxsize=8)
+def _slot_starts(begins: int, slots: int) -> tuple[datetime, ...]:
+    """Return the starts of slots of ten minutes from `begins` (s, epoch); services share them."""
+    return tuple(
+        datetime.fromtimestamp(begins + slot * RATE_SLOT_SECONDS, UTC) for slot in range(slots)
+    )
 
 
 def _peak_load(

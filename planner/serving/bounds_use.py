@@ -51,7 +51,7 @@ def bounds_use(
     service, at their high (low) end more (fewer) replicas are needed. Errors:
     ImpossibleProblemError when a rate keeps more slots busy than a cycle sizes.
     """
-    rates = readings.arrivals() / SLOT_SECONDS
+    rates = readings.arrivals / SLOT_SECONDS
     known = np.isfinite(rates) & np.isfinite(readings.running) & np.isfinite(replicas)
     if not known.any():
         return None
@@ -70,7 +70,7 @@ def bounds_use(
         np.where(held, np.maximum(replicas - np.maximum(needed, floor), 0.0), 0.0)
         for needed in (most, middle, least)
     )
-    late = readings.mean_waits() > rules.objective.wait_seconds
+    late = readings.mean_waits > rules.objective.wait_seconds
     short = known & late & (replicas >= (np.inf if max_replicas is None else max_replicas))
     return BoundsUse(
         min_replicas=min_replicas,

@@ -6,6 +6,7 @@ All of it is of one service. Rates are requests per second, times s since the ep
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ _PARTS = 100
 _fewest = outer(fewest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ServiceReadings:
     """One service by slots of SLOT_SECONDS, ascending; NaN is unknown.
 
@@ -67,8 +68,9 @@ class ServiceReadings:
     replicas: Floats
     cache: Floats
 
+    @cached_property
     def arrivals(self) -> Floats:
-        """Return the requests that came by slot: those that ended, and what the queue grew by.
+        """Requests that came by slot: those that ended, and what the queue grew by.
 
         A service that drowns ends fewer than come. Where the queue is unknown, those that ended.
         """
@@ -78,12 +80,13 @@ class ServiceReadings:
         known = next_to & np.isfinite(grown)
         return np.maximum(self.finished + np.where(known, grown, 0.0), 0.0)
 
+    @cached_property
     def mean_waits(self) -> Floats:
-        """Return the mean wait by slot, s; infinite where requests wait and none ends.
+        """Mean wait by slot, s; infinite where requests wait and none ends.
 
         As the engine timed it, else by Little's law from those that wait and those that came.
         """
-        arrivals = self.arrivals()
+        arrivals = self.arrivals
         rates = np.where(arrivals > 0, arrivals, np.nan) / SLOT_SECONDS
         by_law = np.where(self.waiting > 0, self.waiting / rates, self.waiting)
         by_law = np.where((self.waiting > 0) & (arrivals == 0), np.inf, by_law)
@@ -101,8 +104,9 @@ class ServiceReadings:
         }
         return replace(self, **parts)
 
+    @cached_property
     def lately(self) -> npt.NDArray[np.bool_]:
-        """Tell which slots are of the last day."""
+        """Which slots are of the last day."""
         return np.asarray(self.starts > self.starts[-1] - _LATELY_SECONDS)
 
 
@@ -141,7 +145,7 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     Requests at once are those of full replicas, of the last day or else of all that was read: the
     more replicas there are, the less each is seen to do.
     """
-    lately = readings.lately()
+    lately = readings.lately
     seconds = _service_seconds(readings, lately)
     known = np.isfinite(readings.full)
     full = readings.full[known & lately]
@@ -188,14 +192,14 @@ def proven_replicas(
     calm = (came > 0) & (readings.waiting < 1) & (readings.replicas > 0)
     if not calm.any():
         return (math.inf,) * len(rates)
-    order = np.argsort(came[calm])
-    carried, there = came[calm][order], readings.replicas[calm][order]
-    fewest = np.minimum.accumulate(there[::-1])[::-1]
+    carried, there = came[calm], readings.replicas[calm].astype(np.int64)
+    most = np.full(there.max() + 1, -np.inf)  # that so many replicas carried, or fewer
+    np.maximum.at(most, there, carried)
+    most = np.maximum.accumulate(most)
     wanted = np.asarray(rates, dtype=np.float64)
-    beyond = np.maximum(1.0, wanted / (carried[-1] * _MAX_UNPROVEN))
-    of_more = np.ceil(fewest[-1] * beyond)
-    first = np.minimum(np.searchsorted(carried, wanted), len(carried) - 1)
-    return tuple(np.where(wanted <= carried[-1], fewest[first], of_more).tolist())
+    beyond = np.maximum(1.0, wanted / (most[-1] * _MAX_UNPROVEN))
+    of_more = np.ceil(np.searchsorted(most, most[-1]) * beyond)
+    return tuple(np.where(wanted <= most[-1], np.searchsorted(most, wanted), of_more).tolist())
 
 
 def service_sums(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
@@ -234,8 +238,8 @@ def arrival_scv(readings: ServiceReadings) -> float:
     It is from second differences. Over many gaps it is the squared coefficient of variation of
     the gaps between requests. 1, that of Poisson, where too little is known; never less.
     """
-    lately = readings.lately()
-    arrivals, starts = readings.arrivals()[lately], readings.starts[lately]
+    lately = readings.lately
+    arrivals, starts = readings.arrivals[lately], readings.starts[lately]
     bent = arrivals[2:] - 2 * arrivals[1:-1] + arrivals[:-2]
     bent = bent[np.isfinite(bent) & (starts[2:] - starts[:-2] == 2 * SLOT_SECONDS)]
     mean = float(np.nanmean(arrivals)) if np.isfinite(arrivals).any() else 0.0

@@ -28,9 +28,9 @@ def token_seconds(readings: ServiceReadings) -> TokenSeconds | None:
     None where the engine times no requests or tells no tokens, or less than four hours of them, and
     where all slots mix both alike: requests then tell as much.
     """
-    seconds, _counts = service_sums(readings, readings.lately())
+    seconds, _counts = service_sums(readings, readings.lately)
     prompt, generated = (
-        tokens[readings.lately()] for tokens in (readings.prompt, readings.generated)
+        tokens[readings.lately] for tokens in (readings.prompt, readings.generated)
     )
     known = np.isfinite(seconds) & np.isfinite(prompt) & np.isfinite(generated)
     known &= (seconds > 0) & (prompt + generated > 0)
@@ -70,5 +70,5 @@ def demand(readings: ServiceReadings, carries: ReplicaCarries, each: TokenSecond
     """
     work = each.prompt.central * readings.prompt + each.generated.central * readings.generated
     ended = work / carries.service_seconds.central
-    grown = readings.arrivals() - readings.finished
+    grown = readings.arrivals - readings.finished
     return np.maximum(np.where(np.isfinite(ended), ended, readings.finished) + grown, 0.0)

@@ -80,9 +80,9 @@ def test_a_day_before_does_not_count() -> None:
 def test_a_queue_that_grows_is_demand_where_slots_follow() -> None:
     """A drowning service ends fewer than come; over a gap nothing is told."""
     growing = readings(4, waiting=np.array([0.0, 60.0, 120.0, 60.0]))
-    assert growing.arrivals() == pytest.approx([300, 360, 360, 240])
+    assert growing.arrivals == pytest.approx([300, 360, 360, 240])
     apart = replace(growing, starts=np.array([0, 300, 3000, 3300]))
-    assert apart.arrivals() == pytest.approx([300, 360, 300, 240])
+    assert apart.arrivals == pytest.approx([300, 360, 300, 240])
 
 
 @pytest.mark.parametrize(("clumps", "expected"), [(1, 1.0), (3, 3.0), (40, 4.0)])
@@ -162,13 +162,13 @@ def test_what_replicas_carry_is_the_highest_rate_that_asks_for_no_more(
 
 def test_waits_are_those_timed_else_of_those_that_wait_else_unknown() -> None:
     """Little's law: 30 that wait where 1 a second comes wait 30 s; where none ends, without end."""
-    assert list(readings(3).mean_waits()) == [1.0] * 3
+    assert list(readings(3).mean_waits) == [1.0] * 3
     untimed = {"waited_seconds": np.nan, "waited": np.nan}
-    assert list(readings(3, **untimed, waiting=30.0).mean_waits()) == [30.0] * 3
-    assert list(readings(3, **untimed, waiting=0.0, finished=0.0).mean_waits()) == [0.0] * 3
-    stuck = readings(3, **untimed, waiting=30.0, finished=0.0).mean_waits()
+    assert list(readings(3, **untimed, waiting=30.0).mean_waits) == [30.0] * 3
+    assert list(readings(3, **untimed, waiting=0.0, finished=0.0).mean_waits) == [0.0] * 3
+    stuck = readings(3, **untimed, waiting=30.0, finished=0.0).mean_waits
     assert list(stuck) == [np.inf] * 3
-    assert np.isnan(readings(3, **untimed, waiting=np.nan).mean_waits()).all()
+    assert np.isnan(readings(3, **untimed, waiting=np.nan).mean_waits).all()
 
 
 def test_proven_is_the_fewest_that_carried_as_much_and_let_nobody_wait() -> None:

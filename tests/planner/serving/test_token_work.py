@@ -83,7 +83,7 @@ def test_a_queue_that_grows_is_demand_and_unknown_tokens_leave_the_requests() ->
     other = readings(prompt, day.generated, day.timed_seconds, waiting=waiting, running=day.running)
     came = demand(other, carries, each)
     assert came[100] == pytest.approx(plain[100] + 60.0)
-    assert came[7] == pytest.approx(other.arrivals()[7])
+    assert came[7] == pytest.approx(other.arrivals[7])
     rest = np.setdiff1d(np.arange(DAY), (7, 100))
     assert came[rest] == pytest.approx(plain[rest])
 
