@@ -19,12 +19,9 @@ from data.records.forecasts import LeadAccuracy, LeadWeights
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
-from forecasting.mix.kernel import LEVELS, collect_points, mix_bucket, points_now
-from forecasting.mix.members_kernel import (
-    BASELINE,
-    MEMBERS,
-    PROPHET,
-)
+from forecasting.mix.bands_kernel import banded, hear
+from forecasting.mix.kernel import collect_points, mix_bucket, points_now
+from forecasting.mix.members_kernel import MEMBERS
 from forecasting.mix.short_leads import with_short_leads
 from forecasting.prophet.member import Moments, prophet_points
 
@@ -160,11 +157,7 @@ def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
     truth, points = collect_points(y, logs, ready.origins, probes, season, hour)
     ahead = np.arange(1, ready.horizon + 1)
     now = points_now(y, logs, season, hour, ahead)
-    heard = np.asarray(np.isfinite(said).all(axis=1))
-    if heard[-1] and heard.mean() > _HEARD_SHARE:
-        now[PROPHET] = said[-1]
-        past = said[:-1, probes - 1]
-        points[PROPHET] = np.where(np.isfinite(past), past, points[BASELINE])
+    hear(said, probes, _HEARD_SHARE, points, now)
     members = len(MEMBERS)
     said_now = np.nan_to_num(now[:members])
     point = np.empty(ready.horizon)
@@ -172,7 +165,7 @@ def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
     calibrated = 0.0
     kept: tuple[Values, Values, float] | None = None
     for bucket in buckets:
-        complete = int(np.searchsorted(ready.origins, length - bucket.last, side="right"))
+        complete = int(ready.origins.searchsorted(length - bucket.last, side="right"))
         share, band, figures, enough = mix_bucket(
             truth, points, np.array(bucket.columns), complete, ready.per_day, _REPLAYS, judged
         )
@@ -191,9 +184,11 @@ def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
         point[inside] = share[:members] @ said_now[:, inside]
         if figures[4] > 0:
             tested.append(_lead_accuracy(bucket.last / hour, figures))
-    quantiles = _quantiles(ready.series, point, buckets, np.array(bands), ahead)
+    middles = np.array([bucket.middle for bucket in buckets])
+    series = ready.series
+    mixed = banded(point, middles, np.array(bands), series.lower, series.upper)
     return MixForecast(
-        quantiles=with_short_leads(ready.series, y, quantiles),
+        quantiles=with_short_leads(series, y, mixed),
         weights=tuple(weights),
         backtest=tuple(tested),
         calibrated_hours=calibrated,
@@ -261,17 +256,3 @@ def _lead_accuracy(until_hours: float, figures: Values) -> LeadAccuracy:
         coverage_ratio=float(figures[3]),
         origins=int(figures[4]),
     )
-
-
-def _quantiles(
-    series: DemandSeries,
-    point: Values,
-    buckets: Sequence[_Bucket],
-    bands: Values,
-    ahead: npt.NDArray[np.int64],
-) -> Quantiles:
-    """Return point plus band: [buckets, LEVELS] bands, linear between the buckets' middles."""
-    middles = np.array([bucket.middle for bucket in buckets])
-    rows = np.stack([np.interp(ahead, middles, bands[:, level]) for level in range(len(LEVELS))])
-    values = np.clip(np.sort(point + rows, axis=0), series.lower, series.upper)
-    return Quantiles(q05=values[0], q10=values[1], q50=values[2], q90=values[3], q95=values[4])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from forecasting_cases import series
 
-from forecasting.demand_model import Quantiles
 from forecasting.demand_series import Values
 from forecasting.mix.anchor_kernel import FEATURES, LEVELS, _normal_equations, anchored
 from forecasting.mix.model import mix
@@ -24,10 +23,10 @@ def jobs_per_hour(hours: int, *, seed: int) -> Values:
     return minutes.reshape(hours, 60).mean(axis=1)
 
 
-def flat(level: float, slots: int) -> Quantiles:
+def flat(level: float, slots: int) -> Values:
     """Return a forecast of a level with a band of 10 to each side, q05 to q95 of 20."""
     rows = [np.full(slots, level + move) for move in (-20.0, -10.0, 0.0, 10.0, 20.0)]
-    return Quantiles(q05=rows[0], q10=rows[1], q50=rows[2], q90=rows[3], q95=rows[4])
+    return np.stack(rows)
 
 
 def cost_ratio(demand: Values, hours: int) -> float:
