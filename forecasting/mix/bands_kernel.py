@@ -13,7 +13,7 @@ demand have; the straight line's 0.625 lies far above."""
 
 
 @inner
-def _on_line(ahead: float, after: int, places: Any, values: Any) -> float:
+def _on_line(ahead: float, after: int, places: Any, values: Any) -> Any:
     """Return the value at `ahead` on straight lines through values at ascending places.
 
     `after` is the first place at `ahead` or behind it. Before and behind all of them it is flat.
@@ -30,7 +30,7 @@ def _on_line(ahead: float, after: int, places: Any, values: Any) -> float:
 
 
 @inner
-def _within(value: float, lower: float, upper: float) -> float:
+def _within(value: float, lower: float, upper: float) -> Any:
     """Return the value, or the bound that it is beyond."""
     value = max(lower, value)
     return min(upper, value)

@@ -137,17 +137,16 @@ def _term_groups(
 ) -> tuple[TermGroup, ...]:
     """Group these rows by their seasonalities, which span and closest points decide."""
     spans = survey.last[rows] - survey.first[rows]
-    pairs, member = np.unique(
-        np.stack([spans, survey.closest[rows]], axis=1), axis=0, return_inverse=True
-    )
+    widest = int(spans.max(initial=0)) + 1
+    pairs, member = np.unique(spans + widest * survey.closest[rows], return_inverse=True)
     terms = [
-        auto_seasonalities(int(span) * slot_seconds, int(closest) * slot_seconds, options)
-        for span, closest in pairs
+        auto_seasonalities(pair % widest * slot_seconds, pair // widest * slot_seconds, options)
+        for pair in pairs.tolist()
     ]
     distinct = list(dict.fromkeys(terms))
     of_pair = np.array([distinct.index(term) for term in terms], dtype=np.int64)
     return tuple(
-        TermGroup(seasonalities=entry, rows=rows[of_pair[member.reshape(-1)] == i])
+        TermGroup(seasonalities=entry, rows=rows[of_pair[member] == i])
         for i, entry in enumerate(distinct)
     )
 
@@ -199,23 +198,24 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
 def _patterns(batch: _Batch, rows: Integers) -> tuple[list[_Pattern], Integers]:
     """Return the patterns of known slots that several series share, and the series left alone."""
     survey = batch.survey
-    members: dict[tuple[int, bytes], list[int]] = {}
-    for i in rows.tolist():
-        first, last = int(survey.first[i]), int(survey.last[i])
-        whole = survey.known[i] == last - first + 1
-        gaps = b"" if whole else np.isfinite(batch.values[i, first : last + 1]).tobytes()
-        members.setdefault((last - first, gaps), []).append(i)
-    patterns, alone = [], []
-    for found in members.values():
-        if len(found) < _SHARED_FROM:
-            alone += found
+    spans = survey.last[rows] - survey.first[rows]
+    whole = survey.known[rows] == spans + 1
+    members = [rows[whole & (spans == span)] for span in np.unique(spans[whole])]
+    with_gaps: dict[bytes, list[int]] = {}
+    for i in rows[~whole].tolist():
+        gaps = np.isfinite(batch.values[i, survey.first[i] : survey.last[i] + 1])
+        with_gaps.setdefault(gaps.tobytes(), []).append(i)
+    members += [np.array(found) for found in with_gaps.values()]
+    patterns, alone = [], [np.zeros(0, dtype=np.int64)]
+    for which in members:
+        if len(which) < _SHARED_FROM:
+            alone.append(which)
             continue
-        which = np.array(found)
-        known = np.isfinite(batch.values[found[0], survey.first[found[0]] :])
+        known = np.isfinite(batch.values[which[0], survey.first[which[0]] :])
         patterns.append(
             _Pattern(slots=np.flatnonzero(known), rows=which, offsets=survey.first[which])
         )
-    return patterns, np.array(alone, dtype=np.int64)
+    return patterns, np.concatenate(alone)
 
 
 def _solve_pattern(

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import Values
 from forecasting.prophet.batch import fit_batch
+from forecasting.prophet.windows_kernel import by_hour, cut_windows, longest_windows, put_points
 
-_WINDOW_DAYS = (2, 4, 7, 14, 21, 28)
+_WINDOW_HOURS = 24 * np.array([2, 4, 7, 14, 21, 28])
 _MAX_RISE = 2.0
 """Points are cut at twice the largest value of their window: a rate of growth has no end."""
 _MIN_KNOWN_SHARE = 0.5
@@ -64,14 +65,14 @@ def prophet_points(moments: Sequence[Moments]) -> list[Values]:
         for index, moment in enumerate(moments)
         if moment.slot_seconds <= SECONDS_PER_HOUR and len(moment.origins)
     }
-    for days in _WINDOW_DAYS:
+    for length in _WINDOW_HOURS.tolist():
         chosen = {
             index: origins
             for index, entry in hourly.items()
-            if len(origins := np.flatnonzero(entry.windows == 24 * days))
+            if len(origins := np.flatnonzero(entry.windows == length))
         }
         if chosen:
-            _fill(found, hourly, chosen, 24 * days)
+            _fill(found, hourly, chosen, length)
     return found
 
 
@@ -83,12 +84,11 @@ def _fill(
 ) -> None:
     """Fit the windows of `length` hours at the chosen origins at once and write their points."""
     begins = {index: hourly[index].ends[origins] - length for index, origins in chosen.items()}
-    windows = np.concatenate(
-        [
-            np.lib.stride_tricks.sliding_window_view(hourly[index].rows, length)[begin]
-            for index, begin in begins.items()
-        ]
-    )
+    windows = np.empty((sum(map(len, begins.values())), length))
+    row = 0
+    for index, begin in begins.items():
+        cut_windows(hourly[index].rows, begin, windows[row : row + len(begin)])
+        row += len(begin)
     starts = np.concatenate([hourly[index].base + begin for index, begin in begins.items()])
     reach = max(int(hourly[index].ahead[origins].max()) for index, origins in chosen.items()) + 1
     fits = fit_batch(windows, SECONDS_PER_HOUR, starts * SECONDS_PER_HOUR)
@@ -101,41 +101,22 @@ def _fill(
     row = 0
     for index, origins in chosen.items():
         own = points[row : row + len(origins)]
-        found[index][origins] = np.take_along_axis(own, hourly[index].ahead[origins], axis=1)
+        put_points(own, origins, hourly[index].ahead, found[index])
         row += len(origins)
 
 
 def _by_hour(moments: Moments) -> _Hourly:
-    slots = np.arange(len(moments.y))
     base = moments.first_slot // SECONDS_PER_HOUR
-    hours = (moments.first_slot + slots * moments.slot_seconds) // SECONDS_PER_HOUR - base
-    means = _hourly_means(moments.y, hours)
+    begin = moments.first_slot - base * SECONDS_PER_HOUR
+    means, ends, ahead = by_hour(
+        moments.y, moments.origins, moments.horizon, begin, moments.slot_seconds
+    )
     logarithm = not (moments.y < 0).any()
-    ends = (moments.first_slot + moments.origins * moments.slot_seconds) // SECONDS_PER_HOUR - base
-    targets = moments.origins[:, None] + np.arange(moments.horizon)[None, :]
-    hours_of = (moments.first_slot + targets * moments.slot_seconds) // SECONDS_PER_HOUR - base
     return _Hourly(
         rows=np.log1p(means) if logarithm else means,
         logarithm=logarithm,
         base=base,
         ends=ends,
-        windows=_windows(means, ends),
-        ahead=np.maximum(hours_of - ends[:, None], 0),
+        windows=longest_windows(means, ends, _WINDOW_HOURS, _MIN_KNOWN_SHARE),
+        ahead=ahead,
     )
-
-
-def _windows(rows: Values, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return longest window in hours that fits before each end, 0 when half of it is unknown."""
-    lengths = np.array([0, *(24 * days for days in _WINDOW_DAYS)])
-    longest = lengths[np.searchsorted(lengths, ends, side="right") - 1]
-    known = np.concatenate([[0], np.cumsum(np.isfinite(rows))])
-    inside = known[ends] - known[ends - longest]
-    return np.asarray(np.where(inside >= _MIN_KNOWN_SHARE * longest, longest, 0))
-
-
-def _hourly_means(y: Values, hours: npt.NDArray[np.int64]) -> Values:
-    known = np.isfinite(y)
-    size = int(hours[-1]) + 1
-    count = np.bincount(hours, weights=known, minlength=size)
-    total = np.bincount(hours, weights=np.where(known, y, 0.0), minlength=size)
-    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
