@@ -23,7 +23,9 @@ from forecasting.mix.members_kernel import (
 )
 
 LEVELS = np.array([0.05, 0.10, 0.50, 0.90, 0.95])
-_MIDDLE_FIRST = (2, 3, 4, 1, 0)
+_ALL = np.array([2, 3, 4, 1, 0])
+_JUDGED = np.array([2, 3, 1])
+"""Places among LEVELS: of a band, and of what is judged of it."""
 _ETA = 15.0
 """Sharpness of the weights: loss one tenth of naive's worse costs a factor exp(-1.5)."""
 _TO_NAIVE = 0.1
@@ -46,10 +48,13 @@ q10..q90; origins tested."""
 
 
 @inner
-def _quantiles(values: Any, count: int, out: Any) -> None:
-    """Write the quantiles at LEVELS of the first `count` values, linear between ranks."""
+def _quantiles(values: Any, count: int, levels: Any, out: Any) -> None:
+    """Write those quantiles of LEVELS of the first `count` values, linear between ranks.
+
+    Each splits the values, and the next one lies in the smaller part: the median is first.
+    """
     below, above = 0, count
-    for k in _MIDDLE_FIRST:  # each splits the values, and the next ones lie in the smaller part
+    for k in levels:
         place = LEVELS[k] * (count - 1)
         rank = int(place)
         first, end = (below, count) if LEVELS[k] >= 0.5 else (0, above)
@@ -60,7 +65,10 @@ def _quantiles(values: Any, count: int, out: Any) -> None:
             above = rank + 1
         if place > rank:
             end = end if rank + 1 < end else count
-            low += (place - rank) * (select(values, rank + 1, end, rank + 1) - low)
+            following = values[rank + 1]  # none of these is below the one at the rank
+            for i in range(rank + 2, end):
+                following = min(following, values[i])
+            low += (place - rank) * (following - low)
         out[k] = low
 
 
@@ -221,11 +229,15 @@ def _fit(
     until: int,
     per_day: float,
     by_age: Any,
+    levels: Any,
     weights: Any,
     band: Any,
     work: Any,
 ) -> bool:
-    """Write weights [rows] and band [5] of a bucket from origins before `until`; False: too few."""
+    """Write weights [rows] and those levels of the band [5] of a bucket; False: too few.
+
+    From origins before `until`.
+    """
     weights[:] = 0.0
     first = max(0, until - int(_BAND_DAYS * per_day))
     known = 0
@@ -237,7 +249,7 @@ def _fit(
     recent = max(0, until - int(_WEIGHT_DAYS * per_day))
     _weigh(losses, recent, until, by_age, weights[: len(MEMBERS)])
     count = _residuals(truth, points, weights, first, until, work)
-    _quantiles(work, count, band)
+    _quantiles(work, count, levels, band)
     return True
 
 
@@ -282,7 +294,7 @@ def mix_bucket(
         past = origin - delay
         if np.isnan(losses[origin, BASELINE]):
             continue
-        if not _fit(truth, points, losses, past, per_day, by_age, weights, band, work):
+        if not _fit(truth, points, losses, past, per_day, by_age, _JUDGED, weights, band, work):
             continue
         wide = np.exp(log_width)
         loss, inside, _known = _judge(truth, points, weights, origin, band, wide)
@@ -294,15 +306,15 @@ def mix_bucket(
         backtest[3] += inside
         start = max(0, past - int(_BAND_DAYS * per_day))
         count = _residuals(truth, points, naive, start, past, work)
-        _quantiles(work, count, other)
+        _quantiles(work, count, _JUDGED, other)
         backtest[1] += _judge(truth, points, naive, origin, other, 1.0)[0]
         count = _residuals(truth, points, seasonal, start, past, work)
-        _quantiles(work, count, other)
+        _quantiles(work, count, _JUDGED, other)
         backtest[2] += _judge(truth, points, seasonal, origin, other, 1.0)[0]
         backtest[4] += 1.0
     if backtest[4] > 0:
         backtest[:4] /= backtest[4]
-    enough = _fit(truth, points, losses, complete, per_day, by_age, weights, band, work)
+    enough = _fit(truth, points, losses, complete, per_day, by_age, _ALL, weights, band, work)
     wide = np.exp(log_width)
     for level in (0, 1, 3, 4):
         band[level] = band[2] + wide * (band[level] - band[2])

@@ -93,7 +93,7 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
     Only slots of the day in [first, origin) have new values; a slot seen on fewer than two days is
     NaN: one day has no daily course.
     """
-    values = np.empty(_LONG_DAYS)
+    values, short = np.empty(_LONG_DAYS), np.empty(_LONG_DAYS)
     for slot in range(max(first, origin - season), origin):
         clock = slot % season
         count, recent, total = 0, 0, 0.0
@@ -101,7 +101,7 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
         index = slot
         while index >= 0 and day < _LONG_DAYS:
             if not np.isnan(y[index]):
-                values[count] = y[index]
+                values[count] = short[count] = y[index]
                 total += y[index]
                 count += 1
                 if day < _SHORT_DAYS:
@@ -110,12 +110,13 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
             day += 1
         if count >= _MIN_DAYS:
             profiles[0, clock] = total / count
-            if recent >= _MIN_DAYS:
-                short = values[:recent].copy()
+            profiles[1, clock] = _median(values, count)
+            if recent == count:
+                profiles[2, clock] = profiles[1, clock]
+            elif recent >= _MIN_DAYS:
                 profiles[2, clock] = _median(short, recent)
             else:
                 profiles[2, clock] = np.nan
-            profiles[1, clock] = _median(values, count)
             profiles[3, clock] = np.log1p(profiles[1, clock])
         else:
             profiles[:, clock] = np.nan

@@ -93,6 +93,21 @@ class ServiceReadings:
         timed = self.waited_seconds / np.where(self.waited > 0, self.waited, np.nan)
         return np.where(np.isfinite(timed), timed, by_law)
 
+    @cached_property
+    def served(self) -> tuple[Floats, Floats]:
+        """By slot of the last day the seconds from admission to the last token, of how many.
+
+        Engines that time no requests: by Little's law, requests at work per request that ended.
+        """
+        sums, counts = self.timed_seconds[self.lately], self.timed[self.lately]
+        if self.engine not in _PROCESSING_ALONE:
+            waited = self.waited[self.lately]
+            waits = self.waited_seconds[self.lately] / np.where(waited > 0, waited, np.nan)
+            sums = sums - np.nan_to_num(waits) * counts
+        if not np.nansum(counts):
+            sums, counts = self.running[self.lately] * SLOT_SECONDS, self.finished[self.lately]
+        return sums, counts
+
     def where(self, chosen: npt.NDArray[np.bool_]) -> "ServiceReadings":
         """Return the readings of the chosen slots alone."""
         if chosen.all():
@@ -146,7 +161,7 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     more replicas there are, the less each is seen to do.
     """
     lately = readings.lately
-    seconds = _service_seconds(readings, lately)
+    seconds = _service_seconds(readings)
     known = np.isfinite(readings.full)
     full = readings.full[known & lately]
     full = full if len(full) >= _MIN_FULL_SLOTS else readings.full[known]
@@ -202,25 +217,9 @@ def proven_replicas(
     return tuple(np.where(wanted <= most[-1], np.searchsorted(most, wanted), of_more).tolist())
 
 
-def service_sums(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return by slot the seconds from admission to the last token, and of how many requests.
-
-    Engines that time no requests: by Little's law, requests at work per request that ended.
-    """
-    sums, counts = readings.timed_seconds[lately], readings.timed[lately]
-    if readings.engine not in _PROCESSING_ALONE:
-        waits = readings.waited_seconds[lately] / np.where(
-            readings.waited[lately] > 0, readings.waited[lately], np.nan
-        )
-        sums = sums - np.nan_to_num(waits) * counts
-    if not np.nansum(counts):
-        sums, counts = readings.running[lately] * SLOT_SECONDS, readings.finished[lately]
-    return sums, counts
-
-
-def _service_seconds(readings: ServiceReadings, lately: npt.NDArray[np.bool_]) -> Range | None:
+def _service_seconds(readings: ServiceReadings) -> Range | None:
     """Return the mean seconds of service, and the span of 80 % of the slots' means."""
-    sums, counts = service_sums(readings, lately)
+    sums, counts = readings.served
     usable = np.isfinite(sums) & (counts > 0) & (sums > 0)
     if not usable.any():
         return None

@@ -12,7 +12,6 @@ from planner.serving.service_model import (
     Floats,
     ReplicaCarries,
     ServiceReadings,
-    service_sums,
 )
 
 _PARTS = 4
@@ -28,7 +27,7 @@ def token_seconds(readings: ServiceReadings) -> TokenSeconds | None:
     None where the engine times no requests or tells no tokens, or less than four hours of them, and
     where all slots mix both alike: requests then tell as much.
     """
-    seconds, _counts = service_sums(readings, readings.lately)
+    seconds, _counts = readings.served
     prompt, generated = (
         tokens[readings.lately] for tokens in (readings.prompt, readings.generated)
     )

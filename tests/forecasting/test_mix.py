@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from data import compiled
 from data.errors import NotEnoughHistoryError
 from forecasting.backtest import rolling_backtest
-from forecasting.mix.kernel import LEVELS, _quantiles
+from forecasting.mix.kernel import _ALL, LEVELS, _quantiles
 from forecasting.mix.members_kernel import select
 from forecasting.mix.model import MixModel, _origins, mix, mix_many
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
@@ -260,7 +260,7 @@ def test_what_is_selected_is_what_sorting_finds(drawn: list[float]) -> None:
 
 @compiled.outer
 def _quantiles_of(values: np.ndarray, found: np.ndarray) -> None:
-    _quantiles(values, len(values), found)
+    _quantiles(values, len(values), _ALL, found)
 
 
 @given(hnp.arrays(float, st.integers(1, 80), elements=st.floats(-9, 9)))
