@@ -180,6 +180,9 @@ def test_proven_is_the_fewest_that_carried_as_much_and_let_nobody_wait() -> None
     found = proven_replicas(told, came, (0.0, 1.5, 2.0, 2.1, 4.0, 4.9, 5.1, 10.0))
     assert found == (2, 2, 2, 3, 3, 3, 4, 6)
     assert proven_replicas(readings(6, waiting=5.0), came, (1.0,)) == (np.inf,)
+    for twice in ([2.0, 3.0], [3.0, 2.0]):  # the highest rate came twice
+        found = proven_replicas(readings(2, replicas=np.array(twice)), np.full(2, 4.0), (4.0, 10.0))
+        assert found == (2, 4)
 
 
 @pytest.mark.parametrize(
