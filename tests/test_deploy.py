@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from collectors.kubernetes.workloads import Workload
 from dashboard.cli.parser import build_parser
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -47,6 +48,19 @@ def test_boards_and_alerts_ask_for_metrics_that_exist() -> None:
     asked = {name for text in (*expressions(), *rules) for name in re.findall(r"trimtab_\w+", text)}
     assert asked
     assert asked - known_metrics() == set()
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.glob("keda/*.yaml")), ids=lambda path: path.stem)
+def test_a_scaled_object_asks_for_the_service_that_it_scales(path: Path) -> None:
+    """By the id that the collector gives the target."""
+    documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    scaled = next(entry for entry in documents if entry["kind"] == "ScaledObject")
+    target = Workload(
+        namespace=scaled["metadata"]["namespace"],
+        kind=scaled["spec"]["scaleTargetRef"].get("kind", "Deployment"),
+        name=scaled["spec"]["scaleTargetRef"]["name"],
+    )
+    assert f'"{target.job_id}"' in str(scaled["spec"]["triggers"][0]["metadata"])
 
 
 def test_every_panel_says_its_unit() -> None:

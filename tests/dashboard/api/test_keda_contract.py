@@ -19,11 +19,12 @@ from beds.api_clients import PROXY, clients
 from factories import NOW, make_collected, make_job, make_plan
 from starlette.testclient import TestClient
 
+from collectors.kubernetes.workloads import Workload
 from data.records.serving import ServiceOutlook
 from data.store import Store, open_store
 
 EXAMPLE = Path(__file__).parents[3] / "deploy/keda/scaledobject-api.yaml"
-WORKLOAD = "search/Deployment/chat"
+WORKLOAD = Workload(namespace="search", kind="Deployment", name="chat").job_id
 ACCESS = replace(PROXY, allowed_hosts="trimtab.trimtab.svc")
 CHAT = ServiceOutlook(
     job_id=WORKLOAD, namespace="search", service="chat", engine="vllm", model="m", read_until=NOW,
@@ -165,7 +166,7 @@ def test_stale_readings_are_an_error_and_no_wish_for_none(
         scaler.value()
 
 
-@pytest.mark.parametrize("job_id", ["search/mute", "search/Deployment/gone"])
+@pytest.mark.parametrize("job_id", ["search/mute", "search/deployment/gone"])
 def test_a_service_without_a_number_is_an_error(
     as_: Callable[..., TestClient], job_id: str
 ) -> None:

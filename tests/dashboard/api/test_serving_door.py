@@ -22,7 +22,7 @@ from data.store import Store, open_store
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 KEDA, HPA = DEPLOY / "keda", DEPLOY / "hpa"
-WORKLOAD = "search/Deployment/chat"
+WORKLOAD = "search/deployment/chat"
 NAMED = ServingSettings(named_on_metrics=True)
 CHAT = ServiceOutlook(
     job_id=WORKLOAD, namespace="search", service="chat", engine="vllm", model="m", read_until=NOW,
