@@ -75,7 +75,7 @@ def shown_of(row: FindingRow) -> Shown:
         return row, None
     names = {field.name for field in fields(Recommendation)}
     told = {name: value for name, value in row.revision.items() if name in names}
-    return row, build(Recommendation, told)
+    return row, build(Recommendation, told).as_kept(str(row.revision["digest"]))
 
 
 def _choice(given: Mapping[str, Any]) -> FindingChoice:

@@ -1,7 +1,7 @@
 """Recommendations, and the approvals of them."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -315,6 +315,7 @@ class Recommendation:
     delay_hours: Range | None = None
     starts_at: datetime | None = None
     ends_at: datetime | None = None
+    kept_digest: str = field(default="", init=False, compare=False, repr=False)
 
     @property
     def target(self) -> str:
@@ -333,8 +334,13 @@ class Recommendation:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the whole recommendation."""
-        return digest_of(self)
+        """SHA-256 of the whole recommendation, as its text was when it was kept."""
+        return self.kept_digest or digest_of(self)
+
+    def as_kept(self, digest: str) -> "Recommendation":
+        """Return it with the digest of its text: later fields change none. A copy has its own."""
+        object.__setattr__(self, "kept_digest", digest)
+        return self
 
     @property
     def urgency(self) -> tuple[bool, float]:
@@ -360,8 +366,8 @@ class Recommendation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the recommendation as the command line prints it."""
-        named = {"id": self.recommendation_id, "digest": self.digest, "target": self.target}
-        return named | asdict(self)
+        told = {"id": self.recommendation_id, "digest": self.digest, "target": self.target}
+        return told | {name: of for name, of in asdict(self).items() if name != "kept_digest"}
 
     @property
     def cancels_job(self) -> bool:
@@ -371,8 +377,7 @@ class Recommendation:
 
 _CHANGE = (
     "action", "job_id", "job_name", "namespace", "platform", "now", "proposed", "details", "change",
-    "starts_at", "ends_at",
-)  # fmt: skip
+    "starts_at", "ends_at")  # fmt: skip
 
 
 class Decision(StrEnum):

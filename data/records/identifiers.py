@@ -12,7 +12,7 @@ SHORT_ID_LENGTH = 12
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         # Not `asdict`, which copies every leaf of the tree: two thirds of the time of a digest.
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return {field.name: getattr(value, field.name) for field in fields(value) if field.init}
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"cannot digest a {type(value).__name__}")

@@ -11,6 +11,7 @@ from data.errors import NotKnownError
 from data.records.decisions import Recommendation
 from data.records.findings import number_of, reference
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
+from data.records.identifiers import digest_of_text
 from data.records.lifecycle import UNDER_WAY, State, shown_state
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
@@ -71,6 +72,10 @@ class StoredRecommendation:
     def meant(self) -> tuple[bool, datetime]:
         """Order the revisions of a finding; people mean the last: one under way, or the newest."""
         return self.state in UNDER_WAY, self.recommendation.created_at
+
+
+def _recommendation(text: str) -> Recommendation:
+    return from_json(Recommendation, text).as_kept(digest_of_text(text))
 
 
 def unknown_recommendation(id_or_digest: str, count: int = 0) -> NotKnownError:
@@ -207,7 +212,7 @@ class StoreReader(
         rows = self._rows(sa.select(advice.record).where(advice.digest == digest))
         if not rows:
             raise unknown_recommendation(digest)
-        return from_json(Recommendation, rows[0].record)
+        return _recommendation(rows[0].record)
 
     def _revision(self, number: int, now: datetime) -> StoredRecommendation:
         """Return what people mean by a finding: its revision under way, else its newest.
@@ -281,7 +286,7 @@ class StoreReader(
         snoozed = {number: event.digest for number, event in last.items() if event.snoozes(now)}
         stored = []
         for row in self._rows(statement):
-            recommendation = from_json(Recommendation, row.record)
+            recommendation = _recommendation(row.record)
             decision = decided.get(row.digest)
             stored.append(
                 StoredRecommendation(
