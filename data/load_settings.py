@@ -5,7 +5,6 @@ be ignored.
 """
 
 import difflib
-import logging
 import math
 import re
 import tomllib
@@ -16,13 +15,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from data.errors import SettingsError, scrub, without_password
-from data.renamed_settings import RENAMED, current_name, current_value, in_minutes
+from data.renamed_settings import RENAMED, current_name, current_value, in_minutes, warn_once
 from data.setting_fields import LIST, PATH, shown_value
 from data.settings import Settings
 from data.small_files import read_small_file
 from data.state_folder import EARLIER, USUAL, state_folder
 
-logger = logging.getLogger(__name__)
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
 _DEFAULT_HERE = "default, found in the working directory"
@@ -264,7 +262,7 @@ def _line_of_long_number(path: Path) -> str:
 def _state_values(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     """Return the defaults that stand in the state folder, with the path of that folder."""
     folder, defaults = state_folder(environ), Settings()
-    where = _DEFAULT_HERE if Path(EARLIER).is_dir() else "default"
+    where = _DEFAULT_HERE if folder == EARLIER and Path(EARLIER).is_dir() else "default"
     values: dict[str, tuple[Any, str]] = {}
     for name in _marked(PATH):
         section, _, field = name.partition(".")
@@ -323,11 +321,9 @@ def load_settings(
         _require_known(name, known, "the command line")
         values[name] = (_from_text(name, text, known[name], "the command line"), "command line")
     if values[_STORE][1] == _DEFAULT_HERE:
-        logger.warning(
-            "the store is that of the folder %s in the working directory; moved to %s, it is found "
-            "from every directory",
-            EARLIER,
-            USUAL,
+        warn_once(
+            f"the store is that of the folder {EARLIER} in the working directory; moved to {USUAL}, it "
+            "is found from every directory"
         )
     settings = Settings()
     slot_minutes, _origin = values.get(_SLOT_MINUTES, (settings.planning.slot_minutes, ""))

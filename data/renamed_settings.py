@@ -1,6 +1,7 @@
 """Names that settings had before: each works for one more release, with a word."""
 
 import logging
+from functools import cache
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -48,10 +49,14 @@ def current_name(name: str, where: str) -> str:
     """Return the name that a setting has now; log a warning where an old one is used."""
     if name not in RENAMED:
         return name
-    logger.warning(
-        "%s in %s is now %s: write the new name, the next release refuses the old one",
-        name,
-        where,
-        RENAMED[name],
+    warn_once(
+        f"{name} in {where} is now {RENAMED[name]}: write the new name, the next release refuses "
+        "the old one"
     )
     return RENAMED[name]
+
+
+@cache
+def warn_once(text: str) -> None:
+    """Log a warning about settings, once in a process: a server reads them at every cycle."""
+    logger.warning("%s", text)

@@ -13,10 +13,19 @@ def state_folder(environ: Mapping[str, str]) -> str:
     """Return `.trimtab` where the working directory has one, else the folder of this user.
 
     That is $XDG_STATE_HOME/trimtab; as its specification has it, a relative path is not taken.
+    Where the store lies there alone, a `.trimtab` that holds other files does not hide it.
     """
+    usual = _usual(environ)
+    hides = _has_store(usual) and not _has_store(EARLIER)
+    return EARLIER if Path(EARLIER).is_dir() and not hides else usual
+
+
+def _has_store(folder: str) -> bool:
+    return Path(folder, "trimtab.duckdb").is_file()
+
+
+def _usual(environ: Mapping[str, str]) -> str:
     home = environ.get("XDG_STATE_HOME", "")
-    if Path(EARLIER).is_dir():
-        return EARLIER
     if home.startswith("/"):
         return f"{home.rstrip('/')}/trimtab"
     try:

@@ -40,8 +40,9 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
         make_folder(path.parent)
         tighten(tuple(path.with_name(path.name + end) for end in ("", ".wal")), path.parent)
     except OSError as error:
+        what = f"open the store {path} for writing" if exists else f"make the folder {path.parent}"
         raise StoreError(
-            f"cannot make the folder {path.parent}: {error.strerror}",
+            f"cannot {what}: {error.strerror}",
             "Point store.url at a folder that can be written.",
         ) from error
     engine = sa.create_engine(

@@ -8,6 +8,7 @@ import pytest
 
 from dashboard.cli import main
 from data.load_settings import load_settings
+from data.renamed_settings import warn_once
 
 PLACES = {"store.url": "trimtab.duckdb", "apply.directory": "changes", "apply.stop_file": "STOP"}
 
@@ -45,6 +46,22 @@ def test_without_one_it_is_below_the_home(
     assert places(environ)["apply.stop_file"] == "/srv/ann/.local/state/trimtab/STOP"
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_of_an_earlier_version_without_a_store_hides_none(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store was moved, and files of changes stayed; one that is in both places stays found."""
+    monkeypatch.chdir(tmp_path)
+    for folder in (".trimtab", "state/trimtab"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "state/trimtab/trimtab.duckdb").touch()
+    if there:
+        (tmp_path / ".trimtab/trimtab.duckdb").touch()
+    taken = ".trimtab" if there else f"{tmp_path}/state/trimtab"
+    found = places({"XDG_STATE_HOME": f"{tmp_path}/state"})
+    assert found == {name: f"{taken}/{file}" for name, file in PLACES.items()}
+
+
 def test_a_folder_of_an_earlier_version_is_still_used_with_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -52,6 +69,7 @@ def test_a_folder_of_an_earlier_version_is_still_used_with_a_word(
     monkeypatch.chdir(tmp_path)
     assert "working directory" not in caplog.text
     (tmp_path / ".trimtab").mkdir()
+    warn_once.cache_clear()
     with caplog.at_level(logging.WARNING):
         found = places({"XDG_STATE_HOME": "/srv/state"})
     assert found == {name: f".trimtab/{file}" for name, file in PLACES.items()}

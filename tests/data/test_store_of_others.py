@@ -1,5 +1,6 @@
 """A store of another user: the refusal names it and whose it is, and is no traceback."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -74,3 +75,17 @@ def test_what_is_not_there_is_not_there(tmp_path: Path) -> None:
     assert not is_there(tmp_path / "none")
     assert not is_there(tmp_path / "none" / "none")
     assert not is_there(tmp_path / "a file" / "none")
+
+
+def test_a_store_on_a_read_only_file_system_is_called_that(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is there, and so is its folder."""
+    file.chmod(0o644)
+
+    def refuse(_path: Path, _mode: int) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(StoreError, match=r"cannot open the store \S+ for writing: Read-only file"):
+        open_store(f"duckdb:///{file}", create=False)
