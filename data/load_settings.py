@@ -322,8 +322,8 @@ def load_settings(
         values[name] = (_from_text(name, text, known[name], "the command line"), "command line")
     if values[_STORE][1] == _DEFAULT_HERE:
         warn_once(
-            f"the store is that of the folder {EARLIER} in the working directory; moved to {USUAL}, it "
-            "is found from every directory"
+            f"the store is that of the folder {EARLIER} in the working directory; "
+            f"moved to {USUAL}, it is found from every directory"
         )
     settings = Settings()
     slot_minutes, _origin = values.get(_SLOT_MINUTES, (settings.planning.slot_minutes, ""))

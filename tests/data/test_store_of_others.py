@@ -86,6 +86,7 @@ def test_a_store_on_a_read_only_file_system_is_called_that(
     def refuse(_path: Path, _mode: int) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(Path, "chmod", refuse)
-    with pytest.raises(StoreError, match=r"cannot open the store \S+ for writing: Read-only file"):
+    said = r"cannot open the store \S+ for writing: Read-only file"
+    with monkeypatch.context() as patched, pytest.raises(StoreError, match=said):
+        patched.setattr(Path, "chmod", refuse)
         open_store(f"duckdb:///{file}", create=False)
