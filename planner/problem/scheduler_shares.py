@@ -58,7 +58,9 @@ def enforced_shares(
         if limits and not any(_goes_past(limits, quotas, job) for job in own[tenant])
     }
     for namespace, limits in _of_pods(boards).items() if by == "namespace" else ():
-        if not any(job.mig_profile or _goes_past(limits, quotas, job) for job in own[namespace]):
+        clusters = {quota.source for quota in limits}
+        held = [not job.mig_profile and job.source in clusters for job in own.get(namespace, ())]
+        if held and all(held):
             found[namespace] = _within_limits(found.get(namespace), limits)
     return dict(sorted(found.items()))
 

@@ -1,6 +1,7 @@
 """Which proposals can all be followed together: there is room for each, and pairs stay pairs."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from planner.problem.quota_room import QuotaRoom, allowed_by
 from planner.recommendations.proposals import Proposal
 
 NO_ROOM = "the boards that it would take are not free while the others stay as proposed"
+Slots = npt.NDArray[np.float64]
 _TOLERANCE = 1e-9
 NO_PAIR = "the job that would share its board is not proposed to do so"
 
@@ -55,7 +57,7 @@ class AdmissionRoom:
         self._most = np.maximum(most[:, None], self._used)
         self.first: dict[str, tuple[Proposal, ...]] = {}
         self._claimed = self._used.copy()
-        self._freeing: list[tuple[Proposal, npt.NDArray[np.float64]]] = []
+        self._freeing: list[tuple[Proposal, Mapping[int, Slots]]] = []
 
     def _row_of(self, job: JobProblem, option: Option) -> int:
         """Return the row of an option: its model among the nodes of the job's scheduler."""
@@ -68,42 +70,47 @@ class AdmissionRoom:
     def take(self, proposal: Proposal) -> str:
         """Take the boards of a proposal where they are free; return why they are not, '' if so."""
         change = self._change(proposal)
-        after = self._used + change
-        short = np.flatnonzero((after > self._most + _TOLERANCE).any(axis=1))
-        if not len(short):
-            self._used = after
-            self._claimed += np.maximum(change, 0.0)
-            self.first[proposal.job.demand.job.job_id] = tuple(self._needed(change > 0))
-            self._freeing.append((proposal, np.minimum(change, 0.0)))
-            return ""
-        number = int(short[0]) - len(self._row)
-        return NO_ROOM if number < 0 else allowed_by(self._quotas.rows[number])
+        for row, amount in sorted(change.items()):
+            if (self._used[row] + amount > self._most[row] + _TOLERANCE).any():
+                number = row - len(self._row)
+                return NO_ROOM if number < 0 else allowed_by(self._quotas.rows[number])
+        for row, amount in change.items():
+            self._used[row] += amount
+            self._claimed[row] += np.maximum(amount, 0.0)
+        self.first[proposal.job.demand.job.job_id] = tuple(self._needed(change))
+        self._freeing.append((proposal, change))
+        return ""
 
-    def _needed(self, cells: npt.NDArray[np.bool_]) -> Iterator[Proposal]:
-        """Yield what has to be followed first for room in these cells, beside all that is taken."""
-        short = (self._claimed - self._most) * cells
-        for proposal, freed in self._freeing:
-            if not (short > _TOLERANCE).any():
+    def _needed(self, change: Mapping[int, Slots]) -> Iterator[Proposal]:
+        """Yield what has to be followed before a change, for room beside all that is taken."""
+        short = {
+            row: (self._claimed[row] - self._most[row]) * (amount > 0)
+            for row, amount in change.items()
+        }
+        for proposal, other in self._freeing:
+            if not any((lack > _TOLERANCE).any() for lack in short.values()):
                 return
-            if (freed[short > _TOLERANCE] < 0).any():
-                short += freed * cells
+            helps = False
+            for row in short.keys() & other.keys():
+                freed = np.minimum(other[row], 0.0) * (change[row] > 0)
+                helps = helps or bool((freed[short[row] > _TOLERANCE] < 0).any())
+                short[row] = short[row] + freed
+            if helps:
                 yield proposal
 
-    def _change(self, proposal: Proposal) -> npt.NDArray[np.float64]:
-        """Return what a proposal takes more or less, array [rows, slots]."""
-        change = np.zeros(self._used.shape)
+    def _change(self, proposal: Proposal) -> dict[int, Slots]:
+        """Return what a proposal takes more or less by row, arrays [slots]."""
+        change: dict[int, Slots] = defaultdict(lambda: np.zeros(self._used.shape[1]))
         for row, amount in self._taken_by(proposal, proposal.present):
             change[row] -= amount
         for slot, number in enumerate(proposal.proposed):
             option = proposal.job.options[number]
             if option.boards:
                 for row, amount in self._taken_by(proposal, option):
-                    change[row, slot] += amount[slot]
+                    change[row][slot] += amount[slot]
         return change
 
-    def _taken_by(
-        self, proposal: Proposal, option: Option
-    ) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
+    def _taken_by(self, proposal: Proposal, option: Option) -> Iterator[tuple[int, Slots]]:
         """Yield (row, amount [slots]) of all that a job holds in an option."""
         job, held = proposal.job, option.configuration
         yield self._row_of(job, option), option.boards + job.more_boards

@@ -138,8 +138,9 @@ def test_the_share_of_a_namespace_is_the_tightest_of_its_limits() -> None:
     lender = replace(above, queue="other", nominal=8.0)
     local = replace(above, kind=QuotaKind.LOCAL_QUEUE, queue="shop/q", parent="research")
     kueue = (above, lender, local)
+    job = service(scheduler=SchedulerFacts(extra=(("queue", "q"),)))
 
-    def share(*quotas: Quota, jobs: tuple[Job, ...] = ()) -> tuple[float, float] | None:
+    def share(*quotas: Quota, jobs: tuple[Job, ...] = (job,)) -> tuple[float, float] | None:
         found = enforced_shares("namespace", quotas, jobs).get("shop")
         return None if found is None else (found.quota, found.borrowable)
 
@@ -152,9 +153,9 @@ def test_the_share_of_a_namespace_is_the_tightest_of_its_limits() -> None:
     assert share(quota(nominal=0.0, used=0.0)) == (0, 0)
     assert share(quota(resource=resource_of("1g.10gb"))) is None
     assert share(quota(), jobs=(service(),)) == (3, 0)
+    assert share(quota(), jobs=()) is None
     assert share(quota(), jobs=(service(source="b"),)) is None
     assert share(quota(), jobs=(service(mig_profile="1g.10gb"),)) is None
-    assert enforced_shares("account", (quota(),), ()) == {}
-    assert fleet_rules(load_settings(None, environ={}).settings, (quota(),)).tenants != (
-        TenantSettings()
-    )
+    assert enforced_shares("account", (quota(),), (job,)) == {}
+    settings = load_settings(None, environ={}).settings
+    assert fleet_rules(settings, (quota(),), (job,)).tenants != TenantSettings()
