@@ -50,7 +50,8 @@ def write_cycle(
     view = store.reader.planning_view(
         now, slot_seconds=planning.slot_minutes * 60, history_days=_HISTORY_DAYS
     )
-    view = replace(view, jobs=view.jobs[:most_jobs])
+    running = [job for job in view.jobs if job.scheduler is None or not job.scheduler.ended_at]
+    view = replace(view, jobs=tuple(running[:most_jobs]))
     passed("view")
     forecasts = _forecasts(view, settings)
     groups = forecast_groups(view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning)
@@ -93,8 +94,7 @@ def _forecasts(
 ) -> tuple[DemandForecast | ForecastSkipped, ...]:
     alike: dict[tuple[object, ...], list[Job]] = defaultdict(list)
     for job in view.jobs:
-        ended = job.scheduler is not None and job.scheduler.ended_at is not None
-        alike[job.gpu_count, job.kind, job.gpu_model, ended].append(job)
+        alike[job.gpu_count, job.kind, job.gpu_model].append(job)
     asked = [job for jobs in alike.values() for job in jobs[:_FORECAST_EACH]]
     ids = {job.job_id for job in asked}
     made = {

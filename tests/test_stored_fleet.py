@@ -1,6 +1,7 @@
 """The benchmark's fleet has the form that a real cycle writes."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -8,8 +9,10 @@ import pytest
 import sqlalchemy as sa
 from factories import make_collected
 
+from benchmarks._stored_cycle import write_cycle
 from benchmarks._stored_fleet import StoredFleet, jobs_of, write_facts
 from data.columns import SAMPLES, check_frame
+from data.settings import Settings
 from data.store import open_store
 from data.store.bulk import read_frame
 from data.store.engine import open_engine
@@ -59,3 +62,27 @@ def test_every_holder_has_its_job(written: sa.Engine) -> None:
     known = [job.job_id for lane in lanes for job in jobs_of(FLEET, lane)]
     assert held == set(known)
     assert len(known) == len(set(known))
+
+
+def test_its_plan_is_of_what_runs(tmp_path: Path) -> None:
+    """A job that ended an hour ago still has readings to forecast from, and holds nothing."""
+    fleet = replace(FLEET, seed=31, days=2, sample_hours=1)
+    lanes, _boards = fleet.lanes()
+    ends = {
+        job.job_id: job.scheduler.ended_at
+        for lane in lanes
+        for job in jobs_of(fleet, lane)
+        if job.scheduler is not None
+    }
+    assert any(fleet.end - timedelta(hours=1) <= end for end in ends.values() if end is not None)
+    path = tmp_path / "t.duckdb"
+    engine = open_engine(path, create=True)
+    migrate(engine)
+    with engine.begin() as connection:
+        write_facts(connection, fleet)
+    engine.dispose()
+    with open_store(f"duckdb:///{path}") as store:
+        write_cycle(store, now=fleet.end, settings=Settings())
+        plan = store.reader.latest_plan()
+    assert plan is not None
+    assert {job.job_id for job in plan.jobs} == {job for job, end in ends.items() if end is None}
