@@ -273,6 +273,7 @@ def _job(fleet: StoredFleet, lane: Lane, run: int, number: int) -> Job:
         started_at=_time(start),
         ended_at=None if running else _time(end),
         time_limit_seconds=float(2 * lane.busy * SLOT) if lane.slurm else None,
+        extra=(("gpus_per_pod", "1"), ("gpu_containers", "1")) if lane.service else (),
     )
     memory = load_gpu_catalogue().get(lane.model).memory_mib
     words = _MODELLED[lane.number % len(_MODELLED)]
