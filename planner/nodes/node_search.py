@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.nodes.node_runs import Places, Stretch, Unit
-from planner.nodes.node_search_kernel import NodeArrays, NodePrices, UnitArrays, search_nodes
+from planner.nodes.node_search_kernel import (
+    NodeArrays,
+    NodePrices,
+    SearchEffort,
+    UnitArrays,
+    search_nodes,
+)
 from planner.nodes.random_kernel import random_state
 from planner.problem.fleet import FleetNode
 from planner.problem.planning_problem import PlanningProblem
@@ -23,9 +29,10 @@ _CLEARLY = 1.5
 """The node's cost has to be so many times that of the moves."""
 _MAX_NODES = 1_000
 """Nodes tried whole."""
-_ROUNDS_PER_UNIT, _MIN_ROUNDS, _MAX_ROUNDS = 20, 2_000, 20_000
-_MAX_CELLS = 30_000_000
-"""Slots of nodes looked at in rounds, and nodes looked at for those tried whole."""
+_ROUNDS_PER_UNIT, _MIN_ROUNDS = 20, 2_000
+_MAX_CELLS, _CELLS_PER_UNIT = 30_000_000, 250_000
+"""Nodes looked at for those tried whole, and slots of nodes looked at in rounds: as many at least,
+and more where many units may move."""
 _TRIFLE = 1e-6
 """Price of a board and slot away from where a job is now, where its start elsewhere is free."""
 
@@ -54,11 +61,15 @@ def searched(
         min_off=problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes,
         clearly=_CLEARLY,
     )
-    rounds = min(max(_MIN_ROUNDS, _ROUNDS_PER_UNIT * len(own)), _MAX_ROUNDS)
     arrays = _arrays(problem, asked, own)
     emptied = np.argsort(nodes.load[:, 0].sum(axis=1), kind="stable")
     emptied = emptied[np.isin(emptied, at)][:_MAX_NODES]
-    search_nodes(arrays, nodes, prices, at, emptied, rounds, _MAX_CELLS, random_state(seed))
+    effort = SearchEffort(
+        emptied_cells=_MAX_CELLS,
+        rounds=max(_MIN_ROUNDS, _ROUNDS_PER_UNIT * len(own)),
+        round_cells=max(_MAX_CELLS, _CELLS_PER_UNIT * len(own)),
+    )
+    search_nodes(arrays, nodes, prices, at, emptied, effort, random_state(seed))
     moved = zip(numbers, own, at.tolist(), strict=True)
     return places | {number: ((node, unit.gpus),) for number, unit, node in moved}
 

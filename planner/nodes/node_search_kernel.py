@@ -52,6 +52,14 @@ class NodePrices(NamedTuple):
     clearly: float
 
 
+class SearchEffort(NamedTuple):
+    """Rounds at most, and what they and emptying nodes look at: slots of nodes, and nodes."""
+
+    emptied_cells: int
+    rounds: int
+    round_cells: int
+
+
 @inner
 def _cost_of(nodes: NodeArrays, prices: NodePrices, node: int, start: int, end: int) -> float:
     """Return what a node costs if it is in use in slots [start, end) too (node_hours.node_cost)."""
@@ -219,14 +227,10 @@ def search_nodes(
     prices: NodePrices,
     at: Ints,
     emptied: Ints,
-    rounds: int,
-    max_cells: int,
+    effort: SearchEffort,
     state: RandomState,
 ) -> None:
-    """Improve the nodes `at` [U]: each of the `emptied` whole, then some in some slots.
-
-    The latter in so many rounds, or until `max_cells` slots of nodes were looked at.
-    """
+    """Improve the nodes `at` [U]: each of the `emptied` whole, then some in some slots."""
     count, slots = nodes.load.shape[0], nodes.load.shape[2]
     cost = np.array([_cost_of(nodes, prices, node, 0, 0) for node in range(count)])
     leaving = np.zeros(_MAX_LEAVING, dtype=np.int64)
@@ -234,11 +238,11 @@ def search_nodes(
     for node in emptied:
         gone = _choose(units, at, (node, node, node), (0, slots), leaving, state)
         cells += gone * count
-        if cells > max_cells:
+        if cells > effort.emptied_cells:
             break
         _retry(units, nodes, prices, cost, at, leaving[:gone], count, state)
     cells = 0
-    for _ in range(rounds):
+    for _ in range(effort.rounds):
         start = draw(state, slots)
         end = start + 1 + draw(state, slots - start)
         if draw(state, 4) == 0:
@@ -249,6 +253,6 @@ def search_nodes(
         few = leaving[:_FEW_LEAVING]
         gone = _choose(units, at, (first, second, third), (start, end), few, state)
         cells += len(at) + gone * slots * min(count, _MAX_LOOKS)
-        if cells > max_cells:
+        if cells > effort.round_cells:
             break
         _retry(units, nodes, prices, cost, at, leaving[:gone], _MAX_LOOKS, state)
