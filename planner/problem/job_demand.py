@@ -66,6 +66,7 @@ class JobDemand:
     utilization_mean_ratio: float | None
     memory_max_mib: float | None
     power_mean_watts: float | None
+    board_mean_watts: float | None
     board_max_watts: float | None
     samples: int
     window_start: pd.Timestamp | None
@@ -144,6 +145,7 @@ def job_demand(
         utilization_mean_ratio=_mean(rows, "utilization_ratio"),
         memory_max_mib=largest,
         power_mean_watts=_mean(rows, "power_watts"),
+        board_mean_watts=_board_mean_watts(rows),
         board_max_watts=_board_max_watts(rows, job.gpu_count),
         samples=int(rows["sample_count"].sum()),
         window_start=None if rows.empty else rows["slot_start"].min(),
@@ -252,6 +254,13 @@ def _mean(rows: pd.DataFrame, column: str) -> float | None:
 def _quantile(rows: pd.DataFrame, column: str, level: float) -> float | None:
     known = _known(rows, column)
     return None if known.empty else float(known.quantile(level))
+
+
+def _board_mean_watts(rows: pd.DataFrame) -> float | None:
+    """Return the mean power of a board over all slots, on however many the job was."""
+    known = rows[rows["power_watts"].notna() & rows["allocated_gpus"].gt(0)]
+    boards = float(known["allocated_gpus"].sum())
+    return float(known["power_watts"].sum()) / boards if boards else None
 
 
 def _board_max_watts(rows: pd.DataFrame, gpu_count: int) -> float | None:

@@ -223,10 +223,10 @@ def suspicion(demand: JobDemand, terms: Terms) -> str:
     """
     job = demand.job
     model = terms.catalogue.find(job.gpu_model)
-    busy, watts = demand.utilization_mean_ratio, demand.power_mean_watts
+    busy, watts = demand.utilization_mean_ratio, demand.board_mean_watts
     if model is None or busy is None or watts is None or job.mig_profile or busy < _BUSY:
         return ""
-    share = (watts / job.gpu_count - model.idle_watts) / (model.tdp_watts - model.idle_watts)
+    share = (watts - model.idle_watts) / (model.tdp_watts - model.idle_watts)
     if share > _COOL:
         return ""
     return (

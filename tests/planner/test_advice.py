@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from factories import make_job, make_plan
 from fleet_cases import pods_job
-from planning_cases import A100, AS_OF, H100, advised, boards, case
+from planning_cases import A100, AS_OF, H100, advised, boards, case, history_of
 
 from data.grid_forecast import GridForecast, GridOutlook
 from data.records.decisions import Action, Recommendation
@@ -20,6 +20,7 @@ from planner.plan import build_plan
 from planner.problem.cost import SLOWER, longer_ratio
 from planner.problem.time_shift import waiting_stretch
 from planner.recommendations.advise import Advice, advise
+from planner.recommendations.guardrails import suspicion
 from planner.recommendations.proposals import proposal_of
 from planner.recommendations.savings import outcome_of
 
@@ -328,3 +329,15 @@ def test_a_pause_is_never_held_for_good(slot_minutes: int, paused_slots: int) ->
             found = outcome_of(proposal_of(job, mixed, problem.terms), problem.terms)
             assert found.savings.cost is not None
             assert math.isfinite(found.savings.cost.high - found.savings.cost.low)
+
+
+@pytest.mark.parametrize(("before", "is_flagged"), [(1, False), (4, True)])
+def test_power_is_that_of_each_board_whatever_number_there_was(
+    before: int, is_flagged: bool
+) -> None:
+    """600 W of one board busy work tells; a job that had one and has four now is not cool."""
+    job = make_job("a/pod", kind=WorkloadKind.TRAINING, gpu_count=4)
+    history = history_of(job, 1.0, 5_000.0, 600.0, timedelta(hours=1))
+    history["allocated_gpus"] = float(before)
+    problem = case((job, 1.0, 5_000.0, 600.0), gpus=boards(H100, 4), history=history)
+    assert bool(suspicion(problem.jobs[0].demand, problem.terms)) == is_flagged

@@ -310,16 +310,14 @@ def test_busy_yet_cool_is_suspicious(busy: float, watts: float, flagged: bool) -
     """Of the range from 80 to 700 W busy work exceeds 15 %: 173 W of each board."""
     problem = problem_of(training())
     model = problem.catalogue.get(H100)
-    demand = replace(
-        problem.jobs[0].demand, utilization_mean_ratio=busy, power_mean_watts=4 * watts
-    )
+    demand = replace(problem.jobs[0].demand, utilization_mean_ratio=busy, board_mean_watts=watts)
     share = (watts - model.idle_watts) / (model.tdp_watts - model.idle_watts)
     assert (share > 0.15) == (watts > 175)
     said = suspicion(demand, problem.terms)
     assert bool(said) == flagged
     if flagged:
         assert f"{100 * busy:.0f} % utilization at {max(0, 100 * share):.0f} % of its" in said
-    for unknown in ({"utilization_mean_ratio": None}, {"power_mean_watts": None}):
+    for unknown in ({"utilization_mean_ratio": None}, {"board_mean_watts": None}):
         assert suspicion(replace(demand, **unknown), problem.terms) == ""
 
 
