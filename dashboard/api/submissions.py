@@ -14,15 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from dashboard.api.pages_of_rows import PageOfRows, PageQuery, keyed, page_of
 from dashboard.api.world import ApiWorld, Caller
 from dashboard.rights import why_not_submit
-from dashboard.submission.desk import (
+from dashboard.submission.job_file import parsed_job, read_job
+from dashboard.submission.model_source import config_from_text
+from dashboard.submission.shown_submissions import (
     SubmissionRow,
     proposal_document,
     proposal_now,
     shown_digest,
     submission_row,
 )
-from dashboard.submission.job_file import parsed_job, read_job
-from dashboard.submission.model_source import config_from_text
 from dashboard.submission.submit import submit, why_not
 from dashboard.submission.targets import target_name, target_of
 from data.errors import ApplyError, ChangeRefusedError, NotAllowedError, StalePlanError

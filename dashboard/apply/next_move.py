@@ -98,14 +98,14 @@ Move = Prepare | Send | ReadBackMove | Note | Conclude | WaitMove | MeasureMove 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The times of the settings: looks, patience, watch; `measure_after` None measures nothing.
+    """Times of the settings: looks, rollout, watch; `measure_after` None measures nothing.
 
     `lasting`: the change is meant to stay, so that its target is looked at for as long as it
     stands. `lapses`: it ends by itself when nobody renews it.
     """
 
     poll: timedelta
-    patience: timedelta
+    rollout_timeout: timedelta
     watch: timedelta
     measure_after: timedelta | None
     lasting: bool = False
@@ -134,7 +134,7 @@ def next_move(
 
 
 def _overdue(progress: Progress, now: datetime, pace: Pace) -> bool:
-    return progress.since is not None and now - progress.since >= pace.patience
+    return progress.since is not None and now - progress.since >= pace.rollout_timeout
 
 
 def _resolve(
@@ -249,7 +249,7 @@ def _settle(
         return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
     if not _overdue(progress, now, pace):
         return WaitMove(until=now + pace.poll, reason=answer.detail)
-    minutes = pace.patience / timedelta(minutes=1)
+    minutes = pace.rollout_timeout / timedelta(minutes=1)
     late = (
         f"set, and not there after {minutes:g} min: "
         if answer.seen is VerificationResult.NOT_YET
@@ -263,7 +263,7 @@ _LATE: dict[VerificationResult, LifecycleEvent | None] = {
     VerificationResult.UNTOUCHED: LifecycleEvent.REFUSED,
     VerificationResult.UNREADABLE: LifecycleEvent.UNKNOWN,
 }
-"""What a sight means once patience has run out. NOT_YET: the value is set; the watch goes on.
+"""What a sight means after the rollout timeout. NOT_YET: the value is set; the watch goes on.
 UNTOUCHED: it was answered by done, and nothing happened."""
 
 
@@ -327,7 +327,7 @@ def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> 
     if (
         answer.seen is VerificationResult.FAILING
         and since is not None
-        and now - since >= pace.patience
+        and now - since >= pace.rollout_timeout
     ):
         return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
     return None

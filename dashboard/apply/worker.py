@@ -366,7 +366,9 @@ def _pace(task: Task, progress: Progress) -> Pace:
     pace = _usual_pace(task)
     applier = task.maker()
     if applier is not None and progress.outcome is None and isinstance(applier, WaitsForPeople):
-        return replace(pace, poll=max(pace.poll, applier.looks_every()), patience=timedelta.max)
+        return replace(
+            pace, poll=max(pace.poll, applier.looks_every()), rollout_timeout=timedelta.max
+        )
     return pace
 
 
@@ -379,7 +381,7 @@ def _usual_pace(task: Task) -> Pace:
     passing = over or recommendation.cancels_job or recommendation.action.spec.pauses
     return Pace(
         poll=timedelta(seconds=apply.poll_seconds),
-        patience=timedelta(minutes=apply.rollout_timeout_minutes),
+        rollout_timeout=timedelta(minutes=apply.rollout_timeout_minutes),
         watch=timedelta(minutes=apply.watch_minutes),
         measure_after=slots,
         lasting=not passing,

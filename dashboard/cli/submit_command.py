@@ -12,15 +12,15 @@ from pathlib import Path
 from dashboard.api.rows import columns_of
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, open_or_ask, settings_of
-from dashboard.submission.desk import (
+from dashboard.submission.estimate import plan_row
+from dashboard.submission.job_file import load_job_file
+from dashboard.submission.proposal import SubmissionProposal
+from dashboard.submission.shown_submissions import (
     SubmissionRow,
     proposal_document,
     proposal_now,
     submission_row,
 )
-from dashboard.submission.estimate import plan_row
-from dashboard.submission.job_file import load_job_file
-from dashboard.submission.proposal import SubmissionProposal
 from dashboard.submission.submit import submit as send
 from dashboard.submission.submit import why_not
 from dashboard.submission.targets import target_name, target_of

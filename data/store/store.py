@@ -241,7 +241,7 @@ class Store:
         plan: Plan,
         recommendations: Sequence[Recommendation],
     ) -> None:
-        """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing.
+        """Keep what one cycle made, all or nothing; a cycle kept before changes nothing.
 
         `workloads` take the place of those before, None leaves them. `memory` is what is foreseen
         of the running jobs' memory, None where nobody looked; `serving` of inference services;

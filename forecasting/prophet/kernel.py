@@ -79,7 +79,7 @@ class RowWorkspace(NamedTuple):
 
 
 @inner
-def make_desk(smooth: int, changes: int) -> RowWorkspace:
+def make_workspace(smooth: int, changes: int) -> RowWorkspace:
     """Return working arrays; z [q] and d [S] hold the answer after `solve_row`."""
     return RowWorkspace(
         np.zeros(smooth),

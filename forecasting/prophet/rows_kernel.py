@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data.compiled import inner, outer
 from forecasting.prophet.gram_kernel import gram_of, row_around
-from forecasting.prophet.kernel import Floats, Gram, Row, RowWorkspace, make_desk
+from forecasting.prophet.kernel import Floats, Gram, Row, RowWorkspace, make_workspace
 from forecasting.prophet.terms_kernel import changepoint_rows
 from forecasting.prophet.variance_kernel import Solution, solve_row
 
@@ -171,7 +171,7 @@ def solve_shared(
     Gives which of them `solve_own` should solve more precisely.
     """
     q = len(gram.eigenvalues)
-    workspace = make_desk(q, gram.cross.shape[1])
+    workspace = make_workspace(q, gram.cross.shape[1])
     rough = np.zeros(len(which), np.bool_)
     for r in range(len(which)):
         row = Row(means[r] * gram.level, squares[r], products[r, :q], products[r, q:])
@@ -286,6 +286,6 @@ def solve_own(
             answers.unbounded[i] = True
             continue
         gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau, recipe.starts > 1)
-        workspace = make_desk(smooth.shape[1], len(rows))
+        workspace = make_workspace(smooth.shape[1], len(rows))
         row, found = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, workspace)
         _keep(gram, row, workspace, found, level, answers, i)

@@ -25,7 +25,7 @@ _VISITS = 1500
 _OVERDUE = timedelta(minutes=40)
 """More than a rollout's limit, the patience after it, and what a dead worker's lease takes."""
 _PAUSE_SECONDS = 0.25
-"""A hundred visits of 6 s are the ten minutes of `patience`: the server has 25 s then."""
+"""A hundred visits of 6 s are the ten minutes of `rollout_timeout`: the server has 25 s then."""
 
 
 class WorkerDiedError(BaseException):

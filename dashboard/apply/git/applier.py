@@ -60,7 +60,7 @@ class GitApplier:
     ) -> None:
         self._settings = settings
         self._api = KubernetesApi(cluster)
-        self._patience = timedelta(seconds=cluster.pending_seconds)
+        self._rollout_timeout = timedelta(seconds=cluster.pending_seconds)
         self._takes_all = not cluster.enabled
         self._public_url = public_url
         self._forge = forge_of(settings)
@@ -211,7 +211,12 @@ class GitApplier:
     def read_back(self, change: Change, *, done: int) -> ReadBack:
         """Look at the request, and once it is merged at the live object."""
         return sending.read_back(
-            self._settings, self._forge, self._api, change, done=done, patience=self._patience
+            self._settings,
+            self._forge,
+            self._api,
+            change,
+            done=done,
+            rollout_timeout=self._rollout_timeout,
         )
 
     def close(self, change: Change, *, sent: int) -> Closed:

@@ -143,7 +143,7 @@ def read_back(
     change: Change,
     *,
     done: int,
-    patience: timedelta,
+    rollout_timeout: timedelta,
 ) -> ReadBack:
     """Look once, at the request first and at the live object once it is merged. Never raises."""
     if not change.steps:
@@ -164,7 +164,7 @@ def read_back(
         reason = forge.reason(there.number)
         detail = f"closed without merging{f' ({reason})' if reason else ''}: {there.url}"
         return ReadBack(seen=Verdict.DECLINED, detail=detail)
-    found = checking.read_back(api, live_change(change), done=1, patience=patience)
+    found = checking.read_back(api, live_change(change), done=1, rollout_timeout=rollout_timeout)
     if found.seen is not Verdict.UNTOUCHED:
         return found
     # A forge may delete a request that was merged: the cluster then has the last word.

@@ -31,7 +31,7 @@ class KubernetesApplier:
         self, settings: KubernetesApplySettings, *, catalogue: GpuCatalogue | None = None
     ) -> None:
         self._api = KubernetesApi(settings)
-        self._patience = timedelta(seconds=settings.pending_seconds)
+        self._rollout_timeout = timedelta(seconds=settings.pending_seconds)
         self._cuts_nodes = settings.cut_nodes
         self._cutting = timedelta(seconds=settings.cut_seconds)
         self._catalogue = catalogue or load_gpu_catalogue()
@@ -78,12 +78,18 @@ class KubernetesApplier:
     def execute(self, step: ChangeStep, change: Change) -> StepResult:
         """Send one patch, once. A step that has to wait answers BUSY until its turn has come."""
         return sending.execute(
-            self._api, step, change, patience=self._patience, cutting_limit=self._cutting
+            self._api,
+            step,
+            change,
+            rollout_timeout=self._rollout_timeout,
+            cutting_limit=self._cutting,
         )
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
         """Look at the object and its pods, once."""
-        return checking.read_back(self._api, change, done=done, patience=self._patience)
+        return checking.read_back(
+            self._api, change, done=done, rollout_timeout=self._rollout_timeout
+        )
 
     def close(self, change: Change, *, sent: int) -> Closed:
         """Take back a cut that is given up; a node of ours is uncordoned. Never raises."""

@@ -24,7 +24,9 @@ from data.records.changes import Change, ReadBack
 from data.records.changes import VerificationResult as Verdict
 
 
-def read_back(api: KubernetesApi, change: Change, *, done: int, patience: timedelta) -> ReadBack:
+def read_back(
+    api: KubernetesApi, change: Change, *, done: int, rollout_timeout: timedelta
+) -> ReadBack:
     """Look once. Never raises."""
     seen = seen_of(change.target)
     try:
@@ -35,7 +37,7 @@ def read_back(api: KubernetesApi, change: Change, *, done: int, patience: timede
             return ReadBack(
                 seen=Verdict.UNREADABLE, detail=meaning_of(answer, seen.path, verb="get")
             )
-        return _judged(api, change, seen, answer, done, patience)
+        return _judged(api, change, seen, answer, done, rollout_timeout)
     except ApplyError as error:
         return ReadBack(seen=Verdict.UNREADABLE, detail=str(error))
 
@@ -46,7 +48,7 @@ def _judged(
     seen: ObservedTarget,
     answer: ApiAnswer,
     done: int,
-    patience: timedelta,
+    rollout_timeout: timedelta,
 ) -> ReadBack:
     document = answer.found
     if value_at(document, "/metadata/uid") != change.target.identity:
@@ -72,7 +74,7 @@ def _judged(
         over = done == len(change.steps)
         verdict, detail = cutting.effect(seen.facts, document, over=over)
     else:
-        verdict, detail = _effect(api, seen, document, answer, patience)
+        verdict, detail = _effect(api, seen, document, answer, rollout_timeout)
     return ReadBack(seen=verdict, detail=detail, observed=observed)
 
 
@@ -94,7 +96,7 @@ def _effect(
     seen: ObservedTarget,
     document: Document,
     answer: ApiAnswer,
-    patience: timedelta,
+    rollout_timeout: timedelta,
 ) -> tuple[Verdict, str]:
     kind = seen.place.kind
     if kind == "Node":
@@ -105,14 +107,14 @@ def _effect(
         return Verdict.AS_INTENDED, f"no further pod is put on it{still}"
     if kind in AUTOSCALERS:
         return bounds.effect(
-            api, seen.place, document, late_before=answer.at and answer.at - patience
+            api, seen.place, document, late_before=answer.at and answer.at - rollout_timeout
         )
     if kind == "CronJob":
         return Verdict.AS_INTENDED, "its next run takes it; a run under way keeps what it has"
     work = reading.work_of(api, seen.place, document)
     if work is None:
         return Verdict.NOT_YET, "the value is set; its pods cannot be told or may not be listed"
-    suffers = trouble(work, now=answer.at, patience=patience)
+    suffers = trouble(work, now=answer.at, rollout_timeout=rollout_timeout)
     if suffers:
         return Verdict.FAILING, suffers
     to_do = still_to_do(kind, document, work.pods)

@@ -170,21 +170,21 @@ def own_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
     ]
 
 
-def trouble(work: WorkloadPods, *, now: datetime | None, patience: timedelta) -> str:
+def trouble(work: WorkloadPods, *, now: datetime | None, rollout_timeout: timedelta) -> str:
     """Return what the work suffers from: pods that cannot be made, wait, crash or lack memory.
 
-    Each may last for `patience`, and a pod may wait for as long as another one ends that holds
-    what it waits for. What is left of the template before is no trouble of this one.
+    Each may last for `rollout_timeout`, and a pod may wait for as long as another one ends that
+    holds what it waits for. What is left of the template before is no trouble of this one.
     """
     if now is None:
         return ""
-    failed = _own_trouble(work, now - patience)
+    failed = _own_trouble(work, now - rollout_timeout)
     if failed:
         return failed
     ending = any(map(ends, work.pods))
     for pod in work.pods_of_template():
         made = time_in(pod, "metadata", "creationTimestamp")
-        if ends(pod) or _over(pod) or made is None or now - made < patience:
+        if ends(pod) or _over(pod) or made is None or now - made < rollout_timeout:
             continue
         name = text_in(pod, "metadata", "name")
         broken, waits = next(_broken(pod), ""), _waits(pod)

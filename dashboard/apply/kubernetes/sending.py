@@ -36,7 +36,7 @@ def execute(
     step: ChangeStep,
     change: Change,
     *,
-    patience: timedelta,
+    rollout_timeout: timedelta,
     cutting_limit: timedelta,
 ) -> StepResult:
     """Send a step with the resourceVersion of a look taken now. Never raises.
@@ -58,7 +58,7 @@ def execute(
     if command.wait in (StepWait.FREE, StepWait.CUT):
         waiting = _not_cut_yet(api, command, seen, document, cutting_limit)
     else:
-        waiting = _not_yet(api, command, seen, answer, patience)
+        waiting = _not_yet(api, command, seen, answer, rollout_timeout)
     return waiting or _send(api, command, document)
 
 
@@ -95,12 +95,12 @@ def _not_yet(
     command: StepCommand,
     seen: ObservedTarget,
     answer: ApiAnswer,
-    patience: timedelta,
+    rollout_timeout: timedelta,
 ) -> StepResult | None:
     """Return BUSY while something has still to happen before the step, None when nothing has.
 
     The answer names the time that the object itself allows, over which the tries are spread. A
-    rollout whose pods have waited for longer than `patience` is not waited for.
+    rollout whose pods have waited for longer than `rollout_timeout` is not waited for.
     """
     document = answer.found
     if command.wait is StepWait.NO_PODS and not has_no_pods(document):
@@ -113,7 +113,7 @@ def _not_yet(
         )
     if command.wait is StepWait.ROLLED_OUT and not has_rolled_out(document):
         work = reading.work_of(api, seen.place, document)
-        failed = trouble(work, now=answer.at, patience=patience) if work else ""
+        failed = trouble(work, now=answer.at, rollout_timeout=rollout_timeout) if work else ""
         if failed:
             return _refused(f"its rollout fails: {failed}")
         limit = value_at(document, "/spec/progressDeadlineSeconds")

@@ -39,7 +39,7 @@ CHANGE = Change(
 )
 PACE = Pace(
     poll=timedelta(seconds=2),
-    patience=timedelta(minutes=10),
+    rollout_timeout=timedelta(minutes=10),
     watch=timedelta(minutes=10),
     measure_after=None,
 )
