@@ -177,7 +177,8 @@ class OwnMetrics:
         for outlook in busiest[:SERVICES]:
             required = outlook.required_at(now, timedelta(minutes=settings.stale_minutes))
             if required is not None:
-                named = (outlook.namespace, outlook.service, outlook.job_id)
+                workload = outlook.job_id or f"model:{outlook.service}"
+                named = (outlook.namespace, outlook.service, workload)
                 labels = tuple(_label(name) for name in named)
                 # Names that are cut may be alike, and one series twice spoils the whole page.
                 found[labels] = max(required, found.get(labels, required))

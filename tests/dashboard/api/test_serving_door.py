@@ -116,6 +116,19 @@ def test_services_are_named_on_metrics_only_where_asked_and_not_without_end(stor
     assert "a/4" not in found
 
 
+def test_engines_without_a_pod_are_told_apart_by_their_model(store: Store) -> None:
+    """A query by workload takes one of them, and no workload that has the name of a model."""
+    bare = replace(CHAT, job_id="", namespace="", required_replicas=(2, 2))
+    other = replace(bare, service="org/large@paris", required_replicas=(9, 9))
+    named = replace(CHAT, job_id="org/small", required_replicas=(5, 5))
+    keep(store, replace(bare, service="org/small"), other, named, number=2)
+    assert metric(store, NOW) == {
+        "model:org/small": 2.0,
+        "model:org/large@paris": 9.0,
+        "org/small": 5.0,
+    }
+
+
 def test_the_example_for_prometheus_asks_for_what_is_served(store: Store) -> None:
     """Its matcher names a workload that the metric has; no series is no wish for none."""
     (scaled,) = documents("scaledobject-prometheus.yaml")
