@@ -57,8 +57,9 @@ class LearnedService:
 
     `own` are the readings since its engine, model, image, command or GPUs are those of now: they
     tell what a replica carries, and all `readings` what comes. `taught` is by `own`, or by all
-    where `own` teaches nothing; empty where neither does. Where `own` is less than a day in which
-    no replica was full, a second is by all: no more is ordered than either asks for.
+    where `own` teaches nothing, as since a weekend; empty where neither does. Where `own` is less
+    than a day in which no replica was full, a second is by all: no more is ordered than either
+    asks for.
     `series` are to be forecast: requests, and the work of each taught whose tokens tell it.
     """
 
@@ -70,8 +71,11 @@ class LearnedService:
     series: tuple[Series, ...]
 
     def changed(self) -> str:
-        """Tell when the service changed where less than a day is known since, else ''."""
-        if len(self.own.starts) >= SLOTS_OF_A_DAY or len(self.readings.starts) < SLOTS_OF_A_DAY:
+        """Tell when the service changed where less than a day is learnt since, else ''."""
+        of_now = not self.taught or self.taught[0].readings is self.own
+        if len(self.readings.starts) < SLOTS_OF_A_DAY or (
+            of_now and len(self.own.starts) >= SLOTS_OF_A_DAY
+        ):
             return ""
         since = self.readings.starts[np.flatnonzero(~self.history.like_now)[-1] + 1]
         return (
@@ -86,9 +90,8 @@ def learned_service(history: ServedHistory) -> LearnedService:
     readings = readings_of(history.engine, history.starts, history.columns)
     own, arrivals = readings.where(history.like_now), readings.arrivals
     taught = [_taught(own, history.like_now, readings, arrivals)]
-    if len(own.starts) < min(SLOTS_OF_A_DAY, len(readings.starts)) and not (
-        taught[0] and taught[0].carries.seen_full
-    ):
+    is_short = len(own.starts) < SLOTS_OF_A_DAY and not (taught[0] and taught[0].carries.seen_full)
+    if own is not readings and (taught[0] is None or is_short):
         taught.append(_taught(readings, np.full_like(history.like_now, True), readings, arrivals))
     known = tuple(found for found in taught if found is not None)
     coming = [arrivals / SLOT_SECONDS, *(found.work for found in known if found.tokens)]

@@ -25,6 +25,7 @@ from forecasting.demand_model import Quantiles
 from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles_of
 from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.cold_start import cold_start
+from planner.serving.missing_signals import what_is_missing
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     Floats,
@@ -98,7 +99,7 @@ def _outlook(
     history, readings = service.history, service.readings
     newest = {name: values[-1] for name, values in history.columns.items()}
     waits = readings.mean_waits
-    judged = waits[readings.lately & ~np.isnan(waits)]
+    judged = waits[readings.of_last_day & ~np.isnan(waits)]
     late = int((judged > settings.wait_seconds).sum())
     namespace, _, name = history.job_id.rpartition("/")
     plain = ServiceOutlook(
@@ -121,17 +122,45 @@ def _outlook(
         judged_minutes=len(judged) * _READ_MINUTES,
         cold_start=starting,
         hourly_replicas=_by_hour(readings.starts, history.columns["replicas"]),
-        reason="the engine tells too little: requests at work, and those that ended, are needed",
     )
     if not service.taught:
-        return plain
-    sized = _sized(plain, service, foreseen, starting, settings)
+        return _unlearnt(plain, service, settings, _least(job))
+    sized = _sized(plain, service, foreseen, starting, settings, _least(job))
     rules = NeedRules(
         objective=objective_of(settings),
         reactive_ratio=settings.reactive_ratio,
         cold_start_seconds=starting.seconds,
     )
     return replace(sized, bounds=_bounds(job, service, service.taught[0].carries, rules))
+
+
+def _least(job: Job | None) -> int:
+    """Return the fewest replicas of a service: one, unless its autoscaler may stop the last."""
+    told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    return 0 if told.get("min_replicas") == "0" else 1
+
+
+def _unlearnt(
+    plain: ServiceOutlook, service: LearnedService, settings: ServingSettings, least: int
+) -> ServiceOutlook:
+    """Return the outlook of a service that taught nothing: a number if no request came as yet."""
+    why = what_is_missing(service.readings)
+    if why:
+        return replace(plain, reason=why)
+    slots = _fresh_slots(settings)
+    begins = int(service.readings.starts[-1]) // RATE_SLOT_SECONDS * RATE_SLOT_SECONDS
+    return replace(
+        plain,
+        reactive_replicas=0,
+        required_replicas=(least,) * slots,
+        slot_starts=_slot_starts(begins, slots),
+        reason="no request has come yet, so nothing is learnt: what the reactive rule asks",
+    )
+
+
+def _fresh_slots(settings: ServingSettings) -> int:
+    """Return the slots in which readings count, and no longer: the next ones ask for their own."""
+    return 1 + int(min(settings.stale_minutes, _MAX_FLOOR_MINUTES) * 60 // RATE_SLOT_SECONDS)
 
 
 def _by_hour(starts: Times, replicas: Floats) -> tuple[int | None, ...]:
@@ -213,6 +242,7 @@ def _sized(
     foreseen: Sequence[Quantiles | None],
     starting: ColdStart,
     settings: ServingSettings,
+    least: int,
 ) -> ServiceOutlook:
     """Return the outlook with the replicas for the forecast, and never below the reactive rule.
 
@@ -221,8 +251,7 @@ def _sized(
     first, seen = service.series[0]
     begins = first + len(seen) * RATE_SLOT_SECONDS
     middle, high = _middle_and_high(foreseen[0])
-    # As long as these readings count, and no longer: the next ones ask for what they need.
-    fresh = 1 + int(min(settings.stale_minutes, _MAX_FLOOR_MINUTES) * 60 // RATE_SLOT_SECONDS)
+    fresh = _fresh_slots(settings)
     by_tokens, taught = iter(foreseen[1:]), service.taught[0]
     works = [
         _middle_and_high(foreseen[0] if each.tokens is None else next(by_tokens))[1]
@@ -265,7 +294,7 @@ def _sized(
         return replace(known, reason=str(error))
     answers = (*by_formula, *(by_rate for _now, *by_rate in proven))
     required = to_order(
-        [int(min(slot)) for slot in zip(*answers, strict=True)],
+        [max(least, int(min(slot))) for slot in zip(*answers, strict=True)],
         ahead=-int(-starting.seconds // RATE_SLOT_SECONDS),
         at_least=reactive,
         first=fresh,

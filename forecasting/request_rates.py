@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,10 @@ from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.model import MIN_KNOWN, mix_many
 
 RATE_SLOT_SECONDS = 600
+_DAY = 86_400 // RATE_SLOT_SECONDS
+_WEEK = 7 * _DAY
+_IDLE_RATIO = 0.05
+"""Of the mean rate: a day below it is idle, and the newest days say nothing of the next."""
 
 
 def rate_quantiles_of(
@@ -20,6 +25,7 @@ def rate_quantiles_of(
 
     `histories` are of each the start of the first slot (s, epoch), on which hours of the day are
     counted, and requests per second by slot, NaN where unknown. Many at once are faster than alone.
+    After an idle day the middle and the high quantiles are never below the week before.
     """
     enough = [int(np.isfinite(rates).sum()) >= MIN_KNOWN for _first, rates in histories]
     series = [
@@ -35,4 +41,31 @@ def rate_quantiles_of(
         if known
     ]
     found = iter(mix_many(series, [ahead] * len(series), judged=False))
-    return [next(found).quantiles if known else None for known in enough]
+    return [
+        _as_a_week_before(next(found).quantiles, rates) if known else None
+        for (_first, rates), known in zip(histories, enough, strict=True)
+    ]
+
+
+def _as_a_week_before(found: Quantiles, rates: Values) -> Quantiles:
+    """Return the quantiles, after an idle day never below what came a week before.
+
+    On a Monday morning the mix, which rests on the newest days, foresees another Sunday. The high
+    quantiles take the larger of neighbouring slots as well.
+    """
+    known = np.nan_to_num(rates)
+    if known[-_DAY:].mean() >= _IDLE_RATIO * known.mean():
+        return found
+    ahead = len(found.q50)
+    week = np.zeros(ahead + 2)  # a slot before and one after
+    before = np.arange(-1, ahead + 1) + len(known) - _WEEK
+    there = (before >= 0) & (before < len(known))
+    week[there] = known[before[there]]
+    high = np.maximum(np.maximum(week[:-2], week[1:-1]), week[2:])
+    return replace(
+        found,
+        q50=np.maximum(found.q50, week[1:-1]),
+        q75=None if found.q75 is None else np.maximum(found.q75, week[1:-1]),
+        q90=np.maximum(found.q90, high),
+        q95=np.maximum(found.q95, high),
+    )

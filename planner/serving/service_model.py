@@ -21,6 +21,8 @@ from planner.serving.queueing import ServiceLoad, WaitObjective, fewest, queue_o
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
 _LATELY_SECONDS = 86_400
+_MIN_BUSY_SLOTS = 12
+"""With requests, of the last day: fewer, and what was read before is learnt from as well."""
 _MIN_FULL_SLOTS = 3
 _MIN_CACHE_RATIO = 0.02
 """The KV-cache from which it tells the size of a request; below, rounding would."""
@@ -95,7 +97,7 @@ class ServiceReadings:
 
     @cached_property
     def served(self) -> tuple[Floats, Floats]:
-        """By slot of the last day the seconds from admission to the last token, of how many.
+        """By slot learnt from the seconds from admission to the last token, of how many.
 
         Engines that time no requests: by Little's law, requests at work per request that ended.
         """
@@ -119,10 +121,23 @@ class ServiceReadings:
         }
         return replace(self, **parts)
 
-    @cached_property
-    def lately(self) -> npt.NDArray[np.bool_]:
+    @property
+    def of_last_day(self) -> npt.NDArray[np.bool_]:
         """Which slots are of the last day."""
         return np.asarray(self.starts > self.starts[-1] - _LATELY_SECONDS)
+
+    @cached_property
+    def lately(self) -> npt.NDArray[np.bool_]:
+        """Which slots are learnt from: the last day's.
+
+        Where few of them had requests, as after a weekend, those since a day before the newest
+        slots that had.
+        """
+        busy = (self.finished > 0) | (self.timed > 0)
+        if np.count_nonzero(busy & self.of_last_day) >= _MIN_BUSY_SLOTS or not busy.any():
+            return self.of_last_day
+        first = self.starts[busy][-_MIN_BUSY_SLOTS:][0]
+        return np.asarray(self.starts > first - _LATELY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +170,9 @@ def carries_of(outlook: ServiceOutlook) -> ReplicaCarries | None:
 
 
 def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
-    """Return what a replica carries; None when too little of the last day is known.
+    """Return what a replica carries; None when too little is known.
 
-    Requests at once are those of full replicas, of the last day or else of all that was read: the
+    Requests at once are those of full replicas, lately or else of all that was read: the
     more replicas there are, the less each is seen to do.
     """
     lately = readings.lately
@@ -167,7 +182,7 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     full = full if len(full) >= _MIN_FULL_SLOTS else readings.full[known]
     seen_full = len(full) >= _MIN_FULL_SLOTS
     most = float(np.median(full)) if seen_full else _most_at_once(readings)
-    if seconds is None or most <= 0:
+    if seconds is None or not np.isfinite(readings.fullest).any():
         return None
     return ReplicaCarries(
         slots=max(1, round(most)),
@@ -232,7 +247,7 @@ def _service_seconds(readings: ServiceReadings) -> Range | None:
 
 
 def arrival_scv(readings: ServiceReadings) -> float:
-    """Return the variance of the last day's counts over their mean; a trend is none.
+    """Return the variance of the counts of lately over their mean; a trend is none.
 
     It is from second differences. Over many gaps it is the squared coefficient of variation of
     the gaps between requests. 1, that of Poisson, where too little is known; never less.

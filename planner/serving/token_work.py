@@ -22,7 +22,7 @@ _MIN_SPREAD = 0.05
 
 
 def token_seconds(readings: ServiceReadings) -> TokenSeconds | None:
-    """Return what the last day's slots teach by least squares, never below 0.
+    """Return what the slots that are learnt from teach by least squares, never below 0.
 
     None where the engine times no requests or tells no tokens, or less than four hours of them, and
     where all slots mix both alike: requests then tell as much.
