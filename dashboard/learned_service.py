@@ -13,6 +13,7 @@ from data.records.serving import TokenSeconds
 from data.store.served_history import ServedHistory
 from data.units import SLOT_SECONDS
 from forecasting.request_rates import RATE_SLOT_SECONDS
+from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     Floats,
     ReplicaCarries,
@@ -44,11 +45,11 @@ class Taught:
     work: Floats
     came: Floats
 
-    def proven(self, rates: Sequence[float]) -> tuple[float, ...]:
+    def proven(self, rates: Sequence[float], objective: WaitObjective) -> tuple[float, ...]:
         """Return what bounds the replicas for each rate; infinity where a replica was seen full."""
         if self.carries.seen_full:
             return (math.inf,) * len(rates)
-        return proven_replicas(self.readings, self.came, rates)
+        return proven_replicas(self.readings, self.came, rates, self.carries, objective)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,14 +259,15 @@ def _sized(
     ]
     if not all(works):
         works = [(0.0,) * fresh for _each in service.taught]
+    objective = objective_of(settings)
     proven = [
-        each.proven((float(each.work[-1]), *rates))
+        each.proven((float(each.work[-1]), *rates), objective)
         for each, rates in zip(service.taught, works, strict=True)
     ]
     reactive = reactive_replicas(taught.carries, service.readings, settings.reactive_ratio)
-    if np.nan_to_num(service.readings.waiting[-1]) < 1:  # nobody waits: what was proven is enough
-        reactive = int(min(reactive, proven[0][0]))
-    objective = objective_of(settings)
+    is_late = service.readings.mean_waits[-1] > settings.wait_seconds
+    if np.nan_to_num(service.readings.waiting[-1]) < 1 and not is_late:
+        reactive = int(min(reactive, proven[0][0]))  # nobody waits: what was proven is enough
     carried = carried_rate(taught.carries.load(0.0), plain.replicas, objective)
     few = "" if high else "too little history for a forecast: what the reactive rule asks"
     known = replace(

@@ -33,6 +33,8 @@ _MAX_UNSEEN, _ANY_BATCH = 2.0, 8.0
 is the most that a replica is taken to work on, if its KV-cache holds them."""
 _MAX_UNPROVEN = 1.25
 """The highest rate that replicas are taken to carry, of the highest that they were seen to."""
+_ENDLESS_SECONDS, _SHORTEST_SECONDS = 1e9, 1e-9
+"""Of waits: what has no end, and what is none, as far as they are counted with."""
 _MIN_CHANGES = 12
 MAX_LEARNT_SCV = 4.0
 """Up to it the formula is right within one replica; what varies more slowly is forecast."""
@@ -212,17 +214,20 @@ def _most_at_once(readings: ServiceReadings) -> float:
 
 
 def proven_replicas(
-    readings: ServiceReadings, came: Floats, rates: Sequence[float]
+    readings: ServiceReadings,
+    came: Floats,
+    rates: Sequence[float],
+    carries: ReplicaCarries,
+    objective: WaitObjective,
 ) -> tuple[float, ...]:
-    """Return for each rate the fewest replicas that carried as much and let nobody wait.
+    """Return for each rate the fewest replicas that carried as much and kept the promise.
 
     `came` is the rate by slot. The replicas that carried the highest rate are taken to carry a
     quarter more; above that the number grows in proportion. Infinity where nothing is proven.
     """
-    calm = (came > 0) & (readings.waiting < 1) & (readings.replicas > 0)
-    if not calm.any():
+    carried, there = _promises_kept(readings, came, carries, objective)
+    if not len(carried):
         return (math.inf,) * len(rates)
-    carried, there = came[calm], readings.replicas[calm].astype(np.int64)
     most = np.full(there.max() + 1, -np.inf)  # that so many replicas carried, or fewer
     np.maximum.at(most, there, carried)
     most = np.maximum.accumulate(most)
@@ -230,6 +235,66 @@ def proven_replicas(
     beyond = np.maximum(1.0, wanted / (most[-1] * _MAX_UNPROVEN))
     of_more = np.ceil(np.searchsorted(most, most[-1]) * beyond)
     return tuple(np.where(wanted <= most[-1], np.searchsorted(most, wanted), of_more).tolist())
+
+
+def _promises_kept(
+    readings: ServiceReadings, came: Floats, carries: ReplicaCarries, objective: WaitObjective
+) -> tuple[Floats, Times]:
+    """Return the rates at which the promise was kept, and by how many replicas.
+
+    Few requests prove nothing: slots of as many replicas are put together, those of the highest
+    rates first, until one late request more would not break the promise.
+    """
+    waits = readings.mean_waits
+    known = (came > 0) & ~np.isnan(waits) & (readings.replicas > 0)
+    rates, there = came[known], readings.replicas[known].astype(np.int64)
+    waits = np.minimum(waits[known], _ENDLESS_SECONDS)
+    enough = 1 / (1 - objective.share)
+    if (rates * SLOT_SECONDS < enough).any():
+        rates, there, waits = _together(rates, there, waits, enough)
+    kept = _late_ratio(rates, there, waits, carries, objective) <= 1 - objective.share
+    return rates[kept], there[kept]
+
+
+def _together(
+    rates: Floats, there: Times, waits: Floats, enough: float
+) -> tuple[Floats, Times, Floats]:
+    """Return mean rates, replicas and mean waits of slots put together to `enough` requests."""
+    order = np.lexsort((-rates, there))
+    rates, there, waits = rates[order], there[order], waits[order]
+    requests = rates * SLOT_SECONDS
+    before = np.cumsum(requests) - requests
+    group = (before - before[np.searchsorted(there, there)]) // enough
+    begins = np.flatnonzero(np.diff(group, prepend=-1) + np.diff(there, prepend=0))
+    came = np.add.reduceat(requests, begins)
+    waited = np.add.reduceat(requests * waits, begins)
+    told = came >= enough
+    slots = np.diff(begins, append=len(rates))
+    return (
+        (came / slots / SLOT_SECONDS)[told],
+        there[begins][told],
+        (waited / came)[told],
+    )
+
+
+def _late_ratio(
+    rates: Floats, there: Times, waits: Floats, carries: ReplicaCarries, objective: WaitObjective
+) -> Floats:
+    """Return the share of requests that was late, of mean waits: as the formula spreads them.
+
+    Who waits, waits w on average, exponentially: the mean wait over w do, and no more than all. A
+    replica that was never full may have more places, so that w is shorter: the w is taken up to
+    the formula's that makes most of them late.
+    """
+    limit, seconds = objective.wait_seconds, carries.service_seconds.central
+    free = there * carries.slots - rates * seconds
+    variation = (carries.arrival_scv + 1) / 2
+    by_formula = variation * seconds / np.where(free > 0, free, np.nan)
+    wait_if_any = np.where(free > 0, by_formula, limit)
+    if limit:
+        wait_if_any = np.minimum(wait_if_any, limit)
+    wait_if_any = np.maximum(np.maximum(wait_if_any, waits), _SHORTEST_SECONDS)
+    return np.asarray(waits / wait_if_any * np.exp(-limit / wait_if_any))
 
 
 def _service_seconds(readings: ServiceReadings) -> Range | None:
