@@ -60,19 +60,33 @@ def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
             "from a request's admission to its last token, on a full replica",
         ),
         ("slots", int, None, "requests that a replica works on at once"),
-        ("wait", float, 1.0, "seconds that a request may wait for its admission"),
-        ("share", float, 0.95, "fraction of requests that must start within --wait"),
+        (
+            "wait",
+            float,
+            "serving.wait_seconds",
+            "seconds that a request may wait for its admission",
+        ),
+        (
+            "share",
+            float,
+            "serving.wait_ratio",
+            "fraction of requests that must start within --wait",
+        ),
         (
             "arrival-scv",
             float,
-            1.0,
+            1,
             "squared coefficient of variation of the gaps, at most 16; bursts are above 1",
         ),
-        ("service-scv", float, 1.0, "the same of the seconds of service"),
+        ("service-scv", float, 1, "the same of the seconds of service"),
     ):
-        shown = "" if default is None else f" (default {default:g})"
+        setting = isinstance(default, str)
         needed.add_argument(
-            f"--{name}", type=kind, required=default is None, default=default, help=meaning + shown
+            f"--{name}",
+            type=kind,
+            required=default is None,
+            default=None if setting else default,
+            help=meaning if default is None else f"{meaning} (default {default})",
         )
 
 
@@ -141,8 +155,10 @@ def _mean(histogram: "LatencyHistogram | None") -> float | None:
 
 def replicas(options: argparse.Namespace) -> int:
     """Print the replicas needed, with one and two less and one more."""
+    from dashboard.cli.world import settings_of
     from planner.serving.queueing import ServiceLoad, WaitObjective, outlook, replicas_needed
 
+    promised = settings_of(options).settings.serving
     load = ServiceLoad(
         requests_per_second=options.rate,
         service_seconds=options.service_seconds,
@@ -150,7 +166,10 @@ def replicas(options: argparse.Namespace) -> int:
         arrival_scv=options.arrival_scv,
         service_scv=options.service_scv,
     )
-    objective = WaitObjective(wait_seconds=options.wait, share=options.share)
+    objective = WaitObjective(
+        wait_seconds=promised.wait_seconds if options.wait is None else options.wait,
+        share=promised.wait_ratio if options.share is None else options.share,
+    )
     needed = replicas_needed(load, objective)
     found = [
         outlook(load, number, objective.wait_seconds)

@@ -195,7 +195,8 @@ def test_the_command_shows_what_one_replica_more_or_less_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The least that meets it, two below and one above; an endless queue has no mean."""
-    words = "serving replicas --rate 5 --service-seconds 6 --slots 8 --wait 1 --format json"
+    words = "serving replicas --rate 5 --service-seconds 6 --slots 8 --wait 1 --share 0.95"
+    words += " --format json"
     assert main(words.split()) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [(row["replicas"], row["meets"]) for row in rows] == [
@@ -203,6 +204,24 @@ def test_the_command_shows_what_one_replica_more_or_less_does(
     ]  # fmt: skip
     assert rows[0]["mean_wait_s"] is None
     assert rows[1]["late_ratio"] > 0.05 > rows[2]["late_ratio"]
+
+
+@pytest.mark.parametrize("promised", [(2.0, 0.99), (9.0, 0.5)])
+def test_the_command_sizes_for_what_the_settings_promise(
+    promised: tuple[float, float],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As cycles do; options go before."""
+    words = "serving replicas --rate 0.5 --service-seconds 6 --slots 1 --format json"
+    given = f"{words} --wait {promised[0]} --share {promised[1]}"
+    assert main(given.split()) == 0
+    expected = capsys.readouterr().out
+    if promised != (2.0, 0.99):
+        monkeypatch.setenv("TRIMTAB_SERVING_WAIT_SECONDS", str(promised[0]))
+        monkeypatch.setenv("TRIMTAB_SERVING_WAIT_RATIO", str(promised[1]))
+    assert main(words.split()) == 0
+    assert capsys.readouterr().out == expected
 
 
 @pytest.mark.parametrize(
