@@ -21,6 +21,11 @@ def source_findings(settings: Settings, now: datetime) -> Iterator[tuple[str, Fi
             yield named_in(name, cluster), finding
 
 
+def reads_engines(settings: Settings) -> bool:
+    """Say whether a source may tell of inference engines."""
+    return bool({"prometheus", "simulated_fleet"} & set(settings.sources_in_use()))
+
+
 def _of_one_cluster(settings: Settings, now: datetime) -> Iterator[tuple[str, Finding]]:
     found: dict[str, tuple[Finding, ...]] = {}
     for name, source in sources_in_use(settings).items():

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from data.setting_fields import Section, documented
+from data.units import SLOT_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,4 +38,17 @@ class ServingSettings(Section, name="serving"):
         False,
         "give trimtab_required_replicas on /metrics, which names namespaces and services to "
         "whoever reaches the port",
+    )
+
+
+def without_number(serving: ServingSettings, cycle_minutes: float) -> str:
+    """Return why services have no number for a part of each cycle and the fix, '' where they do."""
+    needed = cycle_minutes + SLOT_SECONDS / 60
+    if serving.stale_minutes >= needed:
+        return ""
+    return (
+        f"serving.stale_minutes = {serving.stale_minutes:g} is less than serve.cycle_minutes = "
+        f"{cycle_minutes:g} and the {SLOT_SECONDS // 60} min of a reading: services have no number "
+        f"of replicas for a part of each cycle. Set serving.stale_minutes to {needed:g} or more, "
+        "or serve.cycle_minutes to less"
     )

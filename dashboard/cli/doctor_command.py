@@ -10,7 +10,7 @@ from dashboard.apply.base import ChecksAccess
 from dashboard.apply.in_cluster import cluster_of
 from dashboard.cli.output import FINDINGS, print_rows
 from dashboard.cli.world import open_or_ask, settings_of
-from dashboard.diagnosis import source_findings
+from dashboard.diagnosis import reads_engines, source_findings
 from dashboard.grid_refresh import refresh_grid
 from dashboard.problem_of_view import live_jobs
 from dashboard.reports.editions import recipients
@@ -22,6 +22,7 @@ from data.clock import utc_now
 from data.errors import TrimtabError
 from data.grid_forecast import current_outlook
 from data.records.clusters import named_in
+from data.serving_settings import without_number
 from data.settings import Settings
 from data.source_settings import real_source_switches
 from data.store.room import require_room
@@ -100,6 +101,10 @@ def _check_prices(settings: Settings) -> tuple[str, str]:
     return "warning", f"money rests on {planning_prices(settings.energy.currency)}"
 
 
+def _check_serving_settings(settings: Settings) -> tuple[str, str]:
+    return "warning", f"{without_number(settings.serving, settings.serve.cycle_minutes)}."
+
+
 def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
     """Yield a row for each target that changes go to."""
     for applier in build_appliers(settings):
@@ -126,6 +131,8 @@ def doctor(options: argparse.Namespace) -> int:
         checks["prices"] = _check_prices
     if settings.energy.forecast_file or settings.grid.in_use:
         checks["grid forecast"] = _check_grid_forecast
+    if reads_engines(settings) and without_number(settings.serving, settings.serve.cycle_minutes):
+        checks["settings of services"] = _check_serving_settings
     if settings.tenants.shares:
         checks["tenants"] = _check_shares
     if settings.submit.enabled:

@@ -19,6 +19,7 @@ from dashboard.cli.serve_parts import Parts, claimed_parts
 from dashboard.cli.world import FreshSettings, settings_of
 from dashboard.cycle_world import World
 from dashboard.decision_service import DecisionService
+from dashboard.diagnosis import reads_engines
 from dashboard.recording import present
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.submission.watch import watch_all
@@ -28,6 +29,7 @@ from data.clock import utc_now
 from data.errors import TrimtabError
 from data.load_settings import LoadedSettings
 from data.records.cluster import Recording
+from data.serving_settings import without_number
 from data.store import open_store
 from data.store.sole_holder import SoleHolder
 
@@ -135,6 +137,11 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
+    settings = world.settings
+    gap = without_number(settings.serving, settings.serve.cycle_minutes)
+    if gap and reads_engines(settings):
+        logger.warning("%s", gap)
+
     def follow_and_cycle() -> None:
         claim.require()
         _follow_and_cycle(told)
@@ -146,9 +153,9 @@ def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
 
     thread = CycleThread(
         follow_and_cycle,
-        timedelta(minutes=world.settings.serve.cycle_minutes),
+        timedelta(minutes=settings.serve.cycle_minutes),
         early=look_early,
-        look_every=timedelta(minutes=world.settings.planning.slot_minutes),
+        look_every=timedelta(minutes=settings.planning.slot_minutes),
     )
     told = replace(world, progress=thread.at)
     return thread
