@@ -28,6 +28,8 @@ from data.source_settings import real_source_switches
 from data.store.room import require_room
 from planner.problem.scheduler_shares import contradictions
 
+_NAMED_SERVICES = 3
+
 
 def _check_store(settings: Settings) -> tuple[str, str]:
     with open_or_ask(settings.store.url) as store:
@@ -101,6 +103,21 @@ def _check_prices(settings: Settings) -> tuple[str, str]:
     return "warning", f"money rests on {planning_prices(settings.energy.currency)}"
 
 
+def _check_services(settings: Settings) -> tuple[str, str]:
+    """Tell what was read of inference engines, and of which services no number can be told."""
+    with open_or_ask(settings.store.url) as store:
+        found = store.reader.serving_outlook()
+    unknown = [outlook for outlook in found if not outlook.required_replicas]
+    replicas = sum(outlook.replicas for outlook in found)
+    read = f"the latest cycle read {len(found)} services on {replicas} replicas"
+    if not unknown:
+        return "ok", f"{read}, each with a number" if found else f"{read}: no engine is scraped"
+    named = [f"{outlook.service}: {outlook.reason}" for outlook in unknown[:_NAMED_SERVICES]]
+    more = len(unknown) - len(named)
+    rest = f"; {more} more: `trimtab serving services`" if more else ""
+    return "warning", f"{read}, {len(unknown)} without a number: {'; '.join(named)}{rest}"
+
+
 def _check_serving_settings(settings: Settings) -> tuple[str, str]:
     return "warning", f"{without_number(settings.serving, settings.serve.cycle_minutes)}."
 
@@ -131,6 +148,8 @@ def doctor(options: argparse.Namespace) -> int:
         checks["prices"] = _check_prices
     if settings.energy.forecast_file or settings.grid.in_use:
         checks["grid forecast"] = _check_grid_forecast
+    if reads_engines(settings):
+        checks["inference services"] = _check_services
     if reads_engines(settings) and without_number(settings.serving, settings.serve.cycle_minutes):
         checks["settings of services"] = _check_serving_settings
     if settings.tenants.shares:

@@ -1,11 +1,14 @@
 """`trimtab doctor` names targets that cannot be reached, and messages that cannot link."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from factories import NOW, make_plan
 
 from dashboard.cli import main
+from data.records.serving import ServiceOutlook
 from data.store import open_store
 
 
@@ -116,3 +119,35 @@ def test_cycles_too_rare_for_the_age_of_readings_are_a_warning(
         assert found["state"] == "warning"
         assert "serve.cycle_minutes = 60" in found["detail"]
         assert "Set serving.stale_minutes to 65 or more" in found["detail"]
+
+
+@pytest.mark.parametrize("mute", [0, 1, 5])
+def test_doctor_says_what_was_read_of_engines_and_what_hinders_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mute: int
+) -> None:
+    """With the cause and its fix, of three services at most; without a number nothing is broken."""
+    monkeypatch.chdir(tmp_path)
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    monkeypatch.setenv("TRIMTAB_SIMULATED_FLEET_ENABLED", "true")
+    known = ServiceOutlook(
+        job_id="search/chat", namespace="search", service="chat", engine="vllm", model="m",
+        read_until=NOW, replicas=3, running_requests=1.0, waiting_requests=0.0,
+        requests_per_second=1.0, slot_starts=(NOW,), required_replicas=(2,),
+    )  # fmt: skip
+    rare = replace(
+        known, slot_starts=(), required_replicas=(), replicas=1, reason="it is scraped too rarely"
+    )
+    others = (replace(rare, job_id=f"a/{n}", service=f"mute-{n}") for n in range(mute))
+    with open_store(url) as store:
+        store.keep_cycle(
+            cycle_id="c", started_at=NOW, finished_at=NOW, forecasts=(), plan=make_plan(),
+            recommendations=(), serving=(known, *others),
+        )  # fmt: skip
+    code = main(["--store", url, "doctor", "--format", "json"])
+    rows = {row["part"]: row for row in json.loads(capsys.readouterr().out)}
+    found = rows["inference services"]
+    assert f"{1 + mute} services on {3 + mute} replicas" in found["detail"]
+    assert found["state"] == ("warning" if mute else "ok")
+    assert ("mute-0: it is scraped too rarely" in found["detail"]) is bool(mute)
+    assert ("2 more" in found["detail"]) is (mute == 5)
+    assert code == 0

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pandas as pd
 import pytest
+from beds.served import served
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 
 from dashboard import serving_outlook
 from dashboard.serving_outlook import foreseen_serving, service_history
-from data.columns import ALLOCATIONS, SERVING, check_frame
-from data.records.jobs import SchedulerFacts
+from data.columns import ALLOCATIONS, check_frame
 from data.records.serving import ColdStart, ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import Store, open_store
@@ -25,20 +25,6 @@ def store(store_url: str) -> Iterator[Store]:
     """An empty store, on both engines."""
     with open_store(store_url) as opened:
         yield opened
-
-
-def served(
-    rates: np.ndarray, *, label: str = "search/ranker-0", end: datetime = NOW, **columns: object
-) -> pd.DataFrame:
-    """A replica that takes these requests a second, 4 s each, by slots of five minutes."""
-    starts = [end - timedelta(minutes=5 * slot) for slot in range(len(rates), 0, -1)]
-    values: dict[str, object] = {
-        "slot_start": pd.to_datetime(starts, utc=True).as_unit("us"), "label_id": label,
-        "engine": "vllm", "model": "m", "address": "a", "running_requests": 4 * rates,
-        "waiting_requests": 0.0, "finished_requests": 300 * rates,
-        "request_seconds": 1200 * rates, "request_count": 300 * rates,
-    }  # fmt: skip
-    return check_frame(pd.DataFrame(values | columns), SERVING)
 
 
 def daily(days: int) -> np.ndarray:
@@ -302,85 +288,6 @@ def test_little_history_is_the_reactive_rule_and_no_history_is_unknown(store: St
     assert found["mute"].required_replicas == ()
     assert "scraped too rarely" in found["mute"].reason
     assert found["mute"].requests_per_second is None
-
-
-MONDAY = datetime(2026, 1, 5, 1, 30, tzinfo=UTC)
-"""07:00 in India."""
-
-
-def office(days: int, *, health: float = 0.0) -> np.ndarray:
-    """8 requests a second from 08:00 to 19:00 in India, Monday to Friday; else `health`."""
-    starts = MONDAY.timestamp() - 300 * np.arange(days * 288, 0, -1) + 19_800
-    hour, weekday = starts % 86_400 / 3600, (starts // 86_400 + 3) % 7
-    return np.where((weekday < 5) & (hour >= 8) & (hour < 19), 8.0, health)
-
-
-@pytest.mark.parametrize("days", [7, 8, 12])
-@pytest.mark.parametrize("health", [0.0, 0.001])
-def test_mondays_peak_is_ordered_after_a_weekend_without_requests(
-    store: Store, days: int, health: float
-) -> None:
-    """What a replica carries is learnt from Friday; the peak comes as a week before."""
-    rates = office(days, health=health)
-    waiting = np.where(rates > 1, 2.0, 0.0)
-    (found,) = outlook(store, served(rates, waiting_requests=waiting, end=MONDAY), now=MONDAY)
-    assert found.reason == ""
-    assert found.service_seconds is not None
-    assert found.service_seconds.central == pytest.approx(4.0)
-    assert found.required_at(MONDAY, timedelta(minutes=30)) == 1
-    peak = MONDAY + timedelta(minutes=50)  # the cold start before 08:00
-    ordered = dict(zip(found.slot_starts, found.required_replicas, strict=True))
-    assert ordered[peak] == ordered[peak + timedelta(hours=2)] >= 2
-    assert found.rates_q50[6] == pytest.approx(8.0, rel=0.2)
-
-
-def test_a_service_that_is_idle_has_its_least_number(store: Store) -> None:
-    """One replica, with and without requests before; of an autoscaler that stops the last none."""
-    never = served(np.zeros(600), label="search/never-0")
-    once = served(np.where(np.arange(2000) < 40, 3.0, 0.0), label="search/once-0")
-    extra = (("min_replicas", "0"),)
-    job = make_job("search/none", scheduler=SchedulerFacts(extra=extra))
-    none = served(np.zeros(600), label="search/none-0")
-    store.keep(make_collected(jobs=(job,), batch_id="job"))
-    found = {entry.job_id: entry for entry in outlook(store, never, once, none)}
-    assert set(found["search/never"].required_replicas) == {1}
-    assert found["search/never"].required_at(NOW, timedelta(minutes=30)) == 1
-    assert "no request has come yet" in found["search/never"].reason
-    assert set(found["search/once"].required_replicas) == {1}
-    assert found["search/once"].reason == ""
-    assert set(found["search/none"].required_replicas) == {0}
-
-
-UNTOLD = {
-    "finished_requests": np.nan, "request_seconds": np.nan, "request_count": np.nan,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("columns", "words"),
-    [
-        ({"running_requests": np.nan}, "tells no requests at work"),
-        (UNTOLD, "scraped too rarely"),
-        (UNTOLD | {"prompt_tokens": 1.0}, "tells no requests that ended"),
-        (UNTOLD | {"finished_requests": 300.0, "running_requests": 0.0}, "are not timed"),
-        (UNTOLD | {"finished_requests": 0.0}, "no request has ended yet"),
-    ],
-)
-def test_why_there_is_no_number_names_the_cause(
-    store: Store, columns: dict[str, object], words: str
-) -> None:
-    """No such metric, rare scrapes, and requests that have not ended are told apart."""
-    (found,) = outlook(store, served(np.ones(20), **columns))
-    assert found.required_replicas == ()
-    assert words in found.reason
-
-
-def test_requests_that_no_scrape_meets_at_work_still_teach(store: Store) -> None:
-    """They are timed: a hundredth of a second each."""
-    told = {"running_requests": 0.0, "request_seconds": 3.0, "request_count": 300.0}
-    (found,) = outlook(store, served(np.ones(600), **told))
-    assert found.slots_per_replica == 1
-    assert set(found.required_replicas) == {1}
 
 
 def test_a_cycle_keeps_it_and_an_empty_one_has_none(store: Store) -> None:
