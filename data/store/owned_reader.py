@@ -148,6 +148,19 @@ class OwnedReader(CachedReader):
         mine = tuple(sorted(self.owned_jobs().intersection(job_ids)))
         return self._whole.job_holdings(mine, start=start, end=end)
 
+    def service(
+        self, job_id: str, nameless: str, *, start: datetime, end: datetime
+    ) -> pd.DataFrame:
+        """Return what an owner's service served, by pods that no scheduler told of as well."""
+        if job_id not in self.owned_jobs():
+            return super().service(job_id, nameless, start=start, end=end)
+        return self._whole.service(job_id, nameless, start=start, end=end)
+
+    def served_tokens(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return the tokens of the owner's services, of those pods as well."""
+        found = self._whole.served_tokens(start=start, end=end)
+        return found[found["job_id"].isin(self.owned_jobs())].reset_index(drop=True)
+
     def gpus(self, **window: datetime) -> tuple[Gpu, ...]:
         """Return what the owner's jobs held last; a board that went to others is theirs."""
         ids = self.owned_jobs()

@@ -25,10 +25,11 @@ def former_spans(engines: pd.DataFrame, runs: pd.DataFrame) -> Spans:
 
     `engines` are rows of ENGINES with their `service`, its `last_read` and the `replica`, `runs`
     those of RUNS: what a label ran from `since` on, the first of them from the beginning. Unknown
-    is no difference.
+    is no difference, nor is what boards tell of some pods and their scheduler of others.
     """
     told = engines.assign(
         value=engines["engine"] + "\0" + engines["model"],
+        told_by="engines",
         since=engines["oldest"],
         until=engines["newest"] + _SLOT,
     )
@@ -64,10 +65,10 @@ def _former(spans: pd.DataFrame) -> pd.DataFrame:
     It has those of the last two hours. Others of the last day count as well where one of these was
     there before they went, by more than a rollout takes: what comes by day alone is back tomorrow.
     """
-    kinds = spans.groupby(["service", "value"])
+    kinds = spans.groupby(["service", "told_by", "value"])
     came, went = kinds["since"].transform("min"), kinds["until"].transform("max")
     ago = spans["last_read"] - went
-    began = came.where(ago < _LATELY).groupby(spans["service"]).transform("min")
+    began = came.where(ago < _LATELY).groupby([spans["service"], spans["told_by"]]).transform("min")
     beside = went - began
     is_former = (ago >= _LATELY) & ((ago >= _DAY) | (beside <= _ROLLOUT)) & began.notna()
     return spans.loc[is_former, ["service", "replica", "since", "until"]]

@@ -1,8 +1,9 @@
 """What inference engines served: a row a replica and five minutes, read by service.
 
 A replica is joined to its job as GPU samples are: by the pod that its labels name, through who held
-what. Where no scheduler told of it, pods of one Deployment or StatefulSet are one service by their
-names; replicas without a pod are one by their model and cluster.
+what. A pod of which no scheduler told is of the workload whose pods are named as it is, where that
+is one; else pods of one Deployment or StatefulSet are one service by their names. Replicas without
+a pod are one by their model and cluster.
 """
 
 from __future__ import annotations
@@ -21,8 +22,28 @@ if TYPE_CHECKING:
 
 _KEY = ("slot_start", "label_id", "engine", "model", "address")
 _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"  # of which Kubernetes makes the ends of names
-_ENDING = f"(?:(?:-{_LETTER}{{6,10}})?-{_LETTER}{{5}}|-[0-9]+)(@[a-z0-9._-]+)?$"
-"""What a pod's name has behind that of its workload; the cluster behind it is kept."""
+_DRAWN, _ORDINAL = f"(?:-{_LETTER}{{6,10}})?-{_LETTER}{{5}}", "-[0-9]+"
+_PLAIN = "split_part(label_id, '@', 1)"
+_CLUSTER = f"substr(label_id, length({_PLAIN}) + 1)"
+_WORKLOAD = f"regexp_replace({_PLAIN}, '(?:{_DRAWN}|{_ORDINAL})$', '') || {_CLUSTER}"
+"""A pod's name without what it has behind that of its workload; the cluster is kept."""
+_POD_NAME = f"""regexp_replace(regexp_replace({_PLAIN}, '{_DRAWN}$', '-*'), '{_ORDINAL}$', '-#')
+        || {_CLUSTER}"""
+"""A pod's name with signs in place of letters that were drawn, or of a number."""
+_IS_UID = "starts_with(label_id, 'pod-uid:')"
+_NAMES = f"""
+pods AS (
+    SELECT job_id, label_id, max(seen_at) AS seen_at FROM allocations
+    WHERE label_id <> '' AND NOT {_IS_UID} AND job_id NOT LIKE '%/pod/%' GROUP BY job_id, label_id
+), named_so AS (
+    SELECT {_POD_NAME} AS pod_name, job_id, max(seen_at) AS seen_at FROM pods GROUP BY 1, 2
+), names AS (
+    SELECT pod_name, max(job_id) AS job_id FROM (
+        SELECT *, max(seen_at) OVER (PARTITION BY pod_name) AS newest FROM named_so
+    ) AS placed WHERE seen_at = newest GROUP BY pod_name HAVING count(*) = 1
+)
+"""  # noqa: S608 - only constants of this module are put together
+"""The one workload whose pods are named so, of those that were told of last."""
 
 
 def _known_sum(name: str) -> str:
@@ -42,10 +63,14 @@ labels AS (
 ), known AS (
     SELECT label_id, arg_max(job_id, seen_at) AS job_id FROM allocations
     WHERE label_id <> '' AND label_id IN (SELECT label_id FROM labels) GROUP BY label_id
-), jobs_of_labels AS (
-    SELECT labels.label_id,
-        coalesce(known.job_id, regexp_replace(labels.label_id, '{_ENDING}', '\\1')) AS job_id
-    FROM labels LEFT JOIN known ON known.label_id = labels.label_id
+), unknown AS (
+    SELECT label_id, {_POD_NAME} AS pod_name FROM labels
+    WHERE label_id NOT IN (SELECT label_id FROM known)
+), {_NAMES}, jobs_of_labels AS (
+    SELECT label_id, job_id FROM known
+    UNION ALL
+    SELECT label_id, coalesce(names.job_id, {_WORKLOAD})
+    FROM unknown LEFT JOIN names ON names.pod_name = unknown.pod_name
 ), named AS (
     SELECT s.*, CASE WHEN s.label_id = '' THEN {_NAMELESS} ELSE '' END AS nameless,
         CASE WHEN s.label_id = '' THEN s.address ELSE s.label_id END AS replica, owner.job_id
@@ -83,17 +108,17 @@ RUNS = """
 WITH labels AS (
     SELECT unnest(CAST(:labels AS VARCHAR[])) AS label_id
 ), told AS (
-    SELECT DISTINCT label_id, runs, started_at AS since FROM allocations
+    SELECT DISTINCT label_id, 'pods' AS told_by, runs, started_at AS since FROM allocations
     WHERE runs <> '' AND label_id IN (SELECT label_id FROM labels)
     UNION ALL
-    SELECT job_id AS label_id, max(gpu_model) || ' x '
+    SELECT job_id AS label_id, 'boards' AS told_by, max(gpu_model) || ' x '
         || CAST(count(DISTINCT gpu_uuid || mig_instance) AS VARCHAR) AS runs, slot_start AS since
     FROM hourly WHERE slot_start >= :start AND slot_start < :end
         AND job_id IN (SELECT label_id FROM labels)
         AND job_id NOT IN (SELECT label_id FROM allocations)
     GROUP BY job_id, slot_start
 )
-SELECT label_id, runs, since FROM (
+SELECT label_id, told_by, runs, since FROM (
     SELECT *, lag(runs) OVER (PARTITION BY label_id ORDER BY since) AS before FROM told
 ) AS in_order WHERE before IS NULL OR before <> runs
 """
@@ -137,7 +162,6 @@ FROM replicas WHERE job_id <> '' GROUP BY 1, 2 ORDER BY 1, 2
 """  # noqa: S608
 
 MAX_STARTS = 50
-_IS_UID = "starts_with(label_id, 'pod-uid:')"
 _NEWEST = f"""
 SELECT job_id, source, seconds FROM (
     SELECT *, row_number() OVER (PARTITION BY job_id, source ORDER BY began_at DESC) AS place
@@ -145,8 +169,8 @@ SELECT job_id, source, seconds FROM (
 ) AS placed WHERE place <= {MAX_STARTS} ORDER BY job_id, source, place
 """  # noqa: S608
 STARTS = f"""
-WITH served AS (
-    SELECT label_id, min(slot_start) AS read_at,
+WITH {_NAMES}, served AS (
+    SELECT label_id, {_POD_NAME} AS pod_name, min(slot_start) AS read_at,
         min(CASE WHEN generation_tokens > 0 THEN slot_start END) AS served_at,
         max(engine || ' ' || model) AS runs, max(slot_start) AS last_at
     FROM serving_slots WHERE slot_start >= :start AND slot_start < :end AND label_id <> ''
@@ -158,10 +182,11 @@ WITH served AS (
     FROM samples
     WHERE job_id IN (SELECT label_id FROM served) GROUP BY job_id
 ), seen AS (
-    SELECT regexp_replace(label_id, '{_ENDING}', '\\1') AS job_id, 'boards' AS source,
-        seen_at AS began_at, epoch(served_at) + 300 - epoch(seen_at) AS seconds,
+    SELECT coalesce(names.job_id, {_WORKLOAD}) AS job_id,
+        'boards' AS source, boards.seen_at AS began_at,
+        epoch(served_at) + 300 - epoch(boards.seen_at) AS seconds,
         runs || ' ' || held AS runs, last_at
-    FROM boards JOIN served USING (label_id)
+    FROM boards JOIN served USING (label_id) LEFT JOIN names ON names.pod_name = served.pod_name
     -- An engine that answered before may have had no request, and boards of which nothing was read
     -- before may have been held all along.
     WHERE served_at - read_at <= INTERVAL '5 minutes' AND EXISTS (

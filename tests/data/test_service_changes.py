@@ -132,3 +132,13 @@ def test_what_was_before_a_rollout_does_not_count(
         runs += [ran(names[0], "old", SINCE), ran(names[1], "new", SINCE)]
     found = alike(store, *frames, runs=tuple(runs) if by == "runs" else ())
     assert found.tolist() == (np.arange(SLOTS) >= 12 * changed).tolist()
+
+
+def test_boards_of_some_pods_and_the_scheduler_of_others_tell_no_change(store: Store) -> None:
+    """Pods that ended before Kubernetes was read have boards, those of now an image."""
+    ended, now = "search/chat-7d9f8c6b5-xxxxx", "search/chat-7d9f8c6b5-bbbbb"
+    hours = 24 * DAYS - 30
+    held = make_samples(job_id=ended, minutes=300, end=SINCE + timedelta(hours=hours))
+    store.keep(make_collected(held, batch_id="held"))
+    frames = [read(ended, between(0, hours)), read(now, between(hours, 24 * DAYS))]
+    assert alike(store, *frames, runs=(ran(now, "image", SINCE),)).all()
