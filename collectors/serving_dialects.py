@@ -210,6 +210,8 @@ SERVING_METRICS: tuple[ServingMetric, ...] = (
 MODEL_LABELS = ("model_name", "model", "deployment")
 SHARD_LABELS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
 """Shards of one engine report the same requests; data-parallel engines (`dp_rank`) their own."""
+SCRAPE_LABELS = ("job", "endpoint", "container", "service", "prometheus", "prometheus_replica")
+"""What Prometheus and its operator write of a scrape; all scrapes of one engine tell the same."""
 
 
 def series_names(metric: ServingMetric) -> tuple[str, ...]:

@@ -1,20 +1,23 @@
 """What inference engines say of the requests they serve: series to one `ServiceSample` a replica.
 
 Pure: series in (of an exposition text or of Prometheus' query API), records out. Readings of a
-replica are those of one engine, model, pod and scraped address. What an engine does not say is
-None; what is no possible reading is dropped and counted.
+replica are those of one engine, model, pod and scraped address; of several jobs of Prometheus that
+scrape it one counts. What an engine does not say is None; what is no possible reading is dropped
+and counted.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 
 from collectors.dcgm_readings import FIRST_SECOND, LAST_SECOND, Dropped, Series
 from collectors.device_labels import holder_of, readable_labels
 from collectors.serving_dialects import (
     HISTOGRAMS,
     MODEL_LABELS,
+    SCRAPE_LABELS,
     SERVING_METRICS,
     SHARD_LABELS,
     Matched,
@@ -240,10 +243,16 @@ def _with(points: Iterable[_Point], matched: Matched) -> list[_Point]:
     ]
 
 
-def _once(points: Iterable[_Point]) -> list[float]:
-    """Return the readings, one for all shards of an engine: the largest."""
-    found: dict[frozenset[tuple[str, str]], float] = {}
+def _once(points: Collection[_Point]) -> list[float]:
+    """Return the readings of one place, one for all shards of an engine: the largest.
+
+    Of several scrapes of a pod or address those of one, whose sum is the largest.
+    """
+    scraped = SCRAPE_LABELS if any(any(point.place[1:]) for point in islice(points, 1)) else ()
+    scrapes: dict[tuple[str, ...], dict[frozenset[tuple[str, str]], float]] = {}
     for point in points:
         own = frozenset(pair for pair in point.labels.items() if pair[0] not in SHARD_LABELS)
+        found = scrapes.setdefault(tuple(point.labels.get(name, "") for name in scraped), {})
         found[own] = max(point.value, found.get(own, point.value))
-    return list(found.values())
+    largest = max(scrapes.values(), key=lambda found: sum(found.values()), default={})
+    return list(largest.values())

@@ -308,3 +308,46 @@ def test_the_command_prints_a_row_per_replica(
     assert (row["waiting"], row["running"], row["first_token_mean_s"]) == (4, None, 0.5)
     assert row["first_token_p95_s"] is None
     assert "dropped: 1 implausible" in said.err
+
+
+TWICE = ('job="vllm",endpoint="http"', 'job="podmonitor/chat",container="server",team="search"')
+"""One pod by two jobs of Prometheus, of which one adds a label of its own."""
+
+
+@pytest.mark.parametrize("place", ['pod="chat-0",namespace="ml",', 'instance="10.0.0.7:8000",'])
+def test_an_engine_that_two_jobs_scrape_counts_once(place: str) -> None:
+    """Its data-parallel engines and reasons of ending add up within a scrape, not over them."""
+    lines = []
+    for number, scrape in enumerate(TWICE):
+        labels = f"{place}{scrape}"
+        lines += [
+            f'vllm:num_requests_running{{engine="0",{labels}}} {5 + number}',
+            f'vllm:num_requests_running{{engine="1",{labels}}} 2',
+            f'vllm:request_success_total{{finished_reason="stop",{labels}}} 40',
+            f'vllm:request_success_total{{finished_reason="length",{labels}}} 60',
+            f"vllm:e2e_request_latency_seconds_sum{{{labels}}} 300",
+            f"vllm:e2e_request_latency_seconds_count{{{labels}}} 100",
+            f'vllm:e2e_request_latency_seconds_bucket{{le="4",{labels}}} 90',
+        ]
+    dropped = Dropped()
+    (found,) = read(*lines, dropped=dropped)
+    assert (found.running_requests, found.finished_requests_total) == (8, 100)
+    durations = found.request_seconds
+    assert durations is not None
+    assert (durations.count, durations.sum_seconds, durations.buckets) == (100, 300, ((4.0, 90),))
+
+
+def test_engines_of_which_no_place_is_told_are_not_one() -> None:
+    """A saved text of two jobs, without pod and address: nothing says that they are the same."""
+    lines = [f"vllm:num_requests_running{{{scrape}}} 4" for scrape in TWICE]
+    assert read(*lines)[0].running_requests == 8
+
+
+def test_a_container_of_another_port_is_an_engine_of_its_own() -> None:
+    """Two engines of one pod have two addresses."""
+    labels = 'pod="chat-0",namespace="ml",job="vllm"'
+    found = read(
+        f'vllm:num_requests_running{{{labels},container="a",instance="10.0.0.7:8000"}} 4',
+        f'vllm:num_requests_running{{{labels},container="b",instance="10.0.0.7:8001"}} 4',
+    )
+    assert [sample.running_requests for sample in found] == [4, 4]
