@@ -128,7 +128,7 @@ def _replicas(
 ) -> Range | None:
     """Return what the replicas of now become on another model, by the queueing formula."""
     carries = carries_of(outlook)
-    if carries is None or not outlook.rates_q95:
+    if carries is None or not outlook.rates_q95 or outlook.silent_replicas:
         return None
     slower = max(1.0, here.relative_speed / there.relative_speed)
     needed: list[int] = []

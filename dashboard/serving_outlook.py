@@ -65,8 +65,11 @@ def foreseen_serving(
     services = reader.services(start=now - HISTORY, end=now, within=_GONE)
     found: list[ServiceOutlook] = []
     starts: dict[str, dict[str, list[float]]] | None = None
+    silent: dict[str, int] = {}
     while batch := list(islice(services, _BATCH)):
-        starts = _starts(reader, now) if starts is None else starts
+        if starts is None:
+            starts = _starts(reader, now)
+            silent = reader.silent_replicas(start=now - _GONE, end=now)
         jobs = reader.jobs_of(sorted({history.job_id for history in batch} - {""}))
         learned = [learned_service(history) for history in batch]
         rates = [series for service in learned for series in service.series]
@@ -75,8 +78,31 @@ def foreseen_serving(
             job_id = service.history.job_id
             starting = cold_start(starts.get(job_id, {}), settings.cold_start_minutes * 60)
             foreseen = [next(quantiles) for _ in service.series]
-            found.append(_outlook(service, foreseen, jobs.get(job_id), starting, settings))
+            sized = _outlook(service, foreseen, jobs.get(job_id), starting, settings)
+            found.append(_beside(sized, silent.get(job_id, 0)))
     return tuple(found)
+
+
+def _beside(outlook: ServiceOutlook, silent: int) -> ServiceOutlook:
+    """Return the outlook of a service of which so many replicas tell nothing of what they serve.
+
+    What is required of the others is a lower bound, and none of those that run is given back.
+    """
+    if not silent:
+        return outlook
+    there = outlook.replicas + silent
+    said = (
+        f"no engine was read of {silent} of {there} replicas for an hour (is it scraped?), so that "
+        "required replicas are a lower bound"
+    )
+    return replace(
+        outlook,
+        silent_replicas=silent,
+        required_replicas=tuple(max(there, count) for count in outlook.required_replicas),
+        bounds=None,
+        peak_load_ratio=None,
+        reason="; ".join(filter(None, (said, outlook.reason))),
+    )
 
 
 def _starts(reader: StoreReader, now: datetime) -> dict[str, dict[str, list[float]]]:

@@ -280,12 +280,15 @@ def _service_state(
         return "late"
     if not ahead:
         return "unknown"
-    if ahead[0] > outlook.replicas:
+    there = outlook.replicas + outlook.silent_replicas
+    if ahead[0] > there:
         return "short"
     highest = max(ahead)
-    if highest > outlook.replicas:
+    if highest > there:
         return "rising"
-    return "spare" if highest < outlook.replicas else "enough"
+    if outlook.silent_replicas:
+        return "unknown"
+    return "spare" if highest < there else "enough"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

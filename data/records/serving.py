@@ -99,6 +99,8 @@ class ServiceOutlook:
     rate of the last day and of the slots ahead over what the replicas there carry as promised;
     None where none was seen full, as they may carry more. `hourly_replicas` are the most that were
     there in each of the 24 hours before the newest reading, oldest first, None where none was read.
+    Of `silent_replicas`, which run beside the `replicas`, no engine was read: required replicas are
+    a lower bound then, and what all of them carry is unknown.
     """
 
     job_id: str
@@ -135,6 +137,7 @@ class ServiceOutlook:
     fits: tuple[ModelFit, ...] = ()
     peak_load_ratio: float | None = None
     hourly_replicas: tuple[int | None, ...] = ()
+    silent_replicas: int = 0
 
     @property
     def prompt_tokens_carried(self) -> float | None:

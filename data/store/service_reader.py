@@ -55,6 +55,14 @@ class ServiceReader(FactReader):
         """
         return self._frame(serving_slots.STARTS, start=start, end=end)
 
+    def silent_replicas(self, *, start: datetime, end: datetime) -> dict[str, int]:
+        """Return the pods that ran since `start` and told nothing up to `end`, by job.
+
+        Of those whose scheduler told of them since, beside pods of their name that told.
+        """
+        found = self._frame(serving_slots.SILENT, start=start, end=end)
+        return dict(zip(found["job_id"], map(int, found["replicas"]), strict=True))
+
     def served_tokens(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return `generation_tokens` by `job_id` and `hour_start` of [start, end), whole hours.
 

@@ -212,6 +212,27 @@ WITH {_NAMES}, served AS (
 """  # noqa: S608
 
 
+SILENT = f"""
+WITH read AS (
+    SELECT DISTINCT label_id FROM serving_slots WHERE slot_start >= :start AND slot_start < :end
+), living AS (
+    SELECT DISTINCT a.job_id, a.label_id, label_id IN (SELECT label_id FROM read) AS is_read
+    FROM allocations AS a JOIN (
+        SELECT source, max(seen_at) AS seen_at FROM allocations GROUP BY source
+    ) AS newest USING (source, seen_at)
+    WHERE seen_at >= :start AND ended_at IS NULL AND started_at <= :start AND NOT {_IS_UID}
+), alike AS (
+    SELECT job_id, is_read, {_POD_NAME} AS pod_name FROM living
+)
+SELECT job_id, count(*)::BIGINT AS replicas FROM alike
+WHERE NOT is_read AND {_PLAIN.replace("label_id", "pod_name")} LIKE '%-*'
+    AND (job_id, pod_name) IN (SELECT job_id, pod_name FROM alike WHERE is_read)
+GROUP BY job_id
+"""  # noqa: S608
+"""Pods of which no engine was read. Those of drawn names do as another does that was read; of pods
+with numbers the first may answer for all."""
+
+
 def keep_serving(connection: sa.Connection, serving: pd.DataFrame) -> None:
     """Keep what engines served (columns SERVING); a slot that is told again is the latter."""
     frame = check_frame(serving, SERVING)
