@@ -86,6 +86,8 @@ def keep_collected(
         if not frame.empty:
             keep(connection, frame)
     keep_jobs(connection, collected.jobs)
+    if not collected.serving.empty:
+        _keep_kinds(connection, sorted(set(collected.serving["label_id"]) - {""}))
     report = collected.report
     if collected.quotas is not None and report.window_end is not None:
         keep_quotas(connection, report.source, collected.quotas, report.window_end)
@@ -309,6 +311,26 @@ def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
         columns=["job_id", "last_seen_at", "record"],
     )
     put_rows(connection, "jobs", rows, key=("job_id",))
+
+
+def _keep_kinds(connection: sa.Connection, labels: Sequence[str]) -> None:
+    """Keep as services the jobs on whose pods an engine was read and whose kind nobody tells.
+
+    Of a Slurm job its scheduler tells what may be done to it.
+    """
+    told = sa.text("SELECT DISTINCT job_id FROM allocations WHERE label_id IN :labels")
+    told = told.bindparams(sa.bindparam("labels", labels, expanding=True))
+    ids = [*labels, *(row.job_id for row in connection.execute(told))]
+    records = sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(ids))
+    jobs = [from_json(Job, row.record) for row in connection.execute(records)]
+    keep_jobs(
+        connection,
+        [
+            replace(job, kind=WorkloadKind.INFERENCE)
+            for job in jobs
+            if job.kind is WorkloadKind.UNKNOWN and job.platform is not Platform.SLURM
+        ],
+    )
 
 
 def _earlier_waits(job: Job, other: Job) -> tuple[JobWait, ...]:

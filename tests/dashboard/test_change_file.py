@@ -76,6 +76,8 @@ def test_a_known_workload_is_named_in_the_command() -> None:
     text = change_for(make_recommendation(job_id="search/deployment/ranker"), ()).text
     assert "kubectl -n search patch deployment/ranker --type json" in text
     assert "OWNER" not in text
+    text = change_for(make_recommendation(job_id="search/ranker-0"), ()).text
+    assert "the patch is refused where it has more replicas" in text
 
 
 def with_pods(job_id: str, pods: int, each: int) -> Job:

@@ -182,7 +182,8 @@ def _how(named: Place, place: Place) -> list[str]:
         lines = [
             "# 1. find the workload that owns the pod:",
             f"#    kubectl -n {at} get pod {pod} -o jsonpath='{{.metadata.ownerReferences}}'",
-            "# 2. check, then apply (OWNER is e.g. deployment/NAME):",
+            "# 2. check that it has this one pod: the patch is refused where it has more replicas",
+            "# 3. check, then apply (OWNER is e.g. deployment/NAME):",
         ]
     else:
         owner, lines = shlex.quote(place.word), ["# check, then apply:"]
