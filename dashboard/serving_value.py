@@ -31,7 +31,8 @@ class TokenValue:
     """What a holder of boards had in the span: board-hours, energy of its GPUs, money.
 
     Generated tokens and their ratios are of the `known_hours` in which every reading of the
-    engines is there. What is None is unknown: `no_cost` and `no_energy` say why there is no ratio.
+    engines is there, and in each slot one of all boards of its replicas. What is None is unknown:
+    `no_cost` and `no_energy` say why there is no ratio.
     Money and energy are of what is known of it.
     """
 
@@ -62,14 +63,21 @@ def token_values(
     if charges.empty:
         return ()
     parts = charges.assign(cost=charges[["gpu_cost", "electricity_cost"]].sum(axis=1, min_count=1))
-    of_jobs = parts["job"].where(parts["job"].isin(set(services)), OTHER_JOBS)
+    boards = reader.served_boards(start=start, end=until)
+    service_of = dict(zip(boards["held_by"], boards["job_id"], strict=True))
+    named = parts["job"].map(service_of).fillna(parts["job"])
+    of_jobs = named.where(named.isin(set(services)), OTHER_JOBS)
     parts["held_by"] = of_jobs.where(parts["holder"] == "job", parts["job"])
     hours = parts.groupby(["held_by", "start"])[_AMOUNTS].sum(min_count=1).reset_index()
     tokens = reader.served_tokens(start=start, end=until).rename(
         columns={"job_id": "held_by", "hour_start": "start"}
     )
-    tokens["start"] = tokens["start"].astype(hours["start"].dtype)
+    read = boards.loc[boards["all_read"].astype(bool), ["job_id", "hour_start"]].drop_duplicates()
+    read = read.rename(columns={"job_id": "held_by", "hour_start": "start"}).assign(all_read=True)
+    for frame in (tokens, read):
+        frame["start"] = frame["start"].astype(hours["start"].dtype)
     joined = hours.merge(tokens, on=["held_by", "start"], how="left")
+    joined = joined.merge(read, on=["held_by", "start"], how="left")
     order = [*sorted(services), OTHER_JOBS, *NOBODYS.values()]
     groups = dict(iter(joined.groupby("held_by")))
     return tuple(_value(holder, groups[holder]) for holder in order if holder in groups)
@@ -90,10 +98,13 @@ def kept_values(
 
 def _value(holder: str, hours: pd.DataFrame) -> TokenValue:
     """Return the value of one holder from its hours."""
-    read = hours[hours["generation_tokens"].notna()]
+    told = hours["generation_tokens"].notna()
+    read = hours[told & hours["all_read"].notna()]
     tokens = _known(read["generation_tokens"])
     cost, joules = _known(read["cost"]), _known(read["gpu_kwh"])
     unread = "" if len(read) else "its engines were read in no whole hour of boards that it held"
+    if told.any() and not len(read):
+        unread = f"in none of the {told.sum()} h of its engines were all its boards read throughout"
     unpriced, dark = (read[name].sum() for name in ("unpriced_hours", "unmeasured_hours"))
     no_cost = unread or (
         f"the price of {unpriced:.1f} board-hours is unknown: state it in statement.prices"

@@ -144,6 +144,7 @@ class CachedReader(StoreReader):
     silent_boards = _kept(StoreReader.silent_boards)
     board_xids = _kept(StoreReader.board_xids)
     service = _kept(StoreReader.service)
+    served_boards = _kept(StoreReader.served_boards)
     served_tokens = _kept(StoreReader.served_tokens)
     board_history = _kept(StoreReader.board_history)
     job_history = _kept(StoreReader.job_history)

@@ -39,6 +39,7 @@ QUESTIONS = frozenset(
         "group_history",
         "job_choices",
         "job_holders",
+        "served_boards",
         "served_tokens",
     }
 )

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from data.records.progress import ProgressReport
-from data.store import board_activity, job_progress, serving_slots
+from data.store import board_activity, job_progress, served_boards, serving_slots
 from data.store.fact_reader import FactReader
 
 if TYPE_CHECKING:
@@ -69,6 +69,23 @@ class ServiceReader(FactReader):
         NaN where the engines of the job were not read in each slot of the hour.
         """
         return self._frame(serving_slots.TOKENS, start=start, end=end)
+
+    def served_boards(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return who held the boards of services, by `held_by`, `job_id` and `hour_start`.
+
+        `held_by` is what samples call the holder, `job_id` the service that `served_tokens` names.
+        `all_read`: whether the boards of all its replicas were read in each slot of the hour in
+        which their engines were.
+        """
+        engines = self._frame(serving_slots.ENGINES, start=start, end=end)
+        owners = engines.loc[engines["job_id"] != "", ["label_id", "job_id"]].drop_duplicates()
+        return self._frame(
+            served_boards.BOARDS,
+            labels=owners["label_id"].tolist(),
+            jobs=owners["job_id"].tolist(),
+            start=start,
+            end=end,
+        )
 
     def job_activity(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Return what kept jobs' devices at work per `job_id` and `slot_start` in [start, end).

@@ -10,7 +10,8 @@ from factories import H100, NOW, make_collected, make_job, make_samples
 
 from dashboard.serving_value import OTHER_JOBS, TokenValue, kept_values, token_values
 from dashboard.statement.statement import CostStatement, make_cost_statement
-from data.columns import SERVING, check_frame
+from data.collected import Collected
+from data.columns import ALLOCATIONS, SERVING, check_frame
 from data.settings import Settings
 from data.statement_settings import GpuPrice, StatementSettings
 from data.store import Store, open_store
@@ -119,3 +120,61 @@ def test_a_page_that_is_drawn_again_makes_no_other_statement(
     store.keep(make_collected(batch_id="another"))
     kept_values(reader, PRICED, {CHAT}, end=NOW)
     assert len(made) == 4
+
+
+API = "search/api"
+PODS = (f"{API}-7d9f8c6b5-x2x4z", f"{API}-7d9f8c6b5-k9k7w")
+
+
+def two_replicas(*, silent_hours: int, owned: bool) -> Collected:
+    """Return a day of two replicas of 1,000 tokens/s and 500 W each, on a board each.
+
+    The second board was not read in the second half of the first `silent_hours`. `owned`: a
+    scheduler tells their workload; else their pods alone are known.
+    """
+    frames = [
+        make_samples(
+            minutes=26 * 60, job_id=pod, gpu_uuid=f"GPU-{number}", gpu_index=str(number),
+            power_watts=500.0,
+        )
+        for number, pod in enumerate(PODS)
+    ]  # fmt: skip
+    at = frames[1]["sampled_at"]
+    late = (at.dt.minute >= 30) & (at < pd.Timestamp(NOW - (24 - silent_hours) * HOUR))
+    frames[1] = frames[1][~(late & (at >= pd.Timestamp(NOW - 24 * HOUR)))]
+    starts = pd.date_range(NOW - 24 * HOUR, NOW, freq="5min", inclusive="left").as_unit("us")
+    rows = [pd.DataFrame({"slot_start": starts, "label_id": pod, "engine": "vllm"}) for pod in PODS]
+    held = pd.DataFrame(
+        {"job_id": API, "label_id": PODS, "node": "node-1", "gpu_index": ["0", "1"],
+         "gpu_count": 1.0, "started_at": pd.Timestamp(NOW - 26 * HOUR).as_unit("us"),
+         "seen_at": pd.Timestamp(NOW).as_unit("us"), "source": "test"}
+    )  # fmt: skip
+    served = pd.concat(rows, ignore_index=True).assign(generation_tokens=300.0 * 1000)
+    return make_collected(
+        pd.concat(frames, ignore_index=True),
+        tuple(make_job(name) for name in ((API,) if owned else PODS)),
+        serving=check_frame(served, SERVING),
+        **({"allocations": check_frame(held, ALLOCATIONS)} if owned else {}),
+    )
+
+
+@pytest.mark.parametrize("owned", [False, True], ids=["pods alone", "workload known"])
+@pytest.mark.parametrize("silent_hours", [0, 10, 24])
+def test_tokens_count_where_all_boards_of_the_replicas_were_read(
+    store_url: str, silent_hours: int, owned: bool
+) -> None:
+    """2 tokens a joule and 1.8 million a EUR, or unknown: a silent exporter makes none cheaper."""
+    with open_store(store_url) as opened:
+        opened.keep(two_replicas(silent_hours=silent_hours, owned=owned))
+        found = token_values(opened.reader, PRICED, {API}, end=NOW)
+        total = make_cost_statement(opened.reader, PRICED, start=NOW - 24 * HOUR, end=NOW).total
+    (api,) = (value for value in found if value.holder == API)
+    assert sum(value.cost or 0.0 for value in found) == pytest.approx(total.cost)
+    assert api.known_hours == 24 - silent_hours
+    if silent_hours == 24:
+        assert (api.tokens_per_cost, api.tokens_per_joule) == (None, None)
+        assert "24 h" in api.no_cost
+        assert api.no_cost == api.no_energy
+        return
+    assert api.tokens_per_joule == pytest.approx(2.0, rel=1e-3)
+    assert api.tokens_per_cost == pytest.approx(1000 * 3600 / 2.0, rel=1e-3)

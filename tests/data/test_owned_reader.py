@@ -121,6 +121,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
         ],
         "replica_starts": [lambda r: r.replica_starts(**span)],
         "silent_replicas": [lambda r: r.silent_replicas(**span)],
+        "served_boards": [lambda r: r.served_boards(**span)],
         "served_tokens": [lambda r: r.served_tokens(**span)],
         "board_xids": [lambda r: r.board_xids(since=end - DAY)],
         "energy_disagreements": [lambda r: r.energy_disagreements(**span)],

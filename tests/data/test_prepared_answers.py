@@ -60,6 +60,7 @@ def ask_all(reader: StoreReader, end: datetime) -> dict[str, object]:
         "group_history": reader.group_history(**span, **HOUR),
         "job_choices": reader.job_choices(),
         "job_holders": reader.job_holders(seen_since=span["start"]),
+        "served_boards": reader.served_boards(**span),
         "served_tokens": reader.served_tokens(**span),
     }
 

@@ -288,6 +288,7 @@ if services:
         st.subheader("Tokens, energy and cost of the last 24 whole hours")
         table(value_rows(values), "tokens")
         st.caption(
-            f"The rows add up to {_BOARDS}. Ratios are of the hours in which the engines were read "
-            "in every five minutes; cost is of GPUs and electricity, as on Costs."
+            f"The rows add up to {_BOARDS}. Ratios are of the hours in which the engines, and all "
+            "boards of their replicas, were read in every five minutes; cost is of GPUs and "
+            "electricity, as on Costs."
         )
