@@ -104,6 +104,8 @@ class AskedService:
         usual = {"prefill tokens": defaults["prefill_tokens"]}
         if share is None and (share := defaults.get("engine_share")) is not None:
             usual["engine share"] = share
+        stored = model.quantization
+        differs = bool(self.quantization and stored and self.quantization != stored)
         return LaunchedJob(
             job=TrainingJob(
                 shape=model.shape,
@@ -112,7 +114,7 @@ class AskedService:
                 parallelism=Parallelism(tensor=tensor, pipeline=self.pipeline or 1),
                 micro_batch=self.batch,
                 sequence_length=self.seq,
-                quantization=self.quantization,
+                quantization=self.quantization or model.quantization,
                 prefill_tokens=defaults["prefill_tokens"],
                 cache_bytes=_CACHE_BYTES[self.kv_cache_dtype or "auto"],
             ),
@@ -126,6 +128,7 @@ class AskedService:
                     for name, value in usual.items()
                 ),
                 *(() if share is not None else (UNASKED_SHARE.format(engine=self.engine),)),
+                *([f"--quantization {self.quantization}, not the config's {stored}"] * differs),
             ),
             unread=(),
         )

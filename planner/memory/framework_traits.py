@@ -49,10 +49,14 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """Bytes per frozen parameter; `keeps_input` when its backward keeps the layer's input."""
+    """Bytes per frozen parameter; `keeps_input` when its backward keeps the layer's input.
+
+    `dense_bytes` are those of matrices outside of experts, None where these are quantised as well.
+    """
 
     bytes: float
     keeps_input: bool = False
+    dense_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

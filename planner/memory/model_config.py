@@ -10,6 +10,7 @@ from typing import Any
 
 from data.errors import ImpossibleProblemError, scrub
 from planner.memory.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
+from planner.memory.quantized_config import stored_quantization
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
@@ -29,10 +30,14 @@ _SHAPE_FLAGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadModel:
-    """A shape, and what of it the config did not state: `assumed` says what was taken instead."""
+    """A shape, and what of it the config did not state: `assumed` says what was taken instead.
+
+    `quantization` is that of its weights as they are stored, '' for 16 bit.
+    """
 
     shape: ModelShape
     assumed: tuple[str, ...]
+    quantization: str = ""
 
 
 @cache
@@ -109,7 +114,9 @@ def shape_from_config(config: Mapping[str, Any], *, name: str = "") -> ReadModel
     known_as = name or scrub(str(config.get("_name_or_path") or family_name or "model"), limit=60)
     source = _Config(values=config, name=known_as)
     shape = _shape(source, family, family_name)
-    return ReadModel(shape=shape, assumed=(*notes, *source.assumed))
+    quantization, note = stored_quantization(config)
+    assumed = (*notes, *source.assumed, *filter(None, (note,)))
+    return ReadModel(shape=shape, assumed=assumed, quantization=quantization)
 
 
 def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> ModelShape:

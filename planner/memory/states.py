@@ -165,8 +165,9 @@ def _weight_bytes(recipe: Recipe, parameters: StageParameters) -> tuple[float, f
         return each * dense + trained, each * parameters.routed
     upcast = recipe.traits.upcasts_unquantized and recipe.quantization.keeps_input
     rest = (4 if upcast else 2) * parameters.rest
-    each = recipe.quantization.bytes
-    return each * parameters.matrices + rest + trained, each * parameters.routed
+    each, of_dense = recipe.quantization.bytes, recipe.quantization.dense_bytes
+    matrices = (each if of_dense is None else of_dense) * parameters.matrices
+    return matrices + rest + trained, each * parameters.routed
 
 
 def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> States:

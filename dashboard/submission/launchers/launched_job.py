@@ -218,7 +218,7 @@ def _serving(told: Told, model: ReadModel, given: LaunchOptions) -> TrainingJob:
         parallelism=layout.parallelism,
         micro_batch=given.batch or 1,
         sequence_length=length,
-        quantization=_served_quantization(told),
+        quantization=_served_quantization(told, model),
         prefill_tokens=chunk if chunk is None else max(int(chunk), 1),
         sampled_sequences=told.stated("max_sequences"),
         cache_bytes=1.0 if cache.startswith("fp8") else 2.0,
@@ -307,15 +307,15 @@ def _quantization(told: Told, method: Method) -> str:
     return "nf4-dq" if bits == "nf4" and told.value("double_quantized") else bits
 
 
-def _served_quantization(told: Told) -> str:
+def _served_quantization(told: Told, model: ReadModel) -> str:
     word = str(told.stated("served_quantization") or "").lower()
-    for start, name in (("awq", "awq-int4"), ("gptq", "gptq-int4"), ("fp8", "fp8"),
-                        ("bitsandbytes", "nf4"), ("w8a8_fp8", "fp8")):  # fmt: skip
+    for start, name in (("awq", "awq-int4"), ("gptq", "gptq-int4"), ("bitsandbytes", "nf4"),
+                        ("fp8", "fp8"), ("w8a8_fp8", "fp8"), ("mxfp4", "mxfp4")):  # fmt: skip
         if word.startswith(start):
             return name
-    if word:
+    if word and not model.quantization:
         told.said.unread.append(f"quantization {scrub(word, limit=40)}: read as 16 bit")
-    return ""
+    return model.quantization
 
 
 def _optimizer(told: Told) -> str | None:

@@ -271,3 +271,54 @@ def test_a_sequence_beyond_what_a_rotation_was_made_for_is_told(
         asked = f"{serve} {path} --batch 1 --seq {seq} --gpu H100-SXM5-80GB"
         _, _, said = answered(capsys, tmp_path, asked)
         assert (f"above the {positions:,} positions that the model was made for" in said) == told
+
+
+QWEN3_235B = {
+    "model_type": "qwen3_moe", "hidden_size": 4096, "num_hidden_layers": 94, "head_dim": 128,
+    "num_attention_heads": 64, "num_key_value_heads": 4, "intermediate_size": 12288,
+    "moe_intermediate_size": 1536, "num_experts": 128, "num_experts_per_tok": 8,
+    "vocab_size": 151936, "tie_word_embeddings": False, "max_position_embeddings": 40960,
+}  # fmt: skip
+GPT_OSS_20B = {
+    "model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 24, "head_dim": 64,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 2880,
+    "num_local_experts": 32, "num_experts_per_tok": 4, "vocab_size": 201088,
+    "tie_word_embeddings": False, "max_position_embeddings": 131072, "attention_bias": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "method", "tensor", "weights_gib"),
+    [(QWEN3_235B, "fp8", 4, 55.0), (GPT_OSS_20B, "mxfp4", 1, 12.8)],
+)
+def test_weights_are_as_large_as_their_config_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shape: dict[str, Any], method: str,
+    tensor: int, weights_gib: float,
+) -> None:  # fmt: skip
+    """As with --quantization of the same; of GPT-OSS the experts alone are of 4 bits."""
+    plain, stored = tmp_path / "plain.json", tmp_path / "config.json"
+    plain.write_text(json.dumps(shape))
+    stored.write_text(json.dumps({**shape, "quantization_config": {"quant_method": method}}))
+    served = f"--batch 1 --seq 8192 --tensor {tensor}"
+    row = row_of(capsys, tmp_path, f"{stored} {served}")
+    assert row["weights_gib"] == pytest.approx(weights_gib, rel=0.01)
+    assert row == row_of(capsys, tmp_path, f"{plain} {served} --quantization {method}")
+    command = f"-- vllm serve org/model --tensor-parallel-size {tensor}"
+    asked = f"--gpu H100-SXM5-80GB --seq 8192 --config {stored} {command}"
+    told = f"--gpu H100-SXM5-80GB --seq 8192 --config {plain} {command} --quantization {method}"
+    launched, same = (answered(capsys, tmp_path, words) for words in (asked, told))
+    assert launched[0] == 0, launched[2]
+    assert launched[1] == same[1]
+
+
+def test_the_command_s_quantization_stands_before_the_config_s(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the answer says so, where the two differ."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**QWEN3_235B, "quantization_config": {"quant_method": "fp8"}}))
+    asked = f"--serve --gpu H100-SXM5-80GB {path} --batch 1 --seq 8192 --tensor 4 --quantization"
+    halved, other = (answered(capsys, tmp_path, f"{asked} {name}") for name in ("fp8", "awq-int4"))
+    assert "not the config's" not in halved[2]
+    assert "--quantization awq-int4, not the config's fp8" in other[2]
+    assert other[1][0]["weights_gib"] < halved[1][0]["weights_gib"]
