@@ -18,6 +18,10 @@ SIGNAL_COLUMNS = (
     "generation_tokens", "preemptions", "finished", "first_token_mean_s", "first_token_p95_s",
     "per_token_mean_s", "queue_wait_mean_s", "request_mean_s",
 )  # fmt: skip
+_SERVICE_COLUMNS = (
+    "job_id", "state", "engine", "model", "replicas", "required_replicas", "max_required_replicas",
+    "requests_per_second", "carried_per_second", "waiting_requests", "wait_seconds", "late_minutes",
+)  # fmt: skip
 
 
 def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -105,7 +109,10 @@ def signals(options: argparse.Namespace) -> int:
 
 
 def services(options: argparse.Namespace) -> int:
-    """List the services of the latest cycle; the slots ahead are in the JSON alone."""
+    """List the services of the latest cycle: the table has what a person asks for first.
+
+    All columns are in CSV and JSON, the slots ahead in the JSON alone.
+    """
     from dashboard.api.rows import ServiceRow, columns_of, service_row
     from dashboard.cli.world import open_for_reading, settings_of
     from dashboard.recording import present
@@ -120,7 +127,9 @@ def services(options: argparse.Namespace) -> int:
     print_rows(
         rows,
         options.format,
-        columns=[name for name in columns_of(ServiceRow) if name != "slots"],
+        columns=_SERVICE_COLUMNS
+        if options.format == "table"
+        else [name for name in columns_of(ServiceRow) if name != "slots"],
         empty="No inference engine was read in the latest cycle: does prometheus.url scrape one?",
     )
     return 0

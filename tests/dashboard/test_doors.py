@@ -224,3 +224,17 @@ def test_a_command_beside_a_server_says_the_same(
     """As with the file to itself."""
     said = by_command(holder, question, capsys)
     assert differences(doors.answers[question]["API"], said) == []
+
+
+def test_the_table_of_services_has_what_a_person_asks_for(
+    filled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dozen columns in a terminal; all of them in a file, but the slots ahead."""
+    headings = {}
+    for form in ("table", "csv"):
+        assert main(["--quiet", "--store", filled, "serving", "services", "--format", form]) == 0
+        headings[form] = capsys.readouterr().out.splitlines()[0].replace(",", " ").split()
+    assert len(headings["table"]) == 12
+    assert set(headings["table"]) < set(headings["csv"])
+    assert {"wait_seconds", "required_replicas", "state"} < set(headings["table"])
+    assert "slots" not in headings["csv"]
