@@ -53,6 +53,8 @@ elif current_role() == "none":
 chosen = st.navigation(pages, position="hidden")
 if chosen.title == "Start":
     st.switch_page(FINDINGS, query_params=st.query_params.to_dict())
+# Where a chart is narrow its toolbar lies over its legend; the server does not know the width.
+st.html("<style>@media (max-width: 640px) { .modebar { display: none } }</style>")
 ways = st.sidebar.container(gap="xxsmall", key="pages")
 with frame():
     person = welcome()

@@ -92,3 +92,16 @@ def test_a_page_has_no_barrier_and_nothing_cut(server: Server, visitor: Visitor,
         assert barriers(visitor) == [], width
         assert visitor.page.evaluate(CUT) == [], width
         assert not (beyond := visitor.overflow()), (width, beyond)
+
+
+def test_no_toolbar_lies_over_a_legend_on_a_phone(server: Server, visitor: Visitor) -> None:
+    """The toolbar of a chart is there on a laptop alone, as soon as the chart is pointed at."""
+    shown = "() => [...document.querySelectorAll('.modebar')].map(bar => bar.checkVisibility())"
+    visitor.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+    visitor.open(f"{server.base}/serving")
+    visitor.page.wait_for_selector(".js-plotly-plot .legend")
+    for width in WIDTHS:
+        visitor.resize(width)
+        bars = visitor.page.evaluate(shown)
+        assert bars, width
+        assert set(bars) == {width > 640}, width
