@@ -199,7 +199,7 @@ class Told:
 def held(label: str) -> pd.DataFrame:
     """That the owner's workload held something under this label."""
     frame = pd.DataFrame(
-        [{"job_id": "search/Deployment/chat", "label_id": label, "started_at": START,
+        [{"job_id": "search/deployment/chat", "label_id": label, "started_at": START,
           "seen_at": END, "ended_at": None, "source": "kubernetes"}]
     )  # fmt: skip
     for name in ("started_at", "seen_at", "ended_at"):
@@ -219,7 +219,7 @@ def test_replicas_are_one_service(store: Store) -> None:
     keep(store, serving, "one", allocations=held("search/odd-pod"))
     assert kept(store) == {
         ("search/llama", ""): [13.0, 3.0],
-        ("search/Deployment/chat", ""): [4.0],
+        ("search/deployment/chat", ""): [4.0],
         ("", "m"): [5.0],
     }
     (found,) = (entry for entry in histories(store.reader) if entry.job_id == "search/llama")
@@ -326,14 +326,14 @@ def test_old_slots_are_forgotten_and_do_not_come_back(store: Store) -> None:
 
 def test_an_owner_sees_replicas_of_their_pods_and_none_that_is_nobodys(store: Store) -> None:
     """A job that is held under no label owns no replica without one."""
-    job = make_job("search/Deployment/chat", owner="lea")
+    job = make_job("search/deployment/chat", owner="lea")
     serving = rows((0, "search/odd-pod", 4.0), (0, "search/other-0", 6.0), (0, "", 5.0))
     for label in ("search/odd-pod", ""):
         keep(store, serving, f"one {label}", jobs=(job,), allocations=held(label))
     mine = OwnedReader(
         store.reader_for_pages(), OwnNames(owners=frozenset({"lea"}), users=frozenset())
     )
-    assert [found.job_id for found in histories(mine)] == ["search/Deployment/chat"]
+    assert [found.job_id for found in histories(mine)] == ["search/deployment/chat"]
     assert len(histories(store.reader)) == 3
 
 

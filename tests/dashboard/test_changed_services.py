@@ -45,7 +45,7 @@ def served(
 def held(label: str, since: datetime, runs: str, *, starts: int, seconds: float) -> pd.DataFrame:
     """Pods of one workload that began five minutes apart; the first has this name."""
     frame = pd.DataFrame(
-        [{"job_id": "search/Deployment/ranker", "label_id": label if not number else f"x{number}",
+        [{"job_id": "search/deployment/ranker", "label_id": label if not number else f"x{number}",
           "started_at": since + timedelta(minutes=5 * number), "seen_at": NOW, "source": "k",
           "start_seconds": seconds, "runs": runs,
           "ended_at": None if runs != "old" and not number else CHANGED + timedelta(hours=1)}

@@ -42,7 +42,7 @@ def between(first: float, after: float) -> np.ndarray:
 
 def ran(label: str, runs: str, since: datetime) -> dict[str, object]:
     """A pod of the service, with what it runs."""
-    return {"job_id": "search/Deployment/chat", "label_id": label, "started_at": since,
+    return {"job_id": "search/deployment/chat", "label_id": label, "started_at": since,
             "seen_at": NOW, "source": "k", "runs": runs, "ended_at": NOW}  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def autoscaled(count: int, *, low: int = 1, high: int = 8, step: int = 1) -> Job
         managed_by=("HorizontalPodAutoscaler",),
         extra=extra,
     )
-    return make_job("search/Deployment/ranker", gpu_count=count, scheduler=facts)
+    return make_job("search/deployment/ranker", gpu_count=count, scheduler=facts)
 
 
 def by_hour(day: int) -> tuple[int, ...]:
