@@ -318,6 +318,8 @@ def _keep_kinds(connection: sa.Connection, labels: Sequence[str]) -> None:
 
     Of a Slurm job its scheduler tells what may be done to it.
     """
+    if not labels:  # engines without a pod
+        return
     told = sa.text("SELECT DISTINCT job_id FROM allocations WHERE label_id IN :labels")
     told = told.bindparams(sa.bindparam("labels", labels, expanding=True))
     ids = [*labels, *(row.job_id for row in connection.execute(told))]
