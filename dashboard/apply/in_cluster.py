@@ -5,7 +5,7 @@ does. What people approve stays the same: the digest of the recommendation as th
 that of a change of which the target has its full name.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -25,35 +25,25 @@ from data.records.jobs import Job
 from data.records.plans import Configuration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalRecommendation(Recommendation):
-    """A recommendation in the names of its own cluster; `approved` is its digest in the store."""
-
-    approved: str
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the recommendation as the store has it."""
-        return self.approved
-
-
 def in_local_names(recommendation: Recommendation) -> Recommendation:
-    """Return a recommendation as its cluster calls the job and the nodes in it."""
+    """Return a recommendation as its cluster calls the job and the nodes in it.
+
+    Its digest is that of the recommendation as the store has it, which was approved.
+    """
     if not recommendation.cluster:
         return recommendation
     ending = f"@{recommendation.cluster}"
-    same = {part.name: getattr(recommendation, part.name) for part in fields(Recommendation)}
-    local = {
-        "job_id": name_in_cluster(recommendation.job_id),
-        "job_name": recommendation.job_name
+    return replace(
+        recommendation,
+        job_id=name_in_cluster(recommendation.job_id),
+        job_name=recommendation.job_name
         if recommendation.job_id
         else name_in_cluster(recommendation.job_name),
-        "change": recommendation.change.replace(ending, ""),
-        "details": tuple((name, name_in_cluster(value)) for name, value in recommendation.details),
-        "now": _local_configuration(recommendation.now),
-        "proposed": _local_configuration(recommendation.proposed),
-    }
-    return LocalRecommendation(**same | local, approved=recommendation.digest)
+        change=recommendation.change.replace(ending, ""),
+        details=tuple((name, name_in_cluster(value)) for name, value in recommendation.details),
+        now=_local_configuration(recommendation.now),
+        proposed=_local_configuration(recommendation.proposed),
+    ).as_kept(recommendation.digest)
 
 
 def local_job(job: Job | None) -> Job | None:
