@@ -12,6 +12,8 @@ HOURS_PER_YEAR = 8760
 GRAMS_PER_KILOGRAM = 1000
 SLOT_SECONDS = 300
 """Of the slots that readings are counted in; a plan has slots of its own."""
+SAME_BOARDS = 0.05
+"""A slot's mean number of boards that is off by less is of that number."""
 
 
 def bytes_to_mib(size_bytes: float) -> float:

@@ -13,11 +13,10 @@ from data.kept_on import is_quiet, quiet_seconds
 from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
 from data.records.jobs import Job, JobState
 from data.settings import PlanningSettings
-from data.units import SECONDS_PER_HOUR
+from data.units import SAME_BOARDS, SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries, regular_series
 
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
-_SAME_COUNT = 0.05
 NEVER_REPORTED = "never reported by the source"
 
 
@@ -114,8 +113,8 @@ def _power_of_now(
     managed_by = () if job.scheduler is None else job.scheduler.managed_by
     if any(name in AUTOSCALERS for name in managed_by):
         return power, ""
-    same = (held - job.gpu_count).abs() < _SAME_COUNT
-    other = held.notna() & ~same if same.any() else held > job.gpu_count + _SAME_COUNT
+    same = (held - job.gpu_count).abs() < SAME_BOARDS
+    other = held.notna() & ~same if same.any() else held > job.gpu_count + SAME_BOARDS
     kept = power.where(~other)
     hours = float(kept.notna().sum()) * settings.slot_minutes / 60
     if hours >= settings.min_history_hours or not power[other].notna().any():

@@ -323,7 +323,9 @@ def _keep_kinds(connection: sa.Connection, labels: Sequence[str]) -> None:
     told = sa.text("SELECT DISTINCT job_id FROM allocations WHERE label_id IN :labels")
     told = told.bindparams(sa.bindparam("labels", labels, expanding=True))
     ids = [*labels, *(row.job_id for row in connection.execute(told))]
-    records = sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(ids))
+    kept = tables.jobs.c  # Most are services already: only what may be of unknown kind is read.
+    may_be = kept.record.like(f'%"kind":"{WorkloadKind.UNKNOWN}"%')
+    records = sa.select(kept.record).where(kept.job_id.in_(ids), may_be)
     jobs = [from_json(Job, row.record) for row in connection.execute(records)]
     keep_jobs(
         connection,

@@ -15,6 +15,7 @@ from data.records.jobs import Job
 from data.records.queue_waits import QueueWait
 from data.records.serving import ServiceOutlook
 from data.settings import PlanningSettings
+from data.units import SAME_BOARDS
 from planner.problem.elasticity import Elasticity, JobElasticity, standing_of
 from planner.problem.job_end import Remaining, waits_for_start
 from planner.problem.power_curve import PowerCurve, learned_curve
@@ -25,8 +26,6 @@ _MIN_SEEN = pd.Timedelta(hours=22)
 _WORK = pd.Timedelta(hours=1)
 _MIN_BUSY_SLOTS = 3
 """A restart of minutes, which loads weights, may straddle two slots."""
-_SAME_COUNT = 0.05
-"""A slot's mean of boards, off by less, is of that number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +267,7 @@ def _board_max_watts(rows: pd.DataFrame, gpu_count: int) -> float | None:
 
     On more boards, as before a change, their sum says nothing of each of fewer.
     """
-    same = rows[(rows["allocated_gpus"] - gpu_count).abs() < _SAME_COUNT]
+    same = rows[(rows["allocated_gpus"] - gpu_count).abs() < SAME_BOARDS]
     largest = _largest(same, "power_watts")
     return None if largest is None else largest / gpu_count
 
