@@ -12,6 +12,7 @@ from typing import Any
 import requests
 import yaml
 from beds.kubernetes import KubernetesBed
+from beds.steps import send_step
 from factories import H100, make_recommendation
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -161,10 +162,7 @@ def carry_out(applier: KubernetesApplier, change: Change) -> ReadBack:
     """Send every step when its turn has come, and look until the outcome is known."""
     assert rehearsed(applier, change).refusals == ()
     for step in change.steps:
-        ends = time.monotonic() + _PATIENCE_SECONDS
-        while (result := applier.execute(step, change)).outcome is StepOutcome.BUSY:
-            assert time.monotonic() < ends, result
-            time.sleep(0.1)
+        result = send_step(applier, step, change)
         assert result.outcome is StepOutcome.DONE, result
     return settled(applier, change, len(change.steps))
 

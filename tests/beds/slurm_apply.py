@@ -1,11 +1,11 @@
 """What the tests of the Slurm applier share: recommendations for jobs of a bed, and one apply."""
 
-import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from beds.slurm import SlurmBed
+from beds.steps import send_step
 from factories import make_recommendation
 
 from dashboard.apply.slurm.applier import SlurmApplier
@@ -18,7 +18,6 @@ from data.records.jobs import Platform
 from data.records.plans import Configuration
 
 MODEL = "H100-SXM5-80GB"
-_PATIENCE_SECONDS = 180.0
 GPU_MODELS = f"h100={MODEL},a100=A100-SXM4-80GB"
 
 
@@ -61,10 +60,7 @@ def run_steps(applier: SlurmApplier, change: Change) -> list[StepResult]:
     """Send the steps in order until one is not done; one that is busy is sent again."""
     results = []
     for step in change.steps:
-        ends = time.monotonic() + _PATIENCE_SECONDS
-        while (answer := applier.execute(step, change)).outcome is StepOutcome.BUSY:
-            assert time.monotonic() < ends, answer
-            time.sleep(0.1)
+        answer = send_step(applier, step, change)
         results.append(answer)
         if answer.outcome is not StepOutcome.DONE:
             break

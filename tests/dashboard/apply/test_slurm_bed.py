@@ -17,6 +17,7 @@ from beds.slurm_apply import (
     shown,
     waiting,
 )
+from beds.steps import send_step
 from factories import make_job
 
 from data.errors import ChangeRefusedError, StalePlanError
@@ -79,7 +80,7 @@ def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None
     applier = applier_of(bed)
     change = prepared(applier, proposal(job, 8, 1))
     for step in change.steps[:2]:
-        assert applier.execute(step, change).outcome is StepOutcome.DONE
+        assert send_step(applier, step, change).outcome is StepOutcome.DONE
     assert applier.read_back(change, done=3).seen is VerificationResult.UNTOUCHED
     back = applier.change_back(change, applier.look_again(change))
     assert [(step.verb, step.after) for step in back.steps] == [

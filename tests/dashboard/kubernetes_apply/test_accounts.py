@@ -13,11 +13,13 @@ from beds.kubernetes_apply import (
     planned,
     pod_spec,
     proposal,
+    rehearsed,
     settings_of,
     shrink,
     spec_of,
 )
 from beds.kubernetes_replay import kubeconfig
+from beds.steps import send_step
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.apply_settings import KubernetesApplySettings
@@ -59,10 +61,10 @@ def test_a_namespace_without_the_binding_is_refused_with_the_missing_right(
             ],
         },
     )
-    result = applier.execute(change.steps[0], change)
+    result = send_step(applier, change.steps[0], change)
     assert result.outcome is StepOutcome.REFUSED
     assert 'verbs: ["patch"]' in result.detail
-    (refusal,) = applier.rehearse(change).refusals
+    (refusal,) = rehearsed(applier, change).refusals
     assert 'verbs: ["patch"]' in refusal
     with pytest.raises(ChangeRefusedError, match="autoscaler"):
         applier.look_again(change)

@@ -15,7 +15,9 @@ from beds.kubernetes_apply import (
     planned,
     pod_spec,
     proposal,
+    rehearsed,
 )
+from beds.steps import send_step
 
 from dashboard.apply.change_file import change_for as file_of
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -72,7 +74,7 @@ def test_a_bound_that_has_moved_is_stale_before_and_after_the_approval(
     bed.apply(scaler("moved-bound", minReplicas=now))
     with pytest.raises(StalePlanError, match=rf"minReplicas of .* is {now}, the plan saw 5"):
         planned(applier, bound("moved-bound", 5, 2))
-    result = applier.execute(change.steps[0], change)
+    result = send_step(applier, change.steps[0], change)
     assert result.outcome is StepOutcome.REFUSED
     assert f"/spec/minReplicas is {now}, not 5 as approved" in result.detail
     assert spec_of(bed, "moved-bound")["minReplicas"] == now
@@ -104,7 +106,7 @@ def test_an_autoscaler_that_scales_another_workload_is_refused(
     bed.apply(scaler("turned", scaleTargetRef=SERVE | {"apiVersion": "example.com/v1"}))
     with pytest.raises(StalePlanError, match=r"scales Deployment serve of example\.com, not"):
         planned(applier, bound("turned", 5, 2))
-    result = applier.execute(change.steps[0], change)
+    result = send_step(applier, change.steps[0], change)
     assert (result.outcome, spec_of(bed, "turned")["minReplicas"]) == (StepOutcome.REFUSED, 5)
     assert "/spec/scaleTargetRef" in result.detail
 
@@ -173,7 +175,7 @@ def test_bounds_that_exclude_each_other_and_what_the_server_refuses(
     lowered = replace(bound("crossed", 8, 4), action=Action.RAISE_MAXIMUM)
     with pytest.raises(ChangeRefusedError, match="minimum of 5, above its maximum of 4"):
         planned(applier, lowered)
-    (refusal,) = applier.rehearse(planned(applier, bound("crossed", 5, 0))).refusals
+    (refusal,) = rehearsed(applier, planned(applier, bound("crossed", 5, 0))).refusals
     assert "422" in refusal
     assert "minReplicas" in refusal
 
@@ -190,7 +192,7 @@ def test_a_workload_of_two_autoscalers_and_one_that_ends_are_refused(
     bed.delete("HorizontalPodAutoscaler", "serve", namespace="ending")
     with pytest.raises(StalePlanError, match="is being deleted"):
         planned(applier, bound("ending", 5, 2))
-    assert "is being deleted" in applier.execute(change.steps[0], change).detail
+    assert "is being deleted" in send_step(applier, change.steps[0], change).detail
     bed.patch("HorizontalPodAutoscaler", "serve", {"metadata": {"finalizers": None}},
               namespace="ending")  # fmt: skip
     with pytest.raises(StalePlanError, match="cannot be read"):
@@ -274,7 +276,7 @@ def test_an_older_role_is_told_the_right_that_is_missing(
         wanted = rf'resources: \["horizontalpodautoscalers"\], verbs: \["{missing}"\]'
 
         def refused() -> None:
-            told = applier.rehearse(planned(applier, bound("older", 5, 2)))
+            told = rehearsed(applier, planned(applier, bound("older", 5, 2)))
             raise ChangeRefusedError("; ".join(told.refusals), "")
 
         with pytest.raises(ChangeRefusedError, match=wanted):

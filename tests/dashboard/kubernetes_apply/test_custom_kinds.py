@@ -11,8 +11,10 @@ from beds.kubernetes_apply import (
     planned,
     pod_spec,
     proposal,
+    rehearsed,
     settled,
 )
+from beds.steps import send_step
 from growth_cases import elastic, grown_and_given_back
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -107,14 +109,14 @@ def test_an_elastic_pytorch_job_gets_fewer_workers(
     pods(bed, "torch", label, 4)
     before = spec_of(bed, "PyTorchJob", "torch")
     change = planned(applier, proposal("torch/pytorchjob/work", gpus(8), gpus(4)))
-    assert applier.rehearse(change).refusals == ()
-    assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    assert rehearsed(applier, change).refusals == ()
+    assert send_step(applier, change.steps[0], change).outcome is StepOutcome.DONE
     assert applier.read_back(change, done=1).seen is VerificationResult.NOT_YET
     pods(bed, "torch", label, 2)
     assert settled(applier, change, 1).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "PyTorchJob", "torch")["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
     back = applier.change_back(change, applier.look_again(change))
-    assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    assert send_step(applier, back.steps[0], back).outcome is StepOutcome.DONE
     assert spec_of(bed, "PyTorchJob", "torch") == before
 
 
@@ -132,8 +134,8 @@ def test_an_elastic_pytorch_job_grows_as_proposed_and_gives_its_boards_back(
     job = elastic(job_id, 4, step=2, most=4, extra=fixed)
     for row, workers in zip(grown_and_given_back(job, 8), (3, 1), strict=True):
         change = planned(applier, row)
-        assert applier.rehearse(change).refusals == ()
-        assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
+        assert rehearsed(applier, change).refusals == ()
+        assert send_step(applier, change.steps[0], change).outcome is StepOutcome.DONE
         assert applier.read_back(change, done=1).seen is VerificationResult.NOT_YET
         pods(bed, "torch-grows", label, workers + 1)
         assert settled(applier, change, 1).seen is VerificationResult.AS_INTENDED
@@ -156,7 +158,7 @@ def test_a_pytorch_job_is_suspended_and_resumed(
         "suspend": True,
     }
     back = applier.change_back(change, applier.look_again(change))
-    assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    assert send_step(applier, back.steps[0], back).outcome is StepOutcome.DONE
     assert spec_of(bed, "PyTorchJob", "idle") == before
 
 
@@ -194,7 +196,7 @@ def test_a_ray_cluster_gets_fewer_workers_within_its_bounds(
     pods(bed, "ray", "ray.io/cluster", 3)
     before = spec_of(bed, "RayCluster", "ray")
     change = planned(applier, proposal("ray/raycluster/work", gpus(6), gpus(2)))
-    assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    assert send_step(applier, change.steps[0], change).outcome is StepOutcome.DONE
     found = spec_of(bed, "RayCluster", "ray")["workerGroupSpecs"][1]
     assert (found["replicas"], found["minReplicas"], found["maxReplicas"]) == (1, 1, 4)
     pods(bed, "ray", "ray.io/cluster", 1)
@@ -203,12 +205,12 @@ def test_a_ray_cluster_gets_fewer_workers_within_its_bounds(
     swapped = {"workerGroupSpecs": list(reversed(spec_of(bed, "RayCluster", "ray")
                                                  ["workerGroupSpecs"]))}  # fmt: skip
     bed.patch("RayCluster", "work", {"spec": swapped}, namespace="ray")
-    refused = applier.execute(back.steps[0], back)
+    refused = send_step(applier, back.steps[0], back)
     assert refused.outcome is StepOutcome.REFUSED
     assert 'groupName is "cpu", not "gpu"' in refused.detail
     swapped["workerGroupSpecs"].reverse()
     bed.patch("RayCluster", "work", {"spec": swapped}, namespace="ray")
-    assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    assert send_step(applier, back.steps[0], back).outcome is StepOutcome.DONE
     assert spec_of(bed, "RayCluster", "ray") == before
 
 
@@ -250,7 +252,7 @@ def test_an_mpi_job_changes_its_workers_only_under_elastic_horovod(
     change = planned(applier, proposal("mpi-elastic/mpijob/work", gpus(4), gpus(2)))
     assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
-    assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    assert send_step(applier, back.steps[0], back).outcome is StepOutcome.DONE
     assert spec_of(bed, "MPIJob", "mpi-elastic") == before
 
 
@@ -277,7 +279,7 @@ def test_a_job_set_gets_fewer_pods_or_jobs_where_its_server_lets_it(
     inside = one["template"]["spec"]
     assert (one["replicas"], inside["parallelism"], inside["completions"]) == after
     back = applier.change_back(change, applier.look_again(change))
-    assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    assert send_step(applier, back.steps[0], back).outcome is StepOutcome.DONE
     assert spec_of(bed, "JobSet", namespace) == before
 
 
@@ -297,18 +299,18 @@ def test_what_a_server_finds_invalid_needs_recreating(
     try:
         make(bed, "PyTorchJob", "invalid", pytorch(3, elasticPolicy={"minReplicas": 1}))
         change = planned(applier, proposal("invalid/pytorchjob/work", gpus(8), gpus(4)))
-        said, recreate = applier.rehearse(change).refusals
+        said, recreate = rehearsed(applier, change).refusals
         assert "422" in said
         assert "-      replicas: 3\n+      replicas: 1" in recreate
-        result = applier.execute(change.steps[0], change)
+        result = send_step(applier, change.steps[0], change)
         assert result.outcome is StepOutcome.REFUSED
         assert "422" in result.detail
         # This definition knows no runPolicy: the server takes the patch, and drops it.
         stop = planned(applier, proposal("invalid/pytorchjob/work", gpus(8), gpus(0)))
-        rehearsal = applier.rehearse(stop)
+        rehearsal = rehearsed(applier, stop)
         assert "this server drops /spec/runPolicy/suspend" in rehearsal.refusals[0]
         assert rehearsal.differences == (("/spec/runPolicy/suspend", "true", "absent"),)
-        result = applier.execute(stop.steps[0], stop)
+        result = send_step(applier, stop.steps[0], stop)
         assert result.outcome is StepOutcome.REFUSED
         assert "dropped the change" in result.detail
     finally:

@@ -14,10 +14,12 @@ from beds.kubernetes_apply import (
     gpus,
     planned,
     proposal,
+    rehearsed,
     settings_of,
 )
 from beds.kubernetes_worker import Play
 from beds.mig_manager import LABEL, OFFERS, StandInMigManager, install_layouts, set_layouts
+from beds.steps import send_step
 
 from dashboard.apply.base import Left
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -209,8 +211,8 @@ def test_a_pod_that_lands_before_the_cordon_stops_the_cut(
     manager = managed("landing")
     change = planned(cutter, advised(manager.node))
     cordon, name, _uncordon = change.steps
-    assert cutter.rehearse(change).refusals == ()
-    assert cutter.execute(cordon, change).outcome is StepOutcome.DONE
+    assert rehearsed(cutter, change).refusals == ()
+    assert send_step(cutter, cordon, change).outcome is StepOutcome.DONE
     manager.bed.apply(holding(manager, "nvidia.com/gpu"))
     refused = cutter.execute(name, change)
     assert (refused.outcome, "landing/holder (1)" in refused.detail) == (StepOutcome.REFUSED, True)
@@ -227,7 +229,7 @@ def test_a_node_that_somebody_uncordons_is_not_cut(
     manager = managed("opened")
     change = planned(cutter, advised(manager.node))
     cordon, name, _uncordon = change.steps
-    assert cutter.execute(cordon, change).outcome is StepOutcome.DONE
+    assert send_step(cutter, cordon, change).outcome is StepOutcome.DONE
     manager.bed.patch("Node", manager.node, {"spec": {"unschedulable": None}})
     assert cutter.execute(name, change).outcome is not StepOutcome.DONE
     assert state_of(manager)[:2] == ("all-disabled", False)
@@ -240,7 +242,7 @@ def test_a_cut_is_not_taken_back_under_pods(
     manager = managed("used")
     change = planned(cutter, advised(manager.node))
     for step in change.steps[:2]:
-        assert cutter.execute(step, change).outcome is StepOutcome.DONE
+        assert send_step(cutter, step, change).outcome is StepOutcome.DONE
     manager.work()
     manager.bed.patch("Node", manager.node, {"spec": {"unschedulable": None}})
     manager.bed.apply(holding(manager, "nvidia.com/mig-1g.10gb"))
@@ -256,7 +258,7 @@ def test_a_node_uncordoned_on_the_way_back_is_as_before_once_it_offers_that(
     manager = managed("hasty")
     change = planned(cutter, advised(manager.node))
     for step in change.steps[:2]:
-        assert cutter.execute(step, change).outcome is StepOutcome.DONE
+        assert send_step(cutter, step, change).outcome is StepOutcome.DONE
     for _call in range(2):
         manager.work()
     assert cutter.close(change, sent=2).left is Left.UNKNOWN
@@ -274,7 +276,7 @@ def test_a_cut_of_which_the_cordon_alone_was_sent_leaves_nothing_to_wait_for(
     """Whatever the node offers meanwhile: its layout was never named."""
     manager = managed("broken")
     change = planned(cutter, advised(manager.node))
-    assert cutter.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    assert send_step(cutter, change.steps[0], change).outcome is StepOutcome.DONE
     manager.offer({"nvidia.com/gpu": 7})
     lefts = [cutter.close(change, sent=1).left for _call in range(2)]
     assert lefts == [Left.UNKNOWN, Left.NOTHING]

@@ -13,6 +13,7 @@ from beds.kubernetes_apply import (
     settled,
     spec_of,
 )
+from beds.steps import send_step
 
 from dashboard.apply.in_cluster import in_cluster
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -40,7 +41,7 @@ def test_a_workload_is_changed_and_changed_back(
     assert spec_of(bed, "far")["replicas"] == 0
     back = applier.change_back(change, applier.look_again(change))
     assert back.target.name == change.target.name
-    assert {applier.execute(step, back).outcome for step in back.steps} == {StepOutcome.DONE}
+    assert {send_step(applier, step, back).outcome for step in back.steps} == {StepOutcome.DONE}
     seen = settled(applier, back, len(back.steps))  # type: ignore[arg-type]
     assert seen.seen is VerificationResult.AS_INTENDED, seen
     assert spec_of(bed, "far")["replicas"] == 2

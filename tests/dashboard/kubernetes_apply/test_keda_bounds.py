@@ -22,7 +22,8 @@ from beds.autoscalers import (
     under_keda,
 )
 from beds.kubernetes import KubernetesBed
-from beds.kubernetes_apply import account_kubeconfig, planned, settings_of
+from beds.kubernetes_apply import account_kubeconfig, planned, rehearsed, settings_of
+from beds.steps import send_step
 
 from dashboard import decisions
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -76,8 +77,8 @@ def test_what_keda_makes_is_changed_where_keda_reads_it(
     before = spec_of(bed, namespace)
     change = planned(patient, bound(namespace, now, wanted, SCALED))
     assert change.steps[0].target == f"{SCALED} in {namespace}"
-    assert patient.rehearse(change).refusals == ()
-    assert patient.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    assert rehearsed(patient, change).refusals == ()
+    assert send_step(patient, change.steps[0], change).outcome is StepOutcome.DONE
     waiting = patient.read_back(change, done=1)
     assert waiting.seen is VerificationResult.NOT_YET
     assert f"of keda-hpa-serve is {now}, not {wanted}" in waiting.detail
@@ -85,7 +86,7 @@ def test_what_keda_makes_is_changed_where_keda_reads_it(
     reconciled(bed, namespace)
     assert patient.read_back(change, done=1).seen is VerificationResult.AS_INTENDED
     back = patient.change_back(change, patient.look_again(change))
-    assert patient.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    assert send_step(patient, back.steps[0], back).outcome is StepOutcome.DONE
     assert patient.read_back(back, done=1).seen is VerificationResult.NOT_YET
     reconciled(bed, namespace)
     assert patient.read_back(back, done=1).seen is VerificationResult.AS_INTENDED
@@ -146,7 +147,7 @@ def test_why_keda_does_not_follow_is_told(bed: KubernetesBed, patient: Kubernete
         scaler("keda-none", "other", minReplicas=2, maxReplicas=100, scaleTargetRef=other),
     )
     change = planned(patient, bound("keda-none", 5, 2, SCALED))
-    assert patient.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    assert send_step(patient, change.steps[0], change).outcome is StepOutcome.DONE
     assert "it has made no autoscaler" in patient.read_back(change, done=1).detail
     broken = {"type": "Ready", "status": "False", "message": "no trigger is known"}
     bed.patch_status("ScaledObject", "serve", {"conditions": [broken]}, namespace="keda-none")

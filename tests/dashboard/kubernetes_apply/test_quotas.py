@@ -18,6 +18,7 @@ from beds.kubernetes_apply import (
     settled,
     spec_of,
 )
+from beds.steps import send_step
 from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -99,7 +100,7 @@ def test_more_pods_than_a_quota_admits_are_refused_beforehand(
     quota(bed, namespace, name, hard, "2" if "gpu" in name else "1")
     job = f"{namespace}/{kind.lower()}/serve"
     change = planned(applier, proposal(job, gpus(2), gpus(4), action=Action.SCALE_OUT))
-    said = " ".join(applier.rehearse(change).refusals)
+    said = " ".join(rehearsed(applier, change).refusals)
     assert (f"the quota gpus allows {hard} " in said) is refused
     assert bool(said) is refused
 
@@ -123,10 +124,10 @@ def test_a_quota_that_forbids_the_pods_is_failing(
         applier,
         proposal("quota/deployment/serve", gpus(2), gpus(4), action=Action.SCALE_OUT),
     )
-    assert applier.rehearse(change) == Rehearsal(rehearsed=True)
+    assert rehearsed(applier, change) == Rehearsal(rehearsed=True)
     quota(bed, "quota", "requests.nvidia.com/gpu", "2", "2")
     (step,) = change.steps
-    assert applier.execute(step, change).outcome is StepOutcome.DONE
+    assert send_step(applier, step, change).outcome is StepOutcome.DONE
     found = settled(applier, change, 1)
     assert found.seen is VerificationResult.FAILING
     assert "exceeded quota" in found.detail

@@ -12,12 +12,14 @@ from beds.kubernetes_apply import (
     planned,
     pod_spec,
     proposal,
+    rehearsed,
     replicated,
     rolled_out,
     room,
     settled,
     spec_of,
 )
+from beds.steps import send_step
 from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -94,7 +96,7 @@ def test_a_rollout_that_finds_no_gpu_is_failing_and_can_be_rolled_back(
     bed.apply(deployment("stuck", name="thief", replicas=1, pod=pod_spec(2, **at)))
     rolled_out(bed, "stuck", "thief")
     assert applier.look_again(change).fingerprint != change.target.fingerprint
-    assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    assert send_step(applier, change.steps[0], change).outcome is StepOutcome.DONE
     found = settled(applier, change, 1)
     assert found.seen is VerificationResult.FAILING
     assert "Insufficient nvidia.com/gpu" in found.detail
@@ -136,7 +138,7 @@ def test_a_way_back_of_what_somebody_paused_is_failing(
     bed.patch("Deployment", "serve", {"spec": {"paused": True}}, namespace="paused")
     back = applier.change_back(change, applier.look_again(change))
     # Where the way back has several steps, the next waits for the rollout of the first.
-    assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    assert send_step(applier, back.steps[0], back).outcome is StepOutcome.DONE
     found = settled(applier, back, 1)
     assert found.seen is VerificationResult.FAILING
     assert "it is paused" in found.detail
@@ -182,7 +184,7 @@ def test_more_pods_than_nodes_have_room_for_are_warned_of(
     more = proposal("crowd/deployment/serve", gpus(2), gpus(4), action=Action.SCALE_OUT)
     change = planned(applier, more)
     warning = "No node has room for another pod now: it would wait."
-    assert applier.rehearse(change).warnings == (warning,)
+    assert rehearsed(applier, change).warnings == (warning,)
     found = carry_out(applier, change)
     assert found.seen is VerificationResult.FAILING
     assert "Insufficient nvidia.com/gpu" in found.detail
@@ -245,7 +247,7 @@ def test_a_mig_slice_takes_the_place_of_a_board(
     before = spec_of(bed, "slices")
     mig = {"action": Action.MIG_SLICE}
     small = proposal("slices/deployment/serve", gpus(1), gpus(1, profile="1g.10gb"), **mig)
-    refusals = applier.rehearse(planned(applier, small)).refusals
+    refusals = rehearsed(applier, planned(applier, small)).refusals
     assert refusals == (
         "no node offers nvidia.com/mig-1g.10gb: cut the boards first, or pods would wait for ever",
     )
@@ -371,5 +373,5 @@ def test_an_autoscaler_and_server_side_appliers_are_owners(
     )
     with pytest.raises(ChangeRefusedError, match="server-side apply by fleet-operator"):
         planned(applier, recommendation)
-    assert applier.execute(change.steps[0], change).outcome is StepOutcome.REFUSED
+    assert send_step(applier, change.steps[0], change).outcome is StepOutcome.REFUSED
     assert spec_of(bed, "scaled")["replicas"] == 2
