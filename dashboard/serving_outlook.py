@@ -16,13 +16,18 @@ from dashboard.learned_service import (
     readings_of,
 )
 from data.errors import ImpossibleProblemError
+from data.feasible_changes import SCALES_TO_ZERO
 from data.records.jobs import Job
 from data.records.serving import BoundsUse, ColdStart, ServiceOutlook
 from data.serving_settings import ServingSettings
 from data.store import StoreReader
 from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from forecasting.demand_model import Quantiles
-from forecasting.request_rates import RATE_SLOT_SECONDS, rate_quantiles_of
+from forecasting.request_rates import (
+    RATE_SLOT_SECONDS,
+    rate_quantiles_of,
+    slots_without_requests,
+)
 from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.cold_start import cold_start
 from planner.serving.missing_signals import what_is_missing
@@ -138,7 +143,9 @@ def _outlook(
         replicas=int(newest["replicas"]),
         running_requests=_known(newest["running_requests"]),
         waiting_requests=_known(newest["waiting_requests"]),
-        requests_per_second=_known(service.arrivals[-1] / SLOT_SECONDS),
+        requests_per_second=_known(service.arrivals[-1] / SLOT_SECONDS)
+        if newest["replicas"]
+        else None,
         kv_cache_ratio=_known(newest["kv_cache_ratio"]),
         kv_cache_max_ratio=_fullest(service.own.cache),
         prompt_tokens_per_second=_known(newest["prompt_tokens"] / SLOT_SECONDS),
@@ -161,9 +168,13 @@ def _outlook(
 
 
 def _least(job: Job | None) -> int:
-    """Return the fewest replicas of a service: one, unless its autoscaler may stop the last."""
+    """Return the fewest replicas of a service: one, unless its autoscaler may stop the last.
+
+    Only where another trigger starts one when it is asked: else requests that come unforeseen
+    would not be served, and not be read either, so that the next are not foreseen.
+    """
     told = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
-    return 0 if told.get("min_replicas") == "0" else 1
+    return 0 if SCALES_TO_ZERO in told else 1
 
 
 def _unlearnt(
@@ -283,6 +294,9 @@ def _sized(
         _middle_and_high(foreseen[0] if each.tokens is None else next(by_tokens))[1]
         for each in service.taught
     ]
+    if least == 0:
+        idle = slots_without_requests(seen, _SLOTS)
+        works = [tuple(np.where(idle[: len(rates)], 0.0, rates)) for rates in works]
     if not all(works):
         works = [(0.0,) * fresh for _each in service.taught]
     objective = objective_of(settings)

@@ -46,6 +46,8 @@ NO_DISRUPTIONS = "no_disruptions"
 AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
 """Who changes a workload's number of pods again and again."""
 ELASTIC_KUEUE = "Kueue (elastic job)"
+SCALES_TO_ZERO = "scales_to_zero"
+"""The fact of a workload whose autoscaler may stop its last pod, and starts one when asked."""
 """Kueue, of a Job whose number of pods others may change: it admits them as a further workload."""
 REQUEUE_NEEDED = (
     "it runs, so that Slurm has to requeue it, which apply_slurm.allow_requeue (off) or "

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from data.records.forecasts import Quantity
 from forecasting.demand_model import Quantiles
@@ -14,6 +15,9 @@ from forecasting.mix.model import MIN_KNOWN, mix_many
 RATE_SLOT_SECONDS = 600
 _DAY = 86_400 // RATE_SLOT_SECONDS
 _WEEK = 7 * _DAY
+_NEAR = np.arange(-3, 4)
+"""Slots before and after one that are taken to have requests as often."""
+_RARE = 0.05
 _IDLE_RATIO = 0.05
 """Of the mean rate: a day below it is idle, and the newest days say nothing of the next."""
 
@@ -69,3 +73,18 @@ def _as_a_week_before(found: Quantiles, rates: Values) -> Quantiles:
         q90=np.maximum(found.q90, high),
         q95=np.maximum(found.q95, high),
     )
+
+
+def slots_without_requests(rates: Values, ahead: int) -> npt.NDArray[np.bool_]:
+    """Return in which of the next `ahead` slots no request comes with at least 95 %.
+
+    By the slots up to half an hour from the same time of all days: of n known ones of which m had
+    a request, the next one has with (m + 1) / (n + 1) at most, where they come in no order. The
+    bands of the mix are too wide for it: they vary with the hour as little as its errors do.
+    """
+    known = len(rates)
+    days = np.arange(1, known // _DAY + 2)
+    near = known + np.arange(ahead)[:, None, None] - days[:, None] * _DAY + _NEAR
+    found = np.where((near >= 0) & (near < known), rates[np.clip(near, 0, known - 1)], np.nan)
+    slots = np.isfinite(found).sum(axis=(1, 2))
+    return np.asarray(((found > 0).sum(axis=(1, 2)) + 1) / (slots + 1) <= _RARE)

@@ -18,6 +18,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "apis/autoscaling/v2/horizontalpodautoscalers",
         "apis/autoscaling/v1/horizontalpodautoscalers",
     ),
+    "ScaledObject": ("apis/keda.sh/v1alpha1/scaledobjects",),
     "PyTorchJob": ("apis/kubeflow.org/v1/pytorchjobs",),
     "MPIJob": ("apis/kubeflow.org/v2beta1/mpijobs", "apis/kubeflow.org/v1/mpijobs"),
     "TrainJob": ("apis/trainer.kubeflow.org/v1alpha1/trainjobs",),
@@ -119,7 +120,7 @@ ASKED_WHERE: dict[str, Condition] = {
     **dict.fromkeys(
         ("ClusterQueue", "LocalQueue", "ResourceFlavor"), lambda objects: "Workload" in objects
     ),
-    **{kind: _owns(kind) for kind in _ABOVE_OTHERS},
+    **{kind: _owns(kind) for kind in ("ScaledObject", *_ABOVE_OTHERS)},
     "Cohort": _in_a_cohort,
     "KaiQueue": _scheduled_by("kai-scheduler"),
     "VolcanoQueue": _scheduled_by("volcano"),

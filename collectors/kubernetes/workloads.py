@@ -15,7 +15,8 @@ from collectors.kubernetes.objects import (
     part,
     text_in,
 )
-from data.feasible_changes import ELASTIC_KUEUE
+from collectors.serving_dialects import SERVING_NAMES
+from data.feasible_changes import ELASTIC_KUEUE, SCALES_TO_ZERO
 from data.records.jobs import WorkloadKind
 
 _MAX_OWNERS = 8
@@ -36,6 +37,8 @@ INSTANCE = "app.kubernetes.io/instance"
 
 AUTOSCALER, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 KEDA_GROUP = "keda.sh"
+_OURS = ("trimtab_required_replicas", "/api/v1/serving")
+"""What a trigger that asks Trimtab names."""
 KEEPERS = ("Helm", "Argo CD", "Flux")
 """Who keeps manifests, and sends them again."""
 
@@ -171,9 +174,21 @@ class Owners:
             for fact, name in (("min_replicas", _LEAST), ("max_replicas", _MOST)):
                 if _COUNT.fullmatch(marks.get(name, "")):
                     yield fact, marks[name]
+        if len(scalers) == 1 and self._stops_the_last(scalers[0]):
+            yield SCALES_TO_ZERO, "yes"
         if scalers:
             kept_by = ", ".join(self._keepers_of(workload, scalers))
             yield ("bounds_kept_by", kept_by) if kept_by else ("autoscaler", holder_of(scalers[0]))
+
+    def _stops_the_last(self, scaler: Document) -> bool:
+        """Say whether an autoscaler may stop the last replica, and something starts it again."""
+        owner = controller_of(scaler)
+        if owner is None:
+            metrics = list_in(scaler, "spec", "metrics")
+            return part(scaler, "spec", "minReplicas") == 0 and any(map(_tells_demand, metrics))
+        spec = part(self._object(text_in(scaler, "metadata", "namespace"), owner), "spec")
+        counts = (part(spec, "minReplicaCount") or 0, part(spec, "idleReplicaCount"))
+        return 0 in counts and any(map(_triggers_at_zero, list_in(spec, "triggers")))
 
     def _keepers_of(self, workload: Workload, scalers: list[Document]) -> Iterator[str]:
         """Yield who keeps the bounds of autoscalers: a change of one object would not last."""
@@ -228,6 +243,25 @@ def holder_of(scaler: Document) -> str:
         return f"{SCALED_OBJECT.lower()}.{KEDA_GROUP}/{owner.name}"
     name = text_in(scaler, "metadata", "name")
     return f"{AUTOSCALER.lower()}.{GROUPS[AUTOSCALER]}/{name}"
+
+
+def _tells_demand(metric: object) -> bool:
+    """Say whether a metric of an autoscaler tells where no pod runs, and is not Trimtab's."""
+    named = text_in(metric, "external", "metric", "name") or text_in(
+        metric, "object", "metric", "name"
+    )
+    return bool(named) and named not in _OURS
+
+
+def _triggers_at_zero(trigger: object) -> bool:
+    """Say whether a trigger of KEDA tells where no pod runs, and does not ask Trimtab.
+
+    CPU, memory and what engines say of themselves are of pods that run.
+    """
+    kind, about = text_in(trigger, "type"), part(trigger, "metadata")
+    words = " ".join(text_in(about, name) for name in ("query", "url"))
+    of_engines = SERVING_NAMES & set(re.findall(r"[\w:]+", words))
+    return kind not in ("", "cpu", "memory") and not (of_engines or any(map(words.count, _OURS)))
 
 
 def _helm(marks: Mapping[str, str]) -> bool:

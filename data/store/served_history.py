@@ -1,6 +1,6 @@
 """What many services served, a bounded number at once: rows of replicas in, arrays by slot out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from data.store.service_changes import Spans, former_spans, like_now
 from data.store.serving_kernel import CACHE, FULL, FULLEST, REPLICAS, add_readings
 from data.store.serving_slots import REPLICA_NAMES, SUMS, readings
+from data.store.stopped_spans import StoppedSpans, slots_without_replicas
 from data.units import SLOT_SECONDS
 
 _MAX_SERVICES = 3_400
@@ -28,6 +29,10 @@ _EXTREMES = {
     "kv_cache_ratio": CACHE,
     "replicas": REPLICAS,
 }
+
+
+_STOPPED = np.zeros(len(SUMS) + len(_EXTREMES))
+_STOPPED[[0, 1, FULLEST, FULL, CACHE]] = np.nan  # of SUMS requests at work and waiting are first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,7 @@ class ServedHistory:
 def served_histories(
     engines: pd.DataFrame,
     runs: pd.DataFrame,
+    stopped: Mapping[str, StoppedSpans],
     read: Callable[..., pa.Table],
     start: datetime,
     end: datetime,
@@ -58,42 +64,58 @@ def served_histories(
 ) -> Iterator[ServedHistory]:
     """Yield the services of `engines` (rows of ENGINES); `read` answers queries of their slots.
 
-    `runs` are rows of RUNS.
+    `runs` are rows of RUNS, `stopped` tells by job when no pod of it ran.
     """
     if engines.empty:
         return
     engines = engines.assign(lone=~engines["label_id"].duplicated(keep=False))
     engines = engines.assign(last_read=engines.groupby(_SERVICE)["newest"].transform("max"))
-    engines = engines[engines["last_read"] >= engines["newest"].max() - within]
+    since = engines["newest"].max() - within
+    is_stopped = engines["job_id"].isin(
+        [job_id for job_id, spans in stopped.items() if spans and spans[-1][1] > _slot_of(since)]
+    )
+    engines = engines[(engines["last_read"] >= since) | is_stopped]
     engines = engines.assign(service=engines.groupby(_SERVICE).ngroup())
     engines["replica"] = engines.groupby(["service", "replica"]).ngroup()
     former = former_spans(engines, runs)
-    first = int(start.timestamp()) // SLOT_SECONDS
+    first = _slot_of(start)
     slots = -int(-end.timestamp() // SLOT_SECONDS) - first
     services = int(engines["service"].max()) + 1
     cells = np.zeros((min(services, _MAX_SERVICES), slots, len(SUMS) + len(_EXTREMES)))
     for begin in range(0, services, _MAX_SERVICES):
         end_of_these = min(begin + _MAX_SERVICES, services)
         chosen = engines[engines["service"].between(begin, end_of_these - 1)]
-        yield from _histories(chosen, former, read, first, cells[: end_of_these - begin])
+        of_these = cells[: end_of_these - begin]
+        yield from _histories(chosen, former, stopped, read, first, of_these)
+
+
+def _slot_of(at: datetime) -> int:
+    return int(at.timestamp()) // SLOT_SECONDS
 
 
 def _histories(
     engines: pd.DataFrame,
     former: Spans,
+    stopped: Mapping[str, StoppedSpans],
     read: Callable[..., pa.Table],
     first: int,
     cells: npt.NDArray[np.float64],
 ) -> Iterator[ServedHistory]:
     """Yield the services of these engines from slot `first` of the epoch on.
 
-    `cells` [services, slots, sums and extremes] is where they are added up.
+    `cells` [services, slots, sums and extremes] is where they are added up. While no pod ran
+    nothing was served; what was asked then is unknown.
     """
     newest = engines[engines["newest"] == engines["last_read"]].groupby("service")
     names = newest[[*_SERVICE, "engine", "model"]].max().itertuples()
     _fill(engines, read, first, cells)
     for block, (service, job_id, nameless, engine, model) in zip(cells, names, strict=True):
-        seen = np.flatnonzero(block[:, REPLICAS])
+        is_read = block[:, REPLICAS] > 0
+        if job_id in stopped:
+            without = slots_without_replicas(stopped[job_id], first, is_read)
+            block[without] = _STOPPED
+            is_read |= without
+        seen = np.flatnonzero(is_read)
         known = np.array((block if len(seen) == len(block) else block[seen]).T, order="C")
         yield ServedHistory(
             job_id=job_id,

@@ -24,15 +24,20 @@ class ServiceReader(FactReader):
     ) -> Iterator[ServedHistory]:
         """Yield each service that was read in [start, end), by `job_id` and `nameless`.
 
-        Those of which nothing was read `within` that of the newest reading are no more. Some
+        Those of which nothing was read `within` that of the newest reading are no more, unless
+        their autoscaler has stopped the last replica, as their scheduler tells. Some
         thousands are read at once: their arrays take no more memory where there are more of them.
         """
         from data.store.served_history import served_histories
+        from data.store.stopped_spans import stopped_spans
 
         engines = self._frame(serving_slots.ENGINES, start=start, end=end)
         labels = sorted(set(engines["label_id"]) - {""})
         runs = self._frame(serving_slots.RUNS, labels=labels, start=start, end=end)
-        yield from served_histories(engines, runs, self._table, start, end, within)
+        jobs = sorted(set(engines["job_id"]) - {""})
+        pods = self._frame(serving_slots.PODS, jobs=jobs, start=start)
+        stopped = stopped_spans(pods, self.collected_until(end)) if len(pods) else {}
+        yield from served_histories(engines, runs, stopped, self._table, start, end, within)
 
     def service(
         self, job_id: str, nameless: str, *, start: datetime, end: datetime

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from data.columns import SERVING, check_frame
+from data.feasible_changes import SCALES_TO_ZERO
 from data.records.serving import MAX_START_SECONDS
 from data.store.bulk import put_rows
 from data.store.rollup import kept_since
@@ -212,6 +213,15 @@ WITH {_NAMES}, served AS (
 """  # noqa: S608
 
 
+PODS = f"""
+SELECT DISTINCT a.job_id, a.started_at, coalesce(a.ended_at, a.seen_at) AS until, a.source
+FROM allocations AS a JOIN jobs USING (job_id)
+WHERE record LIKE '%["{SCALES_TO_ZERO}","yes"]%' AND coalesce(a.ended_at, a.seen_at) >= :start
+    AND NOT {_IS_UID}
+    AND a.job_id IN (SELECT unnest(CAST(:jobs AS VARCHAR[])))
+ORDER BY 1, 2
+"""  # noqa: S608
+"""When pods of workloads whose autoscaler may stop the last one ran, as far as was told."""
 SILENT = f"""
 WITH read AS (
     SELECT DISTINCT label_id FROM serving_slots WHERE slot_start >= :start AND slot_start < :end

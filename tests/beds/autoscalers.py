@@ -13,6 +13,7 @@ from data.records.decisions import Action, Recommendation
 
 AUTOSCALER, SCALED = "horizontalpodautoscaler.autoscaling/serve", "scaledobject.keda.sh/serve"
 SERVE = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "serve"}
+_ANYTHING: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 HELM = {"labels": {"app.kubernetes.io/managed-by": "Helm"}}
 
 
@@ -51,9 +52,9 @@ def define_scaled_objects(bed: KubernetesBed) -> None:
         name: {"type": "string"} for name in ("apiVersion", "kind", "name")}}  # fmt: skip
     spec = {"type": "object", "required": ["scaleTargetRef"], "properties": {
         "scaleTargetRef": target, "minReplicaCount": whole, "maxReplicaCount": whole,
-        "idleReplicaCount": whole}}  # fmt: skip
-    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": spec, "status": status}}
+        "idleReplicaCount": whole,
+        "triggers": {"type": "array", "items": _ANYTHING}}}  # fmt: skip
+    schema = {"type": "object", "properties": {"spec": spec, "status": _ANYTHING}}
     bed.apply(
         {
             "apiVersion": "apiextensions.k8s.io/v1",

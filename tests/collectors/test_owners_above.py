@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from beds.autoscalers import define_scaled_objects, under_keda
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_apply import deployment, pod_spec
 
@@ -17,6 +18,7 @@ from collectors.kubernetes.kinds import ASKED_WHERE, KINDS
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
+from data.feasible_changes import SCALES_TO_ZERO
 from data.records.jobs import WorkloadKind
 from data.source_settings import KubernetesSettings
 
@@ -29,6 +31,9 @@ CHAINS = {
 }
 """Kinds from the top down, by the namespace of each; below the last are pods of Grove's own, else a
 Deployment."""
+
+_UNDER_KEDA = 5
+"""Pods of the service that KEDA scales."""
 
 
 def group_of(kind: str) -> tuple[str, str, str]:
@@ -89,7 +94,9 @@ def told() -> Iterator[Collected]:
                 bed.apply(owned(made, owner))
             else:
                 bed.apply(owned(deployment(namespace, replicas=1, pod=pod_spec(2)), owner))
-        bed.until("all pods are there", lambda: len(bed.pods()) == len(CHAINS))
+        define_scaled_objects(bed)
+        under_keda(bed, "keda", triggers=[{"type": "kafka", "metadata": {}}])
+        bed.until("all pods are there", lambda: len(bed.pods()) == len(CHAINS) + _UNDER_KEDA)
         settings = KubernetesSettings(enabled=True, kubeconfig=str(bed.kubeconfig("reader")))
         now = utc_now()
         collector = KubernetesCollector(KubernetesClient(settings), load_gpu_catalogue())
@@ -107,6 +114,16 @@ def test_a_job_is_named_by_the_topmost_of_its_owners(told: Collected, namespace:
     assert job.gpu_count == 2
     kinds = {"grove": WorkloadKind.UNKNOWN}
     assert job.kind == kinds.get(namespace, WorkloadKind.INFERENCE)
+
+
+@pytest.mark.kubernetes
+@pytest.mark.slow
+def test_a_service_that_keda_stops_at_night_says_so(told: Collected) -> None:
+    """By its ScaledObject, which alone tells: the autoscaler that KEDA makes keeps one."""
+    (job,) = [job for job in told.jobs if job.namespace == "keda"]
+    assert job.scheduler is not None
+    extra = dict(job.scheduler.extra)
+    assert (extra["min_replicas"], extra[SCALES_TO_ZERO]) == ("1", "yes")
 
 
 @pytest.mark.kubernetes

@@ -64,7 +64,7 @@ def test_a_service_that_is_idle_has_its_least_number(store: Store) -> None:
     """One replica, with and without requests before; of an autoscaler that stops the last none."""
     never = served(np.zeros(600), label="search/never-0")
     once = served(np.where(np.arange(2000) < 40, 3.0, 0.0), label="search/once-0")
-    extra = (("min_replicas", "0"),)
+    extra = (("min_replicas", "1"), ("scales_to_zero", "yes"))
     job = make_job("search/none", scheduler=SchedulerFacts(extra=extra))
     none = served(np.zeros(600), label="search/none-0")
     store.keep(make_collected(jobs=(job,), batch_id="job"))
