@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from data.errors import ImpossibleProblemError, scrub
+from planner.memory.config_layout import language_model, layers_without_experts
 from planner.memory.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
 from planner.memory.quantized_config import stored_quantization
 
@@ -16,7 +17,13 @@ _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-_KEY_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
+_KEY_HEADS = (
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_head_kv",
+    "kv_n_heads",
+    "multi_query_group_num",
+)
 _HEAD_DIM = ("head_dim", "kv_channels")
 _FFN = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff")
 _VOCAB = ("vocab_size", "padded_vocab_size")
@@ -82,6 +89,11 @@ class _Config:
         self.assumed.append(f"{key} = {value}")
         return value
 
+    def complete(self, defaults: Mapping[str, int]) -> None:
+        """Take what an inner config leaves out from the defaults of its class, with notes."""
+        left_out = [key for key in defaults if self.values.get(key) is None]
+        self.values = {**self.values, **{key: self.assume(key, defaults[key]) for key in left_out}}
+
     def flag(self, key: str, otherwise: bool) -> bool:
         """Return a yes-or-no value, or what the family has when it is not stated."""
         value = self.values.get(key)
@@ -101,9 +113,8 @@ def shape_from_config(config: Mapping[str, Any], *, name: str = "") -> ReadModel
             "config.json holds no object", "give the config.json of a Hugging Face model"
         )
     notes: list[str] = []
-    inner = config.get("text_config")
-    if isinstance(inner, Mapping):
-        config = {**config, **inner}
+    config, inner, towers = language_model(config)
+    if towers:
         notes.append("only the language model is counted: other towers of the model are not")
     family_name = str(config.get("model_type") or "")
     family = _families().get(family_name)
@@ -113,6 +124,8 @@ def shape_from_config(config: Mapping[str, Any], *, name: str = "") -> ReadModel
         family = _families()["llama"]
     known_as = name or scrub(str(config.get("_name_or_path") or family_name or "model"), limit=60)
     source = _Config(values=config, name=known_as)
+    if inner:
+        source.complete(family.get("inner", {}))
     shape = _shape(source, family, family_name)
     quantization, note = stored_quantization(config)
     assumed = (*notes, *source.assumed, *filter(None, (note,)))
@@ -122,8 +135,8 @@ def shape_from_config(config: Mapping[str, Any], *, name: str = "") -> ReadModel
 def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> ModelShape:
     hidden, layers = source.needed(_HIDDEN), source.needed(_LAYERS)
     heads, vocab = source.needed(_HEADS), source.needed(_VOCAB)
-    experts = _experts(source)
-    ffn = source.size(_FFN)
+    experts = _experts(source, family, layers)
+    ffn = source.size(("intermediate_size_mlp", *_FFN))
     if ffn is None and experts is None:
         ratio = source.size(("expansion_ratio",))
         ffn = ratio * hidden if ratio else source.assume(_FFN[0], 4 * hidden)
@@ -186,7 +199,8 @@ def _refuse_gaps(source: _Config) -> None:
 
 
 def _key_heads(source: _Config, heads: int, family_name: str) -> int:
-    if family_name == "falcon" and not source.flag("new_decoder_architecture", False):
+    single = family_name == "falcon" and not source.flag("new_decoder_architecture", False)
+    if single or family_name == "gpt_bigcode":
         return 1 if source.flag("multi_query", True) else heads
     if family_name == "chatglm" and not source.flag("multi_query_attention", False):
         return heads
@@ -220,23 +234,26 @@ def _rotary_positions(source: _Config) -> int:
     return int(min(MAX_SIZE, max(stated, factor * (original or stated))))
 
 
-def _experts(source: _Config) -> ExpertLayers | None:
+def _experts(source: _Config, family: Mapping[str, Any], layers: int) -> ExpertLayers | None:
     experts = source.size(_EXPERTS)
     if not experts:
         return None
     width = source.size(("moe_intermediate_size", "expert_ffn_dim")) or source.size(_FFN)
     if width is None:
         source.missing.append("moe_intermediate_size")
-    chosen = source.size(("num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k"))
+    chosen = source.size(
+        ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "top_k")
+    )
     shared = source.size(("shared_expert_intermediate_size",))
     if shared is None:
-        shared = (source.size(("n_shared_experts",)) or 0) * (width or 0)
+        number = source.size(("n_shared_experts",)) or family.get("shared_experts", 0)
+        shared = number * (width or 0)
     return ExpertLayers(
         experts=experts,
         experts_per_token=source.assume("num_experts_per_tok", 2) if chosen is None else chosen,
         ffn=width or 0,
         shared_ffn=shared,
-        dense_layers=source.size(("first_k_dense_replace",)) or 0,
+        dense_layers=layers_without_experts(source.values, layers),
     )
 
 

@@ -10,7 +10,7 @@ MAX_SIZE = 10**12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertLayers:
-    """Mixture of experts in all layers but the first `dense_layers`.
+    """Mixture of experts in all layers but `dense_layers` of them.
 
     `ffn` is the width of one routed expert, `shared_ffn` that of all shared experts together.
     """
