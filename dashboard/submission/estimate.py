@@ -39,8 +39,8 @@ class EstimatedLayout:
 def chosen_types(types: Sequence[GpuType], wanted: Sequence[str]) -> tuple[GpuType, ...]:
     """Return the types that were asked for, else those that run CUDA, or all if none does.
 
-    A name may be the catalogue's or its beginning, in any case: h100 names every H100. Few programs
-    run on boards of two vendors.
+    A name may be the catalogue's or its beginning, in any case: h100 names every H100, h20 no H200.
+    Few programs run on boards of two vendors.
 
     Errors: ImpossibleProblemError.
     """
@@ -51,18 +51,24 @@ def chosen_types(types: Sequence[GpuType], wanted: Sequence[str]) -> tuple[GpuTy
         return tuple(usual) or tuple(types)
     found = []
     for name in wanted:
-        own = [
-            gpu_type
-            for gpu_type in types
-            if gpu_type.name.casefold().startswith(name.strip().casefold())
-        ]
-        if not name.strip() or not own:
+        own = [gpu_type for gpu_type in types if _is_named(gpu_type.name, name.strip())]
+        if not own:
             raise ImpossibleProblemError(
                 f"no GPU type on offer is called {name[:40]!r}",
                 f"Known here: {', '.join(gpu_type.name for gpu_type in types)}.",
             )
         found += own
     return tuple(dict.fromkeys(found))
+
+
+def _is_named(model: str, wanted: str) -> bool:
+    """Whether a name is a model's or its beginning.
+
+    What stands before the first hyphen tells one board from another, so it must be whole.
+    """
+    name, start = model.casefold(), wanted.casefold()
+    board = name.partition("-")[0]
+    return name.startswith(start) and len(start) >= len(board)
 
 
 def layouts(

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from dashboard.cli import main
+from dashboard.submission.estimate import chosen_types
+from dashboard.submission.fleet import catalogue_types
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import ImpossibleProblemError
 
 CONFIG = {
     "model_type": "llama",
@@ -115,6 +119,7 @@ def test_the_table_is_data_and_the_rest_is_said_beside_it(
         ({}, ("--data", "3"), "a batch of 64 over 3 data-parallel ranks"),
         ({}, ("--tensor", "0"), "tensor parallelism of 0"),
         ({}, ("--gpu", "quantum"), "no GPU type on offer is called 'quantum'"),
+        ({}, ("--gpu", "H20"), "no GPU type on offer is called 'H20'"),
         ({}, ("--optimizer", "magic"), "'magic' is none of the known optimizers"),
         ({}, ("--framework", "tortitan"), "'tortitan' is none of the known frameworks"),
         ({}, ("--framework", "tortitan"), "Did you mean torchtitan?"),
@@ -238,3 +243,14 @@ def test_a_limit_that_ends_the_run_is_warned_of(
         said = "may end the run before it is done"
     assert said in err
     assert code == (1 if hours == "0" else 0)
+
+
+def test_the_name_of_a_board_means_no_other_board() -> None:
+    """A10 is no A100, L40 no L40S and H20 no H200; h100 means every H100."""
+    types = catalogue_types(load_gpu_catalogue())
+    boards = {gpu_type.name.partition("-")[0] for gpu_type in types}
+    for board in boards:
+        found = {gpu_type.name for gpu_type in chosen_types(types, [board.lower()])}
+        assert {name.partition("-")[0] for name in found} == {board}
+    with pytest.raises(ImpossibleProblemError, match="'A1'"):
+        chosen_types(types, ["A1"])
