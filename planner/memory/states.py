@@ -82,7 +82,7 @@ def stage_parameters(recipe: Recipe, stage: Stage) -> StageParameters:
     embedding = count.embedding if stage.first else 0
     head = _head_parameters(recipe, count) if stage.last else 0
     layer = count.expert_layer or count.dense_layer
-    routed = layer.routed * count.expert_layers * share / spread.expert
+    routed = layer.routed * count.expert_layers * share / spread.expert_gpus
     matrices = count.linear * share - layer.routed * count.expert_layers * share
     vectors = (count.layers - count.linear) * share + (count.final_norm if stage.last else 0)
     rest = embedding + head + vectors + count.other * share
@@ -97,12 +97,13 @@ def stage_parameters(recipe: Recipe, stage: Stage) -> StageParameters:
         trained += narrow * copies * shape.vocab * shape.hidden
     return StageParameters(
         matrices=matrices / tensor,
-        routed=routed / tensor,
+        routed=routed,
         rest=rest / tensor,
         trained=trained / (tensor if recipe.trains_weights else 1),
-        trained_routed=routed / tensor if recipe.trains_weights else 0.0,
+        trained_routed=routed if recipe.trains_weights else 0.0,
         trained_vectors=rest / tensor if recipe.trains_weights else 0.0,
-        largest_layer=(count.largest_layer - layer.routed * (1 - 1 / spread.expert)) / tensor,
+        largest_layer=(count.largest_layer - layer.routed) / tensor
+        + layer.routed / spread.expert_gpus,
         largest_matrix=_largest_quantized(recipe, stage) / tensor,
         vocabulary=shape.vocab * shape.hidden / tensor,
     )

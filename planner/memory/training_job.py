@@ -47,9 +47,10 @@ class Method(StrEnum):
 class Parallelism:
     """How a job is spread; degrees multiply to the number of GPUs.
 
-    `expert` divides data parallelism, so it does not multiply. `shard_group` is the number of
-    data-parallel ranks that share one copy (HYBRID_SHARD), None for all of them. `sequential`
-    says that pipeline stages work one after another on one micro-batch (device_map="auto").
+    `expert` spreads experts over the GPUs of a stage, so it does not multiply. `shard_group` is the
+    number of data-parallel ranks that share one copy (HYBRID_SHARD), None for all of them.
+    `sequential` says that pipeline stages work one after another on one micro-batch
+    (device_map="auto").
     `stage_layers` are the layers of each stage; empty when they are shared out evenly.
     """
 
@@ -80,7 +81,17 @@ class Parallelism:
     @property
     def gpus(self) -> int:
         """Number of GPUs."""
-        return self.data * self.tensor * self.pipeline * self.context
+        return self.stage_gpus * self.pipeline
+
+    @property
+    def stage_gpus(self) -> int:
+        """Number of GPUs of a pipeline stage."""
+        return self.data * self.tensor * self.context
+
+    @property
+    def expert_gpus(self) -> int:
+        """Number of GPUs that hold the experts of a layer once between them."""
+        return min(self.expert * self.tensor, self.stage_gpus)
 
     @property
     def shard_ranks(self) -> int:
@@ -197,4 +208,10 @@ def _check_parallelism(shape: ModelShape, spread: Parallelism) -> None:
         raise ImpossibleProblemError(
             f"{shape.name}: {experts} experts over {spread.expert} expert-parallel GPUs",
             "choose a divisor of the experts" if shape.experts else "the model has no experts",
+        )
+    if spread.stage_gpus % spread.expert:
+        raise ImpossibleProblemError(
+            f"{shape.name}: {spread.expert} expert-parallel GPUs of {spread.stage_gpus} "
+            "(data x tensor x context)",
+            f"choose a divisor of {spread.stage_gpus}, or more GPUs",
         )

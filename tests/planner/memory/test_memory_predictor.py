@@ -189,6 +189,23 @@ def test_experts_are_divided_over_expert_parallel_ranks() -> None:
     assert whole - split == pytest.approx(2 * routed * 7 / 8)
 
 
+@pytest.mark.parametrize(("data", "tensor", "expert"), [(8, 1, 8), (4, 2, 8), (1, 8, 8), (2, 4, 2)])
+def test_the_gpus_of_a_stage_hold_all_experts_between_them(
+    data: int, tensor: int, expert: int
+) -> None:
+    """However tensor and expert parallelism share out the experts, none is left over."""
+    mixture = replace(
+        known_model("mistral-7b"), name="mixture",
+        experts=ExpertLayers(experts=8, experts_per_token=2, ffn=14336),
+    )  # fmt: skip
+    job = replace(
+        STATED, shape=mixture, framework="generic", precision="bf16-true",
+        parallelism=Parallelism(data=data, tensor=tensor, expert=expert),
+    )  # fmt: skip
+    routed = 2 * 32 * 8 * 3 * 4096 * 14336
+    assert data * tensor * dict(predict_peak(job).breakdown)["weights"] >= routed
+
+
 def test_data_parallelism_copies_gradients_into_buckets() -> None:
     """Torch's DDP keeps the gradients twice; Megatron's buffer is the gradient itself."""
     spread = Parallelism(data=8)

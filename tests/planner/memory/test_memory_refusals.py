@@ -8,7 +8,7 @@ from training_cases import GIB, LLAMA, STATED
 
 from data.errors import ImpossibleProblemError
 from planner.memory.known_models import known_model
-from planner.memory.model_shape import ModelShape
+from planner.memory.model_shape import ExpertLayers, ModelShape
 from planner.memory.predictor import predict_peak, refusal
 from planner.memory.training_job import (
     Parallelism,
@@ -53,6 +53,23 @@ def test_a_job_that_cannot_be_is_refused(changes: dict[str, Any], words: str) ->
     """The error names what cannot be and what would."""
     with pytest.raises(ImpossibleProblemError, match=words):
         replace(STATED, **changes)
+
+
+@pytest.mark.parametrize(
+    ("spread", "words"),
+    [
+        (Parallelism(data=8, expert=16), "16 expert-parallel GPUs of 8"),
+        (Parallelism(data=3, expert=2), "2 expert-parallel GPUs of 3"),
+        (Parallelism(data=2, pipeline=4, expert=4), "4 expert-parallel GPUs of 2"),
+    ],
+)
+def test_experts_over_more_gpus_than_a_stage_has_are_refused(
+    spread: Parallelism, words: str
+) -> None:
+    """The GPUs of a stage hold all experts of its layers between them."""
+    mixture = replace(LLAMA, experts=ExpertLayers(experts=16, experts_per_token=2, ffn=1024))
+    with pytest.raises(ImpossibleProblemError, match=words):
+        replace(STATED, shape=mixture, parallelism=spread)
 
 
 @pytest.mark.parametrize(
