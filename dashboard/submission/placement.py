@@ -23,6 +23,8 @@ from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_
 
 _DEARER = 1.25
 """A plan may cost so much more per unit of work than the cheapest to spare larger GPUs."""
+_SLOWER = 1.25
+"""How much slower than the fastest a plan may be where none is sure to meet the deadline."""
 _MILLI = 1000
 
 
@@ -218,13 +220,20 @@ def _by_type(
 ) -> dict[str, list[TrainingPlan]]:
     """Return plans by GPU type, the best first: the fewest nodes, the fewest GPUs, the cheapest.
 
-    Where a plan meets the deadline, those that do not are left out.
+    Where a plan meets the deadline, those that do not are left out; where none does, the slow ones.
     """
-    timely = [plan for plan in plans if not late(plan)] or plans
+    timely = [plan for plan in plans if not late(plan)] or _fastest(plans, seats)
     found: dict[str, list[TrainingPlan]] = {}
     for plan in sorted(timely, key=lambda plan: (seats.count_ever(plan), plan.gpus, plan.cost)):
         found.setdefault(plan.gpu_type, []).append(plan)
     return found
+
+
+def _fastest(plans: Sequence[TrainingPlan], seats: "_Seats") -> list[TrainingPlan]:
+    """Keep the plans that have room now, else all; of them the fast ones."""
+    free = [plan for plan in plans if seats.standing(plan).room is FleetRoom.FREE] or plans
+    least = max(plan.speed for plan in free) / _SLOWER
+    return [plan for plan in free if plan.speed >= least]
 
 
 def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:

@@ -198,7 +198,7 @@ def _notes(job: JobFile, fleet: SubmissionFleet, placement: Placement) -> tuple[
     if job.tokens is None and job.deadline is not None:
         notes.append("the deadline has no effect: data.tokens does not say how long the run is")
     if placement.misses_deadline:
-        notes.append("no plan is sure to meet the deadline")
+        notes.append("no plan is sure to meet the deadline: the fastest were weighed")
     if placement.waits:
         notes.append("no place is free now: the job will wait in the cluster's queue")
     if placement.decision is not None:

@@ -99,6 +99,18 @@ def test_the_deadline_chooses_more_gpus() -> None:
     assert place(plans, fleet, arrival(late=lambda _plan: True)).misses_deadline
 
 
+@pytest.mark.parametrize("free", [8, 4])
+def test_a_deadline_that_no_plan_meets_takes_the_fastest_that_is_free(free: int) -> None:
+    """The job that is late already is not given the fewest GPUs, nor made to wait for more."""
+    fleet = make_fleet(node("big", gpus=8, free=free), node("small", A100, gpus=8, free=free))
+    plans = plans_on(fleet)
+    late = place(plans, fleet, arrival(late=lambda _plan: True))
+    assert late.misses_deadline
+    assert (late.plan.gpus, late.waits) == (free, False)
+    seated = [plan.speed for plan in plans if plan.fits and plan.gpus <= free]
+    assert late.plan.speed >= max(seated) / 1.5 > place(plans, fleet, arrival()).plan.speed
+
+
 def waits_for(gpu_type: str, gpus: int, *, hours: float = 2.0) -> WaitingJob:
     """A job in the queue that runs on one type alone."""
     return WaitingJob(name="slurm:7", gpus=gpus, speeds={gpu_type: 1.0}, hours=hours)
