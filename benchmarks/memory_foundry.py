@@ -113,7 +113,6 @@ def hours_text(runs: pd.DataFrame) -> str:
             estimate=predict_peak(job),
             speed=prior_speed(gpu, job),
             cost=1.0,
-            measured=False,
         )
         low, high = hours_range(plan, tokens)
         inside += low <= tokens / float(row.tokens_per_second) / 3600 <= high
