@@ -14,7 +14,14 @@ from planner.memory.framework_traits import (
     quantization,
     state_policy,
 )
-from planner.memory.training_job import Adapter, Method, Recompute, Sharding, TrainingJob
+from planner.memory.training_job import (
+    SHARDS_WEIGHTS,
+    Adapter,
+    Method,
+    Recompute,
+    Sharding,
+    TrainingJob,
+)
 
 T = TypeVar("T")
 
@@ -63,7 +70,7 @@ class Recipe:
 
         Sharded weights are cast as they are gathered instead.
         """
-        if self.job.parallelism.sharding in (Sharding.FSDP, Sharding.ZERO3):
+        if self.job.parallelism.sharding in SHARDS_WEIGHTS:
             return 0.0
         if self.trains_weights:
             return self.policy.cast

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from planner.memory.adapters import adapter_parameters, low_rank_share
 from planner.memory.assumptions import Recipe
 from planner.memory.parameters import ParameterCount, count_parameters
-from planner.memory.training_job import Method, Sharding, TrainingJob
+from planner.memory.training_job import SHARDS_WEIGHTS, Method, Sharding, TrainingJob
 
-_SHARDS_WEIGHTS = (Sharding.ZERO3, Sharding.FSDP)
 _SUB_GROUP = 1e9
 """Parameters that DeepSpeed's stage 3 steps at a time, with an fp32 copy of their gradients."""
-_SHARDS_GRADIENTS = (*_SHARDS_WEIGHTS, Sharding.ZERO2, Sharding.FSDP_GRADIENTS)
+_SHARDS_GRADIENTS = (*SHARDS_WEIGHTS, Sharding.ZERO2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +220,7 @@ def _gradients_in_host(job: TrainingJob) -> bool:
 def _states(recipe: Recipe, stage: Stage, parameters: StageParameters, **trained: float) -> States:
     """Return weights, what stays beside them, and what only a job that trains has."""
     whole = _weight_bytes(recipe, parameters)
-    weights = _held(whole, _shares(recipe, *_SHARDS_WEIGHTS))
+    weights = _held(whole, _shares(recipe, *SHARDS_WEIGHTS))
     if "parameters" in recipe.job.offload:
         weights = 0.0
     everything = parameters.matrices + parameters.routed + parameters.rest

@@ -16,7 +16,7 @@ from planner.memory.states import (
     stages_of,
     states_of,
 )
-from planner.memory.training_job import Method, Recompute, Sharding
+from planner.memory.training_job import SHARDS_WEIGHTS, Method, Recompute, Sharding
 
 LOGITS = "logits and loss"
 CACHE = "key-value cache"
@@ -136,7 +136,7 @@ def gathered(view: _StageView) -> float:
     unpacked = _dequantized(view)
     if spread.shard_ranks == 1:
         return unpacked
-    if spread.sharding in (Sharding.FSDP, Sharding.FSDP_GRADIENTS, Sharding.ZERO3):
+    if spread.sharding in SHARDS_WEIGHTS:
         return unpacked + _gathered_units(view)
     trained = view.parameters.trained + view.parameters.trained_routed
     bucket = min(recipe.traits.bucket_bytes, 4 * trained)
@@ -148,22 +148,27 @@ def gathered(view: _StageView) -> float:
 def _gathered_units(view: _StageView) -> float:
     """Bytes of units gathered at once, of embedding and head, and of a unit's gradients.
 
-    In a pipeline, and with SHARD_GRAD_OP, weights and gradients of the stage stay unsharded from
-    the first micro-batch to the last.
+    In a pipeline weights and gradients of the stage stay unsharded from the first micro-batch to
+    the last; with SHARD_GRAD_OP the weights do from the forward pass to the backward pass.
     """
     recipe, spread = view.recipe, view.recipe.job.parallelism
     parameters = view.parameters
-    unit = parameters.largest_layer * (recipe.quantization.bytes if recipe.quantization else 2.0)
+    each = recipe.quantization.bytes if recipe.quantization else 2.0
+    unit = parameters.largest_layer * each
+    whole = each * (parameters.matrices + parameters.routed) + 2 * parameters.rest
+    if spread.pipeline > 1:
+        everything = parameters.matrices + parameters.routed + parameters.rest
+        return whole + (4 * everything if recipe.trains_weights else 0.0)
     ends = int(view.stage.first) + int(view.stage.last)
-    outer = 2 * parameters.vocabulary * (ends + int(recipe.trains_weights and view.stage.last))
-    if spread.sharding is Sharding.FSDP_GRADIENTS or spread.pipeline > 1:
-        whole = parameters.matrices + parameters.routed + parameters.rest
-        return 2 * whole + (4 * whole if recipe.trains_weights else 0.0)
+    gradient = 2 * parameters.vocabulary * int(recipe.trains_weights and view.stage.last)
+    outer = 2 * parameters.vocabulary * ends + gradient
     unsharded = (2 + 4) * parameters.largest_layer if recipe.trains_weights else 0.0
+    if spread.sharding is Sharding.FSDP_GRADIENTS:
+        return whole + gradient + unsharded
     units = recipe.traits.gather_units * unit
     if spread.sharding is Sharding.ZERO3:
-        whole = parameters.matrices + parameters.routed
-        units = max(units, 2 * min(_LIVE_PARAMETERS, whole))
+        matrices = parameters.matrices + parameters.routed
+        units = max(units, 2 * min(_LIVE_PARAMETERS, matrices))
     bucket = recipe.traits.bucket_bytes if spread.sharding is Sharding.ZERO3 else 0.0
     return units + outer + unsharded + bucket
 
@@ -288,7 +293,7 @@ def step_events(recipe: Recipe) -> list[StepEvent]:
             found += _inference(view)
             continue
         found += _events(view)
-        sharded = recipe.job.parallelism.sharding in (Sharding.FSDP, Sharding.ZERO3)
+        sharded = recipe.job.parallelism.sharding in SHARDS_WEIGHTS
         if recipe.traits.loads_whole_model and sharded:
             found.append(_load(view))
     return found

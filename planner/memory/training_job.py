@@ -25,6 +25,10 @@ class Sharding(StrEnum):
     FSDP_GRADIENTS = "fsdp-gradients"
 
 
+SHARDS_WEIGHTS = (Sharding.ZERO3, Sharding.FSDP, Sharding.FSDP_GRADIENTS)
+"""What shares out weights, and gathers them where they are at work."""
+
+
 class Recompute(StrEnum):
     """What the backward pass computes again instead of keeping it."""
 

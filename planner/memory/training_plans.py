@@ -10,7 +10,13 @@ from data.units import BYTES_PER_MIB
 from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
 from planner.memory.predictor import MemoryEstimate, predict_peak, refusal
-from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
+from planner.memory.training_job import (
+    SHARDS_WEIGHTS,
+    Parallelism,
+    Recompute,
+    Sharding,
+    TrainingJob,
+)
 
 SPEED_BASIS = "published scaling"
 """What the speeds of plans rest on."""
@@ -299,7 +305,7 @@ def prior_speed(gpu: GpuType, job: TrainingJob) -> float:
     bubble = (spread.pipeline - 1) / (micro_batches * spread.virtual_stages + spread.pipeline - 1)
     doublings = math.log2(max(1.0, spread.gpus / gpu.gpus_per_node))
     tokens = (job.micro_batch or 1) * (job.sequence_length or 1) / spread.context
-    sharded = spread.sharding in (Sharding.FSDP, Sharding.FSDP_GRADIENTS, Sharding.ZERO3)
+    sharded = spread.sharding in SHARDS_WEIGHTS
     half = _SMALL_SHARDED_TOKENS if sharded else _SMALL_BATCH_TOKENS
     return (
         spread.gpus
