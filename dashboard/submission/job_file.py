@@ -20,7 +20,12 @@ from dashboard.submission.job_fields import (
 from dashboard.submission.model_source import read_model
 from data.errors import ChangeRefusedError, scrub
 from data.small_files import read_small_file
-from planner.memory.framework_traits import optimizer, quantization, state_policy
+from planner.memory.framework_traits import (
+    optimizer,
+    quantization,
+    require_framework,
+    state_policy,
+)
 from planner.memory.model_config import ReadModel
 from planner.memory.model_shape import ModelShape
 from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
@@ -44,6 +49,7 @@ _OF_BASH = (
 """Variables that bash writes itself or lets nobody write: a batch script would end at them."""
 _OUR_PREFIXES = ("BASH", "TRIMTAB_", "SLURM_", "SBATCH_", "PET_", "JOB_COMPLETION_")
 _MAX_RETRIES = 5
+_OF_ADAPTERS = ("quantization", "adapter_rank", "adapter_targets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +216,14 @@ def _training(table: Table) -> dict[str, Any]:
         "micro_batch": table.whole("micro_batch", high=10**6),
         "recompute": table.word("recompute", (entry.value for entry in Recompute)),
     }
+    for key in _OF_ADAPTERS:
+        if found[key] and method != Method.ADAPTER:
+            raise ChangeRefusedError(
+                f"training.{key} of the job file has no use without method = 'adapter'",
+                f'Add method = "adapter", or take {key} out.',
+            )
+    if found["framework"]:
+        require_framework(found["framework"])
     if found["optimizer"]:
         optimizer(found["optimizer"])
     if found["precision"]:

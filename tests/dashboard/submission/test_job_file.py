@@ -48,6 +48,9 @@ retries = 2
 """
 
 
+TRAINING = {"global_batch": 8, "sequence_length": 8}
+
+
 def written(tmp_path: Path, text: str) -> Path:
     """A job file."""
     path = tmp_path / "job.toml"
@@ -105,6 +108,9 @@ def test_a_job_survives_the_store() -> None:
         ({"training": {"global_batch": 1.5, "sequence_length": 8}}, "global_batch"),
         ({"training": {"global_batch": True, "sequence_length": 8}}, "global_batch"),
         ({"training": {"global_batch": 8}}, r"lacks training\.sequence_length"),
+        ({"training": TRAINING | {"quantization": "nf4"}}, "no use without method"),
+        ({"training": TRAINING | {"adapter_rank": 8, "method": "full"}}, "no use without method"),
+        ({"training": TRAINING | {"adapter_targets": ["q"]}}, "no use without method"),
         ({"on_out_of_memory": {"retries": 6}}, "retries"),
         ({"on_out_of_memory": {"retrys": 1}}, "unknown key"),
         ({"time_limit": 3}, "unknown key"),
@@ -117,6 +123,13 @@ def test_what_is_wrong_is_refused_and_named(changes: dict[str, Any], said: str) 
     """Every field has one way to be right; a misspelt or forbidden one is named."""
     with pytest.raises(ChangeRefusedError, match=said):
         make_job(**changes)
+
+
+@pytest.mark.parametrize("field", ["framework", "optimizer", "precision", "quantization"])
+def test_a_word_that_no_table_holds_is_refused_with_the_known_ones(field: str) -> None:
+    """As `trimtab estimate` does: a misspelt word would be estimated as if nothing was known."""
+    with pytest.raises(ImpossibleProblemError, match="known are: "):
+        make_job(training=TRAINING | {"method": "adapter", field: "magic"})
 
 
 @pytest.mark.parametrize(
