@@ -50,7 +50,8 @@ class SubmissionFleet:
 
     `unknown` are the GPU names that the catalogue does not know: nothing can be planned on them.
     `default_hours` is the time limit of a job that states none, `max_hours` the longest that one
-    may state; None where there is none.
+    may state; None where there is none. `closed` says why the cluster starts no job on these nodes
+    now, '' where it does.
     """
 
     source: str
@@ -58,6 +59,7 @@ class SubmissionFleet:
     unknown: tuple[str, ...] = ()
     default_hours: float | None = None
     max_hours: float | None = None
+    closed: str = ""
 
     @property
     def usable(self) -> tuple[SubmissionNode, ...]:

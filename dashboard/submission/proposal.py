@@ -151,7 +151,8 @@ def _warnings(job: JobFile, fleet: SubmissionFleet, plan: TrainingPlan) -> tuple
         whose="time_limit_hours" if stated else f"the default time limit of {fleet.source}",
         max_hours=fleet.max_hours,
     )
-    return tuple(text for text in (late, why_unlikely(plan.job, plan.estimate)) if text)
+    closed = f"{fleet.closed}: it starts no job" if fleet.closed else ""
+    return tuple(text for text in (closed, late, why_unlikely(plan.job, plan.estimate)) if text)
 
 
 def _hours(job: JobFile, plan: TrainingPlan) -> float | None:

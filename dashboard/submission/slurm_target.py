@@ -51,6 +51,8 @@ _STATES = {
 }
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG")
 _GONE = "Invalid job id"
+_UP = "UP"
+"""The state of a partition that starts jobs; DOWN, DRAIN and INACTIVE ones do not."""
 
 
 class SlurmTarget:
@@ -81,9 +83,9 @@ class SlurmTarget:
         answers = self._commands.answers(Window(start=now, end=now))
         names = ModelNames(gpu_models_of(self._slurm.gpu_models), self._catalogue, answers.nodes)
         facts = self._partition()
-        partition = facts.get("PartitionName", "")
+        partition, state = facts.get("PartitionName", ""), facts.get("State", _UP)
         nodes = [
-            _fleet_node(node, names.of_type(node.gpus[0].gpu_type)[0])
+            _fleet_node(node, names.of_type(node.gpus[0].gpu_type)[0], up=state == _UP)
             for node in answers.nodes
             if len(node.gpus) == 1 and partition in node.partitions
         ]
@@ -93,6 +95,7 @@ class SlurmTarget:
             fleet_of(_of_one_name(nodes), self._catalogue, source=source),
             default_hours=_hours(facts.get("DefaultTime", "")) or longest,
             max_hours=longest,
+            closed="" if state == _UP else f"Slurm's partition {partition} is {state}",
         )
 
     def _partition(self) -> dict[str, str]:
@@ -251,14 +254,14 @@ def _hours(text: str) -> float | None:
     return 24 * days + hours + minutes / 60 + seconds / 3600
 
 
-def _fleet_node(node: SlurmNode, model: str) -> SubmissionNode:
+def _fleet_node(node: SlurmNode, model: str, *, up: bool) -> SubmissionNode:
     gpus = node.gpus[0]
     return SubmissionNode(
         name=node.name,
         gpu_type=model,
         word=gpus.gpu_type,
         gpus=gpus.count,
-        free_gpus=max(0, gpus.count - node.gpus_in_use),
+        free_gpus=max(0, gpus.count - node.gpus_in_use) if up else 0,
         cpus=node.cpus,
         memory_mib=node.memory_mib,
         takes_jobs=node.schedulable,

@@ -243,3 +243,18 @@ def test_a_partition_that_is_not_there_is_named(bed: SlurmBed, store: Store) -> 
     """A misspelt partition is refused before anything is planned."""
     with pytest.raises(ChangeRefusedError, match="no partition gqu"):
         proposal_of(make_job(), settings_of(bed, partition="gqu"), store)
+
+
+@pytest.mark.parametrize("state", ["DOWN", "DRAIN", "INACTIVE"])
+def test_a_partition_that_starts_nothing_is_told(bed: SlurmBed, store: Store, state: str) -> None:
+    """Its idle nodes are not free: the proposal waits, and warns of the partition's state."""
+    bed.run("scontrol", "update", "PartitionName=gpu", f"State={state}")
+    try:
+        found = proposal_of(make_job(), settings_of(bed), store)
+    finally:
+        bed.run("scontrol", "update", "PartitionName=gpu", "State=UP")
+    assert found.placement.waits
+    assert any(f"partition gpu is {state}" in warning for warning in found.warnings)
+    again = proposal_of(make_job(), settings_of(bed), store)
+    assert not again.placement.waits
+    assert not any("partition gpu is" in warning for warning in again.warnings)
