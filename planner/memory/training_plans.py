@@ -92,8 +92,8 @@ class PlanQuestion:
     """What is asked: the model and its recipe, the sequences of a step, and the GPUs on offer.
 
     Finished runs of the family correct estimates by `calibration`; `raised` multiplies them, above
-    1 after a run that ran out of memory. `can_run` says whether the program
-    can be told to run a spread; what it cannot is no plan.
+    1 after a run that ran out of memory. `recomputes` begin with what keeps most. `can_run` says
+    whether the program can be told to run a spread; what it cannot is no plan.
     """
 
     job: TrainingJob
@@ -114,6 +114,12 @@ class PlanQuestion:
                 )
         if not self.gpu_types:
             raise ImpossibleProblemError("no GPU type is on offer", "name at least one GPU type")
+        if all(self.global_batch % size for size in self.micro_batches):
+            sizes = " or ".join(map(str, self.micro_batches))
+            raise ImpossibleProblemError(
+                f"a batch of {self.global_batch} with a micro-batch of {sizes}",
+                f"give a micro-batch that divides {self.global_batch}",
+            )
 
 
 def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
@@ -154,13 +160,21 @@ def smallest_cluster(question: PlanQuestion) -> str:
     ]
     if found:
         return f"the smallest cluster that would: {' or '.join(found)}"
-    return f"not even {_MAX_CLUSTER:,} of these GPUs would do: choose a smaller model"
+    fixed = min(question.micro_batches) > 1 or Recompute.FULL not in question.recomputes
+    other = ", a smaller micro-batch or more recomputation" * fixed
+    return f"not even {_MAX_CLUSTER:,} of these GPUs would do: choose a smaller model{other}"
 
 
 def _least_gpus(question: PlanQuestion, gpu: GpuType) -> int | None:
-    """Try rising powers of two, each with all its ways, at micro-batch 1 and full recomputation."""
-    frugal = replace(question, micro_batches=(1,), recomputes=(Recompute.FULL,))
-    frugal = replace(frugal, global_batch=_MAX_CLUSTER, can_run=lambda _job: True)
+    """Try rising powers of two, each with all its ways, at what of the question needs least."""
+    least = min(question.micro_batches)
+    frugal = replace(
+        question,
+        micro_batches=(least,),
+        recomputes=question.recomputes[-1:],
+        global_batch=least * _MAX_CLUSTER,
+        can_run=lambda _job: True,
+    )
     ways, count = _Ways(frugal), 1
     while count <= _MAX_CLUSTER:
         for spread in _spreads_of(frugal, gpu, count):

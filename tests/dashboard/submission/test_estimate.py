@@ -125,6 +125,11 @@ def test_the_table_is_data_and_the_rest_is_said_beside_it(
         ({}, ("--framework", "tortitan"), "Did you mean torchtitan?"),
         ({}, ("--micro-batch", "-1"), "micro_batch of -1"),
         ({}, ("--seq", "0"), "--seq of 0"),
+        ({}, ("--micro-batch", "3"), "a batch of 64 with a micro-batch of 3"),
+        (
+            {}, ("--micro-batch", "64", "--recompute", "none", "--gpu", "H100-SXM5-80GB"),
+            "not even 1,048,576",
+        ),
         (
             {"hidden_size": 1 << 20, "num_attention_heads": 8192, "num_hidden_layers": 100,
              "num_key_value_heads": 8192, "intermediate_size": 1 << 22},
