@@ -92,7 +92,12 @@ class _StageView:
         return min(self.states.cast, self.recipe.cast_bytes * at_work)
 
     def recomputed(self) -> float:
-        """Bytes of the one layer whose inside is alive while its gradient is computed."""
+        """Bytes of the one layer whose inside is alive while its gradient is computed.
+
+        Of recomputed attention its scores alone: the rest is kept of all layers.
+        """
+        if self.recipe.recompute is Recompute.ATTENTION:
+            return (self.layer.everything - self.layer.kept) * self.tokens
         shape, spread = self.recipe.job.shape, self.recipe.job.parallelism
         ffn = shape.experts.ffn * shape.experts.experts_per_token if shape.experts else shape.ffn
         gradients = self.recipe.policy.compute * (2 * ffn / spread.tensor + 2 * shape.hidden)
@@ -213,7 +218,7 @@ def _events(view: _StageView) -> list[StepEvent]:
     kept = few if recipe.recompute is Recompute.FULL else states.cast
     cast, cast_at_work = ((_CAST, kept),), ((_CAST, few),)
     activations = ("activations", view.activations())
-    inside = recipe.recompute in (Recompute.FULL, Recompute.ALTERNATE)
+    inside = recipe.recompute in (Recompute.FULL, Recompute.ALTERNATE, Recompute.ATTENTION)
     layer = ("one recomputed layer", view.recomputed() if inside else 0.0)
     gradient = 2 * view.parameters.vocabulary if recipe.trains_weights else 0.0
     head = ("gradient of the head", gradient)

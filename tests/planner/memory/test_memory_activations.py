@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from training_cases import STATED
 
 from planner.memory.activations import layer_activations
 from planner.memory.assumptions import Recipe, complete
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ModelShape
+from planner.memory.predictor import predict_peak
+from planner.memory.step_events import step_events
 from planner.memory.training_job import (
     Adapter,
     Method,
@@ -135,3 +138,24 @@ def test_weights_that_an_adapter_builds_do_not_grow_with_tokens() -> None:
     """A Fourier adapter builds its update as a matrix, 4 bytes per element of each target."""
     one = recipe(GPT, method=Method.ADAPTER, adapter=Adapter(kind="fourierft", targets=("q",)))
     assert layer_activations(one).built == 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize("offload", [frozenset(), frozenset({"activations"})])
+@pytest.mark.parametrize("sequence_length", [4096, 16384])
+def test_scores_that_are_computed_again_are_alive_for_one_layer(
+    sequence_length: int, offload: frozenset[str]
+) -> None:
+    """Selective recomputation keeps no scores of eager attention, and makes those of a layer anew.
+
+    Korthikanti et al., arXiv 2205.05198, section 5.
+    """
+    job = replace(
+        STATED, framework="megatron", flash_attention=False, micro_batch=1, offload=offload,
+        sequence_length=sequence_length, recompute=Recompute.ATTENTION,
+    )  # fmt: skip
+    shape = STATED.shape
+    scores = 2 * shape.heads * sequence_length**2
+    event = next(event for event in step_events(complete(job)) if event.name == "recompute")
+    assert dict(event.dynamic)["one recomputed layer"] >= scores
+    whole = predict_peak(replace(job, recompute=Recompute.NONE, offload=frozenset()))
+    assert predict_peak(job).allocated_bytes < whole.allocated_bytes
