@@ -34,7 +34,8 @@ def without_password(text: str) -> str:
 
 def scrub(text: str, *, limit: int = _CLIP) -> str:
     """Return foreign text fit for one line of a message: secrets masked, one line, clipped."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    flat = " ".join(printable.split())
     masked = _SECRET.sub(lambda match: f"{match.group(1)}***", without_password(flat))
     return masked if len(masked) <= limit else masked[: limit - 1] + "…"
 

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -42,6 +43,7 @@ class LoadedSettings:
     origins: Mapping[str, str]
 
 
+@cache
 def _known() -> dict[str, type]:
     """Every setting as `section.field` with its type."""
     defaults = Settings()
@@ -52,6 +54,7 @@ def _known() -> dict[str, type]:
     }
 
 
+@cache
 def _row_kinds() -> dict[str, type]:
     """The settings that are rows, as `section.field` with the kind of one row."""
     defaults = Settings()
@@ -63,6 +66,7 @@ def _row_kinds() -> dict[str, type]:
     }
 
 
+@cache
 def _marked(mark: str) -> frozenset[str]:
     """The settings that are declared with a mark (secret, PATH, LIST), as `section.field`."""
     defaults = Settings()

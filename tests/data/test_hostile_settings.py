@@ -56,6 +56,7 @@ def outcomes(section: str, field: str, tmp_path: Path) -> Iterator[tuple[str, st
     name = f"{section}.{field}"
     file = tmp_path / "trimtab.toml"
     for value in IN_A_FILE:
+        file.unlink(missing_ok=True)  # a file that is cut and written again waits for the disk
         file.write_text(f"[{section}]\n{field} = {value}\n", encoding="utf-8")
         yield value, outcome(path=file, environ={})
     for value in AS_TEXT:
