@@ -1,4 +1,4 @@
-"""How many examples of a property are drawn: all by `make test-all`, a quarter in every run."""
+"""How many examples of a property are drawn: all by `make test-all`, a seventh in every run."""
 
 from hypothesis import settings
 
