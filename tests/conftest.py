@@ -30,8 +30,8 @@ assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb
 
 
 # The same draws in every run of the same code: a red run is then a defect that anybody sees again.
-# `make test-all` draws anew and seven times as much (--hypothesis-profile=drawn); a test that states
-# its number takes `drawn.examples`, which follows. Constants of the modules that a process
+# `make test-all` draws anew and seven times as much (--hypothesis-profile=drawn); a test that
+# states its number takes `drawn.examples`, which follows. Constants of the modules that a process
 # has loaded so far are left out, as they depend on which tests ran before. How fast a machine draws
 # or runs an example is no property of the code.
 providers.is_local_module_file = lambda _path: False  # type: ignore[attr-defined, assignment]

@@ -46,9 +46,18 @@ def collected_from(bed: KubernetesBed) -> Collected:
     return collector.collect(Window(start=now, end=now))
 
 
+@pytest.fixture(scope="module")
+def without_kueue(bed: KubernetesBed) -> Collected:
+    """What the cluster told before."""
+    return collected_from(bed)
+
+
 @pytest.fixture(scope="module", params=[pytest.param(name, marks=LIVE) for name in VERSIONS])
-def kueue(bed: KubernetesBed, request: pytest.FixtureRequest) -> KubernetesBed:
+def kueue(
+    bed: KubernetesBed, without_kueue: Collected, request: pytest.FixtureRequest
+) -> KubernetesBed:
     """Three queues in one version: two of a cohort, one alone that no controller has seen."""
+    assert without_kueue.quotas == ()
     version: str = request.param
     install_kueue(bed, version)
     bed.apply(
@@ -158,12 +167,10 @@ def test_a_local_queue_uses_what_is_above_it(kueue: KubernetesBed) -> None:
 
 @pytest.mark.kubernetes
 @pytest.mark.slow
-def test_without_kueue_there_are_no_quotas() -> None:
+def test_without_kueue_there_are_no_quotas(without_kueue: Collected) -> None:
     """None, which is known, and not a question is asked for its queues."""
-    with running_kubernetes() as bare:
-        told = collected_from(bare)
-    assert told.quotas == ()
-    assert told.report.warnings == ()
+    assert without_kueue.quotas == ()
+    assert without_kueue.report.warnings == ()
 
 
 def read(**objects: list[Any]) -> tuple[tuple[Quota, ...], Counter[str]]:

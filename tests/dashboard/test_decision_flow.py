@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from beds.apply_bench import propose
+from beds.demo_store import demo_day
 from beds.stores import filled
 from factories import (
     H100,
@@ -210,10 +211,11 @@ def test_approving_twice_is_refused(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_do_the_same(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Demo --once, list, approve, apply, audit verify, and the report."""
-    arguments = ["--quiet", "--store", f"duckdb:///{tmp_path}/d.duckdb"]
-    assert main([*arguments, "demo", "--once", "--days", "2"]) == 0
+    arguments = ["--quiet", "--store", demo_day(tmp_path_factory.mktemp("demo"))]
     capsys.readouterr()
     assert main([*arguments, "recommendations", "list", "--format", "json"]) == 0
     listed = [
