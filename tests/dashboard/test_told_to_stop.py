@@ -192,7 +192,7 @@ def test_a_cycle_that_hangs_is_cut(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow_end) for seed in range(1, 4))]
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow_end) for seed in (0, 2, 3))]
 )
 def test_a_server_told_to_end_at_any_moment_ends_whole(folder: Path, seed: int) -> None:
     """SIGTERM at a drawn moment of a cycle: exit code 0, every part of a cycle there or none."""

@@ -4,7 +4,6 @@ import time
 
 import numpy as np
 import pytest
-import ruptures
 from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,6 +193,8 @@ def test_change_points_are_the_exact_optimum(values, noise) -> None:
     """No segmentation into parts of two samples or more costs less, and none of ruptures'."""
     scaled = values / noise
     ours = penalised_cost(scaled, list(change_points(values, noise=noise)))
+    import ruptures  # two seconds, of every process that collects these tests
+
     kernel = ruptures.KernelCPD(kernel="linear", min_size=2).fit(scaled[:, None])
     theirs = kernel.predict(pen=2.5 * np.log(len(values)))[:-1]
     assert ours == pytest.approx(exhaustive_cost(scaled), abs=1e-6)

@@ -7,19 +7,23 @@ import pytest
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ExpertLayers
 from planner.memory.training_job import Method, TrainingJob
-from planner.memory.training_plans import GpuType, PlanQuestion, training_plans
+from planner.memory.training_plans import GpuType, PlanQuestion, TrainingPlan, training_plans
 from planner.memory.training_time import flops_per_token, hours_range
 
 H100 = GpuType(name="H100-SXM5-80GB", memory_bytes=80e9, relative_speed=2.6, price_per_hour=2.5)
 LLAMA = known_model("llama3-8b")
-PLAN = training_plans(
-    PlanQuestion(
+
+
+@pytest.fixture(scope="module")
+def plan() -> TrainingPlan:
+    """The first plan of Llama-3-8B on at most eight H100."""
+    question = PlanQuestion(
         job=TrainingJob(shape=LLAMA, sequence_length=4096, optimizer="adamw", length_varies=False),
         global_batch=64,
         gpu_types=(H100,),
         max_gpus=8,
     )
-)[0]
+    return training_plans(question)[0]
 
 
 def test_a_token_costs_six_operations_per_parameter_and_the_scores() -> None:
@@ -45,11 +49,11 @@ def test_idle_experts_cost_nothing() -> None:
     assert saved == pytest.approx(6 * routed * 3 / 4)
 
 
-def test_hours_grow_with_tokens_and_fall_with_speed() -> None:
+def test_hours_grow_with_tokens_and_fall_with_speed(plan: TrainingPlan) -> None:
     """Twice the tokens take twice as long, twice the speed half; the range is a factor 2.25."""
-    low, high = hours_range(PLAN, 1e9)
+    low, high = hours_range(plan, 1e9)
     assert high == pytest.approx(2.25 * low)
-    assert hours_range(PLAN, 2e9) == pytest.approx((2 * low, 2 * high))
-    assert hours_range(replace(PLAN, speed=2 * PLAN.speed), 1e9) == pytest.approx(
+    assert hours_range(plan, 2e9) == pytest.approx((2 * low, 2 * high))
+    assert hours_range(replace(plan, speed=2 * plan.speed), 1e9) == pytest.approx(
         (low / 2, high / 2)
     )
