@@ -1,10 +1,12 @@
 """PostgreSQL roles: each can do its part of a change, and the server refuses it the others."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from beds.postgres import PostgresBed
 from factories import NOW, make_collected, make_plan, make_recommendation
+from sqlalchemy.engine import make_url
 
 from data.errors import StoreError
 from data.records.commands import CommandKind, Person
@@ -29,14 +31,17 @@ def keep_advice(store: Store) -> None:
     )
 
 
-@pytest.fixture
-def roles(postgres: PostgresBed, shared: Store) -> dict[str, str]:
-    """The address of the store for each role."""
-    name = shared._engine.url.database or ""
-    with postgres.connection(name) as owner:
-        owner.execute(grants_sql().encode())
-        owner.execute(grants_sql().encode())  # may be run again
-    return {role: postgres.url(name, role=f"trimtab_{role}") for role in ("web", "cycle", "apply")}
+@pytest.fixture(scope="module")
+def roles(postgres: PostgresBed) -> Iterator[dict[str, str]]:
+    """The address of one store for each role: what is refused changes nothing in it."""
+    with postgres.database(template="store_template") as url:
+        name = str(make_url(url).database)
+        with postgres.connection(name) as owner:
+            owner.execute(grants_sql().encode())
+            owner.execute(grants_sql().encode())  # may be run again
+        yield {
+            role: postgres.url(name, role=f"trimtab_{role}") for role in ("web", "cycle", "apply")
+        }
 
 
 def test_every_table_says_who_may_write_it(shared: Store) -> None:
