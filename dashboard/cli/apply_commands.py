@@ -283,6 +283,8 @@ def resume(options: argparse.Namespace) -> int:
             elif stopped(path) is not None:  # the holder has another stop file
                 resume_now(path)
     except StoreBusyError:
+        if shared:  # the stop stands in its record
+            raise
         # What holds the store answers no commands; it sees the file go and puts it into the audit.
         resume_now(path)
     say("applying goes on")

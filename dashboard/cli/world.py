@@ -19,7 +19,7 @@ from data.errors import NoTextError, StoreBusyError
 from data.load_settings import DEFAULT_FILE, LoadedSettings, load_settings
 from data.records.commands import Person
 from data.settings import Settings
-from data.store_place import require_store, store_path
+from data.store_place import is_postgres_url, require_store, store_path
 
 if TYPE_CHECKING:
     from dashboard.api.wishes import WishOutcome
@@ -109,6 +109,8 @@ def open_or_ask(url: str, *, create: bool = False) -> "Store":
     try:
         return open_store(url, create=create)
     except StoreBusyError:
+        if is_postgres_url(url):  # its server has no connection left, or is starting
+            raise
         from data.store.served_store import served_store
 
         served = served_store(store_path(url))

@@ -21,7 +21,8 @@ _SESSION = {
     "statement_timeout": "600s",
     "idle_in_transaction_session_timeout": "900s",
 }
-_FULL = ("too many", "connection slots are reserved", "starting up", "shutting down")
+_AWAY = ("starting up", "shutting down", "not yet accepting", "recovery mode")
+_FULL = ("too many", "connection slots are reserved", *_AWAY)
 _CONNECT_SECONDS = 10
 _POOL, _OVERFLOW, _POOL_SECONDS = 4, 8, 30
 
@@ -108,7 +109,9 @@ def named_failure(url: sa.URL, failure: psycopg.Error) -> StoreError:
     if state in ("53300", "57P03") or any(words in said for words in _FULL):
         return StoreBusyError(
             f"{where} takes no further connection now: {said}",
-            "Try again; raise max_connections, or put a pooler before it.",
+            "Try again once it is ready."
+            if any(words in said for words in _AWAY)
+            else "Try again; raise max_connections, or put a pooler before it.",
         )
     if state == "55P03":
         return StoreBusyError(

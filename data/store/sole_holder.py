@@ -19,7 +19,7 @@ from data.store.bridge import is_postgres
 
 _SPACE = 0x7473
 _HOLDER = sa.text(
-    "SELECT a.pid, coalesce(a.client_addr::TEXT, 'this host') AS host, a.backend_start"
+    "SELECT a.pid, coalesce(host(a.client_addr), 'this host') AS host, a.backend_start"
     " FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid"
     " WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :space AND l.objid = :key"
     " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -93,7 +93,7 @@ class SoleHolder:
         row = self._holder(connection)
         who = (
             "another process"
-            if row is None
+            if row is None or row.backend_start is None  # hidden from a role of other rights
             else f"a process at {row.host} (database session {row.pid}, since "
             f"{row.backend_start:%Y-%m-%d %H:%M} UTC)"
         )

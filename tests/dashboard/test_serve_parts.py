@@ -17,6 +17,7 @@ from beds.ports import free_port
 from beds.postgres import PostgresBed
 
 from dashboard.cli import main
+from data.errors import StoreBusyError
 from data.store import Store, open_store
 from data.store.grants import grants_sql
 
@@ -101,6 +102,35 @@ def test_three_processes_do_what_one_does(addresses: dict[str, str], tmp_path: P
         )  # fmt: skip
         assert (second.returncode, "'cycle'" in second.stderr) == (1, True), second.stderr
     free(addresses["owner"])
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("words", ["statement", "jobs", "apply resume --by A", "capacity"])
+def test_a_server_without_a_free_connection_is_named_as_that(
+    postgres: PostgresBed, postgres_url: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A busy server is no address of a wrong kind, and what stands in its record still stands."""
+    postgres.admin("DROP ROLE IF EXISTS crowded", "CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
+    url = postgres_url.replace("trimtab@", "crowded@")
+    assert main(["--store", url, *words.split()]) == 1
+    assert "takes no further connection now" in capsys.readouterr().err
+
+
+@pytest.mark.postgres
+def test_a_claim_is_refused_in_words_to_a_role_that_may_not_see_who_has_it(
+    postgres: PostgresBed, postgres_url: str
+) -> None:
+    """PostgreSQL hides the host and the start of another role's session."""
+    postgres.admin("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN")
+    name = postgres_url.partition("@/")[2].partition("?")[0]
+    with postgres.connection(name) as owner:
+        owner.execute(b"GRANT pg_read_all_data TO reader")
+    reading = postgres_url.replace("trimtab@", "reader@")
+    with open_store(postgres_url) as store, store.sole("cycle"), open_store(reading) as other:
+        with pytest.raises(StoreBusyError, match="is done by another process"):
+            other.sole("cycle").require()
+        with pytest.raises(StoreBusyError, match=r"a process at this host \(database session"):
+            store.sole("cycle").require()
 
 
 def free(url: str) -> None:
