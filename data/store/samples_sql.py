@@ -143,6 +143,7 @@ SELECT job_id, slot_start, {_SUMS} FROM held GROUP BY job_id, slot_start
 ORDER BY job_id, slot_start
 """  # noqa: S608
 
+_OR_ZERO = "CASE WHEN bool_or(is_held) THEN max({0}) ELSE 0 END AS {0}"
 GROUP_HISTORY = f"""
 WITH namespaces AS MATERIALIZED (
     SELECT job_id, record::JSON->>'namespace' AS namespace FROM jobs
@@ -180,19 +181,21 @@ WITH namespaces AS MATERIALIZED (
     UNION ALL SELECT 'namespace', namespace, * FROM held
     UNION ALL SELECT 'gpu_model', gpu_model, * FROM held
 )
-SELECT sums.kind, sums.name, slot_start, boards, allocated_gpus, effective_gpus, power_watts,
-    unseen_ratio
+SELECT kind, name, slot_start, boards,
+    {_OR_ZERO.format("allocated_gpus")}, {_OR_ZERO.format("effective_gpus")},
+    {_OR_ZERO.format("power_watts")}, max(unseen_ratio) AS unseen_ratio
 FROM (
-    SELECT kind, name, slot_start, {_SUMS} FROM grouped GROUP BY 1, 2, 3
+    SELECT kind, name, slot_start, {_SUMS}, TRUE AS is_held, NULL::FLOAT8 AS unseen_ratio
+    FROM grouped GROUP BY 1, 2, 3
     UNION ALL
-    SELECT kind, name, slot_start, 0, 0, 0 FROM unseen
-    WHERE (kind = 'fleet' OR unseen_ratio > 0) AND NOT EXISTS (
-        SELECT 1 FROM grouped
-        WHERE grouped.kind = unseen.kind AND grouped.name = unseen.name
-            AND grouped.slot_start = unseen.slot_start)
-) AS sums JOIN boards USING (slot_start) LEFT JOIN unseen USING (kind, name, slot_start)
-ORDER BY sums.kind, sums.name, slot_start
+    SELECT kind, name, slot_start, NULL, NULL, NULL, FALSE, unseen_ratio FROM unseen
+) AS sums JOIN boards USING (slot_start)
+GROUP BY kind, name, slot_start, boards
+HAVING bool_or(is_held) OR kind = 'fleet' OR max(unseen_ratio) > 0
+ORDER BY kind, name, slot_start
 """  # noqa: S608
+"""Sums and what was unseen are grouped, not joined: PostgreSQL knows no sizes of what is derived,
+and compared each row of the one with each of the other."""
 
 
 NODE_POWER = f"""
