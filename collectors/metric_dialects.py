@@ -35,7 +35,7 @@ class Field:
     `board`: the reading is of the whole board, whatever instance the series names. `used`: samples
     keep it; the others are known, so that they do not count as unknown, or go elsewhere.
     `percent_or_ratio`: releases disagree whether it is 0..100 or 0..1, and only a reading above 1
-    settles it.
+    settles it. `zero_is_unknown`: no board that answers reads 0; a sensor that is off does.
     """
 
     field_id: int
@@ -45,6 +45,7 @@ class Field:
     board: bool = False
     used: bool = True
     percent_or_ratio: bool = False
+    zero_is_unknown: bool = False
     kind: ReadingKind = ReadingKind.GAUGE
 
 
@@ -117,11 +118,11 @@ FIELDS: tuple[Field, ...] = (
         ("DCGM_FI_DEV_POWER_USAGE", 1.0), ("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
         ("dcgm_power_usage", 1.0), ("nvidia_smi_power_draw_watts", 1.0),
         ("nvidia_gpu_power_usage_milliwatts", _MILLI),
-    ), board=True),
+    ), board=True, zero_is_unknown=True),
     Field(157, "power_instant_watts", 10_000.0, _same(
         "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS",
         "nvidia_smi_power_draw_instant_watts",
-    ), board=True),
+    ), board=True, zero_is_unknown=True),
     Field(156, "energy_joules", 9.2e15, (
         ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),
         ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1.0), ("dcgm_total_energy_consumption", _MILLI),

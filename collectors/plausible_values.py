@@ -24,8 +24,8 @@ def plausible(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return (readings in our unit, which of them are kept); the others are counted by reason.
 
-    Reasons: not-finite, blank, negative, too-large, unclear-unit. `raw` is one whole series, as
-    its largest reading tells 0..100 from 0..1. Shapes: both like `raw`.
+    Reasons: not-finite, blank, negative, zero, too-large, unclear-unit. `raw` is one whole series,
+    as its largest reading tells 0..100 from 0..1. Shapes: both like `raw`.
     """
     counter = field.kind is ReadingKind.COUNTER
     finite = np.isfinite(raw)
@@ -36,6 +36,7 @@ def plausible(
         blank |= (known >= _INT32_BLANK) & (known < _INT32_BLANK + _INT32_BLANKS)
     values = known * factor
     negative = values < 0
+    zero = (known == 0) & field.zero_is_unknown
     large = ~blank & (values > field.largest * _ROUNDING)
     unclear = np.zeros(raw.shape, dtype=bool)
     if field.percent_or_ratio and not (finite & ~blank & ~large & (known > 1)).any():
@@ -44,11 +45,12 @@ def plausible(
         ("not-finite", ~finite),
         ("blank", finite & blank),
         ("negative", finite & negative),
+        ("zero", finite & zero),
         ("too-large", finite & large),
         ("unclear-unit", finite & unclear),
     ):
         count = int(found.sum())
         if count:
             dropped[reason] += count
-    kept = finite & ~blank & ~negative & ~large & ~unclear
+    kept = finite & ~blank & ~negative & ~zero & ~large & ~unclear
     return np.minimum(values, field.largest), kept

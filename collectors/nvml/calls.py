@@ -66,7 +66,15 @@ class NvmlCalls:
             self.missing[reason] += 1
         return answer
 
-    def number(self, what: str, raw: float | None, *, blank: float, scale: float = 1.0) -> float:
+    def number(
+        self,
+        what: str,
+        raw: float | None,
+        *,
+        blank: float,
+        scale: float = 1.0,
+        zero_is_unknown: bool = False,
+    ) -> float:
         """Return raw / scale, or NaN after counting a blank, negative or non-finite reading.
 
         From `blank` up a value is the driver's way of saying none.
@@ -75,6 +83,9 @@ class NvmlCalls:
             return math.nan
         if not math.isfinite(raw) or raw < 0:
             self.missing[f"{what}: no number"] += 1
+            return math.nan
+        if raw == 0 and zero_is_unknown:
+            self.missing[f"{what}: zero"] += 1
             return math.nan
         if raw >= blank:
             self.missing[f"{what}: blank"] += 1

@@ -192,7 +192,9 @@ class _BoardReading:
             "node": self.reader.node,
             "gpu_index": self.board.index,
             "gpu_model": self.reader.catalogue.recognise(scrub(self.board.name, limit=_MAX_NAME)),
-            "power_watts": calls.number("power", self._power(), blank=_BLANK_INT32, scale=1000),
+            "power_watts": calls.number(
+                "power", self._power(), blank=_BLANK_INT32, scale=1000, zero_is_unknown=True
+            ),
             # no board runs on a limit of zero: that is the word for none
             "power_limit_watts": calls.number(
                 "power limit", limit or None, blank=_BLANK_INT32, scale=1000

@@ -52,6 +52,22 @@ def test_what_no_board_can_show_is_dropped(metric: str, raw: float) -> None:
     assert read(metric, raw) == ([], {"too-large": 1})
 
 
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "DCGM_FI_DEV_POWER_USAGE",
+        "DCGM_FI_DEV_POWER_USAGE_INSTANT",
+        "nvidia_smi_power_draw_watts",
+        "nvidia_gpu_power_usage_milliwatts",
+    ],
+)
+def test_a_board_that_answers_draws_power(metric: str) -> None:
+    """0 W is what a sensor says that is off; of a counter or of work 0 is a reading."""
+    assert read(metric, 0.0, 70_000.0 if "milli" in metric else 70.0) == ([70.0], {"zero": 1})
+    assert read("DCGM_FI_DEV_GPU_UTIL", 0.0) == ([0.0], {})
+    assert read("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 0.0) == ([0.0], {})
+
+
 def test_a_ratio_may_exceed_one_by_rounding() -> None:
     """It is kept, as one."""
     assert read("DCGM_FI_PROF_SM_ACTIVE", 1.0004) == ([1.0], {})

@@ -34,6 +34,7 @@ from data.source_settings import NvmlSettings
     ("line", "column", "reason"),
     [
         ("gpu0 power_mw 4294967295", "power_watts", "power: blank"),
+        ("gpu0 power_mw 0", "power_watts", "power: zero"),
         ("gpu0 energy_mj 9223372036854775794", "energy_joules", "energy: blank"),
         ("gpu0 utilization 255", "utilization_ratio", "utilization: blank"),
         ("gpu0 memory_used 999999999999", "memory_used_mib", "memory used: more than there is"),

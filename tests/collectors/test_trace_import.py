@@ -71,6 +71,7 @@ def test_a_confirmed_unit_is_believed(tmp_path: Path, capsys: pytest.CaptureFixt
     ("value", "reason"),
     [
         ("-300", "negative"),
+        ("0", "zero"),
         ("1e300", "blank"),
         ("20000", "too-large"),
         ("inf", "not-finite"),
