@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from data.clock import ceil_to_slot, floor_to_slot
 from data.records.clusters import MAIN
 from data.store import tables
-from data.store.fact_reader import FactReader, as_utc
+from data.store.fact_reader import FactReader
 from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ NO_NAME = "(unknown)"
 """Key of what a job held of which the asked name is not known."""
 
 _LOOK_BACK = timedelta(days=7)
-"""A board seen so long before the range was there when it began; one never seen is new."""
+"""A board seen so long before the range was there when it began; one seen after it too, all along."""
 
 
 class EnergyKey(StrEnum):
@@ -332,23 +332,31 @@ class EnergyReader(FactReader):
         return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
 
     def boards_since(self, *, start: datetime, end: datetime) -> Floats:
-        """Return since when each board seen in [start, end) is to be accounted for, s of the epoch.
+        """Return since when each board of [start, end) is to be accounted for, s of the epoch.
 
-        That is `start`, or later for a board that first appeared while others were watched.
+        Those are the boards seen in it, or both in the week before it and in the week after it.
+        They count since `start`, or later where a board first appeared while others were watched:
+        as long before the end of that hour as it was seen in it.
         """
         import numpy as np
 
         at = _HOURLY.c.slot_start
-        first = sa.func.min(at).label("first")
+        hours = (
+            sa.select(_HOURLY.c.gpu_uuid, at, sa.func.sum(_HOURLY.c.board_seconds).label("seen"))
+            .where(at >= start - _LOOK_BACK, at < end + _LOOK_BACK, _HOURLY.c.board_seconds > 0)
+            .group_by(_HOURLY.c.gpu_uuid, at)
+            .subquery()
+        )
+        begun = sa.func.min(sa.extract("epoch", hours.c.slot_start) - hours.c.seen)
         boards = (
-            sa.select(first)
-            .where(at >= start - _LOOK_BACK, at < end, _HOURLY.c.board_seconds > 0)
-            .group_by(_HOURLY.c.gpu_uuid)
-            .having(sa.func.max(at) >= floor_to_slot(start, SECONDS_PER_HOUR))
+            sa.select((begun + SECONDS_PER_HOUR).label("first"))
+            .group_by(hours.c.gpu_uuid)
+            .having(
+                sa.func.min(hours.c.slot_start) < end,
+                sa.func.max(hours.c.slot_start) >= floor_to_slot(start, SECONDS_PER_HOUR),
+            )
         )
-        seen = np.array(
-            [as_utc(row.first).timestamp() for row in self._rows(boards)], dtype=np.float64
-        )
+        seen = np.array([row.first for row in self._rows(boards)], dtype=np.float64)
         if not len(seen):
             return seen
         began = seen.min() + SECONDS_PER_HOUR

@@ -44,6 +44,7 @@ def state(tmp_path: Path) -> State:
         *,
         settings: Settings = GERMANY,
         start: timedelta = HOURS,
+        until: timedelta = timedelta(0),
         **options: object,
     ) -> EsgStatement:
         with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
@@ -51,7 +52,7 @@ def state(tmp_path: Path) -> State:
             return make_statement(
                 store.reader,
                 start=NOW - start,
-                end=NOW,
+                end=NOW - until,
                 settings=settings,
                 **options,  # type: ignore[arg-type]
             )
@@ -248,6 +249,31 @@ def test_a_board_that_was_added_is_not_missing_before(state: State) -> None:
     samples = pd.concat([old[old["gpu_uuid"] == "GPU-0000"], new])
     assert state(samples).expected_hours == pytest.approx(15)
     assert state(samples, start=timedelta(hours=20)).expected_hours == pytest.approx(25)
+
+
+@pytest.mark.parametrize("minutes", [0, 5, 30, 55])
+def test_a_board_is_not_missing_before_it_joined_within_an_hour(state: State, minutes: int) -> None:
+    """It counts from its first reading, not from the hour of it."""
+    joined = NOW - timedelta(hours=5) + timedelta(minutes=minutes)
+    samples = samples_of()
+    is_new = samples["gpu_uuid"] == "GPU-0001"
+    made = state(samples[~is_new | (samples["sampled_at"] >= joined)])
+    assert made.expected_hours == pytest.approx(15 - minutes / 60, abs=0.02)
+    assert made.completeness_ratio == pytest.approx(1, abs=0.002)
+
+
+@pytest.mark.parametrize("boards", [1, 2])
+def test_a_range_within_an_outage_is_not_observed(state: State, boards: int) -> None:
+    """Boards that were seen before the range and after it were there in it."""
+    samples = samples_of()
+    is_lost = samples["sampled_at"].between(
+        pd.Timestamp(NOW - timedelta(hours=7)), pd.Timestamp(NOW - timedelta(hours=2))
+    ) & (samples["gpu_uuid"] > f"GPU-{1 - boards:04}")
+    made = state(
+        samples[~is_lost], start=timedelta(hours=6), until=timedelta(hours=3), by=GroupBy.TENANT
+    )
+    assert made.expected_hours == pytest.approx(6)
+    assert row_named(made, "(not observed)").board_hours == pytest.approx(3 * boards)
 
 
 def test_tenants_are_what_the_settings_say(state: State) -> None:
