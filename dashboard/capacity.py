@@ -11,7 +11,7 @@ benchmarks.capacity` measures the rule on months that came later; forecasts of t
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -115,7 +115,7 @@ def capacity_rows(reader: StoreReader, settings: Settings) -> tuple[CapacityRow,
             nodes.setdefault(named_in(model, cluster_in(node)), Counter())[node] += 1
     if not nodes:
         return ()
-    demand, waited = _demand(reader, tuple(nodes), start, end)
+    demand, waited = _demand(reader, nodes, start, end)
     prices = price_list(settings, load_gpu_catalogue())
     rows = [
         _row(
@@ -132,10 +132,14 @@ def capacity_rows(reader: StoreReader, settings: Settings) -> tuple[CapacityRow,
 
 
 def _demand(
-    reader: StoreReader, models: Sequence[str], start: datetime, end: datetime
+    reader: StoreReader, models: Mapping[str, Collection[str]], start: datetime, end: datetime
 ) -> tuple[Mapping[str, "Values"], Mapping[str, float]]:
-    """Return GPUs held or waited for by model [hours], known hours alone; and GPU-hours waited."""
+    """Return GPUs held or waited for by model [hours], known hours alone; and GPU-hours waited.
+
+    `models` have their nodes. Hours before one of these, or a job, had a board are unknown.
+    """
     import numpy as np
+    import pandas as pd
 
     from data.records.forecasts import GroupKind, Quantity
     from forecasting.group_series import group_series
@@ -152,10 +156,16 @@ def _demand(
     fleet = next(series for group, series in groups if group.kind is GroupKind.FLEET)
     held = {model: np.where(fleet.known, 0.0, np.nan) for model in models}
     held |= {
-        group.name: series.values
+        group.name: series.values.copy()
         for group, series in groups
         if group.kind is GroupKind.GPU_MODEL and group.name in held
     }
+    power = reader.node_power(start=start, end=end)
+    for model, nodes in models.items():
+        came = power[power["node"].isin(list(nodes))]["slot_start"].min()
+        since = 0 if came is pd.NaT else (came.timestamp() - fleet.first_slot) // SECONDS_PER_HOUR
+        is_before = np.arange(len(fleet.values)) < since
+        held[model][is_before & (np.nancumsum(held[model]) == 0)] = np.nan
     waited: dict[str, float] = {}
     for job in reader.jobs():
         own = [model for model in models if cluster_in(model) == job.cluster]

@@ -33,7 +33,7 @@ NO_NAME = "(unknown)"
 """Key of what a job held of which the asked name is not known."""
 
 _LOOK_BACK = timedelta(days=7)
-"""A board seen so long before the range was there when it began; one seen after it too, all along."""
+"""A board seen so long before a range was there when it began; if seen after it too, all along."""
 
 
 class EnergyKey(StrEnum):

@@ -100,6 +100,28 @@ def test_a_day_without_a_board_is_unknown_of_its_model_alone(store: Store) -> No
     assert rows["A100-SXM4-80GB"].demand_mean == pytest.approx(2)
 
 
+@pytest.mark.parametrize("cluster", ["", "@pune"])
+@pytest.mark.parametrize("days", [2, MIN_HOURS // 24 + 1])
+def test_hours_before_a_model_came_are_no_demand_of_nothing(
+    store: Store, cluster: str, days: int
+) -> None:
+    """Boards that came after others are asked for since then; of two days nothing is advised."""
+    samples = make_samples(gpus=4, minutes=2 * DAYS * 24 * 60)
+    new = samples["gpu_uuid"] > "GPU-0001"
+    samples.loc[new, ["gpu_model", "node", "job_id"]] = [
+        "A100-SXM4-80GB",
+        f"new-1{cluster}",
+        f"ml/job{cluster}",
+    ]
+    samples = samples[~new | (samples["sampled_at"] > NOW - timedelta(days=days))]
+    store.keep(make_collected(samples, (make_job(gpu_count=2), make_job(f"ml/job{cluster}"))))
+    rows = {row.gpu_model: row for row in capacity_rows(store.reader, Settings())}
+    row = rows[f"A100-SXM4-80GB{cluster}"]
+    assert row.hours_known == pytest.approx(days * 24, abs=1)
+    assert row.demand_mean == pytest.approx(2)
+    assert (row.to_keep, row.to_keep_low) == ((None, None) if days == 2 else (2, 2))
+
+
 @pytest.mark.parametrize(
     ("reason", "wants"),
     [("Resources", True), ("Priority", True), ("None", True), ("SchedDefer", True),
