@@ -197,7 +197,9 @@ def figures_of(view: CostView) -> dict[str, Range | tuple[str, str] | None]:
     shown: dict[str, Range | tuple[str, str] | None] = {
         f"cost of {view.title}": (
             number(total.cost if priced else None, currency),
-            f"{number(total.board_hours, 'GPU-h')}" if priced else "no price is set",
+            number(total.board_hours, "GPU-h")
+            if priced or not total.board_hours
+            else "no price is set",
         ),
         "idle GPUs": (
             number(idle, currency), f"{share}{number(total.idle_hours, 'GPU-h')}"

@@ -81,11 +81,11 @@ class Draw:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def page(self, settings: Settings = PRICED, **asked: str) -> AppTest:
+    def page(self, settings: Settings = PRICED, page: str = "costs", **asked: str) -> AppTest:
         """What is drawn."""
         register_world(self.store, settings, clock=lambda: NOW)
         app = AppTest.from_file(str(APP), default_timeout=120)
-        app.switch_page("views/costs.py")
+        app.switch_page(f"views/{page}.py")
         for name, value in asked.items():
             app.query_params[name] = value
         app.run()
@@ -169,6 +169,15 @@ def test_an_address_of_nothing_shows_nothing_of_others(draw: Draw, asked: dict[s
         assert not app.dataframe
     else:
         assert answer(app).startswith("March 2026 so far")
+
+
+@pytest.mark.parametrize("page", ["costs", "energy"])
+def test_who_held_nothing_is_told_no_other_reason(draw: Draw, page: str) -> None:
+    """Prices are set and power was reported: nothing was held of what was asked for."""
+    app = draw.page(page=page, tenant="<b>", until="2026-01-05")
+    told = [text.value.replace("\\", "") for text in (*app.markdown, *app.caption)]
+    assert any("o GPU was held or watched" in text for text in told)
+    assert not [text for text in told if "price is set" in text or "was never reported" in text]
 
 
 def test_without_a_price_the_cost_is_unknown(draw: Draw) -> None:

@@ -164,7 +164,7 @@ class EsgStatement:
                 f"{100 * (1 - self.completeness_ratio):.1f} % of the board-time was not measured: "
                 "energy and emissions are those of the rest, so at least what is shown"
             )
-        if self.total.market_kgco2e is None:
+        if self.factors.market is None:
             found.append(
                 "market-based emissions: set energy.market_gco2e_per_kwh to your contracts' factor "
                 "or the residual mix"

@@ -36,6 +36,8 @@ settings = world.settings.settings
 def answer_of(statement: EsgStatement, days: int) -> str:
     """Return the page's sentence."""
     total = statement.total
+    if not total.board_hours:
+        return f"No GPU was held or watched in {days} d."
     if total.gpu_energy_kwh is None:
         return "Power was never reported in this time, so energy and emissions are unknown."
     market = f" ({range_text(total.market_kgco2e)} market-based)" if total.market_kgco2e else ""
@@ -99,9 +101,10 @@ if not empty_state():
             ("embodied, besides", "embodied_kgco2e", "no model has a known footprint"),
             (f"SCI, per {WORK_UNIT}", "sci_gco2e", "no work of a known footprint"),
         )
+        nothing = "" if whole.total.board_hours else "no GPU was held or watched"
         figures(
             {
-                title: figure_of(name, whole.total, past, lacking=lacking)
+                title: figure_of(name, whole.total, past, lacking=nothing or lacking)
                 for title, name, lacking in shown
             }
         )

@@ -172,6 +172,18 @@ def test_without_a_factor_market_based_is_unknown(state: State) -> None:
     assert any("market-based" in line for line in made.unknown)
 
 
+@pytest.mark.parametrize("power_watts", [400.0, float("nan")])
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_factor_that_is_set_is_not_asked_for(
+    state: State, power_watts: float, is_held: bool
+) -> None:
+    """Of a range without power, or a job that held nothing, other things are missing."""
+    jobs = (make_job().job_id if is_held else "no/job",)
+    made = state(samples_of(power_watts=power_watts), jobs=jobs)
+    assert (made.total.market_kgco2e is None) == (not is_held or power_watts != power_watts)
+    assert not any("market-based" in line for line in made.unknown)
+
+
 def test_the_making_of_an_unknown_model_is_unknown(state: State) -> None:
     """Never 0: named with its board-hours; the known half is told with the share it covers."""
     samples = samples_of()
