@@ -17,6 +17,7 @@ _BLANK = re.compile(
 _MAX_MARKS = 4
 _WORD_JOINER = "\u2060"
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>()#+\-!|~:$&]")
+_ESCAPED = re.compile(rf"\\({_MARKDOWN.pattern})")
 _LINK_STARTS = re.compile(r"https?:|ftp:|mailto:|xmpp:|www|@|:(?=[\w+/-]+:)", re.IGNORECASE)
 _CHAT = re.compile(r"[*_~`@#\]!]|www|:(?=//)", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -49,6 +50,14 @@ def markdown(text: object, *, limit: int | None = None) -> str:
     """
     apart = _LINK_STARTS.sub(rf"\g<0>{_WORD_JOINER}", shown(text, limit=limit))
     return _MARKDOWN.sub(r"\\\g<0>", apart)
+
+
+def without_escapes(text: str) -> str:
+    """Return Markdown as a person reads it who sees the text itself, such as in a mail.
+
+    Word joiners stay: programs of mail make links of addresses, too.
+    """
+    return _ESCAPED.sub(r"\1", text)
 
 
 def plot_label(text: object, *, limit: int = 80) -> str:

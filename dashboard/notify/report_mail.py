@@ -4,6 +4,7 @@ import json
 from datetime import datetime
 from email.message import EmailMessage
 
+from dashboard.foreign_text import without_escapes
 from dashboard.reports.editions import edition_of
 from dashboard.reports.render_report import render_html, render_markdown
 from dashboard.reports.report_tables import csv_tables
@@ -37,12 +38,12 @@ def ordered_report(body: str, reader: StoreReader, settings: Settings) -> Weekly
 
 
 def attach(mail: EmailMessage, report: WeeklyReport) -> None:
-    """Put the report into the mail: Markdown to read, HTML, PDF and CSV attached."""
+    """Put the report into the mail: text to read, HTML, PDF and CSV attached."""
     # Loading what draws a PDF takes a second, which no server needs to start.
     from dashboard.reports.render_pdf import render_pdf
 
     name = f"trimtab-{report.week.name}"
-    mail.set_content(render_markdown(report))
+    mail.set_content(without_escapes(render_markdown(report)))
     mail.add_attachment(render_pdf(report), "application", "pdf", filename=f"{name}.pdf")
     mail.add_attachment(render_html(report).encode(), "text", "html", filename=f"{name}.html")
     for table, text in csv_tables(report).items():

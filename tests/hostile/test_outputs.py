@@ -198,6 +198,10 @@ def test_a_report_mail_names_its_files_itself(report: WeeklyReport) -> None:
     attach(mail, report)
     names = [part.get_filename() for part in mail.iter_attachments()]
     assert len(names) == 5
+    body = mail.get_body(("plain",))
+    assert body is not None
+    assert "GPU-hours" in body.get_content()
+    assert "GPU\\-hours" not in body.get_content()
     assert all(name and name.startswith(f"trimtab-{report.week.name}") for name in names)
 
 
