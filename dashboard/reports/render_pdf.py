@@ -93,8 +93,7 @@ def _waste(report: WeeklyReport) -> list[Flowable]:
         return [heading, paragraph(report.no_waste)]
     rows: list[tuple[object, ...]] = [
         (
-            row.namespace,
-            row.owner,
+            *row.shown_names,
             number_text(row.gpu_hours),
             number_text(row.idle_gpu_hours),
             f"{100 * row.idle_ratio:.0f} %",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dashboard.statement.prices import Rent
+from data.store.energy_parts import NO_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,11 @@ class WasteRow:
     unpriced_hours: float
     unpriced_models: tuple[str, ...]
     largest_job: str
+
+    @property
+    def shown_names(self) -> tuple[str, str]:
+        """Namespace and owner in words; the row's own are empty where nobody tells them."""
+        return (self.namespace or NO_NAME, self.owner or NO_NAME)
 
     @property
     def idle_ratio(self) -> float:

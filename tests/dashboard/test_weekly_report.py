@@ -133,6 +133,18 @@ def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> Non
         assert total == pytest.approx(report.energy.statement.total.gpu_energy_kwh.central)
 
 
+def test_jobs_whose_names_nobody_tells_are_called_unknown(store_url: str) -> None:
+    """In every text as in the energy tables; a program reads an empty name."""
+    with open_store(store_url) as store:
+        job = make_job("slurm:1", namespace="", owner="")
+        store.keep(make_collected(make_samples(job_id="slurm:1"), (job,)))
+        report = report_of(store)
+    assert (report.waste[0].namespace, report.waste[0].owner) == ("", "")
+    named = [line.split("|")[1:3] for line in render_markdown(report).splitlines()]
+    assert [" \\(unknown\\) ", " \\(unknown\\) "] in named
+    assert "<td>(unknown)</td><td>(unknown)</td>" in render_html(report)
+
+
 def test_json_is_strict_and_has_the_digest(store: Store) -> None:
     """No NaN; recommendations can be followed by their digest."""
     document = json.loads(render_json(report_of(store)), parse_constant=pytest.fail)

@@ -109,8 +109,8 @@ if not empty_state():
     show(
         [
             {
-                "namespace": row.namespace,
-                "owner": row.owner,
+                "namespace": row.shown_names[0],
+                "owner": row.shown_names[1],
                 "GPU-hours held": row.gpu_hours,
                 "idle GPU-hours": row.idle_gpu_hours,
                 "idle (%)": 100 * row.idle_ratio,
