@@ -117,9 +117,13 @@ class PrometheusClient:
         share = max(0.0, 1 - lost / self._asked) if self._asked else 1.0
         return share, min((part.start for part, _error in self._gaps), default=None)
 
-    def metric_names(self) -> frozenset[str]:
-        """Return the names of all metrics that the server holds. Errors: CollectorError."""
-        found = self._tried(self._connect.all_metrics)
+    def metric_names(self, *, selector: str = "") -> frozenset[str]:
+        """Return the names of all metrics that the server holds. Errors: CollectorError.
+
+        With a selector they are those of its series, where the server can tell (Prometheus 2.24).
+        """
+        params = {"match[]": f'{{__name__!="",{selector}}}'} if selector else None
+        found = self._tried(lambda: self._connect.all_metrics(params))
         if not isinstance(found, list):
             raise self._unexpected(found)
         return frozenset(name for name in found if isinstance(name, str))

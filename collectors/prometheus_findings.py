@@ -52,7 +52,7 @@ def prometheus_findings(
     """
     try:
         client.begin()
-        names = client.metric_names()
+        names = client.metric_names(selector=settings.selector)
     except CollectorError as error:
         return (("reachable and authorised", "missing", str(error)),)
     return (

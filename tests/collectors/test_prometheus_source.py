@@ -13,6 +13,7 @@ from benchmarks._exporter_dialects import openmetrics
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
+from collectors.prometheus_findings import prometheus_findings
 from collectors.simulated_exposition import exposition_server
 from collectors.simulated_fleet import SimulatedFleet
 from dashboard.cli import main
@@ -97,3 +98,30 @@ def test_a_scraped_fleet_is_seen(tmp_path: Path) -> None:
         thread.join()
     assert set(samples["gpu_uuid"]) == boards
     assert samples["power_watts"].gt(0).all()
+
+
+@pytest.mark.parametrize(
+    ("selector", "state"),
+    [
+        ('cluster="oslo"', "ok"),
+        ('cluster="paris"', "missing"),
+        ('cluster!="oslo"', "missing"),
+        ("", "ok"),
+    ],
+)
+def test_the_doctor_looks_at_the_series_of_its_cluster(
+    tmp_path: Path, selector: str, state: str
+) -> None:
+    """A counter of one cluster is none of another's on the same server."""
+    power, energy = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+    at = END.timestamp()
+    lines = [
+        f'{metric}{{cluster="{cluster}",UUID="GPU-{cluster}",gpu="0"}} 300 {at}\n'
+        for metric, cluster in ((power, "oslo"), (power, "paris"), (energy, "oslo"))
+    ]
+    backfill([*lines, "# EOF\n"], tmp_path)
+    with running_prometheus(tmp_path) as url:
+        settings = PrometheusSettings(url=url, selector=selector)
+        found = prometheus_findings(PrometheusClient(settings), settings, END)
+    states = {what: state for what, state, _detail in found}
+    assert (states["power"], states["energy counter"]) == ("ok", state)
