@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-import numpy as np
-
 from data.catalogue.gpu_catalogue import GpuModel
 from data.records.decisions import Action, Savings
 from data.records.jobs import Platform
@@ -19,6 +17,7 @@ from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.problem.transitions import entering
 from planner.recommendations.fleet_advice import FleetAdvice
 from planner.recommendations.joint_errors import Error, above_zero, either_side, range_of
+from planner.recommendations.nodes_that_may_go import nodes_that_may_go
 from planner.recommendations.proposals import Proposal
 
 _BASE_SPREAD = 0.5
@@ -42,7 +41,7 @@ def empty_nodes(
     facts = {node.name: node for node in problem.facts.nodes}
     stretches = {node.node: _longest_off(node) for node in plan.nodes}
     proposed = {change.job.demand.job.job_id: change for change in changes}
-    may_go = _that_may_go(problem, proposed, stretches)
+    may_go = nodes_that_may_go(problem, proposed, stretches)
     for node in plan.nodes:
         if node.node not in may_go:
             continue
@@ -69,49 +68,6 @@ def _changes_on(
     homes = problem.facts.homes
     held = {name for name, home in homes.items() if node in dict(home.boards)}
     return tuple(change for change in changes if change.job.demand.job.job_id in held)
-
-
-def _that_may_go(
-    problem: PlanningProblem,
-    proposed: Mapping[str, Proposal],
-    stretches: Mapping[str, tuple[int, int]],
-) -> Mapping[str, Sequence[JobProblem]]:
-    """Return those nodes, off in `stretches` of slots, whose jobs may leave and fit elsewhere.
-
-    With each the jobs that leave it. A job holds in a stretch the most that its recommended change
-    lets it hold there, or what it holds now until it has surely ended. The largest are put first,
-    each where the least is left.
-    """
-    takers = {node.name: node for node in problem.facts.nodes if node.open and node.read}
-    models = {name: node.gpu_model for name, node in takers.items()}
-    off = {name: span for name, span in stretches.items() if span[1] > span[0] and name in takers}
-    going: dict[str, list[JobProblem]] = {}
-    for candidate in sorted(off, key=lambda name: (off[name][0] - off[name][1], name)):
-        gone = {*going, candidate}
-        left = {name: node.usable for name, node in takers.items() if name not in gone}
-        leaving: list[tuple[int, str]] = []
-        movers: list[JobProblem] = []
-        stuck = False
-        for column, job in enumerate(problem.jobs):
-            held = _held_in(job, proposed.get(job.demand.job.job_id), slice(*off[candidate]))
-            own = job.demand.job.gpu_model
-            home = problem.facts.homes.get(job.demand.job.job_id)
-            for name, boards in () if home is None else home.boards:
-                part = min(boards, held.get(own, 0))
-                if not part:
-                    continue
-                if name in gone:
-                    stuck = stuck or not problem.movable(column)
-                    movers += [job] * (name == candidate)
-                    continue
-                held[own] -= part
-                if name in left:
-                    left[name] -= part
-            leaving += [(boards, model) for model, boards in held.items() if boards]
-        rest = sorted(leaving, reverse=True)
-        if not stuck and all(_put(boards, model, left, models) for boards, model in rest):
-            going[candidate] = movers
-    return going
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,29 +106,6 @@ def _starts_again(change: Proposal | None, first: int) -> bool:
         return False
     elasticity = change.job.demand.standing.elasticity
     return bool(entering(elasticity, change.present, change.chosen))
-
-
-def _held_in(job: JobProblem, change: Proposal | None, span: slice) -> dict[str, int]:
-    """Return the boards by model that a job may hold in slots of a plan, its change made."""
-    there = job.demand.remaining.high[span] > 0
-    options = {0} if change is None else {*np.array(change.proposed)[span][there].tolist()}
-    found: dict[str, int] = {}
-    held = job.options if change is None else change.job.options
-    more = float(job.more_boards[span].max(initial=0.0))
-    for option in (held[number] for number in options if there.any()):
-        model, boards = option.configuration.gpu_model, option.boards
-        boards += more if boards else 0.0
-        found[model] = max(found.get(model, 0), int(np.ceil(boards - 1e-6)))
-    return found
-
-
-def _put(boards: int, model: str, left: dict[str, int], models: Mapping[str, str]) -> bool:
-    """Take the room for boards where the least is left, and say whether there was any."""
-    fitting = [name for name in left if models[name] == model and left[name] >= boards]
-    if not fitting:
-        return False
-    left[min(fitting, key=lambda name: (left[name], name))] -= boards
-    return True
 
 
 def _longest_off(node: NodePlan) -> tuple[int, int]:

@@ -28,7 +28,8 @@ def path_cost(job: JobProblem, path: Path, terms: Terms) -> PathCost:
     """Return what a path of option numbers costs, changes included."""
     present = job.options[0]
     used = {number: option_costs(job, number, terms) for number in set(path)}
-    money = sum(used[number].money[slot] for slot, number in enumerate(path))
+    paid = {number: costs.money for number, costs in used.items()}
+    money = sum(paid[number][slot] for slot, number in enumerate(path))
     missed = sum(used[number].shortfall[slot] for slot, number in enumerate(path))
     for before, number in zip((0, *path), path, strict=False):
         if number != before:
