@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from data.catalogue.gpu_catalogue import GpuModel
 from data.errors import ImpossibleProblemError
@@ -18,12 +17,11 @@ from data.settings import PlanningSettings
 from data.units import SAME_BOARDS
 from planner.problem.elasticity import Elasticity, JobElasticity, standing_of
 from planner.problem.job_end import Remaining, waits_for_start
+from planner.problem.job_history import JobHistory
 from planner.problem.power_curve import PowerCurve, learned_curve
 
 Values = npt.NDArray[np.float64]
-_WEEK = pd.Timedelta(days=7)
-_MIN_SEEN = pd.Timedelta(hours=22)
-_WORK = pd.Timedelta(hours=1)
+_WEEK, _MIN_SEEN, _WORK = timedelta(days=7), timedelta(hours=22), timedelta(hours=1)
 _MIN_BUSY_SLOTS = 3
 """A restart of minutes, which loads weights, may straddle two slots."""
 
@@ -68,7 +66,7 @@ class JobDemand:
     board_mean_watts: float | None
     board_max_watts: float | None
     samples: int
-    window_start: pd.Timestamp | None
+    window_start: datetime | None
     memory_freed: bool = False
     queue_wait: QueueWait | None = None
     power_curve: PowerCurve = PowerCurve()  # noqa: RUF009 - a frozen value
@@ -84,7 +82,7 @@ class JobDemand:
 
 def job_demand(
     job: Job,
-    rows: pd.DataFrame,
+    rows: JobHistory,
     forecast: DemandForecast | ForecastSkipped,
     planning: PlanningSettings,
     *,
@@ -95,7 +93,7 @@ def job_demand(
     service: ServiceOutlook | None = None,
     slot_starts: Sequence[datetime] = (),
 ) -> JobDemand:
-    """Return the demand of a job from its history rows (columns HISTORY) and its forecast.
+    """Return the demand of a job from the rows of its history and its forecast.
 
     Of its boards' `model` how their power follows activity can be learned, of the `service` what
     its requests take in the slots from `slot_starts`.
@@ -108,7 +106,7 @@ def job_demand(
     demand = _path(forecast, Quantity.EFFECTIVE_GPUS)
     memory = _path(forecast, Quantity.MEMORY)
     power = _path(forecast, Quantity.POWER)
-    largest = _largest(rows, "memory_used_mib")
+    largest = _largest(rows.memory_used_mib)
     forecast_memory = None if memory is None else float(memory[2].max())
     known = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
     span = forecast.history_slots
@@ -140,14 +138,14 @@ def job_demand(
         coverage_ratio=forecast.known_slots / span if span else 0.0,
         idle_hours=idle_hours,
         seen_idle_hours=seen_idle_hours,
-        utilization_p95_ratio=_quantile(rows, "utilization_ratio", 0.95),
-        utilization_mean_ratio=_mean(rows, "utilization_ratio"),
+        utilization_p95_ratio=_quantile(rows.utilization_ratio, 0.95),
+        utilization_mean_ratio=_mean(rows.utilization_ratio),
         memory_max_mib=largest,
-        power_mean_watts=_mean(rows, "power_watts"),
+        power_mean_watts=_mean(rows.power_watts),
         board_mean_watts=_board_mean_watts(rows),
         board_max_watts=_board_max_watts(rows, job.gpu_count),
-        samples=int(rows["sample_count"].sum()),
-        window_start=None if rows.empty else rows["slot_start"].min(),
+        samples=int(rows.sample_count.sum()),
+        window_start=rows.slot_start[0].item().replace(tzinfo=UTC) if len(rows) else None,
         memory_freed=held_mib is not None,
         queue_wait=queue_wait,
         power_curve=learned_curve(rows, None if job.mig_profile else model),
@@ -236,45 +234,45 @@ def _quantiles(forecast: DemandForecast | ForecastSkipped) -> tuple[tuple[float,
     return tuple((level, np.array(row)) for level, row in every)
 
 
-def _known(rows: pd.DataFrame, column: str) -> "pd.Series[float]":
-    return rows[column].dropna()
+def _known(values: Values) -> Values:
+    return values[~np.isnan(values)]
 
 
-def _largest(rows: pd.DataFrame, column: str) -> float | None:
-    known = _known(rows, column)
-    return None if known.empty else float(known.max())
+def _largest(values: Values) -> float | None:
+    known = _known(values)
+    return float(known.max()) if len(known) else None
 
 
-def _mean(rows: pd.DataFrame, column: str) -> float | None:
-    known = _known(rows, column)
-    return None if known.empty else float(known.mean())
+def _mean(values: Values) -> float | None:
+    known = _known(values)
+    return float(known.mean()) if len(known) else None
 
 
-def _quantile(rows: pd.DataFrame, column: str, level: float) -> float | None:
-    known = _known(rows, column)
-    return None if known.empty else float(known.quantile(level))
+def _quantile(values: Values, level: float) -> float | None:
+    known = _known(values)
+    return float(np.quantile(known, level)) if len(known) else None
 
 
-def _board_mean_watts(rows: pd.DataFrame) -> float | None:
+def _board_mean_watts(rows: JobHistory) -> float | None:
     """Return the mean power of a board over all slots, on however many the job was."""
-    known = rows[rows["power_watts"].notna() & rows["allocated_gpus"].gt(0)]
-    boards = float(known["allocated_gpus"].sum())
-    return float(known["power_watts"].sum()) / boards if boards else None
+    known = ~np.isnan(rows.power_watts) & (rows.allocated_gpus > 0)
+    boards = float(rows.allocated_gpus[known].sum())
+    return float(rows.power_watts[known].sum()) / boards if boards else None
 
 
-def _board_max_watts(rows: pd.DataFrame, gpu_count: int) -> float | None:
+def _board_max_watts(rows: JobHistory, gpu_count: int) -> float | None:
     """Return the most that a board drew in a slot, of those in which it held as many as now.
 
     On more boards, as before a change, their sum says nothing of each of fewer.
     """
-    same = rows[(rows["allocated_gpus"] - gpu_count).abs() < SAME_BOARDS]
-    largest = _largest(same, "power_watts")
+    same = np.abs(rows.allocated_gpus - gpu_count) < SAME_BOARDS
+    largest = _largest(rows.power_watts[same])
     return None if largest is None else largest / gpu_count
 
 
 def _at_rest(
     power: tuple[Values, Values, Values] | None,
-    rows: pd.DataFrame,
+    rows: JobHistory,
     idle_hours: float,
     planning: PlanningSettings,
 ) -> tuple[Values, Values, Values] | None:
@@ -285,38 +283,36 @@ def _at_rest(
     if power is None or idle_hours < planning.reclaim_idle_hours:
         return power
     slots = max(1, round(idle_hours * 60 / planning.slot_minutes))
-    seen = rows.sort_values("slot_start")["power_watts"].iloc[-slots:].dropna()
-    if seen.empty:
+    seen = _known(rows.power_watts[-slots:])
+    if not len(seen):
         return power
-    rest = float(seen.median())
+    rest = float(np.median(seen))
     return np.minimum(power[0], rest), np.full_like(power[1], rest), np.maximum(power[2], rest)
 
 
-def _worked_lately(rows: pd.DataFrame, planning: PlanningSettings) -> bool:
+def _worked_lately(rows: JobHistory, planning: PlanningSettings) -> bool:
     """Whether a service worked for an hour of the last week, or nobody has known it for a day.
 
     Its nights and weekends are quiet: they do not tell that nobody needs it any more. A restart
     is no work.
     """
-    known = rows[rows["utilization_max_ratio"].notna()]
-    if known.empty:
+    known = ~np.isnan(rows.utilization_max_ratio)
+    if not known.any():
         return True
-    age = known["slot_start"].max() - known["slot_start"]
-    slot = pd.Timedelta(minutes=planning.slot_minutes)
-    busy = known["utilization_max_ratio"].gt(planning.idle_utilization_ratio) & (age < _WEEK)
-    worked = busy.sum() >= max(_MIN_BUSY_SLOTS, _WORK / slot)
-    return bool(worked or age.max() + slot < _MIN_SEEN)
+    age = rows.slot_start[known][-1] - rows.slot_start[known]
+    slot = timedelta(minutes=planning.slot_minutes)
+    busy = rows.utilization_max_ratio[known] > planning.idle_utilization_ratio
+    worked = (busy & (age < _WEEK)).sum() >= max(_MIN_BUSY_SLOTS, _WORK / slot)
+    return bool(worked or age[0].item() + slot < _MIN_SEEN)
 
 
-def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:
+def _idle_hours(rows: JobHistory, planning: PlanningSettings) -> float:
     """Return for how long up to its newest slot the job was seen idle; a gap ends the count."""
-    if rows.empty:
+    if not len(rows):
         return 0.0
-    ordered = rows.sort_values("slot_start", ascending=False)
-    age = ordered["slot_start"].iloc[0] - ordered["slot_start"]
-    expected = np.arange(len(ordered)) * planning.slot_minutes * 60
-    idle = ordered["utilization_max_ratio"].le(planning.idle_utilization_ratio).to_numpy() & (
-        age.dt.total_seconds().to_numpy() == expected
-    )
+    age = (rows.slot_start[-1] - rows.slot_start)[::-1]
+    expected = np.arange(len(rows)) * np.timedelta64(planning.slot_minutes, "m")
+    least = rows.utilization_max_ratio[::-1] <= planning.idle_utilization_ratio
+    idle = least & (age == expected)
     run = len(idle) if idle.all() else int(np.argmin(idle))
     return run * planning.slot_minutes / 60

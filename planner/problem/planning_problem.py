@@ -35,6 +35,7 @@ from planner.problem.cost import change_cost, slot_costs
 from planner.problem.fleet import FleetFacts, Reach, fleet_facts
 from planner.problem.job_demand import JobDemand, check_demand, job_demand
 from planner.problem.job_end import remaining_of, waits_for_start
+from planner.problem.job_history import NO_HISTORY, job_histories
 from planner.problem.pools import Pools, make_pools
 from planner.problem.quota_room import QuotaRoom
 from planner.problem.tariffs import Tariff, tariff_of
@@ -218,7 +219,7 @@ def make_problem(
         may_requeue=rules.may_requeue,
         behind_others=rules.behind_others,
     )
-    by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
+    by_job = job_histories(history)
     forecast_of = {demand_forecast.job_id: demand_forecast for demand_forecast in forecasts}
     boards_of = cluster.boards_by_model()
     services = {service.job_id: service for service in serving}
@@ -228,7 +229,7 @@ def make_problem(
         if isinstance(forecast, ForecastSkipped) and forecast.is_away:
             ended[job.job_id] = forecast.reason
             continue
-        rows = by_job.get(job.job_id, history.iloc[:0])
+        rows = by_job.get(job.job_id, NO_HISTORY)
         held = (held_memory_mib or {}).get(job.job_id)
         remaining = remaining_of(
             job,

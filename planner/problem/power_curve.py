@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from data.catalogue.gpu_catalogue import GpuModel
 from planner.problem.expected_value import mean_of
+from planner.problem.job_history import JobHistory
 
 Values = npt.NDArray[np.float64]
 
@@ -41,17 +41,16 @@ class PowerCurve:
         return float(np.exp(self.exponent * log + (self.half_width / _OF_Q90 * log) ** 2 / 2))
 
 
-def learned_curve(rows: pd.DataFrame, model: GpuModel | None) -> PowerCurve:
-    """Return the curve that a job's rows (columns HISTORY) on boards of a model show.
+def learned_curve(rows: JobHistory, model: GpuModel | None) -> PowerCurve:
+    """Return the curve that the rows of a job's history on boards of a model show.
 
     A regression of log power beyond rest on log activity, drawn towards 1 the more, the less the
     activity varied. What rest is, is not known: `HELD` leaves the exponent as unsure as it does.
     """
     if model is None or len(rows) < _MIN_SLOTS:
         return PowerCurve()
-    held = rows["allocated_gpus"].to_numpy(dtype=np.float64)
-    activity = rows["effective_gpus"].to_numpy(dtype=np.float64) / np.maximum(held, 1e-9)
-    watts = rows["power_watts"].to_numpy(dtype=np.float64) / np.maximum(held, 1e-9)
+    held = np.maximum(rows.allocated_gpus, 1e-9)
+    activity, watts = rows.effective_gpus / held, rows.power_watts / held
     known = np.isfinite(activity + watts) & (activity > _ACTIVE) & (activity < _SATURATED)
     activity, watts = activity[known], watts[known]
     idle = (model.idle_watts_low, model.idle_watts, model.idle_watts_high)

@@ -37,7 +37,7 @@ def evidence_of(
     return Evidence(
         signal=problem.signals.get(demand.job.job_id, "unknown"),
         samples=demand.samples,
-        window_start=problem.as_of if start is None else start.to_pydatetime(),
+        window_start=problem.as_of if start is None else start,
         window_end=problem.as_of,
         completeness_ratio=demand.coverage_ratio,
         utilization_p95_ratio=demand.utilization_p95_ratio,
@@ -60,9 +60,7 @@ def fleet_evidence(
 ) -> Evidence:
     """Return the evidence of advice that rests on all jobs of the plan."""
     demands = [job.demand for job in problem.jobs]
-    starts = [
-        demand.window_start.to_pydatetime() for demand in demands if demand.window_start is not None
-    ]
+    starts = [demand.window_start for demand in demands if demand.window_start is not None]
     ratios = [demand.coverage_ratio for demand in demands]
     return Evidence(
         signal="all jobs",

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from planner.problem.free_boards import free_board, freed_board
+from planner.problem.job_history import NO_HISTORY, JobHistory
 from planner.problem.power_curve import CURVE, PowerCurve, learned_curve
 
 H100 = load_gpu_catalogue().get("H100-SXM5-80GB")
@@ -15,17 +15,17 @@ SEEN = replace(H100, idle_watts_low=72.0, idle_watts=75.0, idle_watts_high=78.0)
 """The model as free boards of a fleet show it: they differ by 3 %."""
 
 
-def rows(rng: np.random.Generator, exponent: float, spread: float, slots: int = 96) -> pd.DataFrame:
+def rows(rng: np.random.Generator, exponent: float, spread: float, slots: int = 96) -> JobHistory:
     """A history of a job whose boards draw an exponent of their activity."""
     activity = np.clip(0.4 * np.exp(spread * rng.standard_normal(slots)), 0.05, 0.95)
     held = 1 + 0.25 * rng.random()
     watts = H100.idle_watts * held + 500 * activity**exponent
-    return pd.DataFrame(
-        {
-            "allocated_gpus": 4.0,
-            "effective_gpus": 4 * activity * (1 + 0.01 * rng.standard_normal(slots)),
-            "power_watts": 4 * watts * (1 + 0.01 * rng.standard_normal(slots)),
-        }
+    return replace(
+        NO_HISTORY,
+        slot_start=np.arange(slots).astype("datetime64[us]"),
+        allocated_gpus=np.full(slots, 4.0),
+        effective_gpus=4 * activity * (1 + 0.01 * rng.standard_normal(slots)),
+        power_watts=4 * watts * (1 + 0.01 * rng.standard_normal(slots)),
     )
 
 
@@ -47,9 +47,9 @@ def test_an_exponent_is_learned_as_well_as_it_says() -> None:
 @pytest.mark.parametrize("lacking", ["power_watts", "effective_gpus"])
 def test_without_readings_nothing_is_learned(lacking: str) -> None:
     """Unknown power or activity leaves the prior."""
-    unknown = rows(np.random.default_rng(2), 0.5, 0.3).assign(**{lacking: np.nan})
+    unknown = replace(rows(np.random.default_rng(2), 0.5, 0.3), **{lacking: np.full(96, np.nan)})
     assert learned_curve(unknown, H100) == PowerCurve()
-    assert learned_curve(unknown.iloc[:0], H100) == PowerCurve()
+    assert learned_curve(NO_HISTORY, H100) == PowerCurve()
 
 
 def test_the_same_work_on_half_of_the_boards_draws_less_where_boards_are_hot_at_once() -> None:
