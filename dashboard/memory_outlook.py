@@ -23,6 +23,7 @@ from planner.memory.growth import WINDOW_SLOTS, growth_towards
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory.training_plans import GpuType
 from planner.memory.watch import WatchedJob, watch_memory
+from planner.problem.job_history import job_histories
 
 Floats = npt.NDArray[np.float64]
 
@@ -133,10 +134,7 @@ def watched_in(
     `history` has the columns HISTORY; its last week counts. `lately` is what `memory_lately` gives.
     """
     recent = history[history["slot_start"] >= latest - _HISTORY]
-    used = {
-        str(name): rows.sort_values("slot_start")["memory_used_mib"].to_numpy(dtype="float64")
-        for name, rows in recent.groupby("job_id")
-    }
+    used = {name: rows.memory_used_mib for name, rows in job_histories(recent).items()}
     known = {
         forecast.job_id: forecast for forecast in forecasts if isinstance(forecast, DemandForecast)
     }

@@ -16,7 +16,7 @@ from planner.problem.transitions import entering
 from planner.recommendations.admission import AdmissionRoom, admitted
 from planner.recommendations.autoscaler_bounds import bounds_advice, maxima_held_back
 from planner.recommendations.emptied_nodes import empty_nodes
-from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
+from planner.recommendations.evidence import FleetEvidence, confidence_of, evidence_of
 from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
 from planner.recommendations.growth import Growing, give_backs, growths
 from planner.recommendations.growth_room import GrowthFacts, GrowthRoom
@@ -128,7 +128,8 @@ def advise(
         for advice in missing_boards(problem, groups, changes)
         if advice.subject not in resting
     ]
-    found += _not_rejected((_of_fleet(advice, plan, problem) for advice in short), no)
+    of_fleet = partial(_of_fleet, FleetEvidence(plan, problem), plan, problem)
+    found += _not_rejected((of_fleet(advice) for advice in short), no)
     empty = list(empty_nodes(plan, problem, changes))
     cuts = nodes_to_cut(
         problem,
@@ -139,15 +140,11 @@ def advise(
         past_runs=runs,
         rejections=no,
     )
-    cut = list(
-        _not_rejected(
-            (_of_fleet(node, plan, problem) for node in cuts if node.subject not in resting), no
-        )
-    )
+    cut = list(_not_rejected((of_fleet(node) for node in cuts if node.subject not in resting), no))
     found += cut
     stays = {row.target for row in cut} | resting.keys()
     off = [
-        _of_fleet(node, plan, problem)
+        of_fleet(node)
         for node in empty
         if node.subject not in stays and not _wanted(node, relieved, short)
     ]
@@ -371,7 +368,9 @@ def _shorter_limits(
     return found
 
 
-def _of_fleet(advice: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recommendation:
+def _of_fleet(
+    evidence: FleetEvidence, plan: Plan, problem: PlanningProblem, advice: FleetAdvice
+) -> Recommendation:
     found = Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
@@ -384,7 +383,7 @@ def _of_fleet(advice: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Reco
         now=Configuration(gpu_model=advice.gpu_model, gpu_count=advice.gpus_now),
         proposed=Configuration(gpu_model=advice.gpu_model, gpu_count=advice.gpus_then),
         why=advice.why,
-        evidence=fleet_evidence(advice.factors, plan, problem),
+        evidence=evidence.of(advice.factors),
         savings=advice.savings,
         risk=advice.action.spec.risk,
         confidence="medium: it follows from the plan and the forecasts of all jobs",

@@ -1,5 +1,6 @@
 """Nodes that may be powered down, what that saves, and what moving the jobs on them takes of it."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -42,6 +43,7 @@ def empty_nodes(
     stretches = {node.node: _longest_off(node) for node in plan.nodes}
     proposed = {change.job.demand.job.job_id: change for change in changes}
     may_go = nodes_that_may_go(problem, proposed, stretches)
+    on_node = _by_node(changes, problem)
     for node in plan.nodes:
         if node.node not in may_go:
             continue
@@ -58,16 +60,19 @@ def empty_nodes(
         moves = _moves(may_go[node.node], proposed, first, problem)
         advice = _power_down(node, fact, model, (first, last), moves, plan, problem)
         if advice.savings.cost is not None and advice.savings.cost.central >= 0:
-            yield replace(advice, first=_changes_on(node.node, changes, problem))
+            yield replace(advice, first=tuple(on_node[node.node]))
 
 
-def _changes_on(
-    node: str, changes: Sequence[Proposal], problem: PlanningProblem
-) -> tuple[Proposal, ...]:
-    """Return the changes of jobs that hold boards of a node now."""
-    homes = problem.facts.homes
-    held = {name for name, home in homes.items() if node in dict(home.boards)}
-    return tuple(change for change in changes if change.job.demand.job.job_id in held)
+def _by_node(
+    changes: Sequence[Proposal], problem: PlanningProblem
+) -> Mapping[str, Sequence[Proposal]]:
+    """Return the changes of jobs by the nodes that they hold boards of now."""
+    found: dict[str, list[Proposal]] = defaultdict(list)
+    for change in changes:
+        home = problem.facts.homes.get(change.job.demand.job.job_id)
+        for node in dict(() if home is None else home.boards):
+            found[node].append(change)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """What a recommendation rests on, and how far it can be trusted."""
 
+from dataclasses import replace
+
 from data.catalogue.gpu_catalogue import CURRENCY, GpuModel
 from data.records.decisions import Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
@@ -55,30 +57,35 @@ def evidence_of(
     )
 
 
-def fleet_evidence(
-    factors: tuple[tuple[str, str], ...], plan: Plan, problem: PlanningProblem
-) -> Evidence:
-    """Return the evidence of advice that rests on all jobs of the plan."""
-    demands = [job.demand for job in problem.jobs]
-    starts = [demand.window_start for demand in demands if demand.window_start is not None]
-    ratios = [demand.coverage_ratio for demand in demands]
-    return Evidence(
-        signal="all jobs",
-        samples=sum(demand.samples for demand in demands),
-        window_start=min(starts, default=problem.as_of),
-        window_end=problem.as_of,
-        completeness_ratio=sum(ratios) / max(1, len(ratios)),
-        utilization_p95_ratio=None,
-        memory_max_mib=None,
-        power_mean_watts=None,
-        forecast_model="all jobs",
-        backtest_error=None,
-        backtest_baseline=None,
-        factors=(*factors, *_energy_factors(problem)) if factors else (),
-        assumed=(),
-        fallbacks=(),
-        plan_gap_ratio=plan.gap_ratio,
-    )
+class FleetEvidence:
+    """The evidence of advice that rests on all jobs of a plan, summed up once."""
+
+    def __init__(self, plan: Plan, problem: PlanningProblem) -> None:
+        demands = [job.demand for job in problem.jobs]
+        starts = [demand.window_start for demand in demands if demand.window_start is not None]
+        ratios = [demand.coverage_ratio for demand in demands]
+        self._energy = _energy_factors(problem)
+        self._of_all = Evidence(
+            signal="all jobs",
+            samples=sum(demand.samples for demand in demands),
+            window_start=min(starts, default=problem.as_of),
+            window_end=problem.as_of,
+            completeness_ratio=sum(ratios) / max(1, len(ratios)),
+            utilization_p95_ratio=None,
+            memory_max_mib=None,
+            power_mean_watts=None,
+            forecast_model="all jobs",
+            backtest_error=None,
+            backtest_baseline=None,
+            factors=(),
+            assumed=(),
+            fallbacks=(),
+            plan_gap_ratio=plan.gap_ratio,
+        )
+
+    def of(self, factors: tuple[tuple[str, str], ...]) -> Evidence:
+        """Return the evidence of advice with these factors."""
+        return replace(self._of_all, factors=(*factors, *self._energy) if factors else ())
 
 
 def confidence_of(evidence: Evidence) -> str:

@@ -1,5 +1,6 @@
 """What a job's path of options over the horizon costs, as plans count it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.problem.cost import SlotCosts, change_costs, slot_costs
@@ -24,19 +25,25 @@ class PathCost:
         return self.money + self.shortfall
 
 
-def path_cost(job: JobProblem, path: Path, terms: Terms) -> PathCost:
-    """Return what a path of option numbers costs, changes included."""
-    present = job.options[0]
-    used = {number: option_costs(job, number, terms) for number in set(path)}
-    paid = {number: costs.money for number, costs in used.items()}
+def path_cost(
+    job: JobProblem, path: Path, terms: Terms, known: Mapping[int, SlotCosts] | None = None
+) -> PathCost:
+    """Return what a path of option numbers costs, changes included.
+
+    `known` are the costs of the slots under options that are known already.
+    """
+    present, known = job.options[0], known or {}
+    used = {number: known.get(number) or option_costs(job, number, terms) for number in set(path)}
+    paid = {number: costs.money.tolist() for number, costs in used.items()}
+    short = {number: costs.shortfall.tolist() for number, costs in used.items()}
     money = sum(paid[number][slot] for slot, number in enumerate(path))
-    missed = sum(used[number].shortfall[slot] for slot, number in enumerate(path))
+    missed = sum(short[number][slot] for slot, number in enumerate(path))
     for before, number in zip((0, *path), path, strict=False):
         if number != before:
             change = change_costs(job.demand, present, job.options[number], terms)
             money += mean_of(*change.cost)
             missed += change.wait_price
-    return PathCost(money=float(money), shortfall=float(missed))
+    return PathCost(money=money, shortfall=missed)
 
 
 def option_costs(job: JobProblem, number: int, terms: Terms) -> SlotCosts:

@@ -90,6 +90,8 @@ def portfolio_of(
     parts = dict.fromkeys(("recommended", "not_recommended", "timing", "service"), 0.0)
     gpu_hours = 0.0
     for proposal in proposals:
+        if not any((*proposal.planned, *proposal.proposed)):
+            continue
         stays = path_cost(proposal.job, (0,) * len(proposal.planned), terms)
         planned = path_cost(proposal.job, proposal.planned, terms)
         parts["service"] += stays.shortfall - planned.shortfall

@@ -69,9 +69,9 @@ class ProposalOutcome:
 def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
     """Return what a proposal saves, takes and delays."""
     job = proposal.job
-    stays = path_cost(job, (0,) * len(proposal.proposed), terms)
-    moves = path_cost(job, proposal.proposed, terms)
     now = option_costs(job, 0, terms)
+    stays = path_cost(job, (0,) * len(proposal.proposed), terms, {0: now})
+    moves = path_cost(job, proposal.proposed, terms, {0: now})
     change = _change(proposal, terms)
     held = _held(proposal)
     longer = _longer_hours(proposal, terms)
