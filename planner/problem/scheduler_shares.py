@@ -55,7 +55,7 @@ def enforced_shares(
             where=_where(limits),
         )
         for tenant, limits in owned.items()
-        if limits and not any(_goes_past(limits, quotas, job) for job in own[tenant])
+        if limits and not _go_past(limits, quotas, own[tenant])
     }
     for namespace, limits in _of_pods(boards).items() if by == "namespace" else ():
         clusters = {quota.source for quota in limits}
@@ -101,14 +101,16 @@ def _within_limits(share: EnforcedShare | None, limits: Sequence[Quota]) -> Enfo
     return EnforcedShare(quota=quota, borrowable=borrowable, where=where)
 
 
-def _goes_past(limits: Sequence[Quota], quotas: Sequence[Quota], job: Job) -> bool:
-    """Say whether none of the limits is on a queue of a job, such as a service beside Kueue."""
+def _go_past(limits: Sequence[Quota], quotas: Sequence[Quota], jobs: Sequence[Job]) -> bool:
+    """Say whether a job has none of the limits on its queues, such as a service beside Kueue."""
     places = {quota.place for quota in limits}
     above = {(quota.source, quota.queue) for quota in limits}
     near = [
         quota for quota in quotas if quota.place in places or (quota.source, quota.parent) in above
     ]
-    return places.isdisjoint(quota.place for quota in quotas_of_jobs(near, (job,)))
+    return any(
+        places.isdisjoint(quota.place for quota in quotas_of_jobs(near, (job,))) for job in jobs
+    )
 
 
 def _of_namespaces(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
