@@ -318,8 +318,10 @@ def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
 
 def _possible(parts: _Parts) -> Bools:
     """Return which parts fit some empty node [parts]."""
-    fits = (parts.items.sizes[:, None, :] <= parts.room[None, :, :]).all(axis=2)
-    return np.asarray((fits & parts.items.allowed).any(axis=1))
+    fits = parts.items.allowed.copy()
+    for needs, room in zip(parts.items.sizes.T, parts.room.T, strict=True):
+        fits &= needs[:, None] <= room
+    return np.asarray(fits.any(axis=1))
 
 
 def _drop_incomplete(parts: _Parts, bin_of: Ints) -> None:
