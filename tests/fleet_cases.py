@@ -14,6 +14,7 @@ from planning_cases import A100, AS_OF, H100, L40S, case, forecast_of, history_o
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.columns import HISTORY
 from data.records.cluster import Cluster, Gpu, Node
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
@@ -116,7 +117,7 @@ def fleet_case(
             nodes=tuple(own_nodes) if described is None else described,
         ),
         jobs,
-        pd.concat(history) if history else pd.DataFrame(columns=["job_id"]),
+        pd.concat(history) if history else pd.DataFrame(columns=list(HISTORY.names)),
         forecasts,
         **(values | changes),
     )

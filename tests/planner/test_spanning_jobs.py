@@ -14,6 +14,7 @@ from benchmarks._certified_nodes import exact_fleet
 from benchmarks.exact_plan import solve_with_highs
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.columns import HISTORY
 from data.fleet_settings import NodeSettings, PowerDomain, PowerSettings
 from data.records.cluster import Cluster
 from data.settings import EnergySettings, PlanningSettings
@@ -51,7 +52,7 @@ def fleet(seed: int, *, slot_minutes: int) -> PlanningProblem:
             as_of=AS_OF, gpus=tuple(gpus), nodes=tuple(node_of(name, H100, 4) for name in names)
         ),
         jobs,
-        pd.concat(history) if history else pd.DataFrame(columns=["job_id"]),
+        pd.concat(history) if history else pd.DataFrame(columns=list(HISTORY.names)),
         forecasts,
         catalogue=load_gpu_catalogue(),
         carbon=load_carbon_table().get("DEU"),
