@@ -114,7 +114,8 @@ def month_row(
         spent_at=_spent_at(costs, ahead, per_month, at=at, zone=zone),
         last_week=week,
         week_before=before,
-        week_over_week=round(week / before - 1, 5) if week is not None and before else None,
+        # 0.0 is added as a week that cost a little less is no change of -0.
+        week_over_week=round(week / before - 1, 5) + 0.0 if week is not None and before else None,
         unpriced_hours=sum(
             row.unpriced_hours for row in rows if row.start.astimezone(zone).date() >= month
         ),
