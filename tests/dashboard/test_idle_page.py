@@ -2,18 +2,21 @@
 
 import json
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from beds.page_world import register_world
 from browser.conftest import fill
-from factories import H100, NOW, make_plan
+from factories import H100, NOW, make_collected, make_job, make_plan, make_samples
 from streamlit.testing.v1 import AppTest
 
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
 from dashboard.idle_sum import IDLE_COLUMNS, idle_sum, why_kept
 from data.clock import utc_now
+from data.collected import Collected
+from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration, IdleCause, IdleGpus, JobPlan, Plan
 from data.settings import Settings
 from data.store import open_store
@@ -21,11 +24,20 @@ from data.store import open_store
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 
 
+def kept_job(now: datetime) -> Collected:
+    """A day of an idle pod, which no other size can be given: the fleet has none at some hours."""
+    facts = SchedulerFacts(state=JobState.RUNNING, workload="pod/kept")
+    job = make_job("steady/kept", gpu_count=2, scheduler=facts, platform=Platform.KUBERNETES,
+                   first_seen_at=now - timedelta(days=1), last_seen_at=now)  # fmt: skip
+    idle = make_samples(gpus=2, minutes=24 * 60, job_id=job.job_id, end=now, utilization_ratio=0.0)
+    return make_collected(idle.assign(gpu_uuid=lambda frame: "K-" + frame["gpu_uuid"]), (job,))
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two days of a small fleet and one cycle on them."""
+    """Two days of a small fleet and of a job that is kept, and one cycle on them."""
     url = f"duckdb:///{tmp_path_factory.mktemp('idle')}/t.duckdb"
-    fill(url, nodes=3, days=2)
+    fill(url, nodes=3, days=2, extra=kept_job)
     return url
 
 
