@@ -232,8 +232,8 @@ def _by_type(
 def _fastest(plans: Sequence[TrainingPlan], seats: "_Seats") -> list[TrainingPlan]:
     """Keep the plans that have room now, else all; of them the fast ones."""
     free = [plan for plan in plans if seats.standing(plan).room is FleetRoom.FREE] or plans
-    least = max(plan.speed for plan in free) / _SLOWER
-    return [plan for plan in free if plan.speed >= least]
+    min_speed = max(plan.speed for plan in free) / _SLOWER
+    return [plan for plan in free if plan.speed >= min_speed]
 
 
 def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:

@@ -312,7 +312,7 @@ def _idle_hours(rows: JobHistory, planning: PlanningSettings) -> float:
         return 0.0
     age = (rows.slot_start[-1] - rows.slot_start)[::-1]
     expected = np.arange(len(rows)) * np.timedelta64(planning.slot_minutes, "m")
-    least = rows.utilization_max_ratio[::-1] <= planning.idle_utilization_ratio
-    idle = least & (age == expected)
+    is_low = rows.utilization_max_ratio[::-1] <= planning.idle_utilization_ratio
+    idle = is_low & (age == expected)
     run = len(idle) if idle.all() else int(np.argmin(idle))
     return run * planning.slot_minutes / 60
