@@ -67,6 +67,18 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000)
 
 
+@pytest.fixture
+def no_garbage() -> Iterator[None]:
+    """Keep what earlier tests left from being deleted at the depth at which Python gives up.
+
+    A finalizer that runs there fails with a RecursionError, and pytest fails the test for it.
+    """
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.fixture(scope="session")
 def folder_ends(pytestconfig: pytest.Config) -> Iterator[FolderEnds]:
     """Where a session-wide fixture enters what it runs for the tests of its folder alone."""

@@ -145,6 +145,7 @@ def test_another_document_is_refused_in_short(document: Any, told: str) -> None:
         ("", "no JSON"),
     ],
 )
+@pytest.mark.usefixtures("no_garbage")
 def test_json_that_cannot_be_read_is_refused(text: str, told: str, tmp_path: Path) -> None:
     """Depth and length have limits in Python itself."""
     with pytest.raises(UnexpectedAnswerError, match=f"the body .*{told}"):

@@ -89,6 +89,7 @@ def client_of(folder: Path, server: FaultyServer, **more: Any) -> KubernetesClie
         (broken_gzip, SourceUnreachableError, "cannot read api/v1/nodes"),
     ],
 )
+@pytest.mark.usefixtures("no_garbage")
 def test_every_failure_is_named_with_a_way_out(
     folder: Path, behaviour: Behaviour, expected: type[CollectorError], said: str
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_layout_says_how_many_boards_it_cuts_and_what_it_offers() -> None:
      "mig-configs: {a: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 8}}]}",
      "mig-configs: {a; b: [{devices: all, mig-enabled: false}]}"],
 )  # fmt: skip
+@pytest.mark.usefixtures("no_garbage")
 def test_what_is_no_file_of_layouts_offers_none(text: str) -> None:
     """Nothing is guessed from it."""
     assert layouts_in(text, CATALOGUE.get("H100-SXM5-80GB"), 1) == ()

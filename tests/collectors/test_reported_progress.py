@@ -124,6 +124,7 @@ def test_what_is_no_share_is_dropped_and_counted(status: dict[str, Any]) -> None
 
 
 @given(_ANY, st.one_of(st.text(), st.just("[" * 99_999), _ANY.map(json.dumps)))
+@pytest.mark.usefixtures("no_garbage")
 def test_no_status_or_annotation_breaks_a_collection(status: Any, note: str) -> None:
     """Whatever stands there, the job is known and a share lies within 0 and 1."""
     found = told(

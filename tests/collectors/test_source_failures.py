@@ -143,6 +143,7 @@ def test_one_failing_source_is_a_report_and_no_error() -> None:
         (says(429, b"", ("Retry-After", "nan")), SourceUnreachableError, "429"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("no_garbage")
 def test_every_misbehaviour_is_named_in_bounded_time(
     behave: Behaviour, kind: type[CollectorError], says_so: str, names: tuple[str, ...]
 ) -> None:

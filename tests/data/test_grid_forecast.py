@@ -94,6 +94,7 @@ def test_a_wrong_file_is_named_with_its_row(tmp_path: Path, rows: list[str], nam
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"time": 1}', "[" * 100_000])
+@pytest.mark.usefixtures("no_garbage")
 def test_json_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
     """Whatever it holds, it is no crash."""
     path = tmp_path / "grid.json"

@@ -70,6 +70,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("said", GARBAGE.values(), ids=GARBAGE.keys())
+@pytest.mark.usefixtures("no_garbage")
 def test_garbage_is_an_error_with_words_and_never_a_crash(tmp_path: Path, said: str) -> None:
     """Looking refuses, reading back is unreadable or gone, and nothing is sent."""
     (tmp_path / "said").write_text(said)

@@ -44,6 +44,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.usefixtures("no_garbage")
 def test_hostile_files_are_refused_by_name_or_key(tmp_path: Path, name: str) -> None:
     """Bombs, depth, huge numbers, objects, other people's files: an error, within seconds."""
     path = tmp_path / name
