@@ -102,7 +102,15 @@ def _waste(report: WeeklyReport) -> list[Flowable]:
         )
         for row in report.waste[:_TOP]
     ]
-    header = ("namespace", "owner", "GPU-h held", "idle", "share", "cost of idle", "largest job")
+    header = (
+        "namespace",
+        "owner",
+        "GPU-h held",
+        "idle",
+        "share",
+        "cost of idle, excl. electricity",
+        "largest job",
+    )
     return [
         heading,
         table(header, rows, widths=(3, 2.4, 1.6, 1.4, 1.2, 2.4, 5), numbers=(2, 3, 4, 5)),

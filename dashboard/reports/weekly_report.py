@@ -109,7 +109,7 @@ class WeeklyReport:
         rents = [row.rent for row in self.waste if row.rent is not None]
         lacking = {model for row in self.waste for model in row.unpriced_models}
         rent = Rent(amount=sum(rents) if rents else None, unpriced_models=tuple(sorted(lacking)))
-        cost = f", at a cost of {rent.text(self.currency)}" if rents or lacking else ""
+        cost = f", at a cost of {rent.sentence(self.currency)}" if rents or lacking else ""
         return f"{_amount_text(idle, 'GPU-hour')} allocated but idle{cost}"
 
     def _waiting(self) -> str:

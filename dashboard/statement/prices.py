@@ -44,6 +44,11 @@ class Rent:
         least = "at least " if named else ""
         return f"{least}{figure_text(self.amount)} {currency}{lacking}"
 
+    def sentence(self, currency: str) -> str:
+        """Return it with what it leaves out, for where no heading says so."""
+        left_out = "" if self.amount is None else ", excluding electricity"
+        return f"{self.text(currency)}{left_out}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceList:

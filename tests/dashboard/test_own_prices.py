@@ -198,8 +198,8 @@ def test_idle_time_costs_the_same_in_statement_report_and_overview(
     rent = Rent(amount=paid, unpriced_models=unpriced)
     (row,) = report.waste
     assert row.cost == Rent(amount=paid and pytest.approx(paid), unpriced_models=unpriced)
-    assert f"idle, at a cost of {rent.text('EUR')}; " in report.finding
-    assert f"{rent.text('EUR')}; " in shown
+    assert f"idle, at a cost of {rent.sentence('EUR')}; " in report.finding
+    assert f"{rent.sentence('EUR')}; " in shown
 
 
 def overview_captions(store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> str:

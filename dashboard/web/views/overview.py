@@ -191,7 +191,7 @@ if not empty_state():
         reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
     ).total
     statement = day.total
-    rent = idle_cost(day).text(settings.energy.currency)
+    rent = idle_cost(day).sentence(settings.energy.currency)
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {
