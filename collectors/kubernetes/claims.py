@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import (
     GpuRequest,
     PodFacts,

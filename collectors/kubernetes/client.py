@@ -1,39 +1,19 @@
-"""Reads lists from a Kubernetes API: page by page, with deadlines, every failure named.
+"""Lists of a Kubernetes API as one inventory: what may not be read is named beside the rest."""
 
-Signing in is the official client's work (kubeconfig, exec plugins, in-cluster); objects are taken
-as the JSON they are, because the cluster may be years older or newer than any client's models.
-"""
-
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-import requests
-from urllib3.exceptions import HTTPError
-
-from collectors.http_deadline import LargeAnswerError, LateAnswerError, sent, whole_body
+from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
-from collectors.kubernetes.sign_in import configuration_of, transport
 from data.errors import (
     CollectorError,
-    SourceNotConfiguredError,
     SourceRefusedError,
     SourceUnreachableError,
     UnexpectedAnswerError,
-    scrub,
 )
-from data.source_settings import KubernetesSettings
-
-Document = dict[str, Any]
-
-MAX_BYTES = 256 * 1024 * 1024
-_MAX_PAGES = 10_000
-_RESTARTS = 3
-_TRIES = 3
-_MAX_WAIT_SECONDS = 10
 
 
 def path_of_config_map(source: str) -> str:
@@ -62,24 +42,8 @@ class Inventory:
         return self.objects.get(kind, [])
 
 
-class KubernetesClient:
-    """One API server."""
-
-    def __init__(self, settings: KubernetesSettings) -> None:
-        self._settings = settings
-        self._configuration: Any = None
-
-    @property
-    def name(self) -> str:
-        """The server for reports: its host; what the settings name when they lead to none.
-
-        The same before and after the first question: the store remembers a source by its name.
-        """
-        try:
-            host = str(self._signed_in().host)
-        except SourceNotConfiguredError:
-            return self._settings.context or self._settings.kubeconfig or "in-cluster or default"
-        return host.partition("://")[2].rpartition("@")[2]
+class KubernetesClient(KubernetesApi):
+    """One API server, of which whole lists are read."""
 
     def inventory(self) -> Inventory:
         """Return all objects of the known kinds.
@@ -126,13 +90,15 @@ class KubernetesClient:
         source = self._settings.mig_layouts
         if not source:
             return
-        path = path_of_config_map(source)
         try:
-            found.mig_config, found.mig_source = self.get(path), source
-        except _NotServedError:
-            found.warnings.append(f"no ConfigMap {source}. Correct kubernetes.mig_layouts.")
+            layouts = self.read(path_of_config_map(source))
         except CollectorError as error:
             found.warnings.append(f"no MIG layout is known: {error}")
+            return
+        if layouts is None:
+            found.warnings.append(f"no ConfigMap {source}. Correct kubernetes.mig_layouts.")
+        else:
+            found.mig_config, found.mig_source = layouts, source
 
     def listed(self, kind: str, *, kept: Callable[[str, Any], Any] = lean) -> list[Any] | None:
         """Return every entry of a kind's list, None when the server does not know the kind.
@@ -141,9 +107,12 @@ class KubernetesClient:
         most pods of a cluster are such.
         """
         for path in KINDS[kind]:
-            pages = [self._all_pages(kind, entry, kept) for entry in self._paths(kind, path)]
-            if all(page is not None for page in pages):
-                return [entry for page in pages for entry in page or []]
+            lists = [
+                self.whole_list(asked, kept=partial(kept, kind))
+                for asked in self._paths(kind, path)
+            ]
+            if all(found is not None for found in lists):
+                return [entry for found in lists for entry in found or []]
         return None
 
     def _paths(self, kind: str, path: str) -> list[str]:
@@ -154,151 +123,3 @@ class KubernetesClient:
         return [
             f"{group}/namespaces/{quote(namespace, safe='')}/{plural}" for namespace in namespaces
         ]
-
-    def _all_pages(self, kind: str, path: str, kept: Callable[[str, Any], Any]) -> list[Any] | None:
-        """Return a whole list; a list whose continue token expired is begun again."""
-        for _attempt in range(1 + _RESTARTS):
-            try:
-                return [kept(kind, entry) for entry in self._pages(path)]
-            except _ListExpiredError:
-                continue
-            except _NotServedError:
-                return None
-        raise UnexpectedAnswerError(
-            f"{self.name}: the list {path} changed faster than it could be read",
-            "Raise kubernetes.page_size, so that it takes fewer pages.",
-        )
-
-    def _pages(self, path: str) -> Iterator[Any]:
-        token = ""
-        for _page in range(_MAX_PAGES):
-            query = {"limit": str(self._settings.page_size)} | (
-                {"continue": token} if token else {}
-            )
-            document = self.get(path, query)
-            items = document.get("items")
-            if not isinstance(items, list):
-                raise UnexpectedAnswerError(
-                    f"{self.name}: {path} answered no list", "Is this a Kubernetes API?"
-                )
-            yield from items
-            metadata = document.get("metadata")
-            token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
-            if not token:
-                return
-        raise UnexpectedAnswerError(
-            f"{self.name}: {path} has more than {_MAX_PAGES} pages", "Raise kubernetes.page_size."
-        )
-
-    def get(self, path: str, query: dict[str, str] | None = None) -> Document:
-        """Return one answer.
-
-        A busy server is asked again when it says so. Errors: CollectorError.
-        """
-        for _attempt in range(_TRIES - 1):
-            try:
-                return self._once(path, query)
-            except _ComeAgainError as error:
-                time.sleep(error.wait_seconds)
-        return self._once(path, query)
-
-    def _once(self, path: str, query: dict[str, str] | None) -> Document:
-        configuration = self._signed_in()
-        seconds = self._settings.timeout_seconds
-        ends = time.monotonic() + seconds
-        url = f"{configuration.host}/{path}"
-        try:
-            with sent(
-                "GET", url, seconds=seconds, params=query, **transport(configuration)
-            ) as response:
-                body = whole_body(response, ends=ends, max_bytes=MAX_BYTES)
-        except LargeAnswerError as error:
-            raise UnexpectedAnswerError(
-                f"{self.name}: a page of {path} exceeds {MAX_BYTES >> 20} MiB",
-                "Lower kubernetes.page_size.",
-            ) from error
-        except LateAnswerError as error:
-            raise SourceUnreachableError(
-                f"{self.name}: {path} did not answer in time",
-                "Raise kubernetes.timeout_seconds or lower kubernetes.page_size.",
-            ) from error
-        except requests.exceptions.SSLError as error:
-            raise SourceRefusedError(
-                f"no trusted connection to {self.name}: {scrub(str(error))[:160]}",
-                "Check certificate-authority and client-certificate of the kubeconfig.",
-            ) from error
-        except (requests.exceptions.InvalidHeader, UnicodeError) as error:
-            raise SourceNotConfiguredError(
-                f"the token for {self.name} is none that can be sent",
-                "Write the token alone, without line breaks, into the kubeconfig.",
-            ) from error
-        except (requests.RequestException, HTTPError) as error:
-            raise SourceUnreachableError(
-                f"cannot read {path} from {self.name}: {type(error).__name__}",
-                "Is the API server up, does this machine reach it, and does it answer within "
-                f"kubernetes.timeout_seconds ({seconds:g} s)?",
-            ) from error
-        except OSError as error:
-            raise SourceNotConfiguredError(
-                f"a certificate or key for {self.name} cannot be read: {scrub(str(error))[:160]}",
-                "Check certificate-authority and client-certificate of the kubeconfig.",
-            ) from error
-        return self._document(response, body, path)
-
-    def _document(self, response: requests.Response, body: bytes, path: str) -> Document:
-        status = response.status_code
-        try:
-            document = json.loads(body)
-        except (ValueError, RecursionError):
-            document = None
-        said = document.get("message") if isinstance(document, dict) else ""
-        text = scrub(str(said or body[:120].decode("utf-8", "replace")))
-        if status == 404:
-            raise _NotServedError
-        if status == 410:
-            raise _ListExpiredError
-        if status == 401:
-            raise SourceRefusedError(
-                f"{self.name} does not know this user: {text}",
-                "Renew the token or certificate of the kubeconfig.",
-            )
-        if status == 403:
-            raise SourceRefusedError(
-                f"{self.name} refused {path}: {text}",
-                "Bind deploy/kubernetes-reader.yaml's ClusterRole to this user.",
-            )
-        if status == 429 or status >= 500:
-            busy = f"{self.name} answered {status} to {path}: {text}"
-            hint = "It is overloaded or starting; the next collection asks again."
-            wait = response.headers.get("Retry-After", "")
-            if wait.isascii() and wait.isdecimal() and int(wait[:9]) <= _MAX_WAIT_SECONDS:
-                raise _ComeAgainError(busy, hint, int(wait))
-            raise SourceUnreachableError(busy, hint)
-        if status != 200 or not isinstance(document, dict):
-            raise UnexpectedAnswerError(
-                f"{self.name} answered {status} to {path}: {text}",
-                "Is this the address of a Kubernetes API?",
-            )
-        return document
-
-    def _signed_in(self) -> Any:
-        """Return the official client's configuration, loaded once."""
-        if self._configuration is None:
-            self._configuration = configuration_of(self._settings)
-        return self._configuration
-
-
-class _ComeAgainError(SourceUnreachableError):
-    """The server names a time after which it will answer."""
-
-    def __init__(self, message: str, hint: str, wait_seconds: float) -> None:
-        super().__init__(message, hint)
-        self.wait_seconds = wait_seconds
-
-
-class _NotServedError(Exception):
-    """The server has no such path: the kind is not installed."""
-
-
-class _ListExpiredError(Exception):
-    """The continue token is too old: the list has to be read from its start."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import labels_of, list_in, part, text_in
 from collectors.kubernetes.placement_rules import matches
 

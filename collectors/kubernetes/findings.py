@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from collectors.base import Finding
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.claims import claimed_devices, devices_of
-from collectors.kubernetes.client import Document, Inventory, KubernetesClient
+from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.kinds import GROUPS, KINDS
 from collectors.kubernetes.objects import (
     boards_of,

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Source, Window
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.claims import (
     UNKNOWN_PROFILE,
     ClaimedDevice,
@@ -21,7 +22,7 @@ from collectors.kubernetes.claims import (
     devices_of,
     with_claims,
 )
-from collectors.kubernetes.client import Document, Inventory, KubernetesClient
+from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.kinds import KINDS

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import list_in, model_of, part, text_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.gpu_resources import MIG_PREFIX, SHARED_GPU, WHOLE_GPU

@@ -4,7 +4,7 @@ The manager obeys a label of its node, which names one layout of the ConfigMap, 
 label with the state of its work.
 """
 
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import count_of, model_of, part, text_in
 from collectors.mig_layouts import layouts_in
 from data.catalogue.gpu_catalogue import GpuCatalogue

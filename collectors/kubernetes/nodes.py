@@ -3,7 +3,8 @@
 from dataclasses import replace
 from datetime import datetime
 
-from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.mig_layouts import mig_manager_of
 from collectors.kubernetes.objects import (
     boards_of,

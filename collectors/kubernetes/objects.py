@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.api import Document
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
 from data.gpu_resources import (

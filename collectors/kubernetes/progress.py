@@ -8,7 +8,7 @@ from datetime import datetime
 import pandas as pd
 
 from collectors.collect import MAX_SKEW
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import count_of, part, time_in
 from collectors.kubernetes.workloads import Workload
 from collectors.reported_progress import IMPLAUSIBLE, share_done

@@ -12,7 +12,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.kueue_quotas import is_device, kueue_quotas, quantity_of
 from collectors.kubernetes.objects import labels_of, part, text_in
 from collectors.kubernetes.resource_quotas import resource_quotas

@@ -9,12 +9,12 @@ from data.errors import SourceNotConfiguredError, scrub
 from data.source_settings import KubernetesSettings
 
 
-def configuration_of(settings: KubernetesSettings, *, personal: bool = True) -> Any:
+def configuration_of(settings: KubernetesSettings, *, personal: bool, section: str) -> Any:
     """Return the official client's configuration: host, certificates, and a token that renews.
 
     Without `personal` the kubeconfig of this user is never the way out: who changes a cluster does
-    it with the account that was named. Errors: SourceNotConfiguredError when the package or every
-    way to sign in is missing.
+    it with the account that was named. `section` is that of the settings, for hints. Errors:
+    SourceNotConfiguredError when the package or every way to sign in is missing.
     """
     try:
         from kubernetes import client, config
@@ -28,22 +28,22 @@ def configuration_of(settings: KubernetesSettings, *, personal: bool = True) -> 
         _load(settings, config, configuration, personal=personal)
     except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
         raise SourceNotConfiguredError(
-            f"no Kubernetes to sign in to: {scrub(str(error))[:160]}", _way_in(settings)
+            f"no Kubernetes to sign in to: {scrub(str(error))[:160]}", _way_in(settings, section)
         ) from error
     return configuration
 
 
-def _way_in(settings: KubernetesSettings) -> str:
+def _way_in(settings: KubernetesSettings, section: str) -> str:
     """Return what to do about a sign-in that failed: nothing is asked for that is set already."""
     file, context = settings.kubeconfig, settings.context
     if file and not Path(file).expanduser().is_file():
-        return f"There is no file {scrub(file)!r}: correct kubernetes.kubeconfig."
+        return f"There is no file {scrub(file)!r}: correct {section}.kubeconfig."
     if context:
         where = scrub(file) or "the kubeconfig"
         return f"Does {where} have the context {scrub(context)!r}? `kubectl config get-contexts`."
     if file:
         return f"Is {scrub(file)!r} a kubeconfig that `kubectl --kubeconfig` takes?"
-    return "Set kubernetes.kubeconfig, or run in a pod with a service account."
+    return f"Set {section}.kubeconfig, or run in a pod with a service account."
 
 
 def transport(configuration: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import GpuRequest, PodFacts, list_in, part, text_in, time_in
 from collectors.kubernetes.templates import added
 from collectors.kubernetes.workloads import Workload

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import (
     GpuRequest,
     count_of,

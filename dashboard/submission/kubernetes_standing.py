@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from collectors.kubernetes.client import Document
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import list_in, part, text_in
 from dashboard.submission.target import SentJobState, ran_out_of_gpu_memory
 from data.errors import scrub

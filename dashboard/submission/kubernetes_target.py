@@ -7,11 +7,12 @@ from urllib.parse import quote
 
 import yaml
 
-from collectors.kubernetes.client import Document, KubernetesClient
+from collectors.kubernetes.api import CutError, Document
+from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.objects import list_in, part, text_in
+from dashboard.kubernetes_writer import KubernetesWriter
 from dashboard.submission.fleet import SubmissionFleet, fleet_of
 from dashboard.submission.job_file import JobFile
-from dashboard.submission.kubernetes_api import SubmissionApi
 from dashboard.submission.kubernetes_manifest import (
     MARK_ANNOTATION,
     NAME_LABEL,
@@ -54,7 +55,7 @@ class KubernetesTarget:
         self._submit = submit
         self._catalogue = catalogue
         self._reader = KubernetesClient(replace(settings, namespaces=""))
-        self._api = SubmissionApi(settings)
+        self._api = KubernetesWriter(settings, role="deploy/kubernetes-submitter.yaml")
 
     def why_not(self) -> str:
         """Return '': the API itself says whether the account may create jobs."""
@@ -92,7 +93,7 @@ class KubernetesTarget:
         """
         said = ["the API server would take it (dryRun=All)"]
         for entry in _objects(manifest):
-            kept = self._api.create(_path(entry), entry, trial=True)
+            kept = self._create(entry, dry_run=True)
             lost = [] if kept is None else list(_dropped(entry, kept, ""))
             said += [
                 f"it drops {place}: finished jobs stay until somebody deletes them"
@@ -145,7 +146,7 @@ class KubernetesTarget:
         return _job_id(first, manifest)
 
     def _created(self, job_object: dict[str, Any], manifest: Manifest) -> Document:
-        made = self._api.create(_path(job_object), job_object)
+        made = self._create(job_object)
         if made is not None:
             return made
         there = self._api.read(f"{_path(job_object)}/{quote(manifest.name, safe='')}") or {}
@@ -155,6 +156,30 @@ class KubernetesTarget:
                 "Give the job another name.",
             )
         return there
+
+    def _create(self, job_object: Document, *, dry_run: bool = False) -> Document | None:
+        """Create an object and return it, None when its name is taken.
+
+        Errors: ChangeRefusedError when it is invalid or a quota forbids it, CollectorError.
+        """
+        path = _path(job_object)
+        try:
+            answer = self._api.create(path, job_object, dry_run=dry_run)
+        except CutError as error:
+            raise CutError(
+                error.message, "What may have been created is found by its name."
+            ) from error
+        if answer.status == 409:
+            return None
+        if answer.status in (400, 404, 422):
+            missing = f"Is {job_object['kind']} installed there?"
+            raise ChangeRefusedError(
+                f"Kubernetes refused the job: {answer.status} {answer.text}",
+                missing if answer.status == 404 else "Mend the job.",
+            )
+        if not answer.ok:
+            raise self._api.refusal(answer, path)
+        return answer.document
 
     def find(self, manifest: Manifest) -> str:
         """Return the id of the workload that bears this mark, '' when there is none."""
@@ -177,7 +202,7 @@ class KubernetesTarget:
             return SentJobState(state=SubmissionState.LOST, reason=f"{word} {name} was deleted")
         pods = self._api.read(
             f"api/v1/namespaces/{quote(namespace, safe='')}/pods",
-            labelSelector=f"{NAME_LABEL}={name}",
+            {"labelSelector": f"{NAME_LABEL}={name}"},
         )
         items = list_in(pods or {}, "items")
         standing = standing_of(found, items)
@@ -190,7 +215,7 @@ class KubernetesTarget:
         try:
             found = self._api.read(
                 f"api/v1/namespaces/{quote(namespace, safe='')}/events",
-                fieldSelector=f"involvedObject.name={name}",
+                {"fieldSelector": f"involvedObject.name={name}"},
             )
         except SourceRefusedError:
             return ""

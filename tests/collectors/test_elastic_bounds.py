@@ -2,7 +2,8 @@
 
 import pytest
 
-from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.workloads import Owners, Workload
 
 

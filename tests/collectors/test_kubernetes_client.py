@@ -24,9 +24,10 @@ from beds.faulty_server import (
 )
 from beds.kubernetes_replay import A_TOKEN, kubeconfig
 
-from collectors.kubernetes import client as client_module
+from collectors.kubernetes import api as api_module
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS
+from dashboard.kubernetes_writer import KubernetesWriter
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -82,11 +83,11 @@ def client_of(folder: Path, server: FaultyServer, **more: Any) -> KubernetesClie
         (says(200, b'{"items": 3}'), UnexpectedAnswerError, "no list"),
         (says(200, b""), UnexpectedAnswerError, "answered 200"),
         (hangs, SourceUnreachableError, "timeout_seconds"),
-        (resets, SourceUnreachableError, "cannot read api/v1/nodes"),
-        (truncates, SourceUnreachableError, "cannot read api/v1/nodes"),
+        (resets, SourceUnreachableError, "GET api/v1/nodes at 127.0.0.1"),
+        (truncates, SourceUnreachableError, "GET api/v1/nodes at 127.0.0.1"),
         (drips_body, SourceUnreachableError, "timeout_seconds"),
         (drips_headers, SourceUnreachableError, "timeout_seconds"),
-        (broken_gzip, SourceUnreachableError, "cannot read api/v1/nodes"),
+        (broken_gzip, SourceUnreachableError, "GET api/v1/nodes at 127.0.0.1"),
     ],
 )
 @pytest.mark.usefixtures("no_garbage")
@@ -106,7 +107,7 @@ def test_every_failure_is_named_with_a_way_out(
 
 def test_a_page_without_end_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compressed answer is measured by what it unpacks to."""
-    monkeypatch.setattr(client_module, "MAX_BYTES", 4 << 20)
+    monkeypatch.setattr(api_module, "MAX_BYTES", 4 << 20)
     with (
         faulty_server(gzip_bomb, names=()) as server,
         pytest.raises(UnexpectedAnswerError, match=r"exceeds 4 MiB. Lower kubernetes.page_size"),
@@ -274,3 +275,10 @@ def test_without_the_package_the_extra_is_named(folder: Path) -> None:
         pytest.raises(SourceNotConfiguredError, match=r"pip install 'trimtab\[kubernetes\]'"),
     ):
         client.inventory()
+
+
+def test_what_reads_cannot_write() -> None:
+    """The collector's client has no method that sends anything but a GET."""
+    offered = {name for name in dir(KubernetesClient) if not name.startswith("_")}
+    assert offered == {"get", "inventory", "listed", "name", "read", "refusal", "whole_list"}
+    assert {"create", "patch"} <= set(dir(KubernetesWriter))

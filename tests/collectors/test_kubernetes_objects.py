@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.base import Window
-from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import GpuRequest, read_pod, requests_of
@@ -360,14 +361,7 @@ ANYTHING = st.recursive(
 )
 
 
-@given(
-    metadata=ANYTHING,
-    status=ANYTHING,
-    conditions=ANYTHING,
-    containers=ANYTHING,
-    labels=ANYTHING,
-    owners=ANYTHING,
-)
+@given(*[ANYTHING] * 6)
 def test_no_object_breaks_the_collection(
     metadata: Any, status: Any, conditions: Any, containers: Any, labels: Any, owners: Any
 ) -> None:

@@ -7,7 +7,8 @@ import pytest
 from factories import NOW, make_job
 
 from collectors.base import Window
-from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
 from dashboard.web.run_end import end_line
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

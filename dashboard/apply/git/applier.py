@@ -7,6 +7,7 @@ from datetime import timedelta
 from shutil import which
 from urllib.parse import quote
 
+from collectors.kubernetes.api import KubernetesApi
 from dashboard.apply.base import Closed
 from dashboard.apply.git import sending
 from dashboard.apply.git.forges import forge_of
@@ -29,12 +30,12 @@ from dashboard.apply.git.steps import (
 )
 from dashboard.apply.kubernetes import look as looking
 from dashboard.apply.kubernetes import reading
-from dashboard.apply.kubernetes.api import KubernetesApi
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.rehearsal import standing_refusals
 from dashboard.apply.wording import deed
 from dashboard.figure_text import range_text
 from dashboard.foreign_text import shown
+from dashboard.kubernetes_writer import applying_account
 from data.apply_settings import GitApplySettings, KubernetesApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError
@@ -59,7 +60,7 @@ class GitApplier:
         self, settings: GitApplySettings, *, cluster: KubernetesApplySettings, public_url: str = ""
     ) -> None:
         self._settings = settings
-        self._api = KubernetesApi(cluster)
+        self._api = applying_account(KubernetesApi, cluster)
         self._rollout_timeout = timedelta(seconds=cluster.pending_seconds)
         self._takes_all = not cluster.enabled
         self._public_url = public_url

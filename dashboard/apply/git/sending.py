@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from collectors.kubernetes.api import KubernetesApi
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.git.forge import Forge, ForgeAnswer, ForgeCutError, PullRequest
 from dashboard.apply.git.manifests import line_difference
@@ -18,7 +19,6 @@ from dashboard.apply.git.steps import (
 )
 from dashboard.apply.git.values import OtherPlace
 from dashboard.apply.kubernetes import checking
-from dashboard.apply.kubernetes.api import KubernetesApi
 from dashboard.apply.kubernetes.look import seen_of
 from data.apply_settings import GitApplySettings
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError

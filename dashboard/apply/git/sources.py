@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import labels_of
 from dashboard.apply.git.manifests import NumberEdit, edited
 from dashboard.apply.git.repository import GitCopy, GitFile
@@ -16,7 +17,6 @@ from dashboard.apply.git.values import (
     is_of_values,
     may_hold,
 )
-from dashboard.apply.kubernetes.api import Document
 from dashboard.apply.kubernetes.places import GROUP_OF, Place
 from data.apply_settings import GitApplySettings
 from data.errors import ChangeRefusedError

@@ -5,13 +5,13 @@ from datetime import timedelta
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.kubernetes import changing, checking, cutting, rehearsal, sending
 from dashboard.apply.kubernetes import look as looking
-from dashboard.apply.kubernetes.api import CutError, KubernetesApi, NotSentError
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.refusals import meaning_of
+from dashboard.kubernetes_writer import KubernetesWriter, applying_account
 from data.apply_settings import KubernetesApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import utc_now
-from data.errors import scrub
+from data.errors import CollectorError, scrub
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
 from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
@@ -30,7 +30,7 @@ class KubernetesApplier:
     def __init__(
         self, settings: KubernetesApplySettings, *, catalogue: GpuCatalogue | None = None
     ) -> None:
-        self._api = KubernetesApi(settings)
+        self._api = applying_account(KubernetesWriter, settings)
         self._rollout_timeout = timedelta(seconds=settings.pending_seconds)
         self._cuts_nodes = settings.cut_nodes
         self._cutting = timedelta(seconds=settings.cut_seconds)
@@ -109,8 +109,8 @@ class KubernetesApplier:
         return note_event(self._api, change, actor=actor, outcome=outcome)
 
 
-def access_of(api: KubernetesApi) -> tuple[bool, str]:
-    """Return whether changes can be made, and what was found. Errors: NotSentError, CutError.
+def access_of(api: KubernetesWriter) -> tuple[bool, str]:
+    """Return whether changes can be made, and what was found. Errors: CollectorError.
 
     An account that may change some namespaces is told from one without any right by an approved
     change alone: the API answers for one namespace at a time.
@@ -134,7 +134,7 @@ def access_of(api: KubernetesApi) -> tuple[bool, str]:
     )
 
 
-def note_event(api: KubernetesApi, change: Change, *, actor: str, outcome: str) -> str:
+def note_event(api: KubernetesWriter, change: Change, *, actor: str, outcome: str) -> str:
     """Write the Event; give '' when it is there, else why it is not. Never raises."""
     seen = seen_of(change.target)
     names = seen.path.split("/")
@@ -167,7 +167,7 @@ def note_event(api: KubernetesApi, change: Change, *, actor: str, outcome: str) 
     }
     try:
         answer = api.create(path, event)
-    except (NotSentError, CutError) as error:
+    except CollectorError as error:
         return f"no Event was written: {error.message}"
     if answer.ok:
         return ""

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import GROUPS
 from collectors.kubernetes.objects import labels_of, list_in, text_in, time_in
 from collectors.kubernetes.workloads import AUTOSCALER, SCALED_OBJECT, holder_of
 from dashboard.apply.kubernetes import reading
-from dashboard.apply.kubernetes.api import FIELD_MANAGER, Document, KubernetesApi
 from dashboard.apply.kubernetes.ownership import owners_of
 from dashboard.apply.kubernetes.places import AUTOSCALERS, Place, place_of
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
+from dashboard.kubernetes_writer import FIELD_MANAGER
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import VerificationResult as Verdict
 from data.records.decisions import Recommendation

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.templates import why_pods_stay
 from dashboard.apply.kubernetes import bounds, cutting, reading
-from dashboard.apply.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import ObservedTarget, pods_on, seen_of
 from dashboard.apply.kubernetes.places import AUTOSCALERS

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.client import path_of_config_map
 from collectors.kubernetes.mig_layouts import file_of
 from collectors.kubernetes.objects import (
@@ -24,19 +25,13 @@ from collectors.kubernetes.objects import (
 from collectors.mig_layouts import layouts_in
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.kubernetes import reading
-from dashboard.apply.kubernetes.api import (
-    FIELD_MANAGER,
-    CutError,
-    Document,
-    KubernetesApi,
-    NotSentError,
-)
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, Operation, operations_of, pointer, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, sent, step_of
+from dashboard.kubernetes_writer import FIELD_MANAGER, KubernetesWriter
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 from data.gpu_resources import (
     COUNT_LABEL,
     MIG_LAYOUT_LABEL,
@@ -245,7 +240,7 @@ def between_steps(change: Change, sent_steps: int) -> str:
 
 
 def close(
-    api: KubernetesApi,
+    api: KubernetesWriter,
     change: Change,
     facts: Mapping[str, str],
     limit: timedelta,
@@ -324,11 +319,11 @@ def _last_written(node: Document) -> datetime | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def _send(api: KubernetesApi, path: str, node: Document, edit: Edit) -> None:
+def _send(api: KubernetesWriter, path: str, node: Document, edit: Edit) -> None:
     command = StepCommand(path=path, operations=operations_of([edit]), wait=StepWait.NOTHING)
     try:
         answer = api.patch(path, sent(command, node))
-    except (NotSentError, CutError) as error:
+    except CollectorError as error:
         raise ApplyError(error.message, "It is looked at again.") from error
     if not answer.ok:
         raise ApplyError(meaning_of(answer, path, verb="patch"), "It is looked at again.")

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
 from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.kubernetes import bounds, cutting, reading
-from dashboard.apply.kubernetes.api import Document, KubernetesApi
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
     ELASTIC_FACT,

@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from collectors.kubernetes.client import Document, Inventory
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import controller_of, labels_of, list_in, part, text_in
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload
 from dashboard.apply.kubernetes.places import Place

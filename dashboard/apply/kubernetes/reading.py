@@ -4,22 +4,15 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 
+from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.kinds import GROUPS, KINDS
 from collectors.kubernetes.objects import controller_of, list_in, part, text_in, time_in
-from dashboard.apply.kubernetes.api import (
-    ApiAnswer,
-    CutError,
-    Document,
-    KubernetesApi,
-    NotSentError,
-)
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.refusals import look_error, meaning_of
 from dashboard.apply.kubernetes.rollout import WorkloadPods, own_sets, selector_of
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 
 _MAX_OWNERS = 8
-_PAGE, _MAX_PAGES = "500", 400
 _ELASTIC_WORDS = ("--host-discovery-script", "--min-np")
 
 
@@ -53,7 +46,7 @@ def asking(api: KubernetesApi, path: str, query: dict[str, str] | None = None) -
     """Read once. Errors: ApplyError when nothing answers."""
     try:
         return api.get(path, query)
-    except (NotSentError, CutError) as error:
+    except CollectorError as error:
         raise ApplyError(error.message, "Is the API server up? Look again.") from error
 
 
@@ -138,22 +131,12 @@ def work_of(api: KubernetesApi, place: Place, document: Document) -> WorkloadPod
 def _all(
     api: KubernetesApi, path: str, query: dict[str, str] | None = None
 ) -> list[Document] | None:
-    """Return a whole list, page by page, None where it cannot be had."""
-    found: list[Document] = []
-    token = ""
-    for _page in range(_MAX_PAGES):
-        try:
-            answer = api.get(path, {"limit": _PAGE, **({"continue": token} if token else {}),
-                                    **(query or {})})  # fmt: skip
-        except (NotSentError, CutError):
-            return None
-        if not answer.ok:
-            return None
-        found += [entry for entry in list_in(answer.found, "items") if isinstance(entry, dict)]
-        token = text_in(answer.found, "metadata", "continue")
-        if not token:
-            return found
-    return None
+    """Return a whole list, None where it cannot be had."""
+    try:
+        found = api.whole_list(path, query, kept=lambda entry: entry)
+    except CollectorError:
+        return None
+    return None if found is None else [entry for entry in found if isinstance(entry, dict)]
 
 
 def server_version(api: KubernetesApi) -> str:

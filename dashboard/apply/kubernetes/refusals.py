@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dashboard.apply.kubernetes.api import ApiAnswer
+from collectors.kubernetes.api import ApiAnswer
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import StepOutcome, StepResult
 

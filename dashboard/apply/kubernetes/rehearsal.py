@@ -1,12 +1,11 @@
 """What a server says to the steps without taking them, compared with what they intend."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
+from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.objects import part, text_in
 from collectors.kubernetes.templates import gpus_named_by, pods_named_by, processes_named_by
 from dashboard.apply.kubernetes import reading
-from dashboard.apply.kubernetes.api import CutError, Document, KubernetesApi, NotSentError
 from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.obstacles import difference
@@ -17,7 +16,8 @@ from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt, holders, roles_of
 from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, ends_first, sent
-from data.errors import ApplyError
+from dashboard.kubernetes_writer import KubernetesWriter
+from data.errors import ApplyError, CollectorError
 from data.records.changes import Change, Rehearsal
 
 Difference = tuple[str, str, str]
@@ -25,7 +25,7 @@ Difference = tuple[str, str, str]
 _POD_SPEC = "/spec/template/spec"
 
 
-def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
+def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
     """Send every step that can be sent now as a dry run. Errors: ApplyError."""
     seen = seen_of(change.target)
     _path, document = reading.fetch(api, seen.place, seen.path)
@@ -87,10 +87,10 @@ def differing(document: Document, command: StepCommand, answered: Document) -> I
             yield at, wanted, found
 
 
-def _dry_run(api: KubernetesApi, command: StepCommand, document: Document) -> Any:
+def _dry_run(api: KubernetesWriter, command: StepCommand, document: Document) -> ApiAnswer:
     try:
         return api.patch(command.path, sent(command, document), dry_run=True)
-    except (NotSentError, CutError) as error:
+    except CollectorError as error:
         raise ApplyError(error.message, "Nothing was changed; try again.") from error
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import (
     controller_of,
     count_of,
@@ -13,7 +14,6 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
-from dashboard.apply.kubernetes.api import Document
 from dashboard.apply.kubernetes.room import asked_by
 from dashboard.apply.kubernetes.shape import pods_of
 

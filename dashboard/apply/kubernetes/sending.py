@@ -2,14 +2,8 @@
 
 from datetime import timedelta
 
+from collectors.kubernetes.api import ApiAnswer, CutError, Document, KubernetesApi
 from dashboard.apply.kubernetes import cutting, reading
-from dashboard.apply.kubernetes.api import (
-    ApiAnswer,
-    CutError,
-    Document,
-    KubernetesApi,
-    NotSentError,
-)
 from dashboard.apply.kubernetes.look import ObservedTarget, pods_on, seen_of
 from dashboard.apply.kubernetes.ownership import owners_of
 from dashboard.apply.kubernetes.pointers import as_text, value_at
@@ -22,7 +16,8 @@ from dashboard.apply.kubernetes.rollout import (
     waiting_for,
 )
 from dashboard.apply.kubernetes.steps import VERB, StepCommand, StepWait, command_of, sent
-from data.errors import ApplyError, TrimtabError
+from dashboard.kubernetes_writer import KubernetesWriter
+from data.errors import ApplyError, CollectorError, TrimtabError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
 _GRACE_SECONDS, _DEADLINE_SECONDS = 30, 600
@@ -32,7 +27,7 @@ _GRACES, _MARGIN_SECONDS = 2.5, 5.0
 
 
 def execute(
-    api: KubernetesApi,
+    api: KubernetesWriter,
     step: ChangeStep,
     change: Change,
     *,
@@ -145,7 +140,7 @@ def _not_cut_yet(
     )
 
 
-def _send(api: KubernetesApi, command: StepCommand, document: Document) -> StepResult:
+def _send(api: KubernetesWriter, command: StepCommand, document: Document) -> StepResult:
     operations = sent(command, document)
     try:
         if command.wait is not StepWait.NOTHING:  # it could not be rehearsed before
@@ -155,14 +150,14 @@ def _send(api: KubernetesApi, command: StepCommand, document: Document) -> StepR
             different = list(differing(document, command, rehearsed.found))
             if different:
                 return _refused(f"the server would store something else: {_told(different)}")
-    except (NotSentError, CutError) as error:
+    except CollectorError as error:
         return StepResult(outcome=StepOutcome.BUSY, detail=f"no dry run: {error.message}")
     try:
         answer = api.patch(command.path, operations)
-    except NotSentError as error:
-        return StepResult(outcome=StepOutcome.BUSY, detail=error.message)
     except CutError as error:
         return StepResult(outcome=StepOutcome.UNKNOWN, detail=error.message)
+    except CollectorError as error:
+        return StepResult(outcome=StepOutcome.BUSY, detail=error.message)
     if not answer.ok:
         return outcome_of(answer, command.path)
     different = list(differing(document, command, answer.found))

@@ -8,7 +8,7 @@ from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import account_kubeconfig, settings_of
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.errors import ApplyError
+from data.errors import SourceNotConfiguredError
 
 pytestmark = pytest.mark.kubernetes
 
@@ -35,5 +35,5 @@ def test_an_account_that_the_server_does_not_know_is_named(
     usable, found = KubernetesApplier(settings_of(broken)).access()
     assert not usable
     assert "401" in found
-    with pytest.raises(ApplyError, match=r"apply_kubernetes\.kubeconfig"):
+    with pytest.raises(SourceNotConfiguredError, match=r"apply_kubernetes\.kubeconfig"):
         KubernetesApplier(settings_of(tmp_path / "missing")).access()

@@ -9,9 +9,10 @@ from beds.kubernetes_apply import deployment, gpus, planned, pod_spec, proposal,
 from beds.kubernetes_fake import FakeApi
 from beds.kubernetes_replay import kubeconfig
 
-from dashboard.apply.kubernetes.api import CutError, KubernetesApi, NotSentError
+from collectors.kubernetes.api import CutError, KubernetesApi
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.errors import ApplyError
+from dashboard.kubernetes_writer import applying_account
+from data.errors import ApplyError, CollectorError, SourceNotConfiguredError, SourceUnreachableError
 from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.decisions import Action
 from data.records.jobs import Platform
@@ -132,6 +133,11 @@ def test_a_rehearsal_that_is_not_answered_is_an_error_and_no_refusal(
         newer.rehearse(change)
 
 
+def asked_at(path: Path) -> KubernetesApi:
+    """The applying account of a kubeconfig."""
+    return applying_account(KubernetesApi, settings_of(path))
+
+
 @pytest.mark.parametrize("behaviour", [hangs, resets, truncates])
 def test_an_answer_that_does_not_come_whole_leaves_the_outcome_open(
     behaviour: Behaviour, tmp_path: Path
@@ -139,7 +145,7 @@ def test_an_answer_that_does_not_come_whole_leaves_the_outcome_open(
     """The request was sent, within the time that the settings give it."""
     with faulty_server(behaviour, names=()) as server:
         path = kubeconfig(tmp_path / "kubeconfig", server.url)
-        api = KubernetesApi(settings_of(path, timeout_seconds=0.5))
+        api = applying_account(KubernetesApi, settings_of(path, timeout_seconds=0.5))
         with pytest.raises(CutError, match="was sent and not answered"):
             api.get("version")
 
@@ -149,15 +155,16 @@ def test_an_answer_that_does_not_come_whole_leaves_the_outcome_open(
 )
 def test_a_request_that_finds_no_server_was_not_sent(server: str, tmp_path: Path) -> None:
     """Refused, an unknown name, no address."""
-    api = KubernetesApi(settings_of(kubeconfig(tmp_path / "kubeconfig", server)))
-    with pytest.raises(NotSentError, match="was not sent"):
+    api = asked_at(kubeconfig(tmp_path / "kubeconfig", server))
+    with pytest.raises(SourceUnreachableError, match="was not sent") as caught:
         api.get("version")
+    assert not isinstance(caught.value, CutError)
 
 
 def test_a_refused_connection_is_told_whatever_was_asked(tmp_path: Path) -> None:
     """A long path once left no room for the reason."""
-    api = KubernetesApi(settings_of(kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")))
-    with pytest.raises(NotSentError, match=r"Connection refused\)"):
+    api = asked_at(kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9"))
+    with pytest.raises(SourceUnreachableError, match=r"Connection refused\)"):
         api.get("apis/keda.sh/v1alpha1/namespaces/assist/scaledobjects/" + "a" * 60)
 
 
@@ -165,8 +172,8 @@ def test_a_token_never_stands_in_an_error(tmp_path: Path) -> None:
     """Neither one that cannot be sent, nor one of a server that does not answer."""
     for token in ("canary-7f3a\nmore", "canary-7f3a"):
         path = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9", token)
-        with pytest.raises(NotSentError) as caught:
-            KubernetesApi(settings_of(path)).get("version")
+        with pytest.raises(CollectorError, match="was not sent") as caught:
+            asked_at(path).get("version")
         assert "canary" not in str(caught.value)
 
 
@@ -175,8 +182,8 @@ def test_a_certificate_that_is_missing_is_not_sent(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:9")
     text = path.read_text().replace("server:", "certificate-authority: /no/such/ca\n    server:")
     path.write_text(text)
-    with pytest.raises(NotSentError):
-        KubernetesApi(settings_of(path)).get("version")
+    with pytest.raises(SourceNotConfiguredError, match="/no/such/ca"):
+        asked_at(path).get("version")
 
 
 def test_an_applier_covers_what_has_a_field(newer: KubernetesApplier) -> None:

@@ -1,0 +1,324 @@
+"""One Kubernetes API, read and never changed: each request has a deadline, each failure a name.
+
+Signing in is the official client's work (kubeconfig, exec plugins, in-cluster); objects are taken
+as the JSON they are, because the cluster may be years older or newer than any client's models.
+Whether a request was sent at all is told apart from an answer that never came: after the first
+nothing has changed, after the second only a look can tell. What changes objects has a class of
+its own in `dashboard`, which adds the methods that write.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import requests
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
+
+from collectors.http_deadline import LargeAnswerError, LateAnswerError, sent, whole_body
+from collectors.kubernetes.sign_in import configuration_of, transport
+from data.errors import (
+    CollectorError,
+    SourceNotConfiguredError,
+    SourceRefusedError,
+    SourceUnreachableError,
+    UnexpectedAnswerError,
+    scrub,
+)
+from data.source_settings import KubernetesSettings
+
+Document = dict[str, Any]
+
+MAX_BYTES = 256 * 1024 * 1024
+_MAX_PAGES = 10_000
+_RESTARTS = 3
+_TRIES = 3
+_MAX_WAIT_SECONDS = 10
+_MAX_WISH_SECONDS = 3600
+_OF_REQUESTS = (requests.RequestException, HTTPError, LateAnswerError, LargeAnswerError)
+"""What fails a request; another OSError is that of a file which it needs."""
+_BEFORE_SENDING = (
+    requests.ConnectTimeout,
+    requests.exceptions.ProxyError,
+    requests.exceptions.InvalidURL,
+    NewConnectionError,
+    ConnectTimeoutError,
+)
+
+
+class CutError(SourceUnreachableError):
+    """The request was sent and no whole answer came: it may have been done or not."""
+
+
+class _ListExpiredError(UnexpectedAnswerError):
+    """The continue token is too old: the list has to be read from its start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiAnswer:
+    """What the API said. `document` is None where it was no JSON object.
+
+    `at` is the server's own time, `retry_after_seconds` its wish; both None when it told none.
+    """
+
+    status: int
+    document: Document | None
+    text: str
+    at: datetime | None = None
+    retry_after_seconds: float | None = None
+
+    @property
+    def found(self) -> Document:
+        """The object of an answer that has one; nothing of another."""
+        return self.document or {}
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is a success that carries an object."""
+        return self.status in (200, 201) and self.document is not None and self.kind != "Status"
+
+    @property
+    def kind(self) -> str:
+        """The kind of what it carries; Status is that of the API's own refusals."""
+        return str(self.found.get("kind", ""))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the server is overloaded or starting."""
+        return self.status == 429 or self.status >= 500
+
+
+class KubernetesApi:
+    """One API server, signed in to with one account.
+
+    `role` is the file with the rights that the account needs, `section` that of the settings, for
+    hints. Without `personal` the kubeconfig of this user is never the way in.
+    """
+
+    def __init__(
+        self,
+        settings: KubernetesSettings,
+        *,
+        role: str = "deploy/kubernetes-reader.yaml",
+        section: str = "kubernetes",
+        personal: bool = True,
+    ) -> None:
+        self._settings = settings
+        self._role, self._section, self._personal = role, section, personal
+        self._configuration: Any = None
+
+    @property
+    def name(self) -> str:
+        """The server for reports: its host; what the settings name when they lead to none.
+
+        The same before and after the first question: the store remembers a source by its name.
+        """
+        try:
+            host = str(self._signed_in().host)
+        except SourceNotConfiguredError:
+            return self._settings.context or self._settings.kubeconfig or "in-cluster or default"
+        return host.partition("://")[2].rpartition("@")[2]
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> ApiAnswer:
+        """Ask once and return the answer, whatever its status. Errors: CollectorError."""
+        return self._request("GET", path, query)
+
+    def read(self, path: str, query: Mapping[str, str] | None = None) -> Document | None:
+        """Return an object or a list, None where there is none.
+
+        A busy server is asked again when it says when. Errors: CollectorError.
+        """
+        answer = self.get(path, query)
+        for _attempt in range(_TRIES - 1):
+            wait = answer.retry_after_seconds
+            if not answer.is_busy or wait is None or wait > _MAX_WAIT_SECONDS:
+                break
+            time.sleep(wait)
+            answer = self.get(path, query)
+        if answer.status == 404:
+            return None
+        if answer.status != 200 or answer.document is None:
+            raise self.refusal(answer, path)
+        return answer.document
+
+    def whole_list(
+        self, path: str, query: Mapping[str, str] | None = None, *, kept: Callable[[Any], Any]
+    ) -> list[Any] | None:
+        """Return what `kept` gives of each entry of a list, None where the path is not served.
+
+        A list whose continue token expired is begun again. Errors: CollectorError.
+        """
+        for _attempt in range(1 + _RESTARTS):
+            found: list[Any] = []
+            try:
+                for page in self._pages(path, query):
+                    if page is None:
+                        return None
+                    found += [kept(entry) for entry in page]
+            except _ListExpiredError:
+                continue
+            return found
+        raise UnexpectedAnswerError(
+            f"{self.name}: the list {path} changed faster than it could be read",
+            "Raise kubernetes.page_size, so that it takes fewer pages.",
+        )
+
+    def _pages(self, path: str, query: Mapping[str, str] | None) -> Iterator[list[Any] | None]:
+        asked = {"limit": str(self._settings.page_size), **(query or {})}
+        for _page in range(_MAX_PAGES):
+            document = self.read(path, asked)
+            if document is None:
+                yield None
+                return
+            items = document.get("items")
+            if not isinstance(items, list):
+                raise UnexpectedAnswerError(
+                    f"{self.name}: {path} answered no list", "Is this a Kubernetes API?"
+                )
+            yield items
+            metadata = document.get("metadata")
+            token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
+            if not token:
+                return
+            asked["continue"] = token
+        raise UnexpectedAnswerError(
+            f"{self.name}: {path} has more than {_MAX_PAGES} pages", "Raise kubernetes.page_size."
+        )
+
+    def refusal(self, answer: ApiAnswer, path: str) -> CollectorError:
+        """Return the error of an answer that is not what was asked for."""
+        said = f"{self.name} answered {answer.status} to {path}: {answer.text}"
+        if answer.status == 401:
+            return SourceRefusedError(
+                f"{self.name} does not know this user: {answer.text}",
+                "Renew the token or certificate of the kubeconfig.",
+            )
+        if answer.status == 403:
+            return SourceRefusedError(
+                f"{self.name} refused {path}: {answer.text}",
+                f"Bind the role of {self._role} to this user.",
+            )
+        if answer.status == 410:
+            return _ListExpiredError(said, "Ask again.")
+        if answer.is_busy:
+            return SourceUnreachableError(
+                said, "It is overloaded or starting: it is asked again the next time."
+            )
+        return UnexpectedAnswerError(said, "Is this the address of a Kubernetes API?")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> ApiAnswer:
+        """Send one request, once.
+
+        Errors: CutError when it was sent and not answered whole, else another CollectorError; only
+        of a GET is it not told apart whether the server had it.
+        """
+        signed = self._signed_in()
+        options = transport(signed)
+        if body is not None:
+            options["headers"] |= {"Content-Type": content_type}
+        seconds = self._settings.timeout_seconds
+        ends = time.monotonic() + seconds
+        try:
+            with sent(
+                method,
+                f"{signed.host}/{path}",
+                seconds=seconds,
+                params=query,
+                data=None if body is None else json.dumps(body).encode(),
+                **options,
+            ) as response:
+                return _answer(response, _body(response, ends))
+        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
+            raise self._failure(error, method, path) from error
+
+    def _failure(self, error: Exception, method: str, path: str) -> CollectorError:
+        """Return the error that says how far a request came, and why not further."""
+        reason = error.args[0] if error.args else None
+        reason = reason.reason if isinstance(reason, MaxRetryError) else reason
+        # The reason says it all; around it the client repeats the address, a cut would end there.
+        said = scrub(str(reason or error))[:160]
+        asked, kubeconfig = f"{method} {path} at {self.name}", f"{self._section}.kubeconfig"
+        if isinstance(error, LargeAnswerError) and method == "GET":
+            return UnexpectedAnswerError(f"{asked}: {said}", "Lower kubernetes.page_size.")
+        if isinstance(error, requests.exceptions.SSLError) and (
+            method == "GET" or "CERTIFICATE_VERIFY_FAILED" in str(error)
+        ):
+            return SourceRefusedError(
+                f"{asked} was not sent: no trusted connection ({said})",
+                f"Check certificate-authority and client-certificate of {kubeconfig}.",
+            )
+        if isinstance(error, requests.exceptions.InvalidHeader | UnicodeError):
+            return SourceNotConfiguredError(
+                f"{asked} was not sent: the token is none that can be sent",
+                f"Write the token alone, without line breaks, into {kubeconfig}.",
+            )
+        if not isinstance(error, _OF_REQUESTS):
+            return SourceNotConfiguredError(
+                f"{asked} was not sent: a certificate or key cannot be read ({said})",
+                f"Check certificate-authority and client-certificate of {kubeconfig}.",
+            )
+        told = f"({type(error).__name__}: {said})"
+        hint = (
+            "Is the API server up, does this machine reach it, and does it answer within "
+            f"{self._section}.timeout_seconds ({self._settings.timeout_seconds:g} s)?"
+        )
+        if isinstance(error, _BEFORE_SENDING) or isinstance(reason, _BEFORE_SENDING):
+            return SourceUnreachableError(f"{asked} was not sent {told}", hint)
+        return CutError(f"{asked} was sent and not answered {told}", hint)
+
+    def _signed_in(self) -> Any:
+        """Return the official client's configuration, loaded once."""
+        if self._configuration is None:
+            self._configuration = configuration_of(
+                self._settings, personal=self._personal, section=self._section
+            )
+        return self._configuration
+
+
+def _body(response: requests.Response, ends: float) -> bytes:
+    """Return the body; whatever breaks here, the request had been sent."""
+    try:
+        return whole_body(response, ends=ends, max_bytes=MAX_BYTES)
+    except LargeAnswerError:
+        raise
+    except (HTTPError, OSError) as error:
+        raise LateAnswerError(f"the answer broke off: {error}") from error
+
+
+def _answer(response: requests.Response, body: bytes) -> ApiAnswer:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        document = None
+    said = (document or {}).get("message") or body[:200].decode("utf-8", "replace")
+    wait = response.headers.get("Retry-After", "")
+    whole = wait.isascii() and wait.isdecimal() and len(wait) < 6
+    return ApiAnswer(
+        status=response.status_code,
+        document=document,
+        text=scrub(str(said)),
+        at=_server_time(response.headers.get("Date", "")),
+        retry_after_seconds=float(min(int(wait), _MAX_WISH_SECONDS)) if whole else None,
+    )
+
+
+def _server_time(date: str) -> datetime | None:
+    """Return the time that an answer's Date names: pods' ages are told by the same clock."""
+    try:
+        found = parsedate_to_datetime(date)
+        return found.astimezone(UTC) if found.tzinfo else None
+    except (ValueError, TypeError, OverflowError):
+        return None
