@@ -249,6 +249,16 @@ def _counts(job: Job, kind: str, count: int) -> bool:
     return low <= units and (high is None or units <= high)
 
 
+def keeps_its_pods(job: Job, count: int) -> bool:
+    """Say whether a workload of Kubernetes has so many GPUs with as many pods as now.
+
+    Its pods then ask for the CPUs and memory of now.
+    """
+    if job.platform is not Platform.KUBERNETES:
+        return False
+    return count == job.gpu_count or not _counts(job, kubernetes_kind(job), count)
+
+
 def _unit(job: Job, kind: str) -> int:
     """Return the GPUs of one unit, 0 where the scheduler did not say."""
     extra = _extra(job)

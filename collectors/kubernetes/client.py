@@ -1,6 +1,5 @@
 """Lists of a Kubernetes API as one inventory: what may not be read is named beside the rest."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,13 +25,15 @@ def path_of_config_map(source: str) -> str:
 class Inventory:
     """The objects by kind, and the kinds that were refused or failed, with the reason.
 
-    `unreadable` counts the list entries that were no objects. `mig_config` is the ConfigMap that
+    `unreadable` counts the list entries that were no objects. `namespaces` are those that alone
+    were asked for, '' where all were. `mig_config` is the ConfigMap that
     `mig_source` names, None where none is read; `warnings` tell what else could not be read.
     """
 
     objects: dict[str, list[Document]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     unreadable: int = 0
+    namespaces: str = ""
     mig_source: str = ""
     mig_config: Document | None = None
     warnings: list[str] = field(default_factory=list)
@@ -50,7 +51,7 @@ class KubernetesClient(KubernetesApi):
 
         Errors: CollectorError when neither nodes nor pods may be read, or either fails otherwise.
         """
-        found = Inventory()
+        found = Inventory(namespaces=self._settings.namespaces)
         errors: dict[str, CollectorError] = {}
         for kind in KINDS:
             if kind in ASKED_WHERE and not ASKED_WHERE[kind](found.objects):
@@ -100,15 +101,14 @@ class KubernetesClient(KubernetesApi):
         else:
             found.mig_config, found.mig_source = layouts, source
 
-    def listed(self, kind: str, *, kept: Callable[[str, Any], Any] = lean) -> list[Any] | None:
+    def listed(self, kind: str) -> list[Any] | None:
         """Return every entry of a kind's list, None when the server does not know the kind.
 
-        `kept` gives what is kept of an entry. Of pods that ask for no device only the name is:
-        most pods of a cluster are such.
+        Of pods that ask for no device, as most of a cluster, little is kept (`lean`).
         """
         for path in KINDS[kind]:
             lists = [
-                self.whole_list(asked, kept=partial(kept, kind))
+                self.whole_list(asked, kept=partial(lean, kind))
                 for asked in self._paths(kind, path)
             ]
             if all(found is not None for found in lists):

@@ -25,6 +25,7 @@ from collectors.kubernetes.claims import (
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.findings import kubernetes_findings
+from collectors.kubernetes.host_requests import asked_of_host, why_unchecked
 from collectors.kubernetes.kinds import KINDS
 from collectors.kubernetes.nodes import read_nodes
 from collectors.kubernetes.objects import (
@@ -48,6 +49,7 @@ from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_
 from collectors.kubernetes.templates import (
     KINDS_WITH_TEMPLATES,
     demand_of,
+    host_facts,
     unit_facts,
     why_fewer_pods_save_nothing,
     why_pods_stay,
@@ -59,7 +61,7 @@ from data.columns import ALLOCATIONS, check_frame, empty_frame
 from data.errors import scrub
 from data.feasible_changes import NO_DISRUPTIONS
 from data.gpu_resources import MEMORY_LABEL
-from data.records.cluster import Node, SourceReport, SourceState
+from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 
@@ -86,9 +88,11 @@ class KubernetesCollector:
         """
         inventory = self.client.inventory()
         view = _View(inventory, window, self.name, self.catalogue)
-        jobs, nodes, allocations = view.jobs(), view.nodes(), view.allocations()
+        nodes = read_nodes(inventory, self.catalogue, seen_at=window.end, source=self.name)
+        jobs, allocations = view.jobs(), view.allocations()
         quotas = quotas_of(inventory, self.catalogue, self.name, window.end, view.dropped)
         progress = view.progress()
+        unread = why_unchecked(inventory, [node.name for node in nodes if node.free_cpus is None])
         rows = allocations.to_csv(index=False) + progress.to_csv(index=False)
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
@@ -104,7 +108,7 @@ class KubernetesCollector:
                 samples=0,
                 dropped=tuple(sorted((+view.dropped).items())),
                 completeness_ratio=1 - len(inventory.missing) / len(KINDS),
-                warnings=(*inventory.missing.values(), *inventory.warnings),
+                warnings=(*inventory.missing.values(), *inventory.warnings, *unread),
                 window_start=window.start,
                 window_end=window.end,
             ),
@@ -119,7 +123,6 @@ class _View:
     ) -> None:
         self.window, self.source, self.catalogue = window, source, catalogue
         self.dropped: Counter[str] = Counter()
-        self._inventory = inventory
         self._nodes = {text_in(entry, "metadata", "name"): entry for entry in inventory.of("Node")}
         self._owners = Owners(inventory)
         self._admissions = admissions(inventory)
@@ -167,17 +170,13 @@ class _View:
             return None
         rules, queue = rules_of(part(document, "spec")), queue_of_pod(document)
         budget = self._budgets.over(document)
-        bound = replace(counted, rules=rules, queue=queue, budget=budget)
+        asks = asked_of_host(part(document, "spec"))
+        bound = replace(counted, rules=rules, queue=queue, budget=budget, asks=asks)
         return on_node(bound, self._nodes.get(pod.node, {}))
 
     def progress(self) -> pd.DataFrame:
         """Return how much of their work workloads with GPUs report as done."""
         return progress_of_workloads(self._pods, self.window.end, self.dropped)
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Return every node that offers GPUs."""
-        inventory, seen_at = self._inventory, self.window.end
-        return read_nodes(inventory, self.catalogue, seen_at=seen_at, source=self.source)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return every workload whose pods ask for GPUs, or that wants such pods and has none."""
@@ -288,11 +287,12 @@ class _View:
             yield "pending_gpus", str(sum(facts.gpus for facts in waiting))
         if workload.chain and not workload.group and workload.kind in KINDS_WITH_TEMPLATES:
             yield from unit_facts(workload.kind, workload.chain[0])
+        top = workload.chain[0] if workload.chain else {}
+        yield from host_facts(holding or waiting, workload.kind, top)
         said = self._admissions.get(workload.key)
         if said:
             yield "kueue", scrub(said.text, limit=_MAX_REASON)
         yield from self._owners.bounds_of(workload)
-        top = workload.chain[0] if workload.chain else {}
         for fact, value in (
             ("queue", self._owners.queue_of(workload)),
             ("scheduler_queue", next((pod.queue for pod in pods if pod.queue), "")),

@@ -139,9 +139,20 @@ def lean(kind: str, entry: Any) -> Any:
         return {"metadata": entry.get("metadata")}
     if kind != "Pod" or not isinstance(entry, dict) or _may_hold_devices(entry):
         return entry
-    about = entry.get("metadata")
-    kept = about if isinstance(about, dict) else {}
-    return {"metadata": {name: kept[name] for name in ("name", "namespace") if name in kept}}
+    kept = {"metadata": _only(entry.get("metadata"), "name", "namespace")}
+    if spec := _only(entry.get("spec"), "nodeName", "resources", "overhead"):
+        for place in ("containers", "initContainers"):
+            told = entry["spec"].get(place)
+            if isinstance(told, list) and told:
+                spec[place] = [_only(own, "resources", "restartPolicy") for own in told]
+        kept |= {"spec": spec, "status": _only(entry.get("status"), "phase")}
+    return kept
+
+
+def _only(found: Any, *names: str) -> dict[str, Any]:
+    return (
+        {name: found[name] for name in names if found.get(name)} if isinstance(found, dict) else {}
+    )
 
 
 def _may_hold_devices(pod: Mapping[str, Any]) -> bool:

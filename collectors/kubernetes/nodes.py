@@ -5,6 +5,7 @@ from datetime import datetime
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
+from collectors.kubernetes.host_requests import free_on_nodes
 from collectors.kubernetes.mig_layouts import mig_manager_of
 from collectors.kubernetes.objects import (
     boards_of,
@@ -16,23 +17,32 @@ from collectors.kubernetes.objects import (
     part,
     text_in,
 )
+from collectors.kubernetes.quantities import quantity
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.gpu_resources import VENDOR, is_of_vendor
 from data.records.cluster import Node
+from data.units import BYTES_PER_MIB
 
 
 def read_nodes(
     inventory: Inventory, catalogue: GpuCatalogue, *, seen_at: datetime, source: str
 ) -> tuple[Node, ...]:
     """Return every node that offers GPUs, by name."""
-    found = (
-        replace(
-            read_node(node, catalogue, seen_at=seen_at, source=source),
-            mig_manager=mig_manager_of(node, catalogue, inventory.mig_config, inventory.mig_source),
+    free = free_on_nodes(inventory)
+    found = []
+    for document in filter(gpu_resources, inventory.of("Node")):
+        node = read_node(document, catalogue, seen_at=seen_at, source=source)
+        left = free[node.name]
+        found.append(
+            replace(
+                node,
+                mig_manager=mig_manager_of(
+                    document, catalogue, inventory.mig_config, inventory.mig_source
+                ),
+                free_cpus=None if left is None else left.cpus,
+                free_memory_mib=None if left is None else left.memory_mib,
+            )
         )
-        for node in inventory.of("Node")
-        if gpu_resources(node)
-    )
     return tuple(sorted(found, key=lambda node: node.name))
 
 
@@ -50,13 +60,14 @@ def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, sou
     )
     cordoned = part(node, "spec", "unschedulable") is True
     labels = part(node, "metadata", "labels")
+    memory = quantity(part(node, "status", "capacity", "memory"))
     return Node(
         name=text_in(node, "metadata", "name"),
         gpu_model=model_of(node, catalogue),
         gpu_count=boards_of(node),
         mig_instances=mig_offer(gpu_resources(node)),
         cpus=count_of(part(node, "status", "capacity", "cpu")) or None,
-        memory_mib=_mebibytes(text_in(node, "status", "capacity", "memory")),
+        memory_mib=None if memory is None else float(memory / BYTES_PER_MIB),
         features=tuple(
             f"{key}={value}"
             for key, value in sorted(labels.items() if isinstance(labels, dict) else ())
@@ -68,16 +79,3 @@ def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, sou
         seen_at=seen_at,
         source=source,
     )
-
-
-_UNITS = {"Ki": 1 / 1024, "Mi": 1.0, "Gi": 1024.0, "Ti": 1024.0**2}
-
-
-def _mebibytes(quantity: str) -> float | None:
-    """Return a memory quantity such as 527Gi in MiB, None when it is none."""
-    number, unit = quantity[:-2], quantity[-2:]
-    if quantity.isascii() and quantity.isdecimal() and len(quantity) < 20:
-        return int(quantity) / 1024**2
-    if unit in _UNITS and number.isascii() and number.isdecimal() and len(number) < 16:
-        return int(number) * _UNITS[unit]
-    return None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collectors.kubernetes.api import Document
+from collectors.kubernetes.quantities import HostRequest
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
 from data.gpu_resources import (
@@ -52,7 +53,8 @@ class PodFacts:
     """A pod that asks for GPUs. `rules`: what binds it to some nodes (`placement_rules`).
 
     `queue` is that of its scheduler (`scheduler_queues`), `budget` a disruption budget that allows
-    none of its pods to be ended now, '' where it has none.
+    none of its pods to be ended now, '' where it has none. `asks` is what it requests beside GPUs,
+    None where that is not known.
 
     `start_seconds` from being put on a node to being ready, None where that is not told. `runs` is
     a digest of the image and command of what holds its GPUs, and of these.
@@ -76,6 +78,7 @@ class PodFacts:
     budget: str = ""
     start_seconds: float | None = None
     runs: str = ""
+    asks: HostRequest | None = None
 
     @property
     def holds(self) -> bool:

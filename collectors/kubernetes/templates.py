@@ -6,19 +6,22 @@ The GPUs of its pod templates, times the pods that it makes of each.
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from collectors.kubernetes.api import Document
+from collectors.kubernetes.host_requests import asked_of_host
 from collectors.kubernetes.objects import (
     GpuRequest,
+    PodFacts,
     count_of,
     list_in,
     part,
     requests_of,
     text_in,
 )
+from collectors.kubernetes.quantities import HostRequest
 from data.named_devices import named_gpus, named_nodes, named_processes
 
 Templates = Iterator[tuple[int, object]]
@@ -266,6 +269,25 @@ def demand_of(kind: str, document: Document) -> tuple[GpuRequest, ...]:
 
 
 KINDS_WITH_TEMPLATES = tuple(_BY_KIND)
+
+
+def host_facts(pods: Sequence[PodFacts], kind: str, document: object) -> Iterator[tuple[str, str]]:
+    """Yield CPUs and memory that pods with GPUs request together; without pods, their templates.
+
+    Nothing where one of them cannot be read.
+    """
+    templates = _BY_KIND[kind](document) if kind in _BY_KIND else ()
+    found = [pod.asks for pod in pods] or [
+        asks and asks.times(count)
+        for count, spec in templates
+        if requests_of(spec)
+        for asks in (asked_of_host(spec),)
+    ]
+    known = [asks for asks in found if asks is not None]
+    if known and len(known) == len(found):
+        asked = sum(known, HostRequest())
+        yield "cpus", str(asked.cpus).removesuffix(".0")
+        yield "memory_mib", str(asked.memory_mib).removesuffix(".0")
 
 
 def added(requests: Iterable[GpuRequest]) -> tuple[GpuRequest, ...]:

@@ -19,7 +19,7 @@ from dashboard.submission.kubernetes_manifest import (
     TTL,
     kubernetes_manifest,
 )
-from dashboard.submission.kubernetes_nodes import asked_by, fleet_nodes
+from dashboard.submission.kubernetes_nodes import fleet_nodes
 from dashboard.submission.kubernetes_standing import last_warning, standing_of, waiting_on
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
@@ -75,7 +75,7 @@ class KubernetesTarget:
         return fleet_of(nodes, self._catalogue, source="Kubernetes")
 
     def _listed(self, kind: str) -> list[Document]:
-        found = self._reader.listed(kind, kept=asked_by)
+        found = self._reader.listed(kind)
         if found is None:
             raise UnexpectedAnswerError(f"Kubernetes lists no {kind}s", "Is this a Kubernetes API?")
         return [entry for entry in found if isinstance(entry, dict)]

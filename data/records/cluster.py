@@ -90,7 +90,8 @@ class Node:
 
     `gpu_model` is the catalogue's name, or the scheduler's own word (a Slurm gres type) when the
     catalogue does not know it. `mig_instances` are (profile, count) pairs that can be asked for.
-    `mig_manager` is None where none is known.
+    `mig_manager` is None where none is known. `free_cpus` and `free_memory_mib` are what it has
+    left beside all that runs there, None where nobody says.
     """
 
     name: str
@@ -100,6 +101,8 @@ class Node:
     mig_manager: MigManager | None = None
     cpus: int | None = None
     memory_mib: float | None = None
+    free_cpus: float | None = None
+    free_memory_mib: float | None = None
     partitions: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     state: str = ""

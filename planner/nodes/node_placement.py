@@ -31,7 +31,7 @@ _DEPTH, _SHAKES = 4, 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementNode:
-    """A node: GPUs, their model, milli-CPU and memory (None: not known, not checked).
+    """A node: GPUs, their model, milli-CPU and memory (None: not checked).
 
     `whole` is what the node has where `gpus` are those that are left of it: runs larger than a
     node are cut into whole ones. Not `open`: only runs that are on it now may be.
@@ -43,7 +43,7 @@ class PlacementNode:
     whole: int | None = None
     open: bool = True
     cpu_milli: int | None = None
-    memory_mib: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Run:
     gpus: int
     gpu_model: str = ""
     cpu_milli: int | None = None
-    memory_mib: int | None = None
+    memory_bytes: int | None = None
     current_nodes: tuple[str, ...] = ()
     current_gpus: tuple[int, ...] = ()
     fixed: bool = False
@@ -230,7 +230,7 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
                 (
                     node.gpus,
                     _UNCHECKED if node.cpu_milli is None else node.cpu_milli,
-                    _UNCHECKED if node.memory_mib is None else node.memory_mib,
+                    _UNCHECKED if node.memory_bytes is None else node.memory_bytes,
                 )
                 for node in nodes
             ],
@@ -243,7 +243,7 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
 
 def _beside(run: Run) -> tuple[int | None, int | None]:
     """Return what a run needs beside GPUs."""
-    return run.cpu_milli, run.memory_mib
+    return run.cpu_milli, run.memory_bytes
 
 
 def _share(amount: int | None, gpus: int, all_gpus: int) -> int:

@@ -5,7 +5,8 @@ left (`planner.nodes.node_placement`); when one finds none, jobs that may move j
 nodes that hold little are emptied where that pays for the moves, and empty nodes are off.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from planner.nodes.node_runs import Places, Stretch, Unit, stretches
 from planner.nodes.node_search import searched
 from planner.nodes.node_stays import stays_of
 from planner.problem.fleet import FleetNode
+from planner.problem.host_room import kept_boards, memory_bytes, milli_cpus, room_of
 from planner.problem.mig_placement import CutBoard, Slice, pack_slices
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, move_cost
@@ -26,7 +28,6 @@ from planner.problem.slot_mapping import SlotMapping, move_cost
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-_MILLI = 1000
 _SHOWN = 8
 """Required nodes that are named at most."""
 _HOLDS = 4
@@ -68,6 +69,7 @@ def place_plan(
     asked = stretches(problem, mapping, paths)
     boards, slices = _cut_boards(asked, mapping.slots.slots)
     units = _units(problem, asked, boards, mapping.slots.slots)
+    units = _that_bind(problem, [*units, *_of_boards(boards, asked, slices)])
     places = _placed(problem, units, budget_seconds, seed)
     if consolidate:
         places = searched(problem, asked, units, places, seed=seed)
@@ -112,7 +114,7 @@ def _units(
                 start=stretch.start,
                 end=stretch.end,
                 gpus=stretch.gpus,
-                home=_kept_home(stretch) if whole else (),
+                home=kept_boards(stretch.home, stretch.gpus) if whole else (),
                 may_move=problem.movable(stretch.job)
                 or (not stretch.home and stretch.only is None),
                 settled=settled,
@@ -124,32 +126,53 @@ def _units(
                 only=stretch.only,
             )
         )
-    for number, board in enumerate(boards):
-        node = board.name.partition(" ")[2]
-        units.append(
-            Unit(
-                name=f"board {number}",
-                group=f"board {number}",
-                pool=board.pool,
-                start=board.start,
-                end=board.end,
-                gpus=1,
-                home=((node, 1),) if node else (),
-                may_move=not node,
-                settled=bool(node),
-            )
-        )
     return units
 
 
-def _kept_home(stretch: Stretch) -> tuple[tuple[str, int], ...]:
-    """Return the part of a home that so many GPUs keep, the fullest nodes first."""
-    kept, left = [], stretch.gpus
-    for name, count in stretch.home:
-        if left > 0:
-            kept.append((name, min(count, left)))
-            left -= kept[-1][1]
-    return tuple(kept)
+def _of_boards(
+    boards: Sequence[CutBoard], asked: Sequence[Stretch], slices: dict[int, tuple[int, int]]
+) -> Iterator[Unit]:
+    """Yield a unit for each cut board, with the most that its slices ask for at a time."""
+    on_board: dict[int, list[Stretch]] = defaultdict(list)
+    for stretch, (index, _position) in slices.items():
+        on_board[index].append(asked[stretch])
+    for number, board in enumerate(boards):
+        node = board.name.partition(" ")[2]
+        at_once = [
+            [own for own in on_board[number] if own.start <= first.start < own.end]
+            for first in on_board[number]
+        ]
+        yield Unit(
+            name=f"board {number}",
+            group=f"board {number}",
+            pool=board.pool,
+            start=board.start,
+            end=board.end,
+            gpus=1,
+            home=((node, 1),) if node else (),
+            may_move=not node,
+            settled=bool(node),
+            cpus=max(sum(own.cpus or 0.0 for own in there) for there in at_once),
+            memory_mib=max(sum(own.memory_mib or 0.0 for own in there) for there in at_once),
+        )
+
+
+def _that_bind(problem: PlanningProblem, units: Sequence[Unit]) -> list[Unit]:
+    """Return the units without CPUs and memory in pools where GPUs run out first on every node."""
+    most: dict[int, Floats] = defaultdict(lambda: np.zeros(2))
+    for unit in units:
+        each = np.array(unit.needs(unit.gpus)[1:]) / unit.gpus
+        most[unit.pool] = np.maximum(most[unit.pool], each)
+    binds = {
+        pool
+        for node, pool in zip(problem.facts.nodes, problem.pools.of_node.tolist(), strict=True)
+        for each, room in zip(most[pool], room_of(node), strict=True)
+        # The share of each GPU is rounded up.
+        if room is not None and each and (each + 1) * node.usable > room
+    }
+    return [
+        unit if unit.pool in binds else replace(unit, cpus=None, memory_mib=None) for unit in units
+    ]
 
 
 def _placed(
@@ -204,13 +227,15 @@ def _held(
 
 def _within(nodes: Sequence[FleetNode], units: Sequence[Unit], fixed: Places) -> Places:
     """Drop settled units beyond what their node has: telemetry and schedulers may disagree."""
-    left = [node.gpus for node in nodes]
+    rooms = ((node.gpus, *room_of(node)) for node in nodes)
+    left = np.array([[np.inf if room is None else room for room in row] for row in rooms])
     kept: Places = {}
     for number, at in sorted(fixed.items(), key=lambda item: (units[item[0]].may_move, item[0])):
-        if all(left[node] >= count for node, count in at):
+        needs = {node: np.array(units[number].needs(count)) for node, count in at}
+        if all((left[node] >= need).all() for node, need in needs.items()):
             kept[number] = at
-            for node, count in at:
-                left[node] -= count
+            for node, need in needs.items():
+                left[node] -= need
     return kept
 
 
@@ -222,7 +247,7 @@ def _search(
     used = np.zeros((len(nodes), 3))
     for number, at in fixed.items():
         for node, count in at:
-            used[node] += _needs(units[number], count)
+            used[node] += units[number].needs(count)
     targets = [
         _target(node, int(pool), used[index])
         for index, (node, pool) in enumerate(zip(nodes, pools, strict=True))
@@ -242,22 +267,17 @@ def _search(
     return found
 
 
-def _needs(unit: Unit, count: int) -> tuple[float, float, float]:
-    """Return GPUs, CPUs and memory of so many of a unit's GPUs."""
-    share = count / unit.gpus
-    return count, (unit.cpus or 0.0) * share, (unit.memory_mib or 0.0) * share
-
-
 def _target(node: FleetNode, pool: int, used: Floats) -> PlacementNode:
     """Return a node with the room that is left on it."""
+    cpu, memory = room_of(node)
     return PlacementNode(
         name=node.name,
         gpus=max(0, node.usable - int(used[0])),
         gpu_model=str(pool),
         whole=node.gpus,
         open=node.open,
-        cpu_milli=None if node.cpus is None else max(0, int((node.cpus - used[1]) * _MILLI)),
-        memory_mib=None if node.memory_mib is None else max(0, int(node.memory_mib - used[2])),
+        cpu_milli=None if cpu is None else max(0, cpu - int(used[1])),
+        memory_bytes=None if memory is None else max(0, memory - int(used[2])),
     )
 
 
@@ -269,8 +289,8 @@ def _run(unit: Unit) -> Run:
         end=unit.end,
         gpus=unit.gpus,
         gpu_model=str(unit.pool),
-        cpu_milli=None if unit.cpus is None else int(np.ceil(unit.cpus * _MILLI)),
-        memory_mib=None if unit.memory_mib is None else int(np.ceil(unit.memory_mib)),
+        cpu_milli=None if unit.cpus is None else milli_cpus(unit.cpus),
+        memory_bytes=None if unit.memory_mib is None else memory_bytes(unit.memory_mib),
         current_nodes=tuple(name for name, _count in unit.home),
         current_gpus=tuple(count for _name, count in unit.home),
         fixed=bool(unit.home) and not unit.may_move,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.catalogue.gpu_catalogue import MigPlacement
+from planner.problem.host_room import host_need, memory_bytes, milli_cpus, share_of
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.required_nodes import only_on
 from planner.problem.slot_mapping import SlotMapping
@@ -75,6 +76,11 @@ class Unit:
     must: bool = True
     only: frozenset[str] | None = None
 
+    def needs(self, count: int) -> tuple[int, int, int]:
+        """Return what so many of its GPUs need of a node: GPUs, milli-CPUs and bytes."""
+        cpu, memory = milli_cpus(self.cpus or 0.0), memory_bytes(self.memory_mib or 0.0)
+        return count, share_of(cpu, count, self.gpus), share_of(memory, count, self.gpus)
+
 
 def stretches(
     problem: PlanningProblem, mapping: SlotMapping, paths: npt.NDArray[np.int16]
@@ -110,8 +116,7 @@ def _stretch(
     configuration = planned.options[option].configuration
     placement = _placement(problem, configuration.gpu_model, configuration.mig_profile)
     home = problem.facts.homes.get(planned.demand.job.job_id)
-    extra = dict(planned.demand.job.scheduler.extra) if planned.demand.job.scheduler else {}
-    share = configuration.gpu_count / planned.demand.job.gpu_count
+    cpus, memory_mib = host_need(planned.demand.job, configuration.gpu_count)
     here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) == pool)
     return Stretch(
         job=job,
@@ -125,16 +130,9 @@ def _stretch(
         slice_=placement,
         mig_board=home.mig_board if home and here and option == 0 else "",
         only=only_on(planned.demand.job, pool_of),
-        cpus=_amount(extra.get("cpus"), share),
-        memory_mib=_amount(extra.get("memory_mib"), share),
+        cpus=cpus,
+        memory_mib=memory_mib,
     )
-
-
-def _amount(text: str | None, share: float) -> float | None:
-    try:
-        return None if text is None else float(text) * share
-    except ValueError:
-        return None
 
 
 def _placement(problem: PlanningProblem, model: str, profile: str) -> MigPlacement | None:

@@ -20,6 +20,7 @@ from planner.nodes.node_search_kernel import (
 )
 from planner.nodes.random_kernel import random_state
 from planner.problem.fleet import FleetNode
+from planner.problem.host_room import room_of
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
 
@@ -102,7 +103,7 @@ def _arrays(
         start=np.array([unit.start for unit in units]),
         end=np.array([unit.end for unit in units]),
         pool=np.array([unit.pool for unit in units]),
-        needs=np.array([_needs(unit, unit.gpus)[:, 0] for unit in units]),
+        needs=np.array([unit.needs(unit.gpus) for unit in units], dtype=np.float64),
         home=np.array([_home(asked, unit, names) for unit in units]),
         move_cost=np.array([_move_cost(problem, asked, unit) for unit in units]),
     )
@@ -128,7 +129,7 @@ def _nodes(problem: PlanningProblem, units: Sequence[Unit], places: Places) -> N
     for number, where in places.items():
         unit = units[number]
         for node, count in where:
-            load[node, :, unit.start : unit.end] += _needs(unit, count)
+            load[node, :, unit.start : unit.end] += np.array(unit.needs(count))[:, None]
     pools = zip(nodes, problem.pools.of_node.tolist(), strict=True)
     return NodeArrays(
         room=np.array([_room(node) for node in nodes]),
@@ -138,16 +139,12 @@ def _nodes(problem: PlanningProblem, units: Sequence[Unit], places: Places) -> N
     )
 
 
-def _needs(unit: Unit, count: int) -> Floats:
-    share = count / unit.gpus
-    return np.array([[count], [(unit.cpus or 0.0) * share], [(unit.memory_mib or 0.0) * share]])
-
-
 def _room(node: FleetNode) -> tuple[float, float, float]:
+    cpu, memory = room_of(node)
     return (
         float(node.usable),
-        np.inf if node.cpus is None else float(node.cpus),
-        np.inf if node.memory_mib is None else node.memory_mib,
+        np.inf if cpu is None else float(cpu),
+        np.inf if memory is None else float(memory),
     )
 
 

@@ -19,6 +19,7 @@ from data.fleet_settings import Maintenance
 from data.records.cluster import Cluster, Gpu, MigManager, Node
 from data.records.clusters import cluster_in
 from data.records.jobs import Job, Platform
+from planner.problem.host_room import with_host_room
 from planner.problem.taken_boards import HOLDS_FOR, short_name, taken_boards, works_for_nobody
 
 _GONE_AFTER = timedelta(days=1)
@@ -33,19 +34,19 @@ class FleetNode:
     """One node, or the part of one that has boards of this model.
 
     `held` boards belong to jobs now, `taken` ones to work that is not planned. Not `open`: only the
-    jobs of the held ones may be here. `away` [slots] marks maintenance. CPUs and memory are None
-    where no scheduler said. `schedulers` are the sources that describe it, `platform` that of a
-    node of one scheduler, `known_as` that scheduler's name for it: '' where nobody can be asked to
-    change the node as a whole. `foreign`: something runs on it that none of them explains or that
-    has no readings, or jobs that wait may start there. `mig_profiles` are the slices that can be
-    asked for, `mig_manager` cuts its boards. `nameable`: its schedulers know its model, so that a
-    job can ask for it. Not `read`: nothing is known of what its boards do.
+    jobs of the held ones may be here. `away` [slots] marks maintenance. CPUs and memory are what
+    jobs can share, None where no scheduler said. `schedulers` are the sources that describe it,
+    `platform` that of a node of one scheduler, `known_as` that scheduler's name for it: '' where
+    nobody can be asked to change the node as a whole. `foreign`: something runs on it that none of
+    them explains or that has no readings, or jobs that wait may start there. `mig_profiles` are the
+    slices that can be asked for, `mig_manager` cuts its boards. `nameable`: its schedulers know its
+    model, so that a job can ask for it. Not `read`: nothing is known of what its boards do.
     """
 
     name: str
     gpu_model: str
     gpus: int
-    cpus: int | None = None
+    cpus: float | None = None
     memory_mib: float | None = None
     partitions: tuple[str, ...] = ()
     open: bool = True
@@ -182,7 +183,7 @@ def fleet_facts(
         if not all(runs_under(scheduler[job_id], owners[name]) for name, _count in home.boards)
     }
     return FleetFacts(
-        nodes=all_nodes,
+        nodes=with_host_room(all_nodes, described, jobs, homes),
         homes=homes,
         scheduler=scheduler,
         reach=_reaches(all_nodes, jobs, scheduler),
@@ -323,8 +324,6 @@ def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNo
     return replace(
         own,
         gpus=max(own.gpus, *(node.gpu_count for node in nodes)) if alone else own.gpus,
-        cpus=newest.cpus,
-        memory_mib=newest.memory_mib,
         partitions=tuple(sorted({name for node in nodes for name in node.partitions})),
         open=all(node.schedulable for node in nodes),
         schedulers=schedulers,

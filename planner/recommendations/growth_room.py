@@ -24,6 +24,7 @@ from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
 from data.settings import PlanningSettings
 from planner.problem.cost import needed_service
 from planner.problem.fleet import runs_under
+from planner.problem.host_room import host_need, memory_bytes, milli_cpus, room_of, share_of
 from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.recommendations.fleet_advice import slot_length
 from planner.recommendations.growth_gain import RunsBySize
@@ -32,6 +33,8 @@ from planner.solver.slot_problem import NOTHING
 
 Key = TypeVar("Key")
 _NOTICEABLE_BOARDS = 0.5
+_HOST = ("milli-CPUs", "bytes")
+"""What a job asks of a node beside boards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,7 @@ class GrowthRoom:
         self._problem, self._plan, self._facts = problem, plan, facts
         changed = {change.job.demand.job.job_id: change for change in changes}
         on_node: Counter[str] = Counter()
+        beside: Counter[tuple[str, str]] = Counter()
         self._usable: Counter[tuple[str, tuple[str, ...], str]] = Counter()
         for node in problem.facts.nodes:
             self._usable[node.gpu_model, node.schedulers, cluster_in(node.name)] += node.usable
@@ -76,6 +80,7 @@ class GrowthRoom:
             places = [*(() if home is None else home.boards)]
             places += [(stay.node, stay.gpus) for stay in planned.stays]
             _add_most(on_node, places)
+            _add_most(beside, _beside(job, planned, () if home is None else home.boards))
             boards = _boards(job, planned, changed.get(planned.job_id))
             under = problem.facts.scheduler[planned.job_id]
             _add_most(self._held, [((model, under), count) for model, count in boards])
@@ -87,6 +92,12 @@ class GrowthRoom:
             if node.read and node.seen and node.open and not (node.foreign or node.away)
             if node.name not in closed and node.known_as not in closed
             if not any(fnmatchcase(node.name, row.nodes) for row in problem.rules.power.domains)
+        }
+        self._beside = {
+            (node.name, what): room - beside[node.name, what]
+            for node in problem.facts.nodes
+            for what, room in zip(_HOST, room_of(node), strict=True)
+            if room is not None
         }
         self._near: dict[tuple[str, str], Sequence[str]] = {}
         self._upper = _upper_demand(problem, groups)
@@ -123,8 +134,11 @@ class GrowthRoom:
         for key, _left, _why in self._bounds(job):
             self._taken[key] += count
         for name in self._nodes(job.demand.job):
-            fits = min(count, self._whole(self._free[name], job))
+            fits = min(count, self._fits(name, job))
             self._free[name] -= fits
+            for what, amount in _each_step(job).items():
+                if (name, what) in self._beside:
+                    self._beside[name, what] -= amount * (fits // job.demand.standing.step)
             count -= fits
             if not count:
                 break
@@ -133,16 +147,26 @@ class GrowthRoom:
         step = job.demand.standing.step
         return step * int(max(0.0, boards + 1e-6) // step)
 
+    def _fits(self, name: str, job: JobProblem) -> int:
+        """Return the boards of a node that a job may take, in units with their CPUs and memory."""
+        steps = [
+            max(0, self._beside[name, what] // amount)
+            for what, amount in _each_step(job).items()
+            if amount and (name, what) in self._beside
+        ]
+        step = job.demand.standing.step
+        return min([self._whole(self._free[name], job), *(step * count for count in steps)])
+
     def _bounds(self, job: JobProblem) -> Iterator[tuple[tuple[str, ...], float | None, str]]:
         """Yield each limit: its name, the boards that it leaves (None: not known), and in words."""
         own, tenants = job.demand.job, self._problem.tenants
         place = own.gpu_model, self._problem.facts.scheduler[own.job_id]
         # Of the nodes themselves what is taken is taken at once.
-        whole = sum(self._whole(self._free[name], job) for name in self._nodes(own))
+        whole = sum(self._fits(name, job) for name in self._nodes(own))
         yield (
             ("nodes", *place, own.job_id),
             float(whole),
-            "whole pods that fit the free boards of its nodes",
+            "whole pods that fit the free boards, CPUs and memory of its nodes",
         )
         left = self._left_by_plan(place)
         yield ("plan", *place), left, "boards that no job holds in any slot of the plan"
@@ -209,6 +233,32 @@ class GrowthRoom:
                 if runs_under(place[1], node.schedulers)
             ]
         return self._near[place]
+
+
+def _each_step(job: JobProblem) -> dict[str, int]:
+    """Return the milli-CPUs and bytes that one more unit of a job asks for."""
+    own, step = job.demand.job, job.demand.standing.step
+    cpus, mib = host_need(own, own.gpu_count)
+    needs = milli_cpus(cpus or 0.0), memory_bytes(mib or 0.0)
+    return dict(zip(_HOST, (share_of(need, step, own.gpu_count) for need in needs), strict=True))
+
+
+def _beside(
+    job: JobProblem, planned: JobPlan, home: Iterable[tuple[str, int]]
+) -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield the milli-CPUs and bytes that a job asks of nodes: now, and where the plan has it."""
+    own = job.demand.job
+    places = [(name, boards, own.gpu_count, own.gpu_count) for name, boards in home]
+    for stay in planned.stays:
+        count = planned.steps[stay.start].gpu_count
+        boards = 1 if stay.mig_board is not None else count
+        places.append((stay.node, stay.gpus, boards, count))
+    for name, gpus, boards, count in places:
+        cpus, mib = host_need(own, count)
+        for what, need in zip(
+            _HOST, (milli_cpus(cpus or 0.0), memory_bytes(mib or 0.0)), strict=True
+        ):
+            yield (name, what), share_of(need, min(gpus, boards), boards)
 
 
 def _in_use(quota: Quota) -> float:

@@ -299,7 +299,7 @@ def test_a_deployment_is_known_without_its_replica_sets(tmp_path: Path) -> None:
     assert "ReplicaSet cannot be read" in dict(job.assumed)["workload"]
 
 
-def test_of_pods_without_devices_only_the_name_is_kept(tmp_path: Path) -> None:
+def test_of_pods_without_devices_only_what_they_take_of_a_node_is_kept(tmp_path: Path) -> None:
     """Most pods of a cluster are such, and each is twenty kilobytes."""
     web = pod("web", limits={"cpu": "4"}, message="x" * 10_000)
     sets = [thing("ReplicaSet", "r", {"template": template()})]

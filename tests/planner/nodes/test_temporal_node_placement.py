@@ -35,14 +35,14 @@ def excesses(
             for slot in range(run.start, run.end):
                 used[name, slot, "gpus"] += gpus
                 used[name, slot, "cpu"] += (run.cpu_milli or 0) * gpus / run.gpus
-                used[name, slot, "memory"] += (run.memory_mib or 0) * gpus / run.gpus
+                used[name, slot, "memory"] += (run.memory_bytes or 0) * gpus / run.gpus
     room = {
         (node.name, what): amount
         for node in nodes
         for what, amount in (
             ("gpus", node.gpus),
             ("cpu", node.cpu_milli),
-            ("memory", node.memory_mib),
+            ("memory", node.memory_bytes),
         )
         if amount is not None
     }
@@ -74,7 +74,7 @@ def test_no_node_is_over_in_any_slot(
 ) -> None:
     """GPUs, CPU and memory hold, a run has all its GPUs or none, and says why when none."""
     nodes = [
-        PlacementNode(name=f"n{index}", gpus=8, cpu_milli=64_000, memory_mib=500_000)
+        PlacementNode(name=f"n{index}", gpus=8, cpu_milli=64_000, memory_bytes=500_000)
         for index in range(3)
     ]
     runs = [
@@ -84,7 +84,7 @@ def test_no_node_is_over_in_any_slot(
             start,
             start + length,
             cpu_milli=None if cpu is None else cpu * gpus,
-            memory_mib=10_000 * gpus,
+            memory_bytes=10_000 * gpus,
             current_nodes=current,
         )
         for index, (start, length, gpus, cpu, current) in enumerate(drawn)
@@ -156,13 +156,13 @@ def test_a_gang_without_all_its_nodes_has_none() -> None:
         (run("r", 1, gpu_model="H100"), "no node has GPUs of model H100"),
         (run("r", 100), "it needs 100 GPUs and all nodes have 16"),
         (run("r", 1, cpu_milli=9_000), "no empty node has the CPU and memory"),
-        (run("r", 1, memory_mib=9_000), "no empty node has the CPU and memory"),
+        (run("r", 1, memory_bytes=9_000), "no empty node has the CPU and memory"),
     ],
 )
 def test_what_no_node_could_hold_says_why(one: Run, reason: str) -> None:
     """The reason names what is missing."""
     nodes = [
-        PlacementNode(name=name, gpus=8, gpu_model="A100", cpu_milli=8_000, memory_mib=8_000)
+        PlacementNode(name=name, gpus=8, gpu_model="A100", cpu_milli=8_000, memory_bytes=8_000)
         for name in "ab"
     ]
     (answer,) = placed([one], nodes).runs

@@ -10,8 +10,8 @@ from beds.kubernetes_submission import delete_job, followed, name_of, pods_of, s
 from beds.submission import proposal_of, sent, target_of
 from submission_cases import job_table, make_job
 
+from collectors.kubernetes.quantities import quantity
 from dashboard.submission.job_file import JobFile
-from dashboard.submission.kubernetes_nodes import quantity
 from dashboard.submission.submit import submit
 from dashboard.submission.watch import watch_all
 from data.clock import utc_now
@@ -287,8 +287,12 @@ def test_cpu_and_memory_are_nine_tenths_of_the_share(bed: KubernetesBed, store: 
     )
     container = bed.get("Job", name_of(submission))["spec"]["template"]["spec"]["containers"][0]
     asked = container["resources"]["requests"]
-    assert quantity(asked["cpu"]) == pytest.approx(0.9 * (64 - 3.5) * each / 2, abs=0.002)
-    assert quantity(asked["memory"]) == pytest.approx(0.9 * 510 * 2**30 * each / 2, rel=1e-3)
+    assert float(quantity(asked["cpu"]) or 0) == pytest.approx(
+        0.9 * (64 - 3.5) * each / 2, abs=0.002
+    )
+    assert float(quantity(asked["memory"]) or 0) == pytest.approx(
+        0.9 * 510 * 2**30 * each / 2, rel=1e-3
+    )
     assert set(container["resources"]["limits"]) == {"nvidia.com/gpu"}
     followed(bed, store, settings, SubmissionState.RUNNING)
 

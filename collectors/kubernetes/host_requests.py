@@ -1,0 +1,119 @@
+"""CPU and memory: what pods request as the scheduler counts it, and what nodes have left of it.
+
+Of a pod (k8s.io/component-helpers/resource, `PodRequests`): its containers together with its
+sidecars, or the most that an init container needs beside the sidecars started before it; what the
+pod itself says stands for that (Kubernetes 1.32); its overhead is added. A node holds the pods that
+are bound to it and not over.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
+from collectors.kubernetes.objects import list_in, part, text_in
+from collectors.kubernetes.quantities import MILLI, HostRequest, quantity
+
+_SHOWN = 5
+"""Nodes that a warning names at most."""
+
+
+def asked_of_host(pod_spec: object) -> HostRequest | None:
+    """Return what a pod of this spec requests, None where that cannot be read."""
+    main, first, beside = HostRequest(), HostRequest(), HostRequest()
+    try:
+        for container in list_in(pod_spec, "containers"):
+            main += _of_container(container)
+        for container in list_in(pod_spec, "initContainers"):
+            own = _of_container(container)
+            if text_in(container, "restartPolicy") == "Always":
+                main, beside = main + own, beside + own
+                own = HostRequest()
+            first = first.most(own + beside)
+        inside, whole = main.most(first), part(pod_spec, "resources")
+        limits = _amounts(part(whole, "limits"), inside)
+        unless_told = HostRequest(
+            inside.cpu_milli or limits.cpu_milli, inside.memory_bytes or limits.memory_bytes
+        )
+        asked = _amounts(part(whole, "requests"), unless_told)
+        return asked + _amounts(part(pod_spec, "overhead"), HostRequest())
+    except _UnreadableError:
+        return None
+
+
+class _UnreadableError(Exception):
+    """A quantity that cannot be read."""
+
+
+def _of_container(container: object) -> HostRequest:
+    """Return requests; a limit stands for a request that is left out, as the API fills it in."""
+    limits = _amounts(part(container, "resources", "limits"), HostRequest())
+    return _amounts(part(container, "resources", "requests"), limits)
+
+
+def _amounts(told: object, otherwise: HostRequest) -> HostRequest:
+    if told is None:
+        return otherwise
+    if not isinstance(told, Mapping):
+        raise _UnreadableError
+    return HostRequest(
+        _whole(told.get("cpu"), MILLI, otherwise.cpu_milli),
+        _whole(told.get("memory"), 1, otherwise.memory_bytes),
+    )
+
+
+def _whole(told: object, times: int, otherwise: int) -> int:
+    if told is None:
+        return otherwise
+    found = quantity(told)
+    if found is None:
+        raise _UnreadableError
+    return math.ceil(found * times)
+
+
+def asked_by_pods(pods: Iterable[Document]) -> dict[str, HostRequest | None]:
+    """Return what pods request by the node to which they are bound, None where that is unknown."""
+    found: dict[str, HostRequest | None] = {}
+    for pod in pods:
+        node = text_in(pod, "spec", "nodeName")
+        if node and text_in(pod, "status", "phase") not in ("Succeeded", "Failed"):
+            held, asked = found.get(node, HostRequest()), asked_of_host(part(pod, "spec"))
+            found[node] = None if held is None or asked is None else held + asked
+    return found
+
+
+def allocatable(node: Document) -> HostRequest | None:
+    """Return what a node can allocate to pods, None where it does not tell both."""
+    cpu = quantity(part(node, "status", "allocatable", "cpu"))
+    memory = quantity(part(node, "status", "allocatable", "memory"))
+    if cpu is None or memory is None:
+        return None
+    return HostRequest(int(cpu * MILLI), int(memory))
+
+
+def free_on_nodes(inventory: Inventory) -> dict[str, HostRequest | None]:
+    """Return what is left on every node beside all pods that are bound to it, None: not known.
+
+    Nothing is known where pods of some namespaces alone, or not all pods, could be read.
+    """
+    asked = asked_by_pods(inventory.of("Pod"))
+    whole = not (inventory.namespaces or inventory.unreadable or "Pod" in inventory.missing)
+    found = {}
+    for node in inventory.of("Node"):
+        name = text_in(node, "metadata", "name")
+        has, held = allocatable(node), asked.get(name, HostRequest())
+        found[name] = has - held if whole and has is not None and held is not None else None
+    return found
+
+
+def why_unchecked(inventory: Inventory, nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return the warning that plans do not look at CPU and memory of these nodes, () of none."""
+    if not nodes:
+        return ()
+    shown = ", ".join(nodes[:_SHOWN]) + f" and {len(nodes) - _SHOWN} more" * (len(nodes) > _SHOWN)
+    why = (
+        f"kubernetes.namespaces ({inventory.namespaces}) leaves out pods that are on them"
+        if inventory.namespaces
+        else "what they can allocate, or what a pod on them requests, cannot be read"
+    )
+    return (f"plans do not check the CPU and memory of {shown}: {why}",)

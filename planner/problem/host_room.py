@@ -1,0 +1,116 @@
+"""CPUs and memory beside GPUs: what jobs ask for, and what nodes have for the jobs of a plan.
+
+A scheduler takes a job only where its CPUs and memory are free beside its GPUs. What nobody told,
+of a job or of a node, is not checked. Amounts are in the units in which Kubernetes adds them up,
+so that what fits now fits in a plan, too.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from data.feasible_changes import keeps_its_pods
+from data.records.cluster import Node
+from data.records.jobs import Job, Platform
+from data.units import BYTES_PER_MIB
+from planner.problem.taken_boards import short_name
+
+if TYPE_CHECKING:
+    from planner.problem.fleet import FleetNode, Home
+
+_MILLI = 1000
+
+
+def host_need(job: Job, gpu_count: int) -> tuple[float | None, float | None]:
+    """Return the CPUs and the memory in MiB that a job asks for with so many GPUs in all."""
+    extra = dict(job.scheduler.extra) if job.scheduler else {}
+    count = job.gpu_count if keeps_its_pods(job, gpu_count) else gpu_count
+    return (
+        _amount(extra.get("cpus"), count, job.gpu_count),
+        _amount(extra.get("memory_mib"), count, job.gpu_count),
+    )
+
+
+def _amount(text: str | None, count: int, whole: int) -> float | None:
+    try:
+        return None if text is None else float(text) * count / whole
+    except ValueError:
+        return None
+
+
+def milli_cpus(cpus: float) -> int:
+    """Return thousandths of a CPU, rounded up."""
+    return math.ceil(round(cpus * _MILLI, 6))
+
+
+def memory_bytes(mib: float) -> int:
+    """Return bytes, rounded up."""
+    return math.ceil(mib * BYTES_PER_MIB)
+
+
+def share_of(amount: int, gpus: int, all_gpus: int) -> int:
+    """Return what some of a job's GPUs bring of an amount, rounded up."""
+    return -(-amount * gpus // all_gpus)
+
+
+def kept_boards(boards: Iterable[tuple[str, int]], count: int) -> tuple[tuple[str, int], ...]:
+    """Return the part of a home that so many GPUs keep, the fullest nodes first."""
+    kept: list[tuple[str, int]] = []
+    for name, held in boards:
+        if count > 0:
+            kept.append((name, min(held, count)))
+            count -= kept[-1][1]
+    return tuple(kept)
+
+
+def with_host_room(
+    nodes: Sequence["FleetNode"],
+    described: Mapping[str, Sequence[Node]],
+    jobs: Iterable[Job],
+    homes: Mapping[str, "Home"],
+) -> tuple["FleetNode", ...]:
+    """Return the nodes with the CPUs and memory that the jobs of a plan can share.
+
+    Of a node whose scheduler tells what is free these, and what the jobs hold there now: what
+    others hold is not known by itself. A node of Kubernetes whose scheduler does not tell has
+    system pods of unknown size. Boards of several models on one node share evenly what is free.
+    """
+    cpu, memory = _held(jobs, homes)
+    parts = Counter(short_name(node.name) for node in nodes)
+    found = []
+    for node in nodes:
+        host = short_name(node.name)
+        told = max(described.get(host, ()), key=lambda row: (row.seen_at, row.source), default=None)
+        cpus = memory_mib = None
+        if told is not None and told.free_cpus is not None and told.free_memory_mib is not None:
+            cpus = (milli_cpus(told.free_cpus) // parts[host] + cpu[node.name]) / _MILLI
+            free = memory_bytes(told.free_memory_mib) // parts[host]
+            memory_mib = (free + memory[node.name]) / BYTES_PER_MIB
+        elif told is not None and told.platform is not Platform.KUBERNETES:
+            cpus, memory_mib = told.cpus, told.memory_mib
+        found.append(replace(node, cpus=cpus, memory_mib=memory_mib))
+    return tuple(found)
+
+
+def _held(jobs: Iterable[Job], homes: Mapping[str, "Home"]) -> tuple[Counter[str], Counter[str]]:
+    """Return the milli-CPUs and the bytes that jobs hold now, by node."""
+    cpu, memory = Counter[str](), Counter[str]()
+    for job in jobs:
+        home, (cpus, mib) = homes.get(job.job_id), host_need(job, job.gpu_count)
+        kept = () if home is None else kept_boards(home.boards, job.gpu_count)
+        # Several slices may be on one board.
+        whole = sum(count for _name, count in kept) if job.mig_profile else job.gpu_count
+        for name, count in kept:
+            cpu[name] += share_of(milli_cpus(cpus or 0.0), count, whole)
+            memory[name] += share_of(memory_bytes(mib or 0.0), count, whole)
+    return cpu, memory
+
+
+def room_of(node: "FleetNode") -> tuple[int | None, int | None]:
+    """Return the milli-CPUs and the bytes that jobs of a plan can share, None: not checked."""
+    return (
+        None if node.cpus is None else math.floor(round(node.cpus * _MILLI, 6)),
+        None if node.memory_mib is None else math.floor(node.memory_mib * BYTES_PER_MIB),
+    )
