@@ -305,7 +305,11 @@ def test_of_pods_without_devices_only_what_they_take_of_a_node_is_kept(tmp_path:
     sets = [thing("ReplicaSet", "r", {"template": template()})]
     with served({PODS: [web], "/apis/apps/v1/replicasets": sets}, tmp_path) as settings:
         found = KubernetesClient(settings).inventory()
-    assert found.of("Pod") == [{"metadata": {"name": "web", "namespace": "ml"}}]
+    (kept,) = found.of("Pod")
+    assert kept["metadata"] == {"name": "web", "namespace": "ml"}
+    assert kept["status"] == {"phase": "Running"}
+    containers = [{"resources": {"limits": {"cpu": "4"}}}]
+    assert kept["spec"] == {"nodeName": "n1", "containers": containers}
     assert [list(entry) for entry in found.of("ReplicaSet")] == [["metadata"]]
 
 
