@@ -55,6 +55,19 @@ def share_of(amount: int, gpus: int, all_gpus: int) -> int:
     return -(-amount * gpus // all_gpus)
 
 
+def host_share(job: Job, gpu_count: int, boards: int, *, of: int | None = None) -> tuple[int, int]:
+    """Return the milli-CPUs and bytes that a job of so many GPUs asks for beside some boards.
+
+    Of all its boards, `of` where these are not its GPUs; 0 where nobody told.
+    """
+    (cpus, mib), whole = host_need(job, gpu_count), gpu_count if of is None else of
+    held = min(boards, whole)
+    return (
+        share_of(milli_cpus(cpus or 0.0), held, whole),
+        share_of(memory_bytes(mib or 0.0), held, whole),
+    )
+
+
 def kept_boards(boards: Iterable[tuple[str, int]], count: int) -> tuple[tuple[str, int], ...]:
     """Return the part of a home that so many GPUs keep, the fullest nodes first."""
     kept: list[tuple[str, int]] = []
@@ -98,13 +111,14 @@ def _held(jobs: Iterable[Job], homes: Mapping[str, "Home"]) -> tuple[Counter[str
     """Return the milli-CPUs and the bytes that jobs hold now, by node."""
     cpu, memory = Counter[str](), Counter[str]()
     for job in jobs:
-        home, (cpus, mib) = homes.get(job.job_id), host_need(job, job.gpu_count)
+        home = homes.get(job.job_id)
         kept = () if home is None else kept_boards(home.boards, job.gpu_count)
         # Several slices may be on one board.
         whole = sum(count for _name, count in kept) if job.mig_profile else job.gpu_count
         for name, count in kept:
-            cpu[name] += share_of(milli_cpus(cpus or 0.0), count, whole)
-            memory[name] += share_of(memory_bytes(mib or 0.0), count, whole)
+            milli, size = host_share(job, job.gpu_count, count, of=whole)
+            cpu[name] += milli
+            memory[name] += size
     return cpu, memory
 
 

@@ -24,7 +24,7 @@ from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
 from data.settings import PlanningSettings
 from planner.problem.cost import needed_service
 from planner.problem.fleet import runs_under
-from planner.problem.host_room import host_need, memory_bytes, milli_cpus, room_of, share_of
+from planner.problem.host_room import host_share, room_of
 from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.recommendations.fleet_advice import slot_length
 from planner.recommendations.growth_gain import RunsBySize
@@ -238,9 +238,7 @@ class GrowthRoom:
 def _each_step(job: JobProblem) -> dict[str, int]:
     """Return the milli-CPUs and bytes that one more unit of a job asks for."""
     own, step = job.demand.job, job.demand.standing.step
-    cpus, mib = host_need(own, own.gpu_count)
-    needs = milli_cpus(cpus or 0.0), memory_bytes(mib or 0.0)
-    return dict(zip(_HOST, (share_of(need, step, own.gpu_count) for need in needs), strict=True))
+    return dict(zip(_HOST, host_share(own, own.gpu_count, step), strict=True))
 
 
 def _beside(
@@ -248,17 +246,13 @@ def _beside(
 ) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the milli-CPUs and bytes that a job asks of nodes: now, and where the plan has it."""
     own = job.demand.job
-    places = [(name, boards, own.gpu_count, own.gpu_count) for name, boards in home]
+    now = [(name, host_share(own, own.gpu_count, boards)) for name, boards in home]
     for stay in planned.stays:
-        count = planned.steps[stay.start].gpu_count
-        boards = 1 if stay.mig_board is not None else count
-        places.append((stay.node, stay.gpus, boards, count))
-    for name, gpus, boards, count in places:
-        cpus, mib = host_need(own, count)
-        for what, need in zip(
-            _HOST, (milli_cpus(cpus or 0.0), memory_bytes(mib or 0.0)), strict=True
-        ):
-            yield (name, what), share_of(need, min(gpus, boards), boards)
+        of = None if stay.mig_board is None else 1
+        share = host_share(own, planned.steps[stay.start].gpu_count, stay.gpus, of=of)
+        now.append((stay.node, share))
+    for name, share in now:
+        yield from (((name, what), need) for what, need in zip(_HOST, share, strict=True))
 
 
 def _in_use(quota: Quota) -> float:

@@ -7,9 +7,11 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from planner.problem.host_room import host_share, room_of
 from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.recommendations.proposals import Proposal
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -25,7 +27,7 @@ def nodes_that_may_go(
     lets it hold there, or what it holds now until it has surely ended. The largest are put first,
     each where the least is left.
     """
-    nodes, fleet = problem.facts.nodes, _fleet(problem)
+    nodes, fleet = problem.facts.nodes, _fleet(problem, proposed)
     spans = [stretches.get(node.name, (0, 0)) for node in nodes]
     off = [number for number in np.flatnonzero(fleet.takes) if spans[number][1] > spans[number][0]]
 
@@ -57,7 +59,9 @@ class _Fleet:
 
     `first` is the first part of the same job, `stays` one of a job that no plan may move. A node
     that nobody knows has the number N. `takes` [N] are nodes that take jobs. Models without nodes
-    share the last number.
+    share the last number. Of milli-CPUs and bytes, `host` [N, 2] is what nodes have (infinite where
+    not checked), `asks` [parts, 2] what parts ask for, `each` [N, 2] the most of any job beside a
+    board of the node's model.
     """
 
     job: Ints
@@ -70,6 +74,9 @@ class _Fleet:
     model_of_node: Ints
     model_of_job: Ints
     models: Mapping[str, int]
+    host: Floats
+    asks: Floats
+    each: Floats
 
     def parts_held(self, own: Ints, gone: Bools) -> Ints:
         """Return the boards of parts that jobs still hold who may hold `own` [J] of their model.
@@ -85,8 +92,18 @@ class _Fleet:
     def rooms(self, parts: Ints, gone: Bools) -> Ints:
         """Return how many nodes by model and boards that are left take jobs beside these parts."""
         used = np.bincount(self.node, parts, len(gone))[:-1].astype(np.int64)
-        left = np.where(self.takes & ~gone[:-1], np.maximum(self.usable - used, 0), 0)
-        return self.by_size(self.model_of_node, left)
+        left = np.minimum(self.usable - used, self._fed(parts > 0))
+        left = np.where(self.takes & ~gone[:-1], np.maximum(left, 0), 0)
+        return self.by_size(self.model_of_node, left.astype(np.int64))
+
+    def _fed(self, held: Bools) -> Floats:
+        """Return for how many boards of each node CPUs and memory are left beside held parts."""
+        fed = np.full(len(self.host), np.inf)
+        for column in np.flatnonzero((self.each > 0).any(axis=0)):
+            used = np.bincount(self.node, self.asks[:, column] * held, len(self.host) + 1)[:-1]
+            room, each = self.host[:, column] - used, self.each[:, column]
+            fed = np.minimum(fed, np.where(each > 0, np.floor(room / np.maximum(each, 1)), np.inf))
+        return fed
 
     def by_size(self, model: Ints, boards: Ints) -> Ints:
         """Return how many there are by model and boards, 0 of none; beyond all nodes as one."""
@@ -97,17 +114,25 @@ class _Fleet:
         return found
 
 
-def _fleet(problem: PlanningProblem) -> _Fleet:
+def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet:
     nodes, jobs = problem.facts.nodes, problem.jobs
     number = {node.name: index for index, node in enumerate(nodes)}
     models = {name: index for index, name in enumerate({node.gpu_model: 0 for node in nodes})}
     rows = [
-        (column, number.get(name, len(nodes)), boards, not problem.movable(column))
+        (
+            column,
+            number.get(name, len(nodes)),
+            boards,
+            not problem.movable(column),
+            *host_share(job.demand.job, job.demand.job.gpu_count, boards),
+        )
         for column, job in enumerate(jobs)
         if (home := problem.facts.homes.get(job.demand.job.job_id)) is not None
         for name, boards in home.boards
     ]
-    job, node, boards, stays = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    job, node, boards, stays, *asks = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    each = _each(problem, proposed)
+    rooms = [[np.inf if room is None else room for room in room_of(entry)] for entry in nodes]
     return _Fleet(
         job=job,
         node=node,
@@ -121,7 +146,28 @@ def _fleet(problem: PlanningProblem) -> _Fleet:
             [models.get(entry.demand.job.gpu_model, len(models)) for entry in jobs], dtype=np.int64
         ),
         models=models,
+        host=np.array(rooms, dtype=np.float64).reshape(-1, 2),
+        asks=np.array(asks, dtype=np.float64).T,
+        each=np.array(
+            [each.get(entry.gpu_model, (0, 0)) for entry in nodes], dtype=np.float64
+        ).reshape(-1, 2),
     )
+
+
+def _each(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> dict[str, tuple[int, int]]:
+    """Return the most milli-CPUs and bytes that a job, changed or not, asks for beside a board."""
+    found: dict[str, tuple[int, int]] = {}
+    for job in problem.jobs:
+        own, change = job.demand.job, proposed.get(job.demand.job.job_id)
+        options = {0} if change is None else {0, *change.proposed}
+        held = job.options if change is None else change.job.options
+        for option in (held[number] for number in options):
+            model, count = option.configuration.gpu_model, option.configuration.gpu_count
+            if count:
+                cpu, memory = found.get(model, (0, 0))
+                more = host_share(own, count, 1, of=max(1, int(option.boards)))
+                found[model] = max(cpu, more[0]), max(memory, more[1])
+    return found
 
 
 def _held_by_all(

@@ -35,6 +35,7 @@ def advice_on_b(
     from_hour: int = 0,
     off_hours: int | None = None,
     boot_minutes: float = 10.0,
+    **free: float,
 ) -> Recommendation | None:
     """The advice on node `b`, which a plan empties; the first job is on `a`, another on `b`."""
     homes = dict(zip("ab", jobs, strict=False))
@@ -48,7 +49,7 @@ def advice_on_b(
             for index in range(size)
         ],
         rules=FleetRules(nodes=NodeSettings(boot_minutes=boot_minutes)),
-        nodes=[node_of(name, H100, gpus=size, source=KUBERNETES) for name in "ab"],
+        nodes=[node_of(name, H100, gpus=size, source=KUBERNETES, **free) for name in "ab"],
         planning=PlanningSettings(
             slot_minutes=slot_minutes, horizon_slots=slots, power_cap_ratios=""
         ),
@@ -165,3 +166,19 @@ def test_a_move_counts_as_far_as_its_job_is_likely_to_be_there() -> None:
     assert one.savings.gpu_hours is not None
     hours = np.dot([0.3, 0.4, 0.3], MOVE_SECONDS["job"]) / 3600
     assert one.savings.gpu_hours.central == pytest.approx(-4 * hours * 0.75, rel=0.08)
+
+
+@pytest.mark.parametrize("size", [4, 8])
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+@pytest.mark.parametrize(
+    ("cpus", "gib", "fits"), [(16.0, 64, True), (15.9, 64, False), (16.0, 63, False)]
+)
+def test_no_node_is_emptied_whose_jobs_find_boards_without_cpus_or_memory(
+    size: int, slot_minutes: int, cpus: float, gib: int, fits: bool
+) -> None:
+    """Two pods, each of a GPU, 8 CPUs and 32 GiB, would leave for what the other node has left."""
+    extra = (("cpus", "16"), ("memory_mib", str(64 * 1024)))
+    jobs = [pods_job(name, gpu_count=2, extra=extra) for name in ("w1", "w2")]
+    left = {"free_cpus": cpus, "free_memory_mib": gib * 1024.0}
+    found = advice_on_b(*jobs, size=size, slot_minutes=slot_minutes, **left)
+    assert (found is not None) == fits
