@@ -10,6 +10,7 @@ from planner.problem.configurations import Option
 from planner.problem.fleet import runs_under
 from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.problem.quota_room import QuotaRoom, allowed_by
+from planner.recommendations.free_hosts import NO_HOST, FreeHosts
 from planner.recommendations.proposals import Proposal
 
 NO_ROOM = "the boards that it would take are not free while the others stay as proposed"
@@ -27,7 +28,7 @@ class AdmissionRoom:
     """
 
     def __init__(self, problem: PlanningProblem) -> None:
-        self._under = problem.facts.scheduler
+        self._under, self._hosts = problem.facts.scheduler, FreeHosts(problem)
         keys = [
             (name, scheduler)
             for name in problem.gpu_models
@@ -69,6 +70,8 @@ class AdmissionRoom:
 
     def take(self, proposal: Proposal) -> str:
         """Take the boards of a proposal where they are free; return why they are not, '' if so."""
+        if self._hosts.lacks(proposal):
+            return NO_HOST
         change = self._change(proposal)
         for row, amount in sorted(change.items()):
             if (self._used[row] + amount > self._most[row] + _TOLERANCE).any():
@@ -77,6 +80,7 @@ class AdmissionRoom:
         for row, amount in change.items():
             self._used[row] += amount
             self._claimed[row] += np.maximum(amount, 0.0)
+        self._hosts.take(proposal)
         self.first[proposal.job.demand.job.job_id] = tuple(self._needed(change))
         self._freeing.append((proposal, change))
         return ""

@@ -25,6 +25,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import JobPlan, Plan
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
+from planner.recommendations.advise import advise
 
 GIB = 1024**3
 SINCE = (AS_OF - timedelta(days=3)).isoformat()
@@ -237,3 +238,46 @@ def test_planned_pods_fit_their_nodes(slot_minutes: int, seed: int) -> None:
     assert over(drawn, workloads, plan) == []
     assert not [job.job_id for job in plan.jobs if job.unplaced]
     assert not plan.violations
+
+
+def left_on_nodes(drawn: Drawn) -> dict[str, Amounts]:
+    """What every node has left now."""
+    left = {
+        row["metadata"]["name"]: amounts({"resources": {"requests": row["status"]["allocatable"]}})
+        for row in drawn.objects["Node"]
+    }
+    for pod in drawn.objects["Pod"]:
+        left[pod["spec"]["nodeName"]].subtract(requested(pod["spec"]))
+    return left
+
+
+def binds(left: Mapping[str, Amounts], nodes: Sequence[str], pods: int, pod: Amounts) -> bool:
+    """Whether pods find nodes one after another, in the order of the nodes."""
+    left = {name: Counter(left[name]) for name in nodes}
+    for _ in range(pods):
+        found = next((n for n in nodes if all(left[n][what] >= pod[what] for what in pod)), None)
+        if found is None:
+            return False
+        left[found].subtract(pod)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("slot_minutes", "seed"), [(length, seed) for length in SLOT_LENGTHS for seed in range(4)]
+)
+def test_no_pods_are_recommended_onto_boards_without_cpus(slot_minutes: int, seed: int) -> None:
+    """Of a change to another model: where boards are free for its pods, so is the rest."""
+    drawn, workloads = drawn_fleet(100 * slot_minutes + seed)
+    problem, plan = planned(drawn, workloads, slot_minutes)
+    known = {entry.job_id: entry for entry in workloads}
+    left = left_on_nodes(drawn)
+    for advice in advise(plan, problem).recommendations:
+        model = advice.proposed.gpu_model
+        if not advice.job_id or model == advice.now.gpu_model:
+            continue
+        told = known[advice.job_id]
+        pod = told.pod | Counter()
+        pod[GPU] = advice.proposed.gpu_count // told.pods
+        nodes = [node.name for node in problem.facts.nodes if node.gpu_model == model]
+        boards_alone = binds(left, nodes, told.pods, Counter({GPU: pod[GPU]}))
+        assert not boards_alone or binds(left, nodes, told.pods, pod), advice.summary
