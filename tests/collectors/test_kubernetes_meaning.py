@@ -307,9 +307,8 @@ def test_of_pods_without_devices_only_what_they_take_of_a_node_is_kept(tmp_path:
         found = KubernetesClient(settings).inventory()
     (kept,) = found.of("Pod")
     assert kept["metadata"] == {"name": "web", "namespace": "ml"}
-    assert kept["status"] == {"phase": "Running"}
-    containers = [{"resources": {"limits": {"cpu": "4"}}}]
-    assert kept["spec"] == {"nodeName": "n1", "containers": containers}
+    assert kept["spec"]["containers"] == [{"resources": {"limits": {"cpu": "4"}}}]
+    assert kept["spec"].keys() == {"nodeName", "containers"}
     assert [list(entry) for entry in found.of("ReplicaSet")] == [["metadata"]]
 
 
