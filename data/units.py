@@ -3,6 +3,8 @@
 Every quantity carries its unit in its name; conversion happens here and only here.
 """
 
+from typing import Any
+
 MIB_PER_GIB = 1024
 BYTES_PER_MIB = 1_048_576
 JOULES_PER_KWH = 3_600_000
@@ -19,3 +21,13 @@ SAME_BOARDS = 0.05
 def bytes_to_mib(size_bytes: float) -> float:
     """Size in MiB (2**20 B) for a size in bytes."""
     return size_bytes / BYTES_PER_MIB
+
+
+def known(value: Any) -> float | None:
+    """Return a sum of a table as a number, None when no part of it is known: None or NaN."""
+    return None if value is None or value != value else float(value)
+
+
+def gib(mib: float) -> str:
+    """Return MiB as text in GiB, without the unit."""
+    return f"{mib / MIB_PER_GIB:.1f}"

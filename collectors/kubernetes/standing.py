@@ -1,8 +1,9 @@
 """Where a workload stands: by its pods that live, else by its own word, else by its dead pods."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import GpuRequest, PodFacts, list_in, part, text_in, time_in
@@ -73,7 +74,7 @@ def _without_living(
         if state is not None:
             return state, said, last or ended_at
         waiting = waiting or said
-    if any(_is_suspended(document) for document in workload.chain):
+    if any(is_suspended(document) for document in workload.chain):
         return JobState.SUSPENDED, "suspended", None
     if not pods:
         return JobState.PENDING, waiting, None
@@ -123,7 +124,8 @@ def deadline_of(chain: Sequence[Document]) -> str:
     return min(found).isoformat() if found else ""
 
 
-def _is_suspended(document: Document) -> bool:
+def is_suspended(document: Mapping[str, Any]) -> bool:
+    """Whether a workload is suspended, so that it has no pods."""
     spec = part(document, "spec")
     return part(spec, "suspend") is True or part(spec, "runPolicy", "suspend") is True
 

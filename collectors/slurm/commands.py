@@ -75,14 +75,14 @@ class SlurmCommands:
         dropped: Counter[str] = Counter()
         configuration = self.configuration()
         self._refuse_hidden(configuration)
-        document = self._json("squeue", "--json", "--states=all")
+        document = self.document("squeue", "--json", "--states=all")
         release = release_in(document)
         listed = list_in(document, "jobs", asked="squeue --json")
         queue = read_queue(listed, dropped, release=release)
         if release >= _NODES_BY_SCONTROL:
-            answered = self._json("scontrol", "show", "nodes", "--json")
+            answered = self.document("scontrol", "show", "nodes", "--json")
         else:
-            answered = self._json("sinfo", "--json")
+            answered = self.document("sinfo", "--json")
         nodes = read_nodes(list_in(answered, "nodes", asked="the list of nodes"), dropped)
         nodes, warnings = with_reservations(nodes, self._reservations, window.end)
         try:
@@ -184,13 +184,14 @@ class SlurmCommands:
             kept["SLURM_CONF"] = str(Path(self.settings.conf_file).expanduser())
         return kept
 
-    def _json(self, command: str, *arguments: str) -> object:
+    def document(self, command: str, *arguments: str) -> object:
+        """Return the JSON of a command, when it lists no errors. Errors: CollectorError."""
         text = self.output(command, *arguments)
         try:
             document: object = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UnexpectedAnswerError(
-                f"{command} --json answered no JSON: {scrub(text)[:100]}",
+                f"{command} --json answered no JSON: {scrub(text[:400])[:100]}",
                 "Slurm 22.05 or later with the JSON plugins is needed.",
             ) from error
         errors = errors_in(document)

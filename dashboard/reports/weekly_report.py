@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import pandas as pd
 
@@ -25,6 +24,7 @@ from data.records.plans import Plan
 from data.settings import Settings
 from data.store import StoredRecommendation, StoreReader
 from data.store.page_reader import holders_of
+from data.units import known
 
 _TOO_FAR_APART = (
     "What was allocated but idle is not known: readings of a board lie more than "
@@ -191,9 +191,5 @@ def _amount_text(amount: float, noun: str) -> str:
     return f"{number} {noun if number == '1' else f'{noun}s'}"
 
 
-def _known(value: Any) -> float | None:
-    return None if value is None or value != value else float(value)
-
-
 def _mean(frame: pd.DataFrame, column: str) -> float | None:
-    return None if frame.empty else _known(frame[column].mean())
+    return None if frame.empty else known(frame[column].mean())

@@ -20,11 +20,12 @@ from dashboard.reports.esg.periods import Every
 from dashboard.statement.charges import FREE, NOBODYS, SHARED
 from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.prices import PLANNING
-from dashboard.statement.statement import CostStatement, Reconciliation, known, month_of
+from dashboard.statement.statement import CostStatement, Reconciliation, month_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.records.clusters import cluster_in
 from data.settings import Settings
 from data.store.energy_parts import NO_NAME
+from data.units import known
 
 VERSION = "1.4"
 PERIODS = (Every.HOUR, Every.DAY)

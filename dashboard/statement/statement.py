@@ -35,6 +35,7 @@ from data.settings import Settings
 from data.statement_settings import Invoice
 from data.store import StoreReader
 from data.store.energy_parts import EnergyKey
+from data.units import known
 
 _HOURS = {
     "used_hours": USED,
@@ -308,11 +309,6 @@ def _row(sums: Any, names: tuple[str, ...], start: datetime, end: datetime) -> C
         if name not in ("listed_cost", "contracted_cost")
     }
     return CostRow(start=start, end=end, names=names, **amounts)
-
-
-def known(value: Any) -> float | None:
-    """Return a sum as a number, None when no part of it is known."""
-    return None if value is None or value != value else float(value)
 
 
 def _unobserved(

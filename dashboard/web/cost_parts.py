@@ -14,7 +14,7 @@ from dashboard.reports.esg.build import tenant_key
 from dashboard.statement.book import CostBook, kept_book, make_book, sums_of
 from dashboard.statement.budgets import BudgetRow, month_row
 from dashboard.statement.charges import IDLE, NOBODYS, STATES
-from dashboard.statement.statement import CostStatement, known
+from dashboard.statement.statement import CostStatement
 from dashboard.web.identity import current_role
 from dashboard.web.page import number, tense
 from dashboard.web.scope import current_scope, scoped_jobs
@@ -22,6 +22,7 @@ from dashboard.web.session import current_world
 from data.records.decisions import Range
 from data.settings import Settings
 from data.store.energy_parts import NO_NAME
+from data.units import known
 
 LEVELS = ("tenant", "application", "job", "model")
 """By what rows are told apart, from the fleet down."""

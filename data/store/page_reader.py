@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from data.records.jobs import Job
 from data.store import job_sql, tables
 from data.store.fact_reader import FactReader, slots_of
 from data.store.record_json import build, from_json
+from data.units import known
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,17 +67,17 @@ class PageReader(FactReader):
             rows=tuple(
                 JobUse(
                     job=job,
-                    gpu_hours=_known(row.gpu_hours),
-                    idle_gpu_hours=_known(row.idle_gpu_hours),
-                    energy_kwh=_known(row.energy_kwh),
+                    gpu_hours=known(row.gpu_hours),
+                    idle_gpu_hours=known(row.idle_gpu_hours),
+                    energy_kwh=known(row.energy_kwh),
                 )
                 for job, row in zip(jobs, rows.itertuples(), strict=True)
             ),
             found=int(total["found"]),
             running=int(total["running"]),
-            gpu_hours=_known(total["gpu_hours"]),
-            idle_gpu_hours=_known(total["idle_gpu_hours"]),
-            energy_kwh=_known(total["energy_kwh"]),
+            gpu_hours=known(total["gpu_hours"]),
+            idle_gpu_hours=known(total["idle_gpu_hours"]),
+            energy_kwh=known(total["energy_kwh"]),
         )
 
     def job_choices(self) -> dict[str, tuple[str, ...]]:
@@ -281,7 +281,3 @@ def newest_cycle() -> sa.ScalarSelect[str]:
     return (
         sa.select(tables.cycles.c.cycle_id).order_by(tables.cycles.c.sequence.desc()).limit(1)
     ).scalar_subquery()
-
-
-def _known(value: Any) -> float | None:
-    return None if value is None or math.isnan(value) else float(value)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity, WindowPeak
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
-from data.units import BYTES_PER_MIB, MIB_PER_GIB
+from data.units import BYTES_PER_MIB, gib
 from planner.memory.bounds import USABLE
 from planner.memory.exceedance import chance_above, exceedance_of
 from planner.memory.framework_flags import flag_of
@@ -184,8 +184,8 @@ def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> Mem
         room_mib=0.0,
         why=(
             f"GPU memory runs out within {outlook.horizon_hours:.0f} h with a chance of at least "
-            f"{100 * probability:.0f} %{when}: {_gib(outlook.known[-1])} of "
-            f"{_gib(job.limit_mib)} GiB now, {_gib(outlook.peak_q50)} expected"
+            f"{100 * probability:.0f} %{when}: {gib(outlook.known[-1])} of "
+            f"{gib(job.limit_mib)} GiB now, {gib(outlook.peak_q50)} expected"
         ),
         advice=advice_for(job, needed_mib=max(outlook.peak_q95, outlook.peak_q50)),
         evidence=_evidence(outlook),
@@ -218,8 +218,8 @@ def _room(outlook: _Outlook) -> MemoryFinding | None:
         at=job.forecast.slot_starts[0],
         room_mib=room,
         why=(
-            f"the phase that took {_gib(float(before.max()))} GiB is over: "
-            f"{_gib(room)} of {_gib(job.limit_mib)} GiB stay free for "
+            f"the phase that took {gib(float(before.max()))} GiB is over: "
+            f"{gib(room)} of {gib(job.limit_mib)} GiB stay free for "
             f"{outlook.horizon_hours:.0f} h with 95 %, enough for a job beside it"
         ),
         evidence=_evidence(outlook),
@@ -230,11 +230,11 @@ def _evidence(outlook: _Outlook) -> tuple[str, ...]:
     forecast = outlook.job.forecast
     found = [
         f"{len(outlook.known)} slots with memory, forecast by {outlook.path.model}",
-        f"usable is {100 * USABLE:.1f} % of the board's {_gib(outlook.job.limit_mib)} GiB",
+        f"usable is {100 * USABLE:.1f} % of the board's {gib(outlook.job.limit_mib)} GiB",
     ]
     if (growth := outlook.growth) is not None:
         found.append(
-            f"grew by {_gib(growth.mib_per_hour)} GiB an hour over the last "
+            f"grew by {gib(growth.mib_per_hour)} GiB an hour over the last "
             f"{60 * growth.seen_hours:.0f} min"
         )
     if outlook.peak is not None:
@@ -265,8 +265,8 @@ def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...
             found.append(
                 MemoryAdvice(
                     remedy=remedy,
-                    text=f"{text}{f' ({flag})' if flag else ''}: {_gib(after)} GiB instead of "
-                    f"{_gib(needed_mib)}",
+                    text=f"{text}{f' ({flag})' if flag else ''}: {gib(after)} GiB instead of "
+                    f"{gib(needed_mib)}",
                     expected_mib=after,
                     fits=after <= USABLE * job.limit_mib,
                 )
@@ -354,7 +354,7 @@ def _larger(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
     return [
         MemoryAdvice(
             remedy=MemoryRemedy.LARGER_GPU,
-            text=f"{best.name} has {_gib(best.memory_bytes / BYTES_PER_MIB)} GiB",
+            text=f"{best.name} has {gib(best.memory_bytes / BYTES_PER_MIB)} GiB",
             expected_mib=needed_mib,
             fits=True,
         )
@@ -366,7 +366,3 @@ def _move(job: WatchedJob) -> MemoryAdvice:
         remedy=MemoryRemedy.MOVE,
         text=f"checkpoint and move it to a {job.gpu_model or 'GPU'} that nothing else shares",
     )
-
-
-def _gib(mib: float) -> str:
-    return f"{mib / MIB_PER_GIB:.1f}"

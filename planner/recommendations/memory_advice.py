@@ -11,7 +11,7 @@ from data.records.decisions import Action, Evidence, Recommendation, Savings
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.memory import MemoryFinding, MemoryRemedy
 from data.records.plans import Plan
-from data.units import MIB_PER_GIB
+from data.units import gib
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.evidence import evidence_of
 from planner.recommendations.memory_relief import Relief
@@ -72,13 +72,13 @@ def _savings(relief: Relief, problem: PlanningProblem) -> Savings:
 def _larger(relief: Relief) -> str:
     return (
         f"{relief.proposal.chosen.configuration.describe()} offers a program "
-        f"{_gib(relief.limit_mib)} GiB, and {_needed(relief)}. "
+        f"{gib(relief.limit_mib)} GiB, and {_needed(relief)}. "
         "It restarts there from its last checkpoint, as it would after running out, but before."
     )
 
 
 def _needed(relief: Relief) -> str:
-    needed = _gib(relief.finding.needed_mib)
+    needed = gib(relief.finding.needed_mib)
     if relief.cut_off:
         return f"at least {needed} are needed (the forecast ends at the device's own memory)"
     return f"{needed} are needed with 95 %"
@@ -92,7 +92,7 @@ def _spread(relief: Relief) -> str:
     )
     return (
         f"No larger device is free. On {relief.proposal.chosen.configuration.describe()} it needs "
-        f"{_gib(share)} GiB of each if it shares its memory out evenly; what every device holds "
+        f"{gib(share)} GiB of each if it shares its memory out evenly; what every device holds "
         "whole, such as weights that are not sharded, does not fall. Memory is read after the "
         "change: where it fell short, roll back."
     )
@@ -155,15 +155,15 @@ def _memory_factors(relief: Relief) -> tuple[tuple[str, str], ...]:
         (
             "memory per device",
             (
-                f"{_gib(finding.now_mib)} GiB now, {_gib(finding.largest_mib)} at most so far, "
-                f"{_gib(finding.limit_mib)} on the device"
+                f"{gib(finding.now_mib)} GiB now, {gib(finding.largest_mib)} at most so far, "
+                f"{gib(finding.limit_mib)} on the device"
             ),
         ),
         (
             "memory forecast",
             (
-                f"{_gib(finding.peak_q50_mib)} GiB expected at most, "
-                f"{_gib(finding.peak_q95_mib)} with 95 %, over {finding.horizon_hours:g} h; "
+                f"{gib(finding.peak_q50_mib)} GiB expected at most, "
+                f"{gib(finding.peak_q95_mib)} with 95 %, over {finding.horizon_hours:g} h; "
                 + "; ".join(finding.evidence)
             ),
         ),
@@ -171,7 +171,3 @@ def _memory_factors(relief: Relief) -> tuple[tuple[str, str], ...]:
         ("an avoided out-of-memory", _UNKNOWN_WORTH),
         ("in its own program", "; ".join(_in_program(finding))),
     )
-
-
-def _gib(mib: float) -> str:
-    return f"{mib / MIB_PER_GIB:.1f}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from collectors.kubernetes.objects import count_of, part
+from collectors.kubernetes.standing import is_suspended
 from collectors.kubernetes.templates import why_fewer_pods_save_nothing, why_pods_stay
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
@@ -89,12 +90,6 @@ def is_fewer(edit: Edit) -> bool:
     """Whether an edit lowers a number of pods or of groups of them."""
     before = 1 if edit.before is None else count_of(edit.before)
     return edit.at.endswith(("/replicas", "/parallelism")) and count_of(edit.after) < before
-
-
-def is_suspended(document: Document) -> bool:
-    """Whether a workload is suspended, so that it has no pods."""
-    spec = part(document, "spec")
-    return part(spec, "suspend") is True or part(spec, "runPolicy", "suspend") is True
 
 
 def _of_template(kind: str, document: Document, facts: Mapping[str, str]) -> str:

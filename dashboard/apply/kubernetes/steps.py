@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from collectors.kubernetes.objects import count_of
+from collectors.kubernetes.standing import is_suspended
 from dashboard.apply.kubernetes.edits import edit
-from dashboard.apply.kubernetes.obstacles import in_template, is_fewer, is_suspended
+from dashboard.apply.kubernetes.obstacles import in_template, is_fewer
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import (
     ABSENT,

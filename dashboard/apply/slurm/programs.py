@@ -3,24 +3,22 @@
 No shell, a deadline and a cap for every program, times in UTC, no variable of a person's own.
 """
 
-import json
 import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from collectors.slurm.answering import errors_in, list_in, release_in
+from collectors.slurm.answering import list_in, release_in
 from collectors.slurm.answers import identifier_of
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.records import Record
 from collectors.slurm.reservations import reservations_in
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
-from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name, release_of
-from data.errors import CollectorError, UnexpectedAnswerError, scrub
+from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name
+from data.errors import CollectorError, scrub
 
 MAX_WORDS = 64 * 1024
 """Of what a changing program says, in bytes; a sentence is what it has to say."""
@@ -62,26 +60,26 @@ class SlurmPrograms:
 
     def _jobs(self, number: str) -> Records:
         try:
-            text = self._reading.output("squeue", "--json", "--states=all", f"--jobs={number}")
+            return _records(
+                self._reading.document("squeue", "--json", "--states=all", f"--jobs={number}"),
+                "jobs",
+            )
         except CollectorError as error:
             if _UNKNOWN_JOB in error.message:
                 return Records(interface=interface_name(COMMANDS, (0, 0)), records=())
             raise
-        return _records(text, "jobs", asked="squeue --json")
 
     def queue(self) -> Records:
         """Return the records of all jobs that run or wait. Errors: CollectorError."""
-        return _records(self._reading.output("squeue", "--json"), "jobs", asked="squeue --json")
+        return _records(self._reading.document("squeue", "--json"), "jobs")
 
     def nodes(self) -> Records:
         """Return the records of all nodes. Errors: CollectorError."""
-        text = self._reading.output("sinfo", "--json")
+        document = self._reading.document("sinfo", "--json")
         # From 23.02 on it lists groups of nodes (`sinfo`), until then the nodes.
-        found = _records(text, "nodes", "sinfo", asked="sinfo --json")
-        if release_of(found.interface) >= _NODES_BY_SCONTROL:
-            text = self._reading.output("scontrol", "show", "nodes", "--json")
-            found = _records(text, "nodes", asked="scontrol show nodes --json")
-        return found
+        if release_in(document) >= _NODES_BY_SCONTROL:
+            document = self._reading.document("scontrol", "show", "nodes", "--json")
+        return _records(document, "nodes")
 
     def reservations(self) -> list[Record]:
         """Return the reservations of nodes. Errors: CollectorError."""
@@ -190,17 +188,6 @@ def _environment(conf_file: str) -> Mapping[str, str]:
     return kept
 
 
-def _records(text: str, *keys: str, asked: str) -> Records:
-    try:
-        document: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UnexpectedAnswerError(
-            f"{asked} answered no JSON: {scrub(text[:400])[:100]}",
-            "Slurm 22.05 or later with the JSON plugins is needed.",
-        ) from error
-    errors = errors_in(document)
-    if errors:
-        raise UnexpectedAnswerError(f"{asked}: {scrub('; '.join(errors))}", "Run it by hand.")
-    key = next((key for key in keys if isinstance(document, dict) and key in document), keys[0])
-    found = list_in(document, key, asked=asked)
+def _records(document: object, key: str) -> Records:
+    found = list_in(document, key, asked=f"the list of {key}")
     return Records(interface=interface_name(COMMANDS, release_in(document)), records=tuple(found))
