@@ -16,12 +16,13 @@ import pandas as pd
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.energy_settings import EnergySettings
 from data.fleet_settings import NodeSettings
 from data.records.cluster import Cluster, Gpu, Node
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration, Plan
-from data.settings import EnergySettings, PlanningSettings
+from data.settings import PlanningSettings
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries
 from forecasting.forecast_path import PathTask, path_of

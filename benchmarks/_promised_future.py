@@ -15,7 +15,8 @@ from scipy.stats import beta  # type: ignore[import-untyped]
 
 from benchmarks._promised_fleet import NOW, PER_DAY, PER_HOUR, STEP, DrawnFleet, DrawnJob, Values
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.plans import Configuration
 from planner.problem.configurations import Option
 from planner.problem.elasticity import Elasticity

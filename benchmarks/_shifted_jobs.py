@@ -21,8 +21,9 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
 from data.grid_forecast import grid_outlook
+from data.records.actions import Action
 from data.records.cluster import Cluster, Gpu
-from data.records.decisions import Action, Range
+from data.records.decisions import Range
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.settings import Settings

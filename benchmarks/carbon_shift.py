@@ -40,8 +40,9 @@ from benchmarks._shifted_jobs import (
     issue_file,
     planned_starts,
 )
+from data.energy_settings import EnergySettings
 from data.records.decisions import Range
-from data.settings import EnergySettings, PlanningSettings, Settings
+from data.settings import PlanningSettings, Settings
 from data.units import GRAMS_PER_KILOGRAM
 
 RESULTS = Path(__file__).parent / "results" / "carbon_shift.md"

@@ -7,8 +7,8 @@ from dashboard.deciding import LOCAL
 from dashboard.rights import role_of
 from data.access_settings import AccessSettings
 from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError
+from data.records.actions import Action
 from data.records.commands import Person
-from data.records.decisions import Action
 from data.records.findings import DismissalPattern, DismissalReason
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
 from data.store import Store, StoreReader

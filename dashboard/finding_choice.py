@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dashboard.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
-from data.records.decisions import Action, Risk
+from data.records.actions import Action, Risk
 from data.records.lifecycle import State
 
 STATES = frozenset({OPEN, DISMISSED, REOPENED, RESOLVED, *map(str, State)})

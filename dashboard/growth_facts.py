@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.lifecycle import STANDING
 from data.records.plans import Configuration
 from data.settings import PlanningSettings

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
+from data.energy_settings import EnergySettings
 from data.errors import NotEnoughHistoryError
 from data.records.jobs import Job
-from data.settings import EnergySettings
 from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from forecasting.job_keys import JobKey, job_key
 from planner.rightsizing.charges import UnitCharges

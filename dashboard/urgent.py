@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dashboard.figure_text import figure_text, range_text
 from data.catalogue.xid_table import NO_ERROR, meaning_of
-from data.records.decisions import FOR_MEMORY
+from data.records.actions import FOR_MEMORY
 from data.records.lifecycle import State
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.settings import Settings

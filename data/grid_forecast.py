@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+from data.energy_settings import EnergySettings
 from data.errors import SettingsError, scrub
-from data.settings import EnergySettings, Settings
+from data.settings import Settings
 from data.small_files import read_small_file
 
 _MAX_BYTES = 8 << 20

@@ -9,8 +9,9 @@ import pandas as pd
 
 from data.collected import Collected
 from data.columns import SAMPLES, check_frame
+from data.records.actions import Action, Risk
 from data.records.cluster import SourceReport, SourceState
-from data.records.decisions import Action, Evidence, Range, Recommendation, Risk, Savings
+from data.records.decisions import Evidence, Range, Recommendation, Savings
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, Platform, WorkloadKind
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy

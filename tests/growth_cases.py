@@ -9,8 +9,9 @@ from fleet_cases import PODS, gpu, node_of
 from planning_cases import AS_OF, H100, case
 
 from data.clock import utc_now
+from data.records.actions import Action
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.progress import ProgressReport

@@ -12,6 +12,7 @@ from factories import make_job
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, check_frame
+from data.energy_settings import EnergySettings
 from data.fleet_settings import NodeSettings
 from data.records.cluster import Cluster, Gpu, Node
 from data.records.forecasts import (
@@ -23,7 +24,7 @@ from data.records.forecasts import (
 )
 from data.records.jobs import Job
 from data.records.plans import NodePlan
-from data.settings import EnergySettings, PlanningSettings
+from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 from planner.recommendations.advise import Advice, advise

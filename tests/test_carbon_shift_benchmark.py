@@ -19,7 +19,8 @@ from benchmarks._shift_rules import (
     yesterday_rule,
 )
 from benchmarks._shifted_jobs import DrawnJob, drawn_jobs, issue_file, planned_starts
-from data.settings import EnergySettings, PlanningSettings, Settings
+from data.energy_settings import EnergySettings
+from data.settings import PlanningSettings, Settings
 
 FIRST, DAYS, SLACK = datetime(2021, 8, 1, tzinfo=UTC), 21, 12
 JUDGED = FIRST + timedelta(days=8)

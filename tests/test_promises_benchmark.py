@@ -22,7 +22,8 @@ from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.decisions import Action, Range
+from data.records.actions import Action
+from data.records.decisions import Range
 from data.settings import Settings
 from data.store import Store
 

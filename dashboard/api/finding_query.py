@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 
 from dashboard.api.pages_of_rows import PageQuery
 from dashboard.finding_choice import STATES, FindingChoice, FindingOrder
-from data.records.decisions import Action, Risk
+from data.records.actions import Action, Risk
 
 
 def _known(state: str | None) -> str | None:

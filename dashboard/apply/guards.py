@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 
 from data.apply_settings import ApplySettings
 from data.errors import ChangeRefusedError
+from data.records.actions import NOT_FOR_SAVING
 from data.records.commands import Command, CommandKind
-from data.records.decisions import NOT_FOR_SAVING, Range, Recommendation
+from data.records.decisions import Range, Recommendation
 from data.store import StoreReader
 
 _SHARE_WINDOW = timedelta(hours=24)

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 from dashboard.dismissals import active_patterns
 from data.collected import Collected
+from data.records.actions import Action
 from data.records.cluster import SourceState
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.findings import FindingEventKind
 from data.records.jobs import OVER, Job
 from data.records.lifecycle import OPEN, STANDING, UNDER_WAY, State

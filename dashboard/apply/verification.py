@@ -18,13 +18,15 @@ from dashboard.apply.task import Task
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalogue
 from data.clock import floor_to_slot
+from data.energy_settings import EnergySettings
 from data.feasible_changes import unit_of
+from data.records.actions import FOR_MEMORY
 from data.records.commands import Measurement, Work
-from data.records.decisions import FOR_MEMORY, Range, Recommendation
+from data.records.decisions import Range, Recommendation
 from data.records.jobs import Job
 from data.records.lifecycle import LifecycleEvent
 from data.records.plans import Configuration
-from data.settings import EnergySettings, PlanningSettings, Settings
+from data.settings import PlanningSettings, Settings
 from data.store import StoreReader
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 from forecasting.power.free_boards import with_measured_idle

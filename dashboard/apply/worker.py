@@ -45,9 +45,9 @@ from data.errors import (
     StoreError,
     TrimtabError,
 )
+from data.records.actions import FOR_MEMORY
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult
 from data.records.commands import Command, CommandKind, Lease, Work
-from data.records.decisions import FOR_MEMORY
 from data.records.lifecycle import OPEN, STANDING, LifecycleEvent, State
 from data.settings import Settings
 from data.store import Store

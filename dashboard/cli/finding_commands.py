@@ -16,7 +16,8 @@ from dashboard.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
 from dashboard.recording import present
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, SettingsError
-from data.records.decisions import Action, Recommendation, Risk
+from data.records.actions import Action, Risk
+from data.records.decisions import Recommendation
 from data.store.record_json import build
 
 _COLUMNS = (

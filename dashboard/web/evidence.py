@@ -3,7 +3,8 @@
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.web.page import UNKNOWN, chart
 from dashboard.web.session import current_world
-from data.records.decisions import FOR_MEMORY, Recommendation
+from data.records.actions import FOR_MEMORY
+from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, Quantity
 from data.units import MIB_PER_GIB
 

@@ -8,7 +8,8 @@ from enum import StrEnum
 from dashboard.figure_text import range_text
 from dashboard.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
 from dashboard.saved_by_day import SavedSum
-from data.records.decisions import FOR_MEMORY, Range, Recommendation
+from data.records.actions import FOR_MEMORY
+from data.records.decisions import Range, Recommendation
 from data.records.jobs import Job
 from data.records.lifecycle import STANDING, UNDER_WAY, State
 

@@ -11,8 +11,9 @@ from dashboard.api.wishes import WishKind
 from dashboard.decision_service import DecisionService
 from dashboard.findings import HELD_BACK
 from data.errors import TrimtabError
+from data.records.actions import Risk
 from data.records.commands import Person
-from data.records.decisions import Recommendation, Risk
+from data.records.decisions import Recommendation
 from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
 from data.store import StoredRecommendation
 

@@ -8,9 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.errors import NotKnownError
+from data.records.actions import Action
 from data.records.audit import AuditEntry
 from data.records.commands import Person
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.findings import Finding, FindingEvent, FindingEventKind, number_of, reference
 from data.records.plans import Configuration
 from data.store import tables

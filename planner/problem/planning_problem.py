@@ -11,6 +11,7 @@ import pandas as pd
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.energy_settings import EnergySettings
 from data.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
 from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
 from data.grid_forecast import GridOutlook
@@ -22,7 +23,7 @@ from data.records.progress import ProgressReport
 from data.records.queue_waits import QueueWait
 from data.records.quotas import Quota
 from data.records.serving import ServiceOutlook
-from data.settings import EnergySettings, PlanningSettings
+from data.settings import PlanningSettings
 from planner.problem.board_sharing import partners_of
 from planner.problem.configurations import (
     Option,

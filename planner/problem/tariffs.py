@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from data.catalogue.carbon_table import GridCarbon
 from data.clock import stretches_of_offset
+from data.energy_settings import EnergySettings
 from data.grid_forecast import GridForecast, GridOutlook
-from data.settings import EnergySettings
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 
 Values = npt.NDArray[np.float64]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.energy_settings import EnergySettings
 from data.records.power_caps import CapLaw
-from data.settings import EnergySettings, PlanningSettings
+from data.settings import PlanningSettings
 from planner.problem.tariffs import Tariff
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from data.records.decisions import FOR_MEMORY, Action, Recommendation, Transition
+from data.records.actions import FOR_MEMORY, Action
+from data.records.decisions import Recommendation, Transition
 from data.records.forecasts import GroupForecast
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, IdleGpus, Plan

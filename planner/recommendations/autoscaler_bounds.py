@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from data.feasible_changes import unit_of
-from data.records.decisions import Action, Recommendation, Savings
+from data.records.actions import Action
+from data.records.decisions import Recommendation, Savings
 from data.records.jobs import Platform, SchedulerFacts
 from data.records.plans import Plan
 from data.records.serving import BoundsUse, ServiceOutlook

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from data.catalogue.gpu_catalogue import GpuModel
-from data.records.decisions import Action, Savings
+from data.records.actions import Action
+from data.records.decisions import Savings
 from data.records.jobs import Platform
 from data.records.plans import NodePlan, Plan
 from planner.problem.carbon import emissions_of, market_emissions_of

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
+from data.records.actions import Action
 from data.records.clusters import cluster_in, name_in_cluster, named_in
-from data.records.decisions import Action, Savings
+from data.records.decisions import Savings
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.jobs import Platform
 from planner.problem.planning_problem import JobProblem, PlanningProblem

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from data.feasible_changes import ELASTIC_KUEUE, names_its_nodes, why_not
-from data.records.decisions import Action, Range, Recommendation, Savings, Transition
+from data.records.actions import Action
+from data.records.decisions import Range, Recommendation, Savings, Transition
 from data.records.jobs import JobState, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
 from data.units import SECONDS_PER_HOUR

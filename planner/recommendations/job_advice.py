@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from data.records.decisions import Action, Range, Recommendation, Savings
+from data.records.actions import Action
+from data.records.decisions import Range, Recommendation, Savings
 from data.records.plans import Configuration, Plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.evidence import evidence_of

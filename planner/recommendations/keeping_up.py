@@ -9,7 +9,7 @@ refused or is not better by as much.
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from data.records.decisions import ACTIONS, NOT_FOR_SAVING, Action
+from data.records.actions import ACTIONS, NOT_FOR_SAVING, Action
 from data.records.plans import Configuration, Plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.terms import Terms

@@ -7,7 +7,8 @@ one, so that worth is named as unknown and never counted; the dearer devices are
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from data.records.decisions import Action, Evidence, Recommendation, Savings
+from data.records.actions import Action
+from data.records.decisions import Evidence, Recommendation, Savings
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.memory import MemoryFinding, MemoryRemedy
 from data.records.plans import Plan

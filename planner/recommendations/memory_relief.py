@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from data.catalogue.gpu_catalogue import GpuModel, MigProfile
 from data.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.jobs import Platform
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration

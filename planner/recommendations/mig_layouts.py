@@ -13,9 +13,10 @@ from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
 from data.catalogue.gpu_catalogue import GpuModel
 from data.gpu_resources import MIG_LAYOUT_LABEL
+from data.records.actions import Action
 from data.records.cluster import MigLayout
 from data.records.clusters import name_in_cluster
-from data.records.decisions import Action, Range, Savings
+from data.records.decisions import Range, Savings
 from data.records.jobs import Platform
 from planner.problem.configurations import Option, options_for
 from planner.problem.fleet import FleetNode, Reach, runs_under

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.records.decisions import Action, ActionSpec
+from data.records.actions import Action, ActionSpec
 from data.records.plans import JobPlan
 from planner.problem.configurations import Option
 from planner.problem.cost import needed_service, work_kwh

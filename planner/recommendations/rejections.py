@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from data.records.decisions import Action, Recommendation, Savings
+from data.records.actions import Action
+from data.records.decisions import Recommendation, Savings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

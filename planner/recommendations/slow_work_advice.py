@@ -7,7 +7,8 @@ What is saved is the rent of the time that the cause takes from its boards, whil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from data.records.decisions import Action, Range, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Range, Recommendation
 from data.records.plans import Plan
 from data.records.slow_work import SlowCause, SlowWork
 from planner.problem.planning_problem import PlanningProblem

@@ -7,7 +7,8 @@ own command and the memory of its model do. Nothing applies it.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from data.records.decisions import Action, Range, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Range, Recommendation
 from data.records.plans import Plan
 from data.records.serving import ModelFit, ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem

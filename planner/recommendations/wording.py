@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from data.feasible_changes import NO_DISRUPTIONS
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from planner.problem.cost import missed_service
 from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem

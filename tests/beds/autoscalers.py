@@ -9,7 +9,8 @@ from typing import Any
 from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import bind_in, deployment, gpus, pod_spec, proposal
 
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 
 AUTOSCALER, SCALED = "horizontalpodautoscaler.autoscaling/serve", "scaledobject.keda.sh/serve"
 SERVE = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "serve"}

@@ -19,8 +19,9 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.apply_settings import KubernetesApplySettings
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.records.actions import Action
 from data.records.changes import Change, ReadBack, Rehearsal, StepOutcome, VerificationResult
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.plans import Configuration
 
 APPLIER_MANIFEST = Path(__file__).parents[2] / "deploy" / "kubernetes-applier.yaml"

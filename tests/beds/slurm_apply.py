@@ -12,8 +12,9 @@ from dashboard.apply.slurm.applier import SlurmApplier
 from data.apply_settings import SlurmApplySettings
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
+from data.records.actions import Action
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult, VerificationResult
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Platform
 from data.records.plans import Configuration
 

@@ -20,9 +20,10 @@ from planning_cases import H100, forecast_of
 
 from data.clock import floor_to_slot
 from data.columns import SERVING, TIME, XIDS, check_frame
+from data.records.actions import Action
 from data.records.cluster import Node
 from data.records.commands import CommandKind, Measurement, Person
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.forecasts import (
     GroupForecast,
     GroupKind,

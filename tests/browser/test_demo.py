@@ -19,7 +19,7 @@ from browser.bed import Visitor, wait_until_ready
 from browser.inbox import answer, open_row, panel_of
 from playwright.sync_api import expect
 
-from data.records.decisions import Action
+from data.records.actions import Action
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 _SOON, _PATIENCE = 120_000, 400_000

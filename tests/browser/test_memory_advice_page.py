@@ -16,7 +16,8 @@ from playwright.sync_api import Page, expect
 
 from dashboard.cycle import run_cycle
 from data.clock import utc_now
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import JobState, SchedulerFacts, WorkloadKind
 from data.store import open_store
 

@@ -19,7 +19,7 @@ from factories import make_collected, make_samples
 from playwright.sync_api import expect
 
 from data.clock import utc_now
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.store import open_store
 
 pytestmark = pytest.mark.browser

@@ -9,12 +9,12 @@ from factories import make_recommendation
 
 from dashboard.apply import APPLIERS
 from dashboard.apply.wording import deed
-from data.records.decisions import ACTIONS, ADVICE, FOR_MEMORY, NOT_FOR_SAVING, Action
+from data.records.actions import ACTIONS, ADVICE, FOR_MEMORY, NOT_FOR_SAVING, Action
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 NAMED_IN = {
-    "data/records/decisions.py": "the table",
+    "data/records/actions.py": "the table",
     "planner/recommendations/proposals.py": "makes them from a plan",
     "planner/recommendations/advise.py": "makes time limits",
     "planner/recommendations/fleet_advice.py": "makes those of boards",

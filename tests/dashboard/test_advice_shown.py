@@ -11,7 +11,8 @@ from dashboard.web.boards import boards_of
 from dashboard.web.finding_panel import effect_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError
-from data.records.decisions import ADVICE, Action, Range, Recommendation, Transition
+from data.records.actions import ADVICE, Action
+from data.records.decisions import Range, Recommendation, Transition
 from data.records.jobs import Platform
 from data.records.plans import Configuration
 from data.store.record_json import from_json, to_json

@@ -16,9 +16,9 @@ from data.apply_settings import ApplySettings
 from data.errors import (
     ChangeRefusedError,
 )
+from data.records.actions import Action
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person, Work
-from data.records.decisions import Action
 from data.records.plans import Configuration
 
 

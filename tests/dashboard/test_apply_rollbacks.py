@@ -15,8 +15,8 @@ from data.errors import (
     LeaseLostError,
     StalePlanError,
 )
+from data.records.actions import Action
 from data.records.changes import Change
-from data.records.decisions import Action
 from data.records.jobs import Platform
 from data.records.plans import Configuration
 

@@ -6,7 +6,7 @@ import pytest
 from factories import make_recommendation
 
 from dashboard.apply.wording import STATE_WORDS, deed
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.lifecycle import OPEN, STANDING, State
 
 TARGETS = {"job": ("search/ranker-0", ""), "node": ("", "a100-01"), "braces": ("a/{now}", "")}

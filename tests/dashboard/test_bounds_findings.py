@@ -20,7 +20,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.columns import SERVING, check_frame
 from data.errors import ChangeRefusedError
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.jobs import SchedulerFacts
 from data.settings import PlanningSettings, Settings
 from data.store import open_store

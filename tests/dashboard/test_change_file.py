@@ -12,8 +12,8 @@ from dashboard.apply.change_file import change_for, write_change
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ApplyError, ChangeRefusedError
 from data.gpu_resources import PRODUCT_LABEL
+from data.records.actions import Action
 from data.records.cluster import Gpu
-from data.records.decisions import Action
 from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.plans import Configuration
 

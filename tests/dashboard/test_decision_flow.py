@@ -25,7 +25,8 @@ from factories import (
 from dashboard import decisions
 from dashboard.cli import main
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
-from data.records.decisions import ADVICE, Action, Recommendation, Savings
+from data.records.actions import ADVICE, Action
+from data.records.decisions import Recommendation, Savings
 from data.records.plans import Configuration
 from data.store import Store
 

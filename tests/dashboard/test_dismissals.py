@@ -16,8 +16,8 @@ from dashboard.dismissals import active_patterns, dismiss_matching
 from dashboard.findings import findings_now, outcome_rows
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
+from data.records.actions import Action
 from data.records.commands import Person
-from data.records.decisions import Action
 from data.records.findings import DismissalPattern, DismissalReason
 from data.store import Store, open_store
 from planner.recommendations.rejections import rejected

@@ -16,7 +16,7 @@ from beds.same_figures import differences
 from starlette.testclient import TestClient
 
 from dashboard.cli import main
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.store import open_store
 
 GROUPS = ("tenant", "namespace", "owner", "job", "model", "node", "fleet")

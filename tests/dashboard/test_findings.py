@@ -17,7 +17,7 @@ from dashboard.cli import main
 from dashboard.findings import FindingStatus, findings_now, outcome_rows
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, StalePlanError, StoreError
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.findings import DismissalReason, number_of
 from data.settings import RetentionSettings
 from data.store import Store

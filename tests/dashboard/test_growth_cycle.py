@@ -20,8 +20,9 @@ from dashboard.cycle_world import World
 from dashboard.growth_facts import growth_facts
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.actions import Action
 from data.records.cluster import Node
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, JobState, SchedulerFacts
 from data.records.lifecycle import State
 from data.records.plans import Configuration

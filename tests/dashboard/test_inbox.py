@@ -23,7 +23,7 @@ from dashboard.web.inbox_rows import (
     steady,
 )
 from dashboard.web.verbs import VERBS, needs_confirmation, needs_tick
-from data.records.decisions import Action, Risk
+from data.records.actions import Action, Risk
 from data.records.findings import Finding
 from data.records.lifecycle import TRANSITIONS, LifecycleEvent, State
 from data.store import StoredRecommendation

@@ -10,8 +10,8 @@ from beds.apply_bench import JOB, START, Bench, fill
 from beds.file_cluster import FileCluster
 from factories import make_collected, make_range, make_recommendation, make_samples
 
+from data.records.actions import Action
 from data.records.commands import Measurement
-from data.records.decisions import Action
 from data.store import open_store
 from data.store.record_json import from_json
 

@@ -10,7 +10,8 @@ from factories import NOW, make_job, make_plan, make_recommendation
 from dashboard.apply.resting import rejections, resting
 from dashboard.savings import ledger
 from data.errors import NotKnownError
-from data.records.decisions import Action, Decision
+from data.records.actions import Action
+from data.records.decisions import Decision
 from data.records.jobs import JobState, SchedulerFacts
 from data.records.lifecycle import UNDER_WAY, State
 from data.store import Store

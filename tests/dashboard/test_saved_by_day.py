@@ -19,10 +19,12 @@ from dashboard.saved_by_day import DaySaved, run_rate, saved_by_day, standing_ti
 from dashboard.savings import ledger, sum_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
+from data.energy_settings import EnergySettings
+from data.records.actions import Action
 from data.records.commands import CommandKind, JournalRow
-from data.records.decisions import Action, Recommendation, Savings
+from data.records.decisions import Recommendation, Savings
 from data.records.plans import Configuration
-from data.settings import EnergySettings, PlanningSettings, Settings
+from data.settings import PlanningSettings, Settings
 
 BOARD = load_gpu_catalogue().get(H100)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

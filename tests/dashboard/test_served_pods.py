@@ -15,7 +15,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected, no_serving
 from data.columns import ALLOCATIONS, SERVING, check_frame
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.jobs import Platform, WorkloadKind
 from data.settings import PlanningSettings, Settings
 from data.store import Store, open_store

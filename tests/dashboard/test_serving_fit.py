@@ -19,7 +19,8 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.columns import SERVING, check_frame
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, SchedulerFacts
 from data.records.serving import ServiceOutlook
 from data.settings import PlanningSettings, Settings

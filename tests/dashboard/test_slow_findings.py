@@ -23,7 +23,8 @@ from dashboard.web.world import WebWorld
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.load_settings import LoadedSettings
-from data.records.decisions import Action, Range
+from data.records.actions import Action
+from data.records.decisions import Range
 from data.records.slow_work import SlowCause, SlowWork
 from data.settings import PlanningSettings, Settings
 from data.store import Store, open_store

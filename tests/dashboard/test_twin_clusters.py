@@ -22,8 +22,9 @@ from dashboard.submission.fleet import fleet_of_store
 from dashboard.wiring import build_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
+from data.records.actions import Action
 from data.records.clusters import MAIN, cluster_in, name_in_cluster
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.job_pages import JobFilter
 from data.settings import PlanningSettings, Settings
 from data.store import Store, open_store

@@ -9,7 +9,7 @@ from factories import NOW, make_collected, make_job, make_recommendation, make_s
 
 from dashboard.cli import main
 from dashboard.savings import ledger
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.jobs import SchedulerFacts
 from data.store import open_store
 

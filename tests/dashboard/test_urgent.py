@@ -42,7 +42,7 @@ from data.access_settings import AccessSettings, NotifySettings
 from data.clock import utc_now
 from data.columns import XIDS, check_frame
 from data.load_settings import LoadedSettings
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.jobs import OwnNames
 from data.records.memory import MemoryOutlook
 from data.report_settings import ReportSettings

@@ -23,9 +23,10 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
+from data.energy_settings import EnergySettings
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.decisions import Recommendation
-from data.settings import EnergySettings, PlanningSettings, Settings
+from data.settings import PlanningSettings, Settings
 from data.store import open_store
 
 PAST = timedelta(days=2)

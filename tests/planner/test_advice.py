@@ -11,11 +11,13 @@ from factories import make_job, make_plan
 from fleet_cases import pods_job
 from planning_cases import A100, AS_OF, H100, advised, boards, case, history_of
 
+from data.energy_settings import EnergySettings
 from data.grid_forecast import GridForecast, GridOutlook
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
-from data.settings import EnergySettings, PlanningSettings
+from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.cost import SLOWER, longer_ratio
 from planner.problem.time_shift import waiting_stretch

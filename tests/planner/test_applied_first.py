@@ -10,7 +10,8 @@ from planning_cases import AS_OF, FREE_NODES, H100, boards, case
 
 from data.fleet_settings import NodeSettings
 from data.gpu_resources import WHOLE_GPU
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, WorkloadKind
 from data.records.plans import NodePlan
 from data.records.quotas import Quota, QuotaKind

@@ -9,7 +9,8 @@ from factories import make_job
 from planning_cases import AS_OF, H100, boards, case
 
 from dashboard.proposed_again import is_proposed_by
-from data.records.decisions import Action, Range, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Range, Recommendation
 from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.serving import BoundsUse, ServiceOutlook
 from data.settings import PlanningSettings

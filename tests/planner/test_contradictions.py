@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF
 
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.settings import PlanningSettings
 from planner.plan import build_plan

@@ -9,7 +9,8 @@ from fleet_cases import KUBERNETES, gpu, node_of, pods_job
 from planning_cases import AS_OF, H100, case
 
 from data.fleet_settings import NodeSettings
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import Job
 from data.records.plans import NodePlan
 from data.settings import PlanningSettings

@@ -6,7 +6,7 @@ import pytest
 from factories import make_job
 from planning_cases import AS_OF, H100, L40S, boards, case
 
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.plans import Configuration
 from data.settings import PlanningSettings
 from planner.plan import build_plan

@@ -31,7 +31,8 @@ from data.fleet_settings import (
     TenantShare,
 )
 from data.gpu_resources import WHOLE_GPU
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, JobState
 from data.records.plans import Configuration, Plan
 from data.records.quotas import QuotaKind

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import AS_OF
 
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from planner.recommendations.advise import Advice
 from planner.recommendations.growth_gain import DOUBLING, gain_of
 

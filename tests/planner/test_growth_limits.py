@@ -9,7 +9,7 @@ from growth_cases import JOB_ID, advised, elastic, fleet, half_done
 from planning_cases import AS_OF, FREE_NODES, H100, SLOT_LENGTHS, day_in_slots
 
 from data.fleet_settings import PowerDomain, PowerSettings
-from data.records.decisions import Action
+from data.records.actions import Action
 from planner.recommendations.rejections import Rejection
 
 

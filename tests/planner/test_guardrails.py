@@ -9,7 +9,8 @@ import pytest
 from factories import make_job, make_range
 from planning_cases import AS_OF, H100, SLOT_LENGTHS, boards, case
 
-from data.records.decisions import Action, Range
+from data.records.actions import Action
+from data.records.decisions import Range
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.settings import PlanningSettings
 from planner.problem.job_end import Remaining

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, boards, case
 
 from dashboard.idle_sum import idle_rows, idle_sum
-from data.records.decisions import FOR_MEMORY
+from data.records.actions import FOR_MEMORY
 from data.records.jobs import Job, JobState
 from data.records.plans import IdleCause, Plan
 from data.settings import PlanningSettings

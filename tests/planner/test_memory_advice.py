@@ -10,7 +10,8 @@ from factories import make_job
 from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
 from data.fleet_settings import Pin
-from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk
+from data.records.actions import FOR_MEMORY, Action, Risk
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, Platform, WorkloadKind
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.settings import PlanningSettings

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, case
 
+from data.records.actions import Action
 from data.records.cluster import MigLayout, MigManager
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, Platform
 from data.settings import PlanningSettings
 from planner.plan import build_plan

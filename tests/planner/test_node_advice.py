@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, advised, boards, case
 
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.records.jobs import JobState, Platform
 from data.records.plans import NodePlan

@@ -26,7 +26,8 @@ from factories import make_quota
 from growth_cases import demand_for, half_done
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.quotas import QuotaKind
 from planner.recommendations.growth_room import GrowthFacts
 

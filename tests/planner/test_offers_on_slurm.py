@@ -25,10 +25,12 @@ from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.problem_of_view import fleet_rules
 from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.energy_settings import EnergySettings
 from data.errors import ApplyError
 from data.load_settings import load_settings
-from data.records.decisions import Action, Recommendation
-from data.settings import EnergySettings, PlanningSettings, Settings
+from data.records.actions import Action
+from data.records.decisions import Recommendation
+from data.settings import PlanningSettings, Settings
 from data.source_settings import SlurmSettings
 from planner.plan import build_plan
 from planner.recommendations.advise import advise

@@ -24,9 +24,10 @@ from planning_cases import (
     history_of,
 )
 
+from data.energy_settings import EnergySettings
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration
-from data.settings import EnergySettings, PlanningSettings
+from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.board_sharing import (
     MAX_MEMORY_SHARE,

@@ -24,10 +24,11 @@ from planning_cases import (
 )
 
 from dashboard.cli.cycle_commands import portfolio_line
-from data.records.decisions import FOR_MEMORY, Action
+from data.energy_settings import EnergySettings
+from data.records.actions import FOR_MEMORY, Action
 from data.records.jobs import WorkloadKind
 from data.records.plans import JobPlan
-from data.settings import EnergySettings, PlanningSettings
+from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.cost import rent_per_hour
 from planner.problem.planning_problem import PlanningProblem

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from planning_cases import boards, case
 
 from data.catalogue.gpu_catalogue import cap_law_of, load_cap_laws, load_gpu_catalogue
-from data.records.decisions import Action
-from data.settings import EnergySettings, PlanningSettings
+from data.energy_settings import EnergySettings
+from data.records.actions import Action
+from data.settings import PlanningSettings
 from forecasting.power.cap import power_under_cap
 from planner.problem.energy import expected_draw, power_under
 from planner.problem.planning_problem import PlanningProblem

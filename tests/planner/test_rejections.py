@@ -10,7 +10,8 @@ from planning_cases import AS_OF, H100, boards, case
 
 from dashboard import decisions
 from dashboard.apply.resting import rejections
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.settings import PlanningSettings
 from data.store import Store
 from planner.plan import build_plan

@@ -14,7 +14,8 @@ from dashboard.problem_of_view import fleet_rules
 from data.fleet_settings import TenantSettings
 from data.gpu_resources import WHOLE_GPU, resource_of
 from data.load_settings import load_settings
-from data.records.decisions import Action, Range
+from data.records.actions import Action
+from data.records.decisions import Range
 from data.records.jobs import Job, SchedulerFacts
 from data.records.quotas import Quota, QuotaKind
 from data.records.serving import BoundsUse, ServiceOutlook

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, case
 
+from data.records.actions import Action
 from data.records.cluster import Cluster
-from data.records.decisions import Action
 from data.records.jobs import Job, Platform
 from data.records.plans import Plan
 from data.settings import PlanningSettings

@@ -16,7 +16,8 @@ from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, boards, case, day_in
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, check_frame
 from data.fleet_settings import NodeSettings
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.plans import IdleCause
 from data.records.serving import ServiceOutlook

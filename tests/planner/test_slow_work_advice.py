@@ -8,7 +8,8 @@ from factories import make_job
 from planning_cases import AS_OF, H100, boards, case
 from training_cases import STATED
 
-from data.records.decisions import ADVICE, Action, Range
+from data.records.actions import ADVICE, Action
+from data.records.decisions import Range
 from data.records.jobs import Job
 from data.records.slow_work import SlowCause, SlowWork
 from data.settings import PlanningSettings

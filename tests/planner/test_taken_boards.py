@@ -7,7 +7,7 @@ from factories import NOW, make_job
 from fleet_cases import KUBERNETES, SLURM, gpu, node_of
 from planning_cases import AS_OF, H100, case
 
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.settings import PlanningSettings
 from planner.plan import build_plan

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from data.catalogue.carbon_table import load_carbon_table
+from data.energy_settings import EnergySettings
 from data.errors import SettingsError
 from data.grid_forecast import GridForecast, GridOutlook
-from data.settings import EnergySettings, PlanningSettings
+from data.settings import PlanningSettings
 from planner.problem.tariffs import tariff_of
 
 MIDNIGHT = datetime(2026, 1, 5, tzinfo=UTC)

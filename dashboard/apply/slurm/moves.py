@@ -16,7 +16,8 @@ from dashboard.apply.slurm.gres_text import TYPE_NAME, GresRequest, gpu_request,
 from dashboard.apply.slurm.job_facts import GPU_FIELDS
 from dashboard.apply.slurm.wire import COMMANDS, release_of
 from data.errors import ChangeRefusedError, scrub
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 
 State = Mapping[str, str]
 CONTROL = ("hold", "release", "requeuehold", "wait")

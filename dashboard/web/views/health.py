@@ -11,8 +11,8 @@ from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
 from dashboard.web.urgent_strip import urgent_section
 from dashboard.web.xid_section import xid_section
+from data.records.actions import Action
 from data.records.cluster import SourceState
-from data.records.decisions import Action
 
 _ALWAYS = ("kind", "found", "open")
 

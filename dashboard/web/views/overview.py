@@ -29,8 +29,9 @@ from dashboard.web.saved_days import saved_days
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.actions import FOR_MEMORY
 from data.records.cluster import SourceState
-from data.records.decisions import FOR_MEMORY, Range
+from data.records.decisions import Range
 from data.records.jobs import Job
 
 _RECENT, _HOUR = timedelta(minutes=30), timedelta(hours=1)

@@ -19,9 +19,10 @@ from dashboard.apply.in_cluster import cluster_of, in_cluster, in_local_names
 from dashboard.apply.worker import Worker
 from dashboard.decision_service import DecisionService
 from data.load_settings import load_settings
+from data.records.actions import ACTIONS, Action
 from data.records.changes import Change
 from data.records.commands import Person, Work
-from data.records.decisions import ACTIONS, Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Platform
 from data.records.plans import Configuration
 from data.settings import Settings

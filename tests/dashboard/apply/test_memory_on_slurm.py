@@ -19,8 +19,9 @@ from dashboard.cycle import run_cycle
 from data.apply_settings import ApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
+from data.records.actions import Action
 from data.records.commands import Measurement
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.settings import Settings
 from data.source_settings import SlurmSettings
 from data.store import Store

@@ -14,9 +14,10 @@ from dashboard.apply.power.applier import PowerCapApplier
 from data.apply_settings import ApplySettings, PowerApplySettings
 from data.cluster_settings import ClusterSettings, OtherCluster
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.records.actions import Action
 from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.plans import Configuration
 from data.settings import Settings
 from data.store import Store, open_store

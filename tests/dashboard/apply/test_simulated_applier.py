@@ -27,9 +27,10 @@ from data.apply_settings import (
 )
 from data.errors import ChangeRefusedError, SettingsError, StalePlanError
 from data.load_settings import load_settings
+from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 from data.records.commands import Person
-from data.records.decisions import Action, Recommendation, Savings
+from data.records.decisions import Recommendation, Savings
 from data.records.plans import Configuration
 from data.settings import Settings
 from data.source_settings import (

@@ -16,8 +16,8 @@ from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.apply.slurm.rest import rest_answer
 from data.apply_settings import SlurmApplySettings
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.decisions import Action
 
 
 def applier_in(folder: Path, **changes: Any) -> SlurmApplier:

@@ -21,8 +21,8 @@ from beds.steps import send_step
 from factories import make_job
 
 from data.errors import ChangeRefusedError, StalePlanError
+from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.decisions import Action
 from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
 

@@ -8,7 +8,8 @@ from factories import NOW, make_job
 
 from dashboard.apply.change_file import change_for
 from data.errors import ChangeRefusedError
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
 

@@ -21,8 +21,8 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
 from data.feasible_changes import why_not
+from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.decisions import Action
 from data.records.jobs import Job
 from data.records.plans import Configuration
 from data.source_settings import SlurmSettings

@@ -22,8 +22,8 @@ from beds.slurm_apply import (
 
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, StalePlanError
+from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.decisions import Action
 from data.records.plans import Configuration
 
 pytestmark = pytest.mark.slurm

@@ -11,8 +11,8 @@ from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_
 from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.apply.slurm.client import Records
 from data.apply_settings import SlurmApplySettings
+from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.decisions import Action
 
 
 class Playing:

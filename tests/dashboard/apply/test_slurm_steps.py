@@ -15,7 +15,7 @@ from dashboard.apply.slurm.steps import steps_of
 from dashboard.apply.slurm.ways_back import moves_back
 from dashboard.apply.slurm.wire import payload_of
 from data.errors import ChangeRefusedError, StalePlanError
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.plans import Configuration
 
 A100 = "A100-SXM4-80GB"

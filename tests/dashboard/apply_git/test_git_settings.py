@@ -12,8 +12,8 @@ from beds.kubernetes_replay import kubeconfig
 from dashboard.apply.git.applier import GitApplier
 from data.apply_settings import KubernetesApplySettings
 from data.errors import ChangeRefusedError, SettingsError
+from data.records.actions import Action
 from data.records.changes import Target
-from data.records.decisions import Action
 from data.records.jobs import Platform
 
 

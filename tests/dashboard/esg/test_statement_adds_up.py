@@ -18,8 +18,9 @@ from dashboard.reports.esg.periods import Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder
 from data.catalogue.carbon_table import load_carbon_table
 from data.columns import SAMPLES, check_frame
+from data.energy_settings import EnergySettings
 from data.report_settings import ReportSettings
-from data.settings import EnergySettings, Settings
+from data.settings import Settings
 from data.store import Store, open_store
 from data.store.energy_parts import EnergyKey
 

@@ -13,8 +13,8 @@ from collectors.kubernetes.api import CutError, KubernetesApi
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.kubernetes_writer import applying_account
 from data.errors import ApplyError, CollectorError, SourceNotConfiguredError, SourceUnreachableError
+from data.records.actions import Action
 from data.records.changes import Change, StepOutcome, VerificationResult
-from data.records.decisions import Action
 from data.records.jobs import Platform
 
 RECORDED = json.loads(

@@ -25,8 +25,9 @@ from dashboard.apply.base import Left
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from data.errors import ApplyError
+from data.records.actions import Action
 from data.records.changes import Change, StepOutcome
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.store import Store, open_store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

@@ -32,8 +32,8 @@ from dashboard.apply.base import NotesChanges
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 

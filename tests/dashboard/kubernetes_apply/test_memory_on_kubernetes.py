@@ -16,7 +16,8 @@ from dashboard.apply.worker import Worker
 from dashboard.cycle import run_cycle
 from data.apply_settings import ApplySettings
 from data.clock import utc_now
-from data.records.decisions import Action, Recommendation
+from data.records.actions import Action
+from data.records.decisions import Recommendation
 from data.records.jobs import JobState, SchedulerFacts
 from data.settings import Settings
 from data.store import Store

@@ -19,8 +19,8 @@ from beds.kubernetes_apply import (
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, StalePlanError
+from data.records.actions import Action
 from data.records.changes import VerificationResult
-from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 

@@ -23,8 +23,9 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from data.errors import ChangeRefusedError
 from data.feasible_changes import ELASTIC_KUEUE
+from data.records.actions import Action
 from data.records.changes import VerificationResult
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, SchedulerFacts
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

@@ -23,8 +23,8 @@ from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.quotas import refusal
+from data.records.actions import Action
 from data.records.changes import Rehearsal, StepOutcome, VerificationResult
-from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 

@@ -24,8 +24,8 @@ from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.errors import ChangeRefusedError, StalePlanError
+from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 

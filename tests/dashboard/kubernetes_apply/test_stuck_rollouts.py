@@ -21,7 +21,7 @@ from beds.kubernetes_worker import Play
 from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.store import Store, open_store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

@@ -25,8 +25,9 @@ from dashboard.statement.focus import (
     focus_rows,
 )
 from dashboard.statement.statement import CostStatement, make_cost_statement
+from data.energy_settings import EnergySettings
 from data.report_settings import ReportSettings
-from data.settings import EnergySettings, Settings
+from data.settings import Settings
 from data.statement_settings import GpuPrice, Invoice, StatementSettings
 from data.store import Store, open_store
 

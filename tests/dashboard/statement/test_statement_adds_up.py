@@ -23,9 +23,10 @@ from dashboard.statement.focus import focus_rows
 from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement
 from data.columns import SAMPLES, check_frame
+from data.energy_settings import EnergySettings
 from data.errors import BadRangeError
 from data.report_settings import ReportSettings
-from data.settings import EnergySettings, Settings
+from data.settings import Settings
 from data.statement_settings import GpuPrice, Invoice, StatementSettings
 from data.store import Store, open_store
 

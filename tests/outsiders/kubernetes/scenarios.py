@@ -9,7 +9,7 @@ from typing import Any
 
 from factories import H100
 
-from data.records.decisions import Action
+from data.records.actions import Action
 from data.records.plans import Configuration
 
 GPU = "nvidia.com/gpu"

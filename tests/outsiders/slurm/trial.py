@@ -18,8 +18,9 @@ from dashboard.apply.worker import Worker
 from data.apply_settings import SlurmApplySettings
 from data.clock import utc_now
 from data.errors import StalePlanError
+from data.records.actions import Action
 from data.records.changes import Change, ChangeStep, StepResult
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Platform
 from data.records.lifecycle import OPEN, State
 from data.records.plans import Configuration

@@ -1,0 +1,200 @@
+"""What a recommendation can propose: the table of actions that planner, pages and appliers read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Action(StrEnum):
+    """What a recommendation proposes."""
+
+    FEWER_GPUS = "fewer-gpus"
+    SMALLER_GPU = "smaller-gpu"
+    MIG_SLICE = "mig-slice"
+    POWER_CAP = "power-cap"
+    RECLAIM = "reclaim"
+    CO_LOCATE = "co-locate"
+    SHIFT_IN_TIME = "shift-in-time"
+    TIME_LIMIT = "time-limit"
+    SCALE_OUT = "scale-out"
+    CONSOLIDATE = "consolidate"
+    MIG_LAYOUT = "mig-layout"
+    ADD_GPUS = "add-gpus"
+    LARGER_GPU = "larger-gpu"
+    SPREAD = "spread"
+    LESS_MEMORY = "less-memory"
+    LOWER_MINIMUM = "lower-minimum"
+    RAISE_MAXIMUM = "raise-maximum"
+    SPEED_UP = "speed-up"
+    MODEL_FITS = "model-fits"
+    GROW = "grow"
+    GIVE_BACK = "give-back"
+
+    @property
+    def spec(self) -> "ActionSpec":
+        """The action's row of `ACTIONS`."""
+        return ACTIONS[self]
+
+
+class Risk(StrEnum):
+    """How much a wrong recommendation could hurt (facts: action catalogue)."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSpec:
+    """What holds of an action whatever it is proposed for.
+
+    `deeds` say what making and undoing the change do, `appliers` who can; without one a person.
+    """
+
+    title: str
+    deeds: tuple[str, str] = (
+        "give {target} {then} instead of {now}",
+        "give {target} its {now} back",
+    )
+    risk: Risk = Risk.MEDIUM
+    appliers: tuple[str, ...] = ()
+    for_memory: bool = False
+    serves: bool = False  # whether it is proposed to serve a job better, not to save
+    resizes: bool = False  # whether the job gets another number or kind of GPUs
+    of_node: bool = False  # whether it changes the node that `Recommendation.details` name
+    caps_power: bool = False  # whether it caps its boards; a cap lapses unless it is renewed
+    cuts: bool = False  # whether it cuts that node's boards, by the layout in `details`
+    takes_all: bool = False  # whether the job keeps no GPU, for good
+    gives_back: bool = False  # whether it undoes a growth, so that less work is what it is for
+    pauses: bool = False  # whether it ends by design, with nothing to put back
+    bound: str = ""  # which bound it changes of the autoscaler that `details` name
+    of_service: bool = False  # whether it is of how a service is run, which no plan gives
+    of_program: bool = False  # whether it changes how a job's program works, which no plan does
+
+
+_OBJECTS = ("kubernetes", "slurm")
+"""No shift-in-time and no time-limit in Kubernetes: an object has no time at which it begins."""
+_EVERYWHERE = (*_OBJECTS, "simulated")
+_NUMBERS = (*_EVERYWHERE, "git")  # what one number of a manifest says
+_OF_BOUNDS = ("kubernetes", "git")
+_BOUNDS = ("scale {target} between other bounds: {change}", "scale {target} between its old bounds")
+
+ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
+    {
+        Action.FEWER_GPUS: ActionSpec(title="Fewer GPUs", appliers=_NUMBERS, resizes=True),
+        Action.SMALLER_GPU: ActionSpec(title="Smaller GPU", appliers=_EVERYWHERE, resizes=True),
+        Action.MIG_SLICE: ActionSpec(title="MIG slice", appliers=_EVERYWHERE, resizes=True),
+        Action.POWER_CAP: ActionSpec(
+            title="Power cap",
+            deeds=("cap the power of {target}", "lift the power cap of {target}"),
+            risk=Risk.LOW,
+            appliers=("power-cap", "simulated"),
+            caps_power=True,
+        ),
+        Action.RECLAIM: ActionSpec(
+            title="Reclaim idle GPU",
+            deeds=("take the idle {now} from {target}", "give {target} its {now} back"),
+            risk=Risk.HIGH,
+            appliers=_NUMBERS,
+            takes_all=True,
+        ),
+        Action.CO_LOCATE: ActionSpec(
+            title="Share a board",
+            deeds=("let {target} share its boards", "give {target} its own boards back"),
+        ),
+        Action.SHIFT_IN_TIME: ActionSpec(
+            title="Cheaper or cleaner hours",
+            deeds=("pause {target}", "let {target} run without the pause"),
+            risk=Risk.LOW,
+            appliers=("slurm",),
+            pauses=True,
+        ),
+        Action.TIME_LIMIT: ActionSpec(
+            title="Shorter time limit",
+            deeds=("give {target} a {change}", "give {target} its old time limit back"),
+            risk=Risk.LOW,
+            appliers=("slurm",),
+        ),
+        Action.SCALE_OUT: ActionSpec(
+            title="More GPUs before a peak",
+            risk=Risk.LOW,
+            appliers=_NUMBERS,
+            serves=True,
+            resizes=True,
+        ),
+        Action.CONSOLIDATE: ActionSpec(
+            title="Power a node down",
+            deeds=("take {target} out of use, to power it down", "put {target} back into use"),
+            appliers=_OBJECTS,
+            of_node=True,
+        ),
+        Action.MIG_LAYOUT: ActionSpec(
+            title="Cut a node's boards",
+            deeds=("cut {target} as {change}", "give {target} its old MIG layout back"),
+            appliers=_OBJECTS[:1],
+            of_node=True,
+            cuts=True,
+        ),
+        Action.ADD_GPUS: ActionSpec(
+            title="More boards needed",
+            deeds=("add boards: {change}", "do without the boards: {change}"),
+            risk=Risk.LOW,
+        ),
+        Action.LARGER_GPU: ActionSpec(
+            title="Larger GPU, for memory", appliers=_OBJECTS, for_memory=True, resizes=True
+        ),
+        Action.SPREAD: ActionSpec(
+            title="More GPUs, for memory", appliers=_OBJECTS, for_memory=True, resizes=True
+        ),
+        Action.LESS_MEMORY: ActionSpec(
+            title="Reduce memory use",
+            deeds=("let {target} take less memory", "let {target} take its old memory"),
+            risk=Risk.LOW,
+            for_memory=True,
+        ),
+        Action.LOWER_MINIMUM: ActionSpec(
+            title="Lower minReplicas",
+            deeds=_BOUNDS,
+            appliers=_OF_BOUNDS,
+            bound="minReplicas",
+            of_service=True,
+        ),
+        Action.RAISE_MAXIMUM: ActionSpec(
+            title="Raise maxReplicas",
+            deeds=_BOUNDS,
+            risk=Risk.LOW,
+            appliers=_OF_BOUNDS,
+            bound="maxReplicas",
+            serves=True,
+            of_service=True,
+        ),
+        Action.SPEED_UP: ActionSpec(
+            title="Speed up the job",
+            deeds=("let {target} work faster: {change}", "let {target} work as before"),
+            risk=Risk.LOW,
+            of_program=True,
+        ),
+        Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
+        Action.GROW: ActionSpec(
+            title="Grow into free boards", appliers=_OBJECTS[:1], serves=True, resizes=True
+        ),
+        Action.GIVE_BACK: ActionSpec(
+            title="Give boards back",
+            appliers=_OBJECTS[:1],
+            serves=True,
+            resizes=True,
+            gives_back=True,
+        ),
+    }
+)
+"""All that pages, reports, planner and appliers read of an action."""
+
+ADVICE = frozenset(action for action, spec in ACTIONS.items() if not spec.appliers)
+"""What a person does by hand: nothing in a cluster says it. See `Recommendation.is_advice`."""
+
+FOR_MEMORY = frozenset(action for action, spec in ACTIONS.items() if spec.for_memory)
+"""What keeps a job from running out of GPU memory. It costs, and no plan's saving contains it."""
+
+NOT_FOR_SAVING = FOR_MEMORY | {action for action, spec in ACTIONS.items() if spec.serves}
+"""What is proposed to serve a job: its saving may be negative, and no limit on savings holds."""
