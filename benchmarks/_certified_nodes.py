@@ -25,7 +25,7 @@ from data.records.plans import Plan
 from planner.plan import build_plan
 from planner.problem.configurations import Option
 from planner.problem.elasticity import Elasticity
-from planner.problem.fleet import FleetNode
+from planner.problem.fleet_nodes import FleetNode
 from planner.problem.planning_problem import FORBIDDEN, PlanningProblem
 
 Floats = npt.NDArray[np.float64]

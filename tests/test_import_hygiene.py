@@ -56,7 +56,7 @@ WAITS = (
     "collectors", "forecasting", "planner",
 )  # fmt: skip
 MAX_LIST_MODULES = 620
-MAX_NO_STORE_MODULES = 260
+MAX_NO_STORE_MODULES = 264
 
 
 @pytest.fixture(scope="module")

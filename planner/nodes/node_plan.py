@@ -19,7 +19,7 @@ from planner.nodes.node_placement import PlacementNode, Run, place_on_nodes
 from planner.nodes.node_runs import Places, Stretch, Unit, stretches
 from planner.nodes.node_search import searched
 from planner.nodes.node_stays import stays_of
-from planner.problem.fleet import FleetNode
+from planner.problem.fleet_nodes import FleetNode
 from planner.problem.host_room import kept_boards, memory_bytes, milli_cpus, room_of
 from planner.problem.mig_placement import CutBoard, Slice, pack_slices
 from planner.problem.planning_problem import PlanningProblem

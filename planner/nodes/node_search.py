@@ -19,7 +19,7 @@ from planner.nodes.node_search_kernel import (
     search_nodes,
 )
 from planner.nodes.random_kernel import random_state
-from planner.problem.fleet import FleetNode
+from planner.problem.fleet_nodes import FleetNode
 from planner.problem.host_room import room_of
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import boot_per_board, node_cost_per_board

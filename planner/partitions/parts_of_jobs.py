@@ -7,7 +7,8 @@ jobs that hold some of them now), or a tenant (`tenants.by`). What jobs of sever
 
 import numpy as np
 
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.solver.slot_problem import Indices
 
 

@@ -22,7 +22,7 @@ from data.records.plans import Configuration
 from data.settings import PlanningSettings
 from planner.problem.board_sharing import HALF, Partner
 from planner.problem.elasticity import Elasticity
-from planner.problem.fleet import Reach
+from planner.problem.fleet_nodes import Reach
 from planner.problem.job_demand import JobDemand
 from planner.problem.power_caps import cap_effect
 from planner.problem.terms import Terms

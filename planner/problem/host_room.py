@@ -9,16 +9,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from data.feasible_changes import keeps_its_pods
 from data.records.cluster import Node
 from data.records.jobs import Job, Platform
 from data.units import BYTES_PER_MIB
+from planner.problem.fleet_nodes import FleetNode, Home
 from planner.problem.taken_boards import short_name
-
-if TYPE_CHECKING:
-    from planner.problem.fleet import FleetNode, Home
 
 _MILLI = 1000
 
@@ -79,11 +76,11 @@ def kept_boards(boards: Iterable[tuple[str, int]], count: int) -> tuple[tuple[st
 
 
 def with_host_room(
-    nodes: Sequence["FleetNode"],
+    nodes: Sequence[FleetNode],
     described: Mapping[str, Sequence[Node]],
     jobs: Iterable[Job],
-    homes: Mapping[str, "Home"],
-) -> tuple["FleetNode", ...]:
+    homes: Mapping[str, Home],
+) -> tuple[FleetNode, ...]:
     """Return the nodes with the CPUs and memory that the jobs of a plan can share.
 
     Of a node whose scheduler tells what is free these, and what the jobs hold there now: what
@@ -107,7 +104,7 @@ def with_host_room(
     return tuple(found)
 
 
-def _held(jobs: Iterable[Job], homes: Mapping[str, "Home"]) -> tuple[Counter[str], Counter[str]]:
+def _held(jobs: Iterable[Job], homes: Mapping[str, Home]) -> tuple[Counter[str], Counter[str]]:
     """Return the milli-CPUs and the bytes that jobs hold now, by node."""
     cpu, memory = Counter[str](), Counter[str]()
     for job in jobs:
@@ -122,7 +119,7 @@ def _held(jobs: Iterable[Job], homes: Mapping[str, "Home"]) -> tuple[Counter[str
     return cpu, memory
 
 
-def room_of(node: "FleetNode") -> tuple[int | None, int | None]:
+def room_of(node: FleetNode) -> tuple[int | None, int | None]:
     """Return the milli-CPUs and the bytes that jobs of a plan can share, None: not checked."""
     return (
         None if node.cpus is None else math.floor(round(node.cpus * _MILLI, 6)),

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from data.fleet_settings import PowerDomain
 from data.records.jobs import Job, Platform
-from planner.problem.fleet import FleetNode, Home, in_partition, runs_under, scheduler_of
+from planner.problem.fleet import in_partition, runs_under, scheduler_of
+from planner.problem.fleet_nodes import FleetNode, Home
 from planner.problem.required_nodes import only_on
 from planner.solver.slot_problem import NOTHING
 

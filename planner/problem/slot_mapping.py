@@ -14,7 +14,8 @@ import numpy.typing as npt
 from planner.problem.cost import move_costs, rent_per_hour
 from planner.problem.energy import power_under
 from planner.problem.expected_value import mean_of
-from planner.problem.planning_problem import FORBIDDEN, JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import FORBIDDEN, PlanningProblem
 from planner.problem.pools import feeds
 from planner.problem.tenants import with_quotas
 from planner.solver.broken_limits import WhenText, broken, clock_text

@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from planner.problem.configurations import Option
 from planner.problem.fleet import runs_under
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.problem.quota_room import QuotaRoom, allowed_by
 from planner.recommendations.free_hosts import NO_HOST, FreeHosts
 from planner.recommendations.proposals import Proposal

@@ -2,28 +2,27 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 
 from data.records.actions import FOR_MEMORY, Action
-from data.records.decisions import Recommendation, Transition
+from data.records.decisions import Recommendation
 from data.records.forecasts import GroupForecast
 from data.records.memory import MemoryFinding
-from data.records.plans import Configuration, IdleGpus, Plan
+from data.records.plans import IdleGpus, Plan
 from data.records.serving import ServiceOutlook
 from data.records.slow_work import SlowWork
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.transitions import entering
 from planner.recommendations.admission import AdmissionRoom, admitted
 from planner.recommendations.autoscaler_bounds import bounds_advice, maxima_held_back
 from planner.recommendations.emptied_nodes import empty_nodes
-from planner.recommendations.evidence import FleetEvidence, confidence_of, evidence_of
+from planner.recommendations.evidence import FleetEvidence
 from planner.recommendations.fleet_advice import FleetAdvice, missing_boards
 from planner.recommendations.growth import Growing, give_backs, growths
 from planner.recommendations.growth_room import GrowthFacts, GrowthRoom
 from planner.recommendations.guardrails import refusal, roomier
 from planner.recommendations.idle_gpus import idle_gpus
 from planner.recommendations.keeping_up import ProposedBefore, kept_up, margin_of, too_early
+from planner.recommendations.made import of_fleet, of_proposal
 from planner.recommendations.memory_advice import memory_recommendation
 from planner.recommendations.memory_relief import Relief, reliefs
 from planner.recommendations.mig_layouts import nodes_to_cut
@@ -34,7 +33,7 @@ from planner.recommendations.savings import ProposalOutcome, outcome_of
 from planner.recommendations.slow_work_advice import slow_work_advice
 from planner.recommendations.smaller_for_service import smaller_advice
 from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
-from planner.recommendations.wording import change_text, named_first, why
+from planner.recommendations.wording import named_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +106,7 @@ def advise(
     waits = {**early, **resting}
     kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, waits, no, margins)
     found = [memory_recommendation(relief, plan, problem) for relief in relieved]
-    found += [_recommendation(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
+    found += [of_proposal(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
     found = [named_first(row, room.first.get(row.job_id, ())) for row in found]
     found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
     by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
@@ -129,8 +128,8 @@ def advise(
         for advice in missing_boards(problem, groups, changes)
         if advice.subject not in resting
     ]
-    of_fleet = partial(_of_fleet, FleetEvidence(plan, problem), plan, problem)
-    found += _not_rejected((of_fleet(advice) for advice in short), no)
+    as_row = partial(of_fleet, FleetEvidence(plan, problem), plan, problem)
+    found += _not_rejected((as_row(advice) for advice in short), no)
     empty = list(empty_nodes(plan, problem, changes))
     cuts = nodes_to_cut(
         problem,
@@ -141,11 +140,11 @@ def advise(
         past_runs=runs,
         rejections=no,
     )
-    cut = list(_not_rejected((of_fleet(node) for node in cuts if node.subject not in resting), no))
+    cut = list(_not_rejected((as_row(node) for node in cuts if node.subject not in resting), no))
     found += cut
     stays = {row.target for row in cut} | resting.keys()
     off = [
-        of_fleet(node)
+        as_row(node)
         for node in empty
         if node.subject not in stays and not _wanted(node, relieved, short)
     ]
@@ -275,59 +274,6 @@ def _central(outcome: ProposalOutcome) -> float:
     return 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
 
 
-def _recommendation(
-    proposal: Proposal, outcome: ProposalOutcome, plan: Plan, problem: PlanningProblem
-) -> Recommendation:
-    job, action = proposal.job.demand.job, proposal.action or Action.FEWER_GPUS
-    evidence = evidence_of(proposal, outcome.savings, plan, problem)
-    first, last = proposal.first, proposal.last
-    return Recommendation(
-        plan_id=plan.plan_id,
-        created_at=plan.created_at,
-        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
-        action=action,
-        job_id=job.job_id,
-        job_name=job.name,
-        namespace=job.namespace,
-        platform=job.platform,
-        now=proposal.present.configuration,
-        proposed=proposal.chosen.configuration,
-        why=why(proposal, problem),
-        evidence=evidence,
-        savings=outcome.savings,
-        risk=action.spec.risk,
-        confidence=confidence_of(evidence),
-        details=_details(proposal, problem),
-        change=change_text(proposal, problem),
-        transition=_with_queue(proposal, outcome.transition),
-        delay_hours=outcome.delay_hours,
-        starts_at=problem.slot_starts[first] if first else None,
-        ends_at=None if last is None else problem.slot_starts[last + 1],
-    )
-
-
-def _with_queue(proposal: Proposal, transition: Transition | None) -> Transition | None:
-    """Name the forecast of the queue where the job would be started again."""
-    wait = proposal.job.demand.queue_wait
-    starts_again = entering(
-        proposal.job.demand.standing.elasticity, proposal.present, proposal.chosen
-    )
-    if transition is None or wait is None or not starts_again:
-        return transition
-    return replace(transition, queue=wait.describe())
-
-
-def _details(proposal: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
-    """Return for a pause when the job may begin again."""
-    if not proposal.spec.pauses or proposal.first is None:
-        return ()
-    slot = timedelta(minutes=problem.planning.slot_minutes)
-    end = problem.slot_starts[-1] + slot
-    if proposal.last is not None:
-        end = problem.slot_starts[proposal.last + 1]
-    return (("begin_at", end.isoformat()),)
-
-
 def _shorter_limits(
     proposals: Sequence[Proposal],
     kept: dict[str, str],
@@ -350,7 +296,7 @@ def _shorter_limits(
         stay = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
         outcome = outcome_of(stay, problem.terms)
         savings = replace(outcome.savings, gpu_hours=None, cost=None)
-        made = _recommendation(stay, outcome, plan, problem)
+        made = of_proposal(stay, outcome, plan, problem)
         found.append(
             replace(
                 made,
@@ -367,31 +313,3 @@ def _shorter_limits(
         )
         del kept[job.job_id]
     return found
-
-
-def _of_fleet(
-    evidence: FleetEvidence, plan: Plan, problem: PlanningProblem, advice: FleetAdvice
-) -> Recommendation:
-    found = Recommendation(
-        plan_id=plan.plan_id,
-        created_at=plan.created_at,
-        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
-        action=advice.action,
-        job_id="",
-        job_name=advice.subject,
-        namespace="",
-        platform=advice.platform,
-        now=Configuration(gpu_model=advice.gpu_model, gpu_count=advice.gpus_now),
-        proposed=Configuration(gpu_model=advice.gpu_model, gpu_count=advice.gpus_then),
-        why=advice.why,
-        evidence=evidence.of(advice.factors),
-        savings=advice.savings,
-        risk=advice.action.spec.risk,
-        confidence="medium: it follows from the plan and the forecasts of all jobs",
-        details=((("node", advice.subject),) if advice.action.spec.of_node else ())
-        + advice.details,
-        change=advice.change,
-        starts_at=advice.starts_at,
-        ends_at=advice.ends_at,
-    )
-    return named_first(found, advice.first)

@@ -13,9 +13,10 @@ from data.records.plans import NodePlan, Plan
 from planner.problem.carbon import emissions_of, market_emissions_of
 from planner.problem.cost import ChangeTime, move_costs
 from planner.problem.expected_value import mean_of
-from planner.problem.fleet import FleetNode
+from planner.problem.fleet_nodes import FleetNode
 from planner.problem.free_boards import free_board
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.problem.transitions import entering
 from planner.recommendations.fleet_advice import FleetAdvice
 from planner.recommendations.joint_errors import Error, above_zero, either_side, range_of

@@ -13,7 +13,8 @@ from data.records.clusters import cluster_in, name_in_cluster, named_in
 from data.records.decisions import Savings
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.jobs import Platform
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.proposals import Proposal
 
 Values = npt.NDArray[np.float64]

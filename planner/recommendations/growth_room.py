@@ -25,7 +25,8 @@ from data.settings import PlanningSettings
 from planner.problem.cost import needed_service
 from planner.problem.fleet import runs_under
 from planner.problem.host_room import host_share, room_of
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.fleet_advice import slot_length
 from planner.recommendations.growth_gain import RunsBySize
 from planner.recommendations.proposals import Proposal

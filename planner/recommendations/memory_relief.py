@@ -17,7 +17,8 @@ from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration
 from planner.memory.bounds import USABLE
 from planner.problem.configurations import Option
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.problem.terms import Terms
 from planner.recommendations.admission import AdmissionRoom
 from planner.recommendations.proposals import Proposal

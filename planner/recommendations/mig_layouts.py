@@ -19,9 +19,11 @@ from data.records.clusters import name_in_cluster
 from data.records.decisions import Range, Savings
 from data.records.jobs import Platform
 from planner.problem.configurations import Option, options_for
-from planner.problem.fleet import FleetNode, Reach, runs_under
+from planner.problem.fleet import runs_under
+from planner.problem.fleet_nodes import FleetNode, Reach
+from planner.problem.job_problem import JobProblem
 from planner.problem.mig_placement import Slice, pack_slices
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.fleet_advice import FleetAdvice
 from planner.recommendations.guardrails import refusal
 from planner.recommendations.proposals import Proposal, steady_proposal

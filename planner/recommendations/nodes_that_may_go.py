@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.problem.host_room import host_share, room_of
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.proposals import Proposal
 
 Floats = npt.NDArray[np.float64]

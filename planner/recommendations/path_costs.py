@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from planner.problem.cost import SlotCosts, change_costs, slot_costs
 from planner.problem.expected_value import mean_of
-from planner.problem.planning_problem import JobProblem
+from planner.problem.job_problem import JobProblem
 from planner.problem.terms import Terms
 
 Path = tuple[int, ...]

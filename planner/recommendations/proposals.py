@@ -15,7 +15,7 @@ from data.records.actions import Action, ActionSpec
 from data.records.plans import JobPlan
 from planner.problem.configurations import Option
 from planner.problem.cost import needed_service, work_kwh
-from planner.problem.planning_problem import JobProblem
+from planner.problem.job_problem import JobProblem
 from planner.problem.terms import Terms
 from planner.problem.time_shift import best_shift, goes_on_later
 from planner.recommendations.path_costs import Path, path_cost

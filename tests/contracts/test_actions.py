@@ -17,6 +17,7 @@ NAMED_IN = {
     "data/records/actions.py": "the table",
     "planner/recommendations/proposals.py": "makes them from a plan",
     "planner/recommendations/advise.py": "makes time limits",
+    "planner/recommendations/made.py": "the usual one of a proposal",
     "planner/recommendations/fleet_advice.py": "makes those of boards",
     "planner/recommendations/emptied_nodes.py": "makes those of nodes",
     "planner/recommendations/mig_layouts.py": "makes those of nodes to cut",

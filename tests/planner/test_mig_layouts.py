@@ -18,8 +18,9 @@ from data.records.jobs import Job, Platform
 from data.settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.configurations import options_for
-from planner.problem.fleet import Reach
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.fleet_nodes import Reach
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
 from planner.recommendations.guardrails import refusal
 from planner.recommendations.mig_layouts import nodes_to_cut

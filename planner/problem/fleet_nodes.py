@@ -1,0 +1,82 @@
+"""What plans know of the fleet: nodes with their boards, the homes of jobs, what jobs can reach."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from data.records.cluster import MigManager
+from data.records.jobs import Platform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetNode:
+    """One node, or the part of one that has boards of this model.
+
+    `held` boards belong to jobs now, `taken` ones to work that is not planned. Not `open`: only the
+    jobs of the held ones may be here. `away` [slots] marks maintenance. CPUs and memory are what
+    jobs can share, None where no scheduler said. `schedulers` are the sources that describe it,
+    `platform` that of a node of one scheduler, `known_as` that scheduler's name for it: '' where
+    nobody can be asked to change the node as a whole. `foreign`: something runs on it that none of
+    them explains or that has no readings, or jobs that wait may start there. `mig_profiles` are the
+    slices that can be asked for, `mig_manager` cuts its boards. `nameable`: its schedulers know its
+    model, so that a job can ask for it. Not `read`: nothing is known of what its boards do.
+    """
+
+    name: str
+    gpu_model: str
+    gpus: int
+    cpus: float | None = None
+    memory_mib: float | None = None
+    partitions: tuple[str, ...] = ()
+    open: bool = True
+    held: int = 0
+    taken: int = 0
+    away: tuple[bool, ...] = ()
+    seen: bool = True
+    schedulers: tuple[str, ...] = ()
+    platform: Platform = Platform.UNKNOWN
+    known_as: str = ""
+    foreign: bool = False
+    mig_profiles: frozenset[str] = frozenset()
+    mig_manager: MigManager | None = None
+    nameable: bool = True
+    read: bool = True
+
+    @property
+    def usable(self) -> int:
+        """Return the boards that plans may use outside maintenance."""
+        return max(self.held, self.gpus - self.taken) if self.open else self.held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """Where a job is now: boards per node; of a MIG instance, its board and profile."""
+
+    boards: tuple[tuple[str, int], ...]
+    mig_board: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Boards and MIG profiles by GPU model on the nodes that a job may be on.
+
+    `models` are those that its scheduler has a word for, so that a job can ask for them.
+    """
+
+    boards: Mapping[str, int]
+    slices: Mapping[str, frozenset[str]]
+    models: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetFacts:
+    """Nodes by name; the home of every job whose boards are known.
+
+    By job: its scheduler ('' when none runs it, or none has nodes here), and what it can reach.
+    `strays` are jobs that run where their scheduler has no node.
+    """
+
+    nodes: tuple[FleetNode, ...]
+    homes: Mapping[str, Home]
+    scheduler: Mapping[str, str]
+    reach: Mapping[str, Reach]
+    strays: frozenset[str]
