@@ -14,6 +14,7 @@ from collectors.base import Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
+from dashboard.figure_text import count_text
 from dashboard.grid_refresh import refresh_grid
 from dashboard.growth_facts import growth_facts
 from dashboard.heat import foreseen_racks
@@ -29,7 +30,7 @@ from dashboard.workload_outlook import foreseen_workloads
 from data.clock import require_utc
 from data.collected import Collected
 from data.cycle_mark import begin_cycle
-from data.errors import StoreError
+from data.errors import StoreError, sentence
 from data.kept_on import unread
 from data.records.cluster import SourceReport, SourceState
 from data.records.decisions import Recommendation
@@ -135,7 +136,9 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     started = time.monotonic()
     mark = begin_cycle(now)
     logger.info(
-        "cycle started: %d sources, as of %s UTC", len(world.collectors), f"{now:%Y-%m-%d %H:%M:%S}"
+        "cycle started: %s, as of %s UTC",
+        count_text(len(world.collectors), "source"),
+        f"{now:%Y-%m-%d %H:%M:%S}",
     )
     planning = world.settings.planning
     collected, rows = _collected(world, now)
@@ -254,22 +257,21 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     if grid.why_not:
         logger.warning("plan without a forecast of the grid: %s", grid.why_not)
     if withheld:
-        logger.warning("%s. %s", withheld, WAY_OUT)
+        logger.warning("%s %s", sentence(withheld), WAY_OUT)
     for report in reports:
         if report.state is not SourceState.RAN:
             logger.warning("source %s %s: %s", report.source, report.state, report.reason)
     skipped = sum(isinstance(forecast, ForecastSkipped) for forecast in forecasts)
     logger.info(
-        "cycle %s ended in %.1f s: %d of %d sources ran, %d new samples, %d jobs, %d forecast, "
-        "%d recommendations",
+        "cycle %s ended in %.1f s: %d of %s ran, %s, %s, %d forecast, %s",
         cycle_id,
         seconds,
         sum(report.state is SourceState.RAN for report in reports),
-        len(reports),
-        rows,
-        len(view.jobs),
+        count_text(len(reports), "source"),
+        count_text(rows, "new sample"),
+        count_text(len(view.jobs), "job"),
         len(forecasts) - skipped,
-        len(advice.recommendations),
+        count_text(len(advice.recommendations), "recommendation"),
     )
     return CycleOutcome(
         cycle_id=cycle_id,

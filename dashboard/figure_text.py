@@ -2,7 +2,7 @@
 
 from math import floor, log10
 
-from data.records.decisions import Range, Recommendation
+from data.records.decisions import Evidence, Range, Recommendation
 
 _DIGITS = 3
 _THOUSAND = 1000
@@ -19,6 +19,17 @@ def count_text(count: float, noun: str, several: str = "") -> str:
     `several` is the plural where it is more than the noun with an s.
     """
     return f"{count:,.0f} {noun if round(count) == 1 else several or f'{noun}s'}"
+
+
+def samples_text(evidence: Evidence) -> str:
+    """Return how many samples it rests on, of when, and how complete; that of no job where none."""
+    if not evidence.samples:
+        return "none: it rests on no job's samples"
+    return (
+        f"{evidence.samples:,} from {evidence.window_start:%Y-%m-%d %H:%M} to "
+        f"{evidence.window_end:%Y-%m-%d %H:%M} UTC, "
+        f"{100 * evidence.completeness_ratio:.1f} % complete"
+    )
 
 
 def range_texts(value: Range) -> tuple[str, str, str]:

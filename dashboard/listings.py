@@ -36,6 +36,8 @@ from data.settings import Settings
 from data.store import StoreReader
 
 NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
+_ASKED = "`trimtab sources` lists what was asked."
+_NO_JOB = f"No job is known: no sample names one, and no scheduler told of one. {_ASKED}"
 REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
 Read = Callable[[StoreReader, Settings, Callable[[], datetime]], Iterable[Any]]
 """Called with the store, the settings and the clock that its proposals go by."""
@@ -61,21 +63,27 @@ class Listing:
     """A list: what is read, the key that orders it and is of one record only, the row of each.
 
     `about` tells it to users of the API, where `anyone` may see their own rows, or the fleet's
-    viewers all. `empty` is what a command says where there is none, `columns` what its table has.
+    viewers all. `empty` is what a command says where a
+    store that is not empty has none (see `said_of_none`), `columns` what its table has.
     """
 
     about: str
     kind: type[Any]
     read: Read
     key: Callable[[Any], tuple[Any, ...]]
+    empty: str
     row: Callable[[Any], Any] = _as_it_is
     anyone: bool = True
-    empty: str = NO_SAMPLES
     columns: Sequence[str] = ()
 
     def table_columns(self) -> Sequence[str]:
         """Return the columns of its table, in order."""
         return self.columns or columns_of(self.kind)
+
+
+def said_of_none(reader: StoreReader, said: str) -> str:
+    """Return what to say of a list without rows: `said`, unless the store is empty altogether."""
+    return said if reader.source_reports() else NO_SAMPLES
 
 
 LISTINGS: Mapping[str, Listing] = MappingProxyType(
@@ -86,12 +94,14 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
             read=lambda reader, _settings, _clock: reader.jobs(),
             key=lambda job: (job.job_id,),
             row=job_row,
+            empty=_NO_JOB,
         ),
         "applications": Listing(
             about="The workloads that own jobs, each once",
             kind=ApplicationRow,
             read=_applications,
             key=lambda row: (row.namespace, row.application),
+            empty=_NO_JOB,
         ),
         "gpus": Listing(
             about="The boards and MIG instances known now",
@@ -99,6 +109,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
             read=lambda reader, _settings, _clock: reader.gpus(),
             key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
             row=gpu_row,
+            empty=f"No board is known: no sample came. {_ASKED}",
         ),
         "nodes": Listing(
             about="The nodes as their schedulers describe them",
@@ -107,7 +118,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
             key=lambda node: (node.name, node.source),
             row=node_row,
             anyone=False,
-            empty="No scheduler has been asked yet: set slurm.mode or kubernetes.enabled.",
+            empty="No scheduler has told of a node: set slurm.mode or kubernetes.enabled.",
         ),
         "queue": Listing(
             about="The jobs that wait for GPUs, with place and forecast",
@@ -130,6 +141,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
             read=lambda reader, settings, _clock: capacity_rows(reader, settings),
             key=lambda row: (row.gpu_model,),
             anyone=False,
+            empty=f"No board of a known model was seen. {_ASKED}",
         ),
         "heat": Listing(
             about="The heat of racks (power domains), now and in the next day",
@@ -147,6 +159,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
             row=source_row,
             anyone=False,
             columns=REPORT_COLUMNS,
+            empty=NO_SAMPLES,
         ),
         "urgent": Listing(
             about="Jobs that run out of memory, boards that failed, budgets that are exceeded",
@@ -166,6 +179,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
                 for outlook in reader.serving_outlook()
             ],
             key=lambda row: (row.job_id, row.service),
+            empty=f"The latest cycle read no inference service. {_ASKED}",
         ),
         "savings": Listing(
             about="What applied changes promised, and brought",
@@ -173,6 +187,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
             read=lambda reader, _settings, clock: ledger(reader, now=clock()),
             key=lambda row: (row.recommendation.digest,),
             row=saving_row,
+            empty="Nothing has been applied yet.",
         ),
         "audit": Listing(
             about="The append-only record",

@@ -31,7 +31,8 @@ from data.units import GRAMS_PER_KILOGRAM
 from forecasting.power.estimated import PowerModels, power_models
 from planner.plan import build_plan
 from planner.problem.energy import power_under
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.path_costs import path_cost
 
 MAX_SECONDS = 5.0

@@ -71,6 +71,11 @@ def lacks_memory(failure: BaseException) -> bool:
     return False
 
 
+def sentence(text: str) -> str:
+    """Return a text with a stop at its end, which many reasons have already."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
 class TrimtabError(Exception):
     """Anything a person can act on; carries a message and a hint."""
 
@@ -80,7 +85,7 @@ class TrimtabError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.hint}" if self.hint else self.message
+        return f"{sentence(self.message)} {self.hint}" if self.hint else self.message
 
 
 class SettingsError(TrimtabError):

@@ -117,7 +117,7 @@ class ChatDoor:
             return self._approve(wished, chat)
         except TrimtabError as refused:
             logger.info("refused from %s: %s", chat, scrub(refused.message))
-            return f"{wished.finding} was not approved: {refused.message}. {refused.hint}"
+            return f"{wished.finding} was not approved: {refused}"
 
     def _approve(self, wished: Wished, chat: str) -> str:
         name = self.settings_of(chat).person_of(wished.account)

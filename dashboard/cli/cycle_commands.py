@@ -12,6 +12,7 @@ from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, sa
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.cycle_world import World
+from dashboard.figure_text import count_text
 from dashboard.forecast_rows import forecast_row, group_row
 from dashboard.idle_sum import idle_sum
 from dashboard.listings import REPORT_COLUMNS
@@ -87,14 +88,14 @@ def print_outcome(outcome: CycleOutcome) -> None:
     skipped = sum(isinstance(forecast, ForecastSkipped) for forecast in outcome.forecasts)
     plan = outcome.plan
     say(
-        f"As of {outcome.as_of:%Y-%m-%d %H:%M} UTC: {len(outcome.jobs)} jobs, "
+        f"As of {outcome.as_of:%Y-%m-%d %H:%M} UTC: {count_text(len(outcome.jobs), 'job')}, "
         f"{len(outcome.forecasts) - skipped} forecast, {skipped} skipped; "
-        f"{len(outcome.recommendations)} recommendations in {outcome.seconds:.1f} s."
+        f"{count_text(len(outcome.recommendations), 'recommendation')} in {outcome.seconds:.1f} s."
     )
     if plan is not None:
         say(
             f"Plan {plan.plan_id[:12]}: {plan.cost:.2f} {plan.currency} over "
-            f"{len(plan.slot_starts)} slots (keeping today{of_autoscalers(plan)}: "
+            f"{count_text(len(plan.slot_starts), 'slot')} (keeping today{of_autoscalers(plan)}: "
             f"{plan.cost_of_now:.2f}), lower bound {plan.lower_bound:.2f}, "
             f"certified gap {100 * plan.gap_ratio:.2f} %."
         )

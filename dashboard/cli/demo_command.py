@@ -23,6 +23,7 @@ from dashboard.cli.serve_parts import claimed_parts
 from dashboard.cli.world import FreshSettings, settings_of
 from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.cycle_world import Progress, World
+from dashboard.figure_text import count_text
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world
@@ -279,7 +280,7 @@ def _worth(outcome: CycleOutcome) -> str:
     if not costs:
         return "nothing to recommend: the plan keeps every job as it is"
     return (
-        f"{len(outcome.recommendations)} recommendations, together worth "
+        f"{count_text(len(outcome.recommendations), 'recommendation')}, together worth "
         f"{sum(cost.central for cost in costs):.0f} {costs[0].unit} a day"
     )
 

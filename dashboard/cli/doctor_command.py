@@ -11,6 +11,7 @@ from dashboard.apply.in_cluster import cluster_of
 from dashboard.cli.output import FINDINGS, print_rows
 from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import reads_engines, source_findings
+from dashboard.figure_text import count_text
 from dashboard.grid_refresh import refresh_grid
 from dashboard.problem_of_view import live_jobs
 from dashboard.reports.editions import recipients
@@ -109,7 +110,7 @@ def _check_services(settings: Settings) -> tuple[str, str]:
         found = store.reader.serving_outlook()
     unknown = [outlook for outlook in found if not outlook.required_replicas]
     replicas = sum(outlook.replicas for outlook in found)
-    read = f"the latest cycle read {len(found)} services on {replicas} replicas"
+    read = f"the latest cycle read {count_text(len(found), 'service')} on {replicas} replicas"
     if not unknown:
         return "ok", f"{read}, each with a number" if found else f"{read}: no engine is scraped"
     named = [f"{outlook.service}: {outlook.reason}" for outlook in unknown[:_NAMED_SERVICES]]

@@ -10,6 +10,7 @@ from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.trace_files import Trace, load_map
 from dashboard.cli.output import say
 from dashboard.cli.world import progress_on_stderr, settings_of
+from dashboard.figure_text import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
@@ -98,7 +99,8 @@ def _report(
     lost = dict(rows_lost) | ({"older-than-retention": kept.late} if kept.late else {})
     repeated = rows - kept.new - sum(lost.values())
     say(
-        f"{kept.new} new samples of {rows} rows and {len(last.jobs)} jobs kept from "
+        f"{count_text(kept.new, 'new sample')} of {count_text(rows, 'row')} and "
+        f"{count_text(len(last.jobs), 'job')} kept from "
         f"{last.report.source}; repeated: {repeated}; dropped: {_counted(lost)}."
     )
     if repeated:

@@ -13,7 +13,7 @@ from dashboard.cli.command_options import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.figure_text import count_text
-from dashboard.listings import LISTINGS, NO_SAMPLES, running_since
+from dashboard.listings import LISTINGS, running_since, said_of_none
 from dashboard.recording import present
 from data.errors import SettingsError
 from data.load_settings import setting_rows
@@ -40,12 +40,12 @@ def jobs(options: argparse.Namespace) -> int:
     """List the jobs known now, or the applications that own them."""
     fields = tuple((name, word) for name in JOB_FIELDS if (word := getattr(options, name)))
     wanted = JobFilter(fields=fields, search=options.search, running=options.running)
-    empty = NO_SAMPLES if wanted == JobFilter() else "No job is like that."
     if options.by == "application" and (options.use or options.sort):
         raise SettingsError(
             "applications have no --use and no order of their own",
             "Leave --use and --sort out, or list jobs.",
         )
+    said = LISTINGS["jobs"].empty if wanted == JobFilter() else "No job is like that."
     kind: type[Any] = JobRow
     with open_for_reading(settings_of(options)) as store:
         reader, order = store.reader, JOB_ORDERS[options.sort or "name"]
@@ -60,6 +60,7 @@ def jobs(options: argparse.Namespace) -> int:
             rows = [job_row(used.job) for used in _used_jobs(reader, wanted, order)]
         else:
             rows = [job_row(job) for job in _chosen(reader, wanted)]
+        empty = "" if rows else said_of_none(reader, said)
     shown = [asdict(row) for row in rows]
     print_rows(shown, options.format, columns=columns_of(kind), empty=empty)
     return 0
@@ -102,7 +103,8 @@ def list_(options: argparse.Namespace) -> int:
         reader = store.reader
         found = listing.read(reader, loaded.settings, partial(present, reader))
         rows = [listing.row(entry) for entry in found]
-    return print_listing(options, rows, empty=listing.empty)
+        empty = "" if rows else said_of_none(reader, listing.empty)
+    return print_listing(options, rows, empty=empty)
 
 
 def print_listing(options: argparse.Namespace, rows: Sequence[Any], *, empty: str) -> int:

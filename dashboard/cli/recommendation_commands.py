@@ -15,6 +15,7 @@ from dashboard.cli.world import (
     person_of,
     settings_of,
 )
+from dashboard.figure_text import samples_text
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.proposed_again import as_proposed_now
 from dashboard.recording import NOT_APPLIED, present
@@ -154,12 +155,7 @@ def show(options: argparse.Namespace) -> int:
             {"field": "doubts", "value": "; ".join(evidence.flags)},
             {"field": "confidence", "value": recommendation.confidence},
             {"field": "signal", "value": evidence.signal},
-            {
-                "field": "samples",
-                "value": f"{evidence.samples} from {evidence.window_start:%Y-%m-%d %H:%M} to "
-                f"{evidence.window_end:%Y-%m-%d %H:%M} UTC, "
-                f"{100 * evidence.completeness_ratio:.1f} % complete",
-            },
+            {"field": "samples", "value": samples_text(evidence)},
             {"field": "forecast model", "value": evidence.forecast_model},
             {"field": "assumed", "value": "; ".join("=".join(pair) for pair in evidence.assumed)},
             {"field": "fallbacks", "value": "; ".join(evidence.fallbacks)},

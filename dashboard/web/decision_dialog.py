@@ -27,7 +27,7 @@ from dashboard.web.verbs import (
     needs_tick,
     why_refused,
 )
-from data.errors import TrimtabError
+from data.errors import TrimtabError, sentence
 from data.records.commands import Person
 from data.records.decisions import Range, Recommendation
 from data.records.findings import DismissalReason
@@ -220,7 +220,7 @@ def _summary(
     if len(allowed) > _NAMED:
         st.caption(f"and {len(allowed) - _NAMED} more")
     for name, why in refused[:_NAMED]:
-        st.warning(plain(f"{name} is refused: {why}."))
+        st.warning(plain(f"{name} is refused: {sentence(why)}"))
     if len(refused) > _NAMED:
         st.warning(f"and {len(refused) - _NAMED} more are refused")
 

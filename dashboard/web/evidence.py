@@ -1,6 +1,7 @@
 """What a recommendation rests on: the plot of its samples, every figure and factor."""
 
 from dashboard.charts.forecast_band import forecast_band
+from dashboard.figure_text import samples_text
 from dashboard.web.page import UNKNOWN, chart
 from dashboard.web.session import current_world
 from data.records.actions import FOR_MEMORY
@@ -57,9 +58,7 @@ def evidence_rows(recommendation: Recommendation) -> dict[str, str]:
     power = evidence.power_mean_watts
     return {
         "signal": evidence.signal or UNKNOWN,
-        "samples": f"{evidence.samples:,} from {evidence.window_start:%Y-%m-%d %H:%M} to "
-        f"{evidence.window_end:%Y-%m-%d %H:%M} UTC, "
-        f"{100 * evidence.completeness_ratio:.1f} % complete",
+        "samples": samples_text(evidence),
         "utilization p95": UNKNOWN if utilization is None else f"{100 * utilization:.1f} %",
         "largest memory": UNKNOWN if memory is None else f"{memory / 1024:.1f} GiB per GPU",
         "power, mean": UNKNOWN if power is None else f"{power:,.0f} W",

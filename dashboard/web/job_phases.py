@@ -7,6 +7,7 @@ import streamlit as st
 
 from dashboard.charts.phase_segments import phase_segments
 from dashboard.web.page import chart, plain
+from data.errors import sentence
 from data.records.jobs import Job, WorkloadKind
 from data.store import StoreReader
 from data.units import SECONDS_PER_DAY, SLOT_SECONDS
@@ -45,10 +46,10 @@ def _epoch_line(phases: Phases) -> str:
     epoch = phases.epoch
     notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in phases.notes)
     if epoch.seconds is None:
-        return f"Epoch unknown: {epoch.reason}.{notes}"
+        return f"Epoch unknown: {sentence(epoch.reason)}{notes}"
     period = (
         f"{epoch.seconds / 60:.0f} min"
         if epoch.seconds < SECONDS_PER_DAY / 12
         else f"{epoch.seconds / 3600:.1f} h"
     )
-    return f"Dips come back every {period}: {epoch.reason}.{notes}"
+    return f"Dips come back every {period}: {sentence(epoch.reason)}{notes}"

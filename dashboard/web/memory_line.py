@@ -5,6 +5,7 @@ import streamlit as st
 
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
+from data.errors import sentence
 from data.records.memory import MemoryOutlook
 
 
@@ -14,7 +15,7 @@ def memory_line(job_id: str) -> None:
         if finding.job_id != job_id:
             continue
         alarm = finding.outlook is MemoryOutlook.RUNS_OUT
-        (st.warning if alarm else st.info)(plain(f"{finding.why}."))
+        (st.warning if alarm else st.info)(plain(sentence(finding.why)))
         for advice in finding.advice:
             mark = {True: " — fits", False: " — not enough alone", None: ""}[advice.fits]
             st.markdown(f"- {plain(advice.text + mark)}")

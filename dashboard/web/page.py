@@ -39,7 +39,7 @@ def frame() -> Iterator[None]:
     try:
         yield
     except TrimtabError as error:
-        st.error(plain(f"{error.message}. {error.hint}"))
+        st.error(plain(str(error)))
 
 
 def plain(text: str) -> str:

@@ -7,6 +7,7 @@ one, so that worth is named as unknown and never counted; the dearer devices are
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from data.errors import sentence
 from data.records.actions import Action
 from data.records.decisions import Evidence, Recommendation, Savings
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
@@ -41,7 +42,7 @@ def memory_recommendation(relief: Relief, plan: Plan, problem: PlanningProblem) 
         platform=job.platform,
         now=proposal.present.configuration,
         proposed=proposal.chosen.configuration,
-        why=f"{relief.finding.why}. {_REASONS[relief.action](relief)}",
+        why=f"{sentence(relief.finding.why)} {_REASONS[relief.action](relief)}",
         evidence=_evidence(relief, savings, plan, problem),
         savings=savings,
         risk=relief.action.spec.risk,

@@ -148,7 +148,7 @@ def test_hours_that_a_zone_has_twice_or_never_are_counted(
     code, out, _err = imported(tmp_path, capsys, trace, mapping)
     assert code == 0
     assert (
-        f"30 new samples of 40 rows and 1 jobs kept from map; repeated: 0; dropped: 10 {reason}"
+        f"30 new samples of 40 rows and 1 job kept from map; repeated: 0; dropped: 10 {reason}"
         in out
     )
 

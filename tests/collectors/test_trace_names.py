@@ -22,7 +22,7 @@ def test_a_word_for_no_value_is_no_job(tmp_path: Path, capsys: pytest.CaptureFix
     """The rows stay, their board is held by none, and the import counts them."""
     trace = rows(job=lambda n: NOTHING[n - 28] if n >= 28 else "team/a")
     code, out, _err = imported(tmp_path, capsys, trace)
-    assert (code, "and 1 jobs kept" in out) == (0, True)
+    assert (code, "and 1 job kept" in out) == (0, True)
     assert "12 rows name no job" in out
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         assert [job.job_id for job in store.reader.jobs()] == ["team/a"]

@@ -1,11 +1,20 @@
 """Numbers for people have three digits, and ranges one last digit."""
 
+from dataclasses import replace
+
 import pytest
 from factories import make_recommendation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.figure_text import figure_text, range_text, range_texts, short_name, target_text
+from dashboard.figure_text import (
+    figure_text,
+    range_text,
+    range_texts,
+    samples_text,
+    short_name,
+    target_text,
+)
 from data.records.decisions import Range
 
 
@@ -83,3 +92,10 @@ def test_a_target_is_named_by_the_name_that_its_owner_knows(
 ) -> None:
     """An id of Slurm says nothing to who wrote the job; a pod's holds the name."""
     assert target_text(make_recommendation(job_id=job_id, job_name=name)) == text
+
+
+def test_evidence_without_samples_says_so() -> None:
+    """Advice on a fleet without jobs rests on no sample: a window of 0 minutes means nothing."""
+    evidence = make_recommendation().evidence
+    assert samples_text(evidence).endswith("% complete")
+    assert samples_text(replace(evidence, samples=0)) == "none: it rests on no job's samples"

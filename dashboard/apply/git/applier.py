@@ -33,7 +33,7 @@ from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.rehearsal import standing_refusals
 from dashboard.apply.wording import deed
-from dashboard.figure_text import range_text
+from dashboard.figure_text import range_text, samples_text
 from dashboard.foreign_text import shown
 from dashboard.kubernetes_writer import applying_account
 from data.apply_settings import GitApplySettings, KubernetesApplySettings
@@ -269,11 +269,6 @@ def request_body(one: Recommendation, public_url: str) -> str:
     shows them as code, where no forge finds a mention, a link or an issue to close.
     """
     evidence, savings = one.evidence, one.savings
-    based_on = (
-        f"{evidence.samples} samples of {evidence.signal}, {evidence.window_start:%Y-%m-%d %H:%M} "
-        f"to {evidence.window_end:%Y-%m-%d %H:%M} UTC, "
-        f"{100 * evidence.completeness_ratio:.0f} % complete"
-    )
     computed = (
         f"{one.created_at:%Y-%m-%d %H:%M} UTC, for use until {one.expires_at:%Y-%m-%d %H:%M} UTC"
     )
@@ -281,7 +276,7 @@ def request_body(one: Recommendation, public_url: str) -> str:
     rows = [
         ("Why", one.why),
         (f"Saves over {savings.horizon_hours:g} h", saved),
-        ("Based on", based_on),
+        ("Based on", f"samples of {evidence.signal}, {samples_text(evidence)}"),
         ("Forecast", evidence.forecast_model),
         ("Confidence and risk", f"{one.confidence}, {one.risk}"),
         ("Computed", computed),

@@ -11,7 +11,7 @@ from dashboard.kubernetes_writer import KubernetesWriter, applying_account
 from data.apply_settings import KubernetesApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import utc_now
-from data.errors import CollectorError, scrub
+from data.errors import CollectorError, scrub, sentence
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
 from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
@@ -125,7 +125,7 @@ def access_of(api: KubernetesWriter) -> tuple[bool, str]:
     )
     if not answer.ok:
         said = scrub(str(answer.found.get("message", "")) or answer.text)[:200]
-        return False, f"the API server answers {answer.status}: {said}. {_FIX}"
+        return False, f"the API server answers {answer.status}: {sentence(said)} {_FIX}"
     if answer.found.get("status", {}).get("allowed") is True:
         return True, "the account may change Deployments in all namespaces"
     return (

@@ -30,6 +30,7 @@ from dashboard.web.session import current_world
 from dashboard.web.similar_runs import runs_of, similar_runs
 from dashboard.web.slow_work_line import slow_work_line
 from dashboard.web.workload_ahead import show_ahead
+from data.errors import sentence
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.job_pages import JobFilter
 from data.records.jobs import Job
@@ -191,7 +192,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
     forecast = reader.forecast(job.job_id)
     known = forecast if isinstance(forecast, DemandForecast) else None
     if isinstance(forecast, ForecastSkipped):
-        st.warning(plain(f"No forecast: {forecast.reason}."))
+        st.warning(plain(f"No forecast: {sentence(forecast.reason)}"))
     show_findings(job)
     slow_work_line(job.job_id)
     show_demand(job, history, known)

@@ -27,6 +27,7 @@ from dashboard.web.page import (
 )
 from dashboard.web.scope import scoped_jobs
 from dashboard.web.session import current_world
+from data.errors import sentence
 from data.records.serving import ServiceOutlook
 from planner.serving.cold_start import MIN_STARTS
 
@@ -234,7 +235,7 @@ def show_one(outlook: ServiceOutlook, row: ServiceRow, value: TokenValue | None)
     st.markdown("**Replicas there and needed**")
     chart(replicas_against_need(history, outlook), "service-replicas")
     if not outlook.rates_q95:
-        st.caption(plain(f"No forecast: {outlook.reason or 'too little is known'}."))
+        st.caption(plain(f"No forecast: {sentence(outlook.reason or 'too little is known')}"))
 
 
 def value_rows(values: Sequence[TokenValue]) -> pd.DataFrame:

@@ -15,7 +15,8 @@ from reliability import Measured
 from dashboard.cli import main
 
 TOLD = re.compile(
-    r"(\d+) new samples of (\d+) rows and \d+ jobs kept from .*; repeated: (\d+); dropped: (.*)\."
+    r"([\d,]+) new samples? of ([\d,]+) rows? and [\d,]+ jobs? kept from .*; "
+    r"repeated: (\d+); dropped: (.*)\."
 )
 
 
@@ -49,7 +50,7 @@ def broken_promise(scenario: Scenario) -> str | None:
         told = TOLD.search(out.getvalue())
         if told is None:
             return f"rc {code} without a word of what was kept: {out.getvalue()!r}"
-        new, read, repeated = map(int, told.groups()[:3])
+        new, read, repeated = (int(count.replace(",", "")) for count in told.groups()[:3])
         lost = {
             name: int(count)
             for count, name in (
