@@ -1,4 +1,4 @@
-"""The pages and their order."""
+"""The frame around every page: who looks, the navigation, and what is urgent."""
 
 import streamlit as st
 
@@ -7,52 +7,29 @@ from dashboard.web.demo_guide import demo_guide, simulated_banner
 from dashboard.web.header import page_header
 from dashboard.web.identity import current_role, welcome
 from dashboard.web.page import frame, loss_banner, old_readings_banner
+from dashboard.web.pages import navigation
 from dashboard.web.scope import current_scope
 from dashboard.web.urgent_strip import urgent_strip
 
 st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
-FINDINGS = st.Page("views/findings.py", title="Findings")
+role = current_role()
 pages = {
-    "Now": [
-        st.Page("views/overview.py", title="Overview", default=True),
-        FINDINGS,
-        st.Page("views/fleet.py", title="Fleet"),
-        st.Page("views/facility.py", title="Facility"),
-        st.Page("views/jobs.py", title="Jobs"),
-        st.Page("views/job.py", title="Job"),
-        st.Page("views/serving.py", title="Serving"),
-    ],
-    "Next": [
-        st.Page("views/forecasts.py", title="Forecasts"),
-        st.Page("views/plan.py", title="Plan"),
-        st.Page("views/new_job.py", title="New job"),
-    ],
-    "Account": [
-        st.Page("views/costs.py", title="Costs"),
-        st.Page("views/savings.py", title="Savings"),
-        st.Page("views/energy.py", title="Energy & ESG"),
-        st.Page("views/reports.py", title="Reports"),
-    ],
-    "Trimtab": [
-        st.Page("views/audit.py", title="Audit"),
-        st.Page("views/health.py", title="Health"),
-        st.Page("views/settings.py", title="Settings"),
-    ],
+    section: [
+        st.Page(f"views/{row.view}.py", title=row.title, default=row.view == "overview")
+        for row in rows
+    ]
+    for section, rows in navigation(role).items()
 }
-if current_role() == "owner":
-    # The other pages are the fleet's: they show the jobs of others.
+if role == "owner":
     # No page of theirs is the default one, whose address Streamlit leaves empty: links name each.
-    pages = {
-        "": [st.Page(lambda: None, title="Start", url_path="start", default=True)],
-        "My jobs": [FINDINGS, *pages["Now"][4:]],
-        "Account": pages["Account"],
-    }
-elif current_role() == "none":
+    start = st.Page(lambda: None, title="Start", url_path="start", default=True)
+    pages = {"": [start], **pages}
+elif role == "none":
     pages = {"": [st.Page("views/overview.py", title="Sign in", default=True)]}
 # Streamlit's own list of pages is no list to a screen reader: sections stand between its items.
 chosen = st.navigation(pages, position="hidden")
 if chosen.title == "Start":
-    st.switch_page(FINDINGS, query_params=st.query_params.to_dict())
+    st.switch_page("views/findings.py", query_params=st.query_params.to_dict())
 # Where a chart is narrow its toolbar lies over its legend; the server does not know the width.
 st.html("<style>@media (max-width: 640px) { .modebar { display: none } }</style>")
 ways = st.sidebar.container(gap="xxsmall", key="pages")

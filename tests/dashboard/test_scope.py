@@ -1,18 +1,17 @@
 """The scope of all pages: which jobs it takes, what an address says of it, and who follows it."""
 
 import re
-from pathlib import Path
 
 import pytest
 import streamlit as st
 from factories import H100, make_job
 
 from dashboard.web.page import link_to
+from dashboard.web.pages import PAGES
 from dashboard.web.scope import FOLLOWED, Scope, asks_for, current_scope
 from data.records.jobs import Job, SchedulerFacts
 
 JOB = make_job("ml/train", scheduler=SchedulerFacts(account="vision"))
-APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +60,7 @@ def test_links_of_tables_carry_the_scope(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_every_page_that_follows_the_scope_exists() -> None:
     """A renamed page would say that it follows nothing."""
-    titles = set(re.findall(r'title="([^"]+)"', APP.read_text(encoding="utf-8")))
-    assert set(FOLLOWED) <= titles
+    assert set(FOLLOWED) <= {row.title for row in PAGES}
 
 
 @pytest.mark.parametrize(
