@@ -75,7 +75,7 @@ lint: setup ## format, lint, types and imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-check: lint ## that, docs and the 30 files of tests nearest to what changed: up to 90 s
+check: lint ## that, docs and the 30 files of tests nearest to what changed: 2 to 3 min the first time, then up to 90 s
 	@near=$$($(PYTHON) tests/nearest.py) && $(PYTHON) -m pytest -q -n auto -m "$(UNMARKED)" $$near
 
 check-all: lint ## that, and every test that needs no server

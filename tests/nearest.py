@@ -37,9 +37,13 @@ def git(*words: str) -> list[str]:
 
 
 def changed_files() -> set[str]:
-    """Return the paths of the files that changed, as the module describes."""
-    start = (git("merge-base", "HEAD", "origin/main") or ["HEAD"])[0]
-    found = {*git("diff", "--name-only", start), *git("ls-files", "-o", "--exclude-standard")}
+    """Return the paths of the files that changed, as the module describes; say if none did."""
+    start = git("merge-base", "HEAD", "origin/main")
+    changed = git("diff", "--name-only", *(start or ["HEAD"]))
+    found = {*changed, *git("ls-files", "-o", "--exclude-standard")}
+    if not found:
+        beside = "origin/main" if start else "the last commit"
+        print(f"check: nothing differs from {beside}: testing the last commit", file=sys.stderr)
     return found or set(git("diff", "--name-only", "HEAD^"))
 
 

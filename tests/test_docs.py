@@ -3,6 +3,9 @@
 import argparse
 import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -50,6 +53,19 @@ def test_every_documented_command_exists() -> None:
     assert set(shown) - known == set()
 
 
+@pytest.mark.parametrize(
+    "words", sorted(set(re.findall(r"(?m)-m pytest ([^`#\n]*tests/[^`#\n]*)", all_text())))
+)
+def test_a_quoted_pytest_command_selects_tests(words: str) -> None:
+    """Who copies it sees tests run; a path with NAME in it stands for one of the reader's own."""
+    chosen = [word for word in shlex.split(words) if "NAME" not in word]
+    code = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-qq", *chosen],
+        cwd=ROOT, check=False, capture_output=True,
+    ).returncode  # fmt: skip
+    assert code == 0, "it selects no test (5) or names no file (4): correct it in the document"
+
+
 def settings_page() -> str:
     """The page of settings: a section each, with its name in the environment."""
     lines = ["# Settings", "", _SETTINGS_INTRODUCTION]
@@ -72,7 +88,8 @@ def test_the_page_of_settings_is_golden() -> None:
     page = ROOT / "docs" / "settings.md"
     if WRITES_GOLDEN:
         page.write_text(settings_page(), encoding="utf-8")
-    assert page.read_text(encoding="utf-8") == settings_page()
+    told = "docs/settings.md is written from the settings classes: run `make golden`"
+    assert page.read_text(encoding="utf-8") == settings_page(), told
 
 
 def slug(heading: str) -> str:

@@ -56,9 +56,9 @@ def test_a_document_is_checked_by_the_tests_of_the_repository(
 
 
 def test_what_changed_is_since_the_branch_began_or_the_last_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Committed or not, and files that git does not know yet."""
+    """Committed or not, and files that git does not know yet; where nothing did, it says so."""
     monkeypatch.setattr(nearest, "ROOT", tmp_path)
 
     def commit(name: str) -> None:
@@ -73,9 +73,13 @@ def test_what_changed_is_since_the_branch_began_or_the_last_commit(
     commit("first.py")
     assert nearest.changed_files() == set()
     commit("second.py")
+    capsys.readouterr()
     assert nearest.changed_files() == {"second.py"}
+    said = capsys.readouterr().err
+    assert said == "check: nothing differs from the last commit: testing the last commit\n"
     (tmp_path / "first.py").write_text("changed\n")
     assert nearest.changed_files() == {"first.py"}
     git("update-ref", "refs/remotes/origin/main", "HEAD^")
     (tmp_path / "third.py").touch()
     assert nearest.changed_files() == {"first.py", "second.py", "third.py"}
+    assert capsys.readouterr().err == ""
