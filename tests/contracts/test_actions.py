@@ -1,11 +1,16 @@
 """Every action has one row of facts, and few files that know it by name."""
 
 import ast
+import os
+import shutil
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from factories import make_recommendation
+from page_edits import follow
 
 from dashboard.apply import APPLIERS
 from dashboard.apply.wording import deed
@@ -53,14 +58,16 @@ def named() -> dict[Action, set[str]]:
 def test_few_files_know_an_action_by_name() -> None:
     """A new action is its row, where it is made, why, and a move of its own at most."""
     found = named()
-    assert set().union(*found.values()) == set(NAMED_IN)
+    files = set().union(*found.values())
+    assert files - set(NAMED_IN) == set(), "enter it in NAMED_IN with the reason, or read its spec"
+    assert set(NAMED_IN) - files == set(), "it names no action any more: remove it from NAMED_IN"
     assert found.keys() == set(Action)
     assert {action: files for action, files in found.items() if len(files) > MAX_FILES} == {}
 
 
 def test_every_action_has_a_row() -> None:
     """A page with an action that has none would break; two of one title could not be told apart."""
-    assert ACTIONS.keys() == set(Action)
+    assert ACTIONS.keys() == set(Action), "give it a row in ACTIONS (data/records/actions.py)"
     assert len({action.spec.title for action in Action}) == len(Action)
     assert {name for action in Action for name in action.spec.appliers} == set(APPLIERS)
 
@@ -68,7 +75,8 @@ def test_every_action_has_a_row() -> None:
 def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     """What no applier makes is advice; more memory and more GPUs before a peak need not save."""
     by_hand = "add-gpus co-locate less-memory model-fits speed-up"
-    assert sorted(ADVICE) == by_hand.split()
+    told = "add it to `by_hand` in this test, or name its appliers in its row"
+    assert sorted(ADVICE) == by_hand.split(), told
     assert sorted(FOR_MEMORY) == ["larger-gpu", "less-memory", "spread"]
     serves = {Action.SCALE_OUT, Action.RAISE_MAXIMUM, Action.GROW, Action.GIVE_BACK}
     assert FOR_MEMORY | serves == NOT_FOR_SAVING
@@ -98,9 +106,9 @@ def test_the_rows_say_how_risky_an_action_is() -> None:
     risks = {str(action): str(action.spec.risk) for action in Action}
     low = ("power-cap", "shift-in-time", "scale-out", "time-limit", "add-gpus", "less-memory",
            "raise-maximum", "speed-up")  # fmt: skip
-    assert risks == {str(action): "medium" for action in Action} | dict.fromkeys(low, "low") | {
-        "reclaim": "high"
-    }
+    expected = {str(action): "medium" for action in Action} | dict.fromkeys(low, "low")
+    told = "add it to `low` in this test, or leave its risk medium"
+    assert risks == expected | {"reclaim": "high"}, told
 
 
 @pytest.mark.parametrize("action", list(Action))
@@ -110,3 +118,24 @@ def test_deeds_are_words_for_both_directions(action: Action) -> None:
     there, back = deed(one, back=False), deed(one, back=True)
     assert there != back
     assert "{" not in there + back
+
+
+def test_a_new_action_is_its_file_its_row_and_a_call(tmp_path: Path) -> None:
+    """A copy of the product in which only what the page names was done proposes it."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package)
+    edited = set(follow(ROOT / "docs" / "adding-an-action.md", tmp_path))
+    own = "planner/recommendations/unheld_nodes.py"
+    assert edited == {own, "data/records/actions.py", "planner/recommendations/advise.py"}
+    run = """
+from fleet_cases import fleet_case, plan_of
+from planner.recommendations.advise import advise
+problem = fleet_case(1, busy=0.0)
+print(*(f"{row.action} {row.target}" for row in advise(plan_of(problem), problem).recommendations))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", run],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT / 'tests'}"},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert all(f"check-node node-{number}" in done.stdout for number in range(3)), done.stdout

@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pytest
 from beds.kubernetes_replay import recorded_collector
 from beds.nvml import stub_library
 from beds.slurm_replay import answering, recorded_commands
+from page_edits import follow
 
 from benchmarks._exporter_dialects import DIALECTS
 from collectors import COLLECTORS, FILE_READERS
@@ -168,7 +168,7 @@ def test_a_registered_source_is_named_in_the_docs(name: str) -> None:
     text = "".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"))
     )
-    assert name in text
+    assert name in text, f"name `{name}` in docs/sources.md, and how it is switched on"
 
 
 @pytest.mark.parametrize("name", REGISTERED)
@@ -177,6 +177,9 @@ def test_a_registered_source_reads_its_recordings(name: str, tmp_path: Path) -> 
     folder = RECORDED / name
     recordings = [path for path in folder.rglob("*") if path.is_file()]
     assert recordings, f"{name} has no recordings: put what it answered into tests/recorded/{name}"
+    assert name in REPLAYS, (
+        f"add a function that reads tests/recorded/{name} to REPLAYS in this file"
+    )
     once = list(REPLAYS[name](folder, tmp_path / "once"))
     again = list(REPLAYS[name](folder, tmp_path / "again"))
     assert once
@@ -202,34 +205,12 @@ PAGE = ROOT / "docs" / "adding-a-collector.md"
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 
 
-def follow_the_page(copy: Path) -> list[str]:
-    """Do in a copy of the product what the page says; return the files that it names."""
-    blocks = re.findall(
-        r"^```(python|diff)\n# (\S+)\n(.*?)^```",
-        PAGE.read_text(encoding="utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
-    for kind, path, body in blocks:
-        target = copy / path
-        if kind == "python":
-            assert not target.exists()
-            target.write_text(body, encoding="utf-8")
-            continue
-        lines = body.splitlines()
-        before = "\n".join(line[1:] for line in lines if not line.startswith("+"))
-        after = "\n".join(line[1:] for line in lines)
-        text = target.read_text(encoding="utf-8")
-        assert text.count(before) == 1, before
-        target.write_text(text.replace(before, after), encoding="utf-8")
-    return [path for _kind, path, _body in blocks]
-
-
 def test_a_new_source_is_its_file_its_section_and_one_line(tmp_path: Path) -> None:
     """A copy of the product in which only what the page names was done collects from it."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package)
     product = {path: path.read_bytes() for path in tmp_path.rglob("*.py")}
-    named = follow_the_page(tmp_path)
+    named = follow(PAGE, tmp_path)
     changed = {
         str(path.relative_to(tmp_path))
         for path in tmp_path.rglob("*.py")
