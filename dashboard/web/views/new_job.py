@@ -23,6 +23,7 @@ from dashboard.web.new_job_submission import submission_part
 from dashboard.web.page import chart, finding, plain, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import sentence
 from planner.memory.calibration import Calibration
 from planner.memory.training_plans import GpuType, TrainingPlan
 
@@ -96,7 +97,7 @@ else:
             f"{count_text(types, 'GPU type')} with a probability of {LIMIT} or more; the first: "
             f"{plans[0].text}."
             if offers.plans
-            else f"{job.name}: {offers.warning}."
+            else f"{job.name}: {sentence(offers.warning)}"
         )
     if offers.plans and offers.warning:
         st.warning(plain(offers.warning))
