@@ -31,7 +31,7 @@ from dashboard.cli.world import (
 from dashboard.notify.deliver import Notifier
 from dashboard.recording import present
 from data.clock import utc_now
-from data.errors import StoreBusyError, sentence
+from data.errors import StoreBusyError
 from data.other_clusters import settings_by_cluster
 from data.records.clusters import named_in
 from data.records.lifecycle import OPEN, State
@@ -259,10 +259,7 @@ def stop(options: argparse.Namespace) -> int:
         else "no running process applies from this store, so none obeys now; it will hold for one "
         "that is started with these settings"
     )
-    say(
-        f"{sentence(str(problem))} A server elsewhere: give its --settings or --store",
-        file=sys.stderr,
-    )
+    say(f"{problem}. A server elsewhere: give its --settings or --store", file=sys.stderr)
     return 1
 
 
