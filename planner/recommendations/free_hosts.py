@@ -10,7 +10,8 @@ from data.records.jobs import SchedulerFacts
 from planner.problem.configurations import Option
 from planner.problem.fleet import runs_under
 from planner.problem.host_room import host_share, kept_boards, room_of
-from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.proposals import Proposal
 
 NO_HOST = "boards are free for it, but not the CPUs or memory beside them that it asks for"
