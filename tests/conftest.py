@@ -24,8 +24,9 @@ _WRITE_GOLDEN = os.environ.get("TRIMTAB_GOLDEN") == "1"
 _SCREENSHOTS = "TRIMTAB_SCREENSHOTS"
 _ENGINE = os.environ.get("TRIMTAB_TEST_ENGINE", DUCKDB)
 """The engine of the browser's tests that do not run on both."""
-_FIRST = {"forecasting/test_forecast_runner.py": -2, "planner/test_advice.py": -1}
-"""Files that begin: of the workers on a fresh machine each compiles other kernels, none all."""
+_FIRST = {"forecasting/test_forecast_runner.py": -3, "planner/test_advice.py": -2, "collectors": -1}
+"""Files and a folder that begin: on a fresh machine two workers compile different kernels, and the
+others compile none until those are kept."""
 assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb or postgres"
 
 
@@ -58,7 +59,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark what waits for the slow end, where whole files are collected, and order the files."""
     if not any("::" in argument for argument in config.args):
         slow_end.mark(items)
-        items.sort(key=lambda item: _FIRST.get(slow_end.name_of(item).partition("::")[0], 0))
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """When the file of a test begins among the others: the lowest first."""
+    file = slow_end.name_of(item).partition("::")[0]
+    return _FIRST.get(file, _FIRST.get(file.partition("/")[0], 0))
 
 
 def pytest_collection_finish() -> None:
