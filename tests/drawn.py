@@ -1,8 +1,8 @@
-"""How many examples of a property are drawn: all by `make test-all`, a seventh in every run."""
+"""How many examples of a property are drawn: all by `make test-all`, a tenth in every run."""
 
 from hypothesis import settings
 
-MIN_EXAMPLES = 5
+MIN_EXAMPLES = 3
 
 
 def examples(count: int) -> int:

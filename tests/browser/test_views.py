@@ -51,7 +51,7 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
     Nothing has to be scrolled sideways on a laptop. Each view is opened at one width, by turns the
     larger and the smaller, and then gets the other.
     """
-    widths = (1360, 1000)
+    widths, alone = (1360, 1000), texts_alone()
     visitor.open(server.base)
     for title, sentence, plots in VIEWS:
         if title != "Overview":
@@ -63,8 +63,9 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
         else:
             expect(shown).to_have_count(0)
         assert visitor.page.locator('[data-testid="stException"]').count() == 0
-        assert "Traceback" not in visitor.text()
-        assert [text for text in texts_alone() if text in visitor.text()] == []
+        shown_text = visitor.text()
+        assert "Traceback" not in shown_text
+        assert [text for text in alone if text in shown_text] == []
         assert not (beyond := visitor.overflow()), (title, widths[0], beyond)
         visitor.resize(widths[1])
         assert not (beyond := visitor.overflow()), (title, widths[1], beyond)

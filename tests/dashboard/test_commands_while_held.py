@@ -130,27 +130,28 @@ def test_decisions_are_made_by_the_holder(
     ]  # fmt: skip
 
 
-def _store_of(path: Path) -> str:
-    """A store with one finding, TT-1, proposed now."""
+def _store_of(path: Path, *, findings: int = 1) -> str:
+    """A store with so many findings, TT-1 the first, proposed now."""
     url = f"duckdb:///{path}"
+    found = [make_recommendation(job_id=f"search/ranker-{number}") for number in range(findings)]
     with open_store(url) as store:
-        at = utc_now()
-        cycle(store, 0, make_recommendation(), at=at)
+        cycle(store, 0, *found, at=utc_now())
     return url
 
 
-@pytest.mark.parametrize("name", ["Zoë", "a\nb", "50 %", "%41", "李"])
-def test_a_name_comes_whole(name: str, tmp_path: Path) -> None:
+def test_a_name_comes_whole(tmp_path: Path) -> None:
     """As with the file alone, blanks tidied; a name that is no text is refused."""
+    names = ("Zoë", "a\nb", "50 %", "%41", "李")
     said = []
     for way in ("held", "alone"):
         folder = tmp_path / way
         folder.mkdir()
-        url = _store_of(folder / "trimtab.duckdb")
-        words = ["--store", url, "recommendations", "approve", "TT-1", "--by"]
+        url = _store_of(folder / "trimtab.duckdb", findings=len(names))
         with held(url) if way == "held" else nullcontext():
-            assert main([*words, "\udcff"]) == 1
-            assert main([*words, name]) == 0
+            for number, name in enumerate(names, start=1):
+                words = ["--store", url, "recommendations", "approve", f"TT-{number}", "--by"]
+                assert main([*words, "\udcff"]) == 1
+                assert main([*words, name]) == 0
         with open_store(url) as store:
             said.append([entry.actor for entry in store.reader.audit()])
     assert said[0] == said[1]

@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 from beds.mortal_programs import running_mortals
+from drawn import examples
 from reliability import Measured
 
 from data.store import open_store
 
-ROOMS_MIB = (1, 2, 4, 8, 16, 32, 64, 96)
-"""Too little to collect with, to read with, to plan with."""
+_ROOMS_MIB = (1, 2, 4, 8, 16, 32, 64, 96)
+ROOMS_MIB = _ROOMS_MIB if examples(100) == 100 else _ROOMS_MIB[::2]
+"""Too little to collect with, to read with, to plan with; every second of them in every run."""
 WORDS = ("trimtab: the process ran out of memory", "trimtab: a statement broke off")
 """The second where DuckDB says only that it was interrupted: another of its threads failed."""
 
 
+@pytest.mark.hypothesis  # the slow end takes all rooms
 @pytest.mark.slow
 def test_a_cycle_without_memory_says_so_and_leaves_the_store_whole(
     tmp_path: Path, measured: Measured
@@ -37,7 +40,7 @@ def test_a_cycle_without_memory_says_so_and_leaves_the_store_whole(
             assert ended.said.startswith(WORDS), ended.said
             assert "Traceback" not in ended.said
             failed.append(room)
-        assert failed[:3] == [1, 2, 4]
+        assert failed[:2] == list(ROOMS_MIB[:2])
         assert mortals.run([command], tmp_path, **fleet).code == 0
     rooms = ", ".join(map(str, failed))
     measured(f"cycles with {rooms} MiB to take: named, nothing half kept, the next one works")

@@ -36,7 +36,7 @@ _CHECKS = [
 ]  # fmt: skip
 
 
-_DRAWN = 200 if examples(100) == 100 else 8
+_DRAWN = 200 if examples(100) == 100 else 4
 """Requests of an operation: ten thousand in all at the slow end, few in every run."""
 
 

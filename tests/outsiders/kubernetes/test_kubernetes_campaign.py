@@ -195,4 +195,4 @@ def test_drawn_scenarios(
         finally:
             stage.clear()
 
-    run_campaign("kubernetes", draw, fails, default=4, measured=measured)
+    run_campaign("kubernetes", draw, fails, default=2, measured=measured)
