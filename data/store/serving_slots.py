@@ -175,6 +175,7 @@ WITH {_NAMES}, served AS (
         min(CASE WHEN generation_tokens > 0 THEN slot_start END) AS served_at,
         max(engine || ' ' || model) AS runs, max(slot_start) AS last_at
     FROM serving_slots WHERE slot_start >= :start AND slot_start < :end AND label_id <> ''
+        AND label_id IN (SELECT job_id FROM samples)
         AND label_id NOT IN (SELECT label_id FROM allocations)
     GROUP BY label_id
 ), boards AS (

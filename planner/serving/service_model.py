@@ -304,11 +304,19 @@ def _service_seconds(readings: ServiceReadings) -> Range | None:
     if not usable.any():
         return None
     sums, counts = sums[usable], counts[usable]
-    low, high = np.quantile(sums / counts, (0.1, 0.9))
+    low, high = _deciles(sums / counts)
     central = float(sums.sum() / counts.sum())
     return Range(
         low=min(float(low), central), central=central, high=max(float(high), central), unit="s"
     )
+
+
+def _deciles(values: Floats) -> list[float]:
+    """Return both deciles as np.quantile does, whose checks take most of its time."""
+    ordered, last = np.sort(values).tolist(), len(values) - 1
+    places = ((share * last, int(share * last)) for share in (0.1, 0.9))
+    following = [*ordered[1:], ordered[-1]]
+    return [ordered[low] + (at - low) * (following[low] - ordered[low]) for at, low in places]
 
 
 def arrival_scv(readings: ServiceReadings) -> float:
