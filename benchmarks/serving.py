@@ -82,6 +82,27 @@ def leaner(
     return [min(fits, key=lambda served: served.part(first, last)).rule] if fits else []
 
 
+def affordable(
+    by_level: Sequence[Sequence[ServedMinutes]], max_hours: float, part: tuple[int, int]
+) -> ServedMinutes:
+    """Return the setting of fewest misses among each level's largest affordable margin.
+
+    A larger margin asks for no fewer replicas, so that a smaller one which misses as few or fewer
+    minutes does so by chance. If none is affordable: that of fewest GPU-hours.
+    """
+    largest = [
+        fits[-1]
+        for found in by_level
+        if (fits := [served for served in found if served.part(*part)[1] <= max_hours])
+    ]
+
+    def order(served: ServedMinutes) -> tuple[float, float]:
+        missed, hours = served.part(*part)
+        return (missed, -hours) if largest else (hours, missed)
+
+    return min(largest or [served for found in by_level for served in found], key=order)
+
+
 def judged(trace: RequestTrace) -> JudgedTrace:
     """Replay every setting of every rule, and choose."""
     minutes = int(trace.seconds // 60)
@@ -118,12 +139,10 @@ def judged(trace: RequestTrace) -> JudgedTrace:
         ]
 
     missed, hours = best.part(first, last)
-    above = forecasts(best.rule, "Trimtab")
-    most = MAX_MORE_HOURS * hours
-    affordable = [served for served in above if served.part(first, last)[1] <= most]
-    forecast = min(
-        affordable or above,
-        key=lambda served: served.part(first, last)[:: 1 if affordable else -1],
+    forecast = affordable(
+        [forecasts(best.rule, "Trimtab", (level,)) for level in LEVELS],
+        MAX_MORE_HOURS * hours,
+        (first, last),
     )
     under = [
         served
