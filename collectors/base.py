@@ -1,4 +1,4 @@
-"""What every source of facts does."""
+"""The interface that every collector implements."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Collector(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """How a live source is made, and what `trimtab doctor` finds of it at a time (UTC).
+    """How a live source is made, and what `trimtab doctor` reports about it at a time (UTC).
 
     Every module of `COLLECTORS` has one as SOURCE. Errors of both: TrimtabError.
     """

@@ -14,7 +14,7 @@ from data.records.identifiers import digest_of
 
 logger = logging.getLogger(__name__)
 MAX_SKEW = timedelta(minutes=5)
-"""A sample further ahead of the window is a wrong clock: it would hide all that follows it."""
+"""A sample further ahead of the window is a wrong clock: it would mask all later samples."""
 _BEHIND = timedelta(hours=1)
 
 
@@ -99,7 +99,7 @@ def _up_to_newest(collected: Collected) -> Collected:
 
 
 def fell_short(report: SourceReport) -> bool:
-    """Tell whether a source failed, or its answers end before the time that was asked for.
+    """Return whether a source failed, or its answers end before the time that was asked for.
 
     A step of several minutes alone is no shortfall; a warning about the last minutes is one.
     """

@@ -202,7 +202,7 @@ SOURCE = Source(build=lambda settings, _catalogue: simulated_collector(settings)
 
 
 def same_allocation(one: Configuration, other: Configuration) -> bool:
-    """Tell whether two configurations hold the same; nothing is nothing, of whatever model."""
+    """Return whether two configurations hold the same; nothing is nothing, of whatever model."""
     return one == other or (one.gpu_count == 0 and other.gpu_count == 0)
 
 

@@ -245,7 +245,7 @@ class SimulatedFleet:
         )
 
     def _works(self, board: int, at: int) -> bool:
-        """Tell whether a job does something on the board."""
+        """Return whether a job does something on the board."""
         times = np.array([at], dtype=np.int64)
         return any(
             self._utilization(epoch, device, times)[0] > 0

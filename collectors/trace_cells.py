@@ -40,7 +40,7 @@ class Texts:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether cells of this type are text."""
+    """Return whether cells of this type are text."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(

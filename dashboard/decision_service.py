@@ -196,13 +196,13 @@ class DecisionService:
         return Preview(change=change, rehearsal=applier.rehearse(change))
 
     def will_apply(self, named: str) -> bool:
-        """Tell whether an apply was asked for, or a worker would carry it out."""
+        """Return whether an apply was asked for, or a worker would carry it out."""
         stored = self.stored(named)
         asked = self.store.reader.commands(stored.recommendation.digest)
         return bool(asked) or self.can_apply(stored.recommendation)
 
     def can_apply(self, recommendation: Recommendation) -> bool:
-        """Tell whether a worker would carry the change out, stopped or not."""
+        """Return whether a worker would carry the change out, stopped or not."""
         return applier_for(self.appliers(self.settings()), recommendation) is not None
 
     def why_not(

@@ -261,7 +261,7 @@ def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
 
 
 def _applies_again(reader: StoreReader, commands: list[Command]) -> bool:
-    """Tell whether the last command undoes a rollback and has begun: a second click has not."""
+    """Return whether the last command undoes a rollback and has begun: a second click has not."""
     last = commands[-1]
     begun = reader.journal(command_id=last.command_id, events=(str(Work.SENDING),))
     return bool(begun) and goes_forward(last, commands[0])

@@ -22,7 +22,7 @@ def source_findings(settings: Settings, now: datetime) -> Iterator[tuple[str, Fi
 
 
 def reads_engines(settings: Settings) -> bool:
-    """Say whether a source may tell of inference engines."""
+    """Return whether a source may tell of inference engines."""
     return bool({"prometheus", "simulated_fleet"} & set(settings.sources_in_use()))
 
 

@@ -135,7 +135,7 @@ def _status(
 
 
 def _reopened(rejected: StoredRecommendation, last: FindingEvent | None) -> bool:
-    """Say whether the last that was said of the finding is to propose it again after all."""
+    """Return whether the last that was said of the finding is to propose it again after all."""
     if last is None or last.kind is not FindingEventKind.REOPENED:
         return False
     return rejected.decided_at is None or last.at >= rejected.decided_at

@@ -23,7 +23,7 @@ def as_proposed_now(store: Store, id_or_digest: str, now: datetime) -> StoredRec
 
 
 def is_proposed_by(newer: Recommendation, shown: Recommendation) -> bool:
-    """Say whether a newer recommendation proposes what was shown.
+    """Return whether a newer recommendation proposes what was shown.
 
     It does if it changes the same from the same, and its saving lies within the range that was
     shown: figures of two cycles differ by noise. Advice changes nothing by itself: it is the same

@@ -74,7 +74,7 @@ def _may_hold_back(quota: Quota, job: Job) -> bool:
 
 
 def _is_full(quota: Quota, job: Job) -> bool:
-    """Say whether a queue has no room for a job by what it may hold at most."""
+    """Return whether a queue has no room for a job by what it may hold at most."""
     if quota.nominal is None or quota.borrowing_limit is None or quota.used is None:
         return False
     return quota.used + job.gpu_count > quota.nominal + quota.borrowing_limit

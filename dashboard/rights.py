@@ -60,7 +60,7 @@ def own_names(person: Person) -> OwnNames:
 
 
 def owns(person: Person, recommendation: Recommendation, job: Job | None) -> bool:
-    """Tell whether the recommendation is about a job of the person's own."""
+    """Return whether the recommendation is about a job of the person's own."""
     if job is None or recommendation.job_id != job.job_id:
         return False
     return own_names(person).hold(job)
@@ -75,7 +75,7 @@ def view_of(person: Person, access: AccessSettings, reader: CachedReader) -> Cac
 
 
 def _may_own(person: Person, recommendation: Recommendation, job: Job | None) -> bool:
-    """Tell whether the job could be the person's own under another spelling of a name.
+    """Return whether the job could be the person's own under another spelling of a name.
 
     A refusal needs doubt only: some sign-ins take a name in any case and pass it on as typed.
     """
@@ -121,7 +121,7 @@ def _skeletons(names: Iterable[str]) -> set[str]:
 def may_look(
     person: Person, access: AccessSettings, recommendation: Recommendation, job: Job | None
 ) -> bool:
-    """Tell whether the person may see the recommendation: an owner sees their own jobs only."""
+    """Return whether the person may see the recommendation: an owner sees their own jobs only."""
     role = role_of(person, access)
     return role not in ("none", "owner") or (role == "owner" and owns(person, recommendation, job))
 

@@ -199,7 +199,7 @@ def run_rate(rows: Iterable[DaySaved], at: datetime) -> RunRate:
 
 
 def _lasts(group: Sequence[DaySaved]) -> bool:
-    """Say whether a year can be told of a change: measured for a day, and its job goes on."""
+    """Return whether a year can be told of a change: measured for a day, and its job goes on."""
     hours = sum(row.measurement.hours for row in group)
     return hours >= _DAY / timedelta(hours=1) and bool(group[-1].recommendation.proposed.gpu_count)
 

@@ -58,7 +58,7 @@ def host_of(netloc: str) -> str:
 
 
 def _is_host_name(text: str) -> bool:
-    """Tell whether it is a host as a browser sends it: a name or an IP address, no port."""
+    """Return whether it is a host as a browser sends it: a name or an IP address, no port."""
     try:
         ipaddress.ip_address(text.strip("[]"))
     except ValueError:
@@ -81,7 +81,7 @@ def _origin_of(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:
@@ -178,7 +178,7 @@ class AccessSettings(Section, name="access"):
         return tuple(origin for name in stated if (origin := _origin_of(name)))
 
     def names_hosts(self) -> bool:
-        """Tell whether any host beside this machine's own is answered."""
+        """Return whether any host beside this machine's own is answered."""
         return bool(self.public_origins() or entries(self.allowed_hosts))
 
     def _check(self) -> None:

@@ -50,7 +50,7 @@ class ChatSettings(Section, name="chat"):
     )
 
     def takes(self, chat: str) -> bool:
-        """Tell whether approvals from slack or teams are taken."""
+        """Return whether approvals from slack or teams are taken."""
         secret = self.slack_signing_secret if chat == CHATS[0] else self.teams_security_token
         return bool(secret)
 

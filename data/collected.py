@@ -1,4 +1,4 @@
-"""What one source gave in one window: the unit in which facts are kept."""
+"""What one source gave in one window: the unit that is stored."""
 
 from __future__ import annotations
 

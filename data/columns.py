@@ -97,7 +97,9 @@ XIDS = FrameColumns(
     ),
     required=frozenset({"gpu_uuid", "xid", "first_seen_at", "last_seen_at"}),
 )
-"""Which last XID code a board showed from when to when. A board without a row: nobody reports it.
+"""Which last XID code a board showed from when to when.
+
+No source reports XIDs of a board without a row.
 
 The driver's gauge keeps the code of the last error until the driver is loaded again, so showing a
 code is no new error, and the same error twice looks like one.
@@ -157,7 +159,7 @@ ACTIVITY = FrameColumns(
     ),
     required=frozenset({"slot_start", "gpu_uuid"}),
 )
-"""What kept one device at work or from it in five minutes: means of its readings."""
+"""What kept one device busy or held it back in five minutes: means of its readings."""
 
 PROGRESS = FrameColumns(
     name="progress",
@@ -212,7 +214,7 @@ GROUP_HISTORY = FrameColumns(
     ),
     required=frozenset({"kind", "name", "slot_start", "boards"}),
 )
-"""A group without a row in a slot that the fleet has held nothing then."""
+"""A group with no row for a slot in which the fleet has one held nothing then."""
 
 
 def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:

@@ -54,7 +54,7 @@ _NO_MEMORY_WORDS = re.compile(
 
 
 def lacks_memory(failure: BaseException) -> bool:
-    """Say whether a failure, or one that it came from, is that no memory was left.
+    """Return whether a failure, or one that it came from, is that no memory was left.
 
     Beside Python's own error: the system's, and in words of a library that cannot be loaded, a
     thread that has no room for its stack, or C++ below.
@@ -117,7 +117,7 @@ class SchemaTooNewError(StoreError):
 
 
 class NotKnownError(StoreError):
-    """Nothing of that id is kept, or nothing that who asks may see."""
+    """No record has that id, or none that the caller may see."""
 
 
 class AlreadySubmittedError(StoreError):
@@ -125,7 +125,7 @@ class AlreadySubmittedError(StoreError):
 
 
 class NoTextError(StoreError):
-    """A text that no store can hold, such as half of a character."""
+    """A text that no store can hold, such as a lone surrogate."""
 
 
 class LeaseLostError(StoreError):
@@ -189,4 +189,4 @@ class NotAllowedError(ChangeRefusedError):
 
 
 class NotSignedInError(NotAllowedError):
-    """Nobody is known to stand behind a request."""
+    """A request is not authenticated."""

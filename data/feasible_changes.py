@@ -124,13 +124,13 @@ def why_not_later(job: Job) -> str:
 
 
 def runs_in_slurm(job: Job) -> bool:
-    """Say whether Slurm runs a job, so that all but fewer nodes takes a requeue."""
+    """Return whether Slurm runs a job, so that all but fewer nodes takes a requeue."""
     state = (job.scheduler or SchedulerFacts()).state
     return job.platform is Platform.SLURM and state in (JobState.RUNNING, JobState.SUSPENDED)
 
 
 def names_its_nodes(job: Job) -> bool:
-    """Say whether a job may not run on all nodes of its model by its own word: no plan moves it.
+    """Return whether a job may not run on all nodes of its model by its own word: no plan moves it.
 
     A Slurm job that asked for nodes by name, pods with a nodeSelector or a required affinity.
     """
@@ -196,7 +196,7 @@ def why_not_started_again(facts: Mapping[str, str], *, behind_others: bool) -> s
 
 
 def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
-    """Say whether the change is to give up whole nodes, which a running job does in place."""
+    """Return whether the change is to give up whole nodes, which a running job does in place."""
     extra, count = _extra(job), proposed.gpu_count
     nodes = whole_fact(extra, "nodes_requested") or 0
     if extra.get("gres_per") != "node" or not nodes or job.gpu_count % nodes:
@@ -236,7 +236,7 @@ def _no_fewer(job: Job, count: int) -> str:
 
 
 def _counts(job: Job, kind: str, count: int) -> bool:
-    """Say whether another number of pods alone gives so many GPUs."""
+    """Return whether another number of pods alone gives so many GPUs."""
     extra = _extra(job)
     unit, fixed = _unit(job, kind), whole_fact(extra, "fixed_gpus") or 0
     if kind not in _COUNTED or not unit or count <= fixed or (count - fixed) % unit:
@@ -250,7 +250,7 @@ def _counts(job: Job, kind: str, count: int) -> bool:
 
 
 def keeps_its_pods(job: Job, count: int) -> bool:
-    """Say whether a workload of Kubernetes has so many GPUs with as many pods as now.
+    """Return whether a workload of Kubernetes has so many GPUs with as many pods as now.
 
     Its pods then ask for the CPUs and memory of now.
     """

@@ -30,5 +30,5 @@ def resource_of(mig_profile: str) -> str:
 
 
 def is_of_vendor(name: object) -> bool:
-    """Say whether a resource, label or taint is one of the vendor's."""
+    """Return whether a resource, label or taint is one of the vendor's."""
     return str(name).startswith(VENDOR)

@@ -26,7 +26,7 @@ def named_addresses(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def is_address(text: str) -> bool:
-    """Tell whether text is one plain e-mail address: no list, no name, no line break."""
+    """Return whether text is one plain e-mail address: no list, no name, no line break."""
     local, _, domain = text.partition("@")
     plain = text.isprintable() and text.isascii() and not set(text) & set(' ,;<>()[]\\":')
     return plain and bool(local) and bool(domain) and "@" not in domain

@@ -23,7 +23,7 @@ class Limits:
     choices: tuple[str, ...] = ()
 
     def admit(self, value: Any) -> bool:
-        """Tell whether a value is within the limits."""
+        """Return whether a value is within the limits."""
         if self.choices:
             return value in self.choices
         return (

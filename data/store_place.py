@@ -31,12 +31,12 @@ class StoreSettings(Section, name="store"):
 
 
 def is_postgres_url(url: str) -> bool:
-    """Say whether a store address names a PostgreSQL database."""
+    """Return whether a store address names a PostgreSQL database."""
     return url.split(":", 1)[0].lower() in ("postgresql", "postgresql+psycopg", "postgres")
 
 
 def is_store_address(url: str) -> bool:
-    """Say whether an address names a PostgreSQL database, or the file of a DuckDB.
+    """Return whether an address names a PostgreSQL database, or the file of a DuckDB.
 
     DuckDB's own words for what is no file (:memory:, md:) do not, since nothing would be kept
     there; it also cuts a path at a question mark.
@@ -59,7 +59,7 @@ def store_path(url: str) -> Path:
 
 
 def is_there(path: Path) -> bool:
-    """Tell whether a file is there. Errors: StoreError where this user may not look."""
+    """Return whether a file is there. Errors: StoreError where this user may not look."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

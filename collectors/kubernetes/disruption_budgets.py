@@ -27,7 +27,7 @@ class FullBudgets:
 
 
 def _selects(selector: object, labels: Mapping[str, str]) -> bool:
-    """Say whether a selector selects labels: none at all no pod, an empty one all.
+    """Return whether a selector selects labels: none at all no pod, an empty one all.
 
     So it is in policy/v1; before Kubernetes 1.21 an empty one selected none.
     """

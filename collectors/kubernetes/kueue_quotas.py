@@ -164,7 +164,7 @@ def _entries(spec: object) -> Iterator[tuple[object, object]]:
 
 
 def is_device(resource: str) -> bool:
-    """Say whether a resource counts GPUs or parts of them."""
+    """Return whether a resource counts GPUs or parts of them."""
     return resource in (WHOLE_GPU, SHARED_GPU) or resource.startswith(MIG_PREFIX)
 
 

@@ -57,7 +57,7 @@ class OpenNodes:
         self._allowed: dict[str, frozenset[str]] = {}
 
     def to_all(self, rules: str, model: str) -> bool:
-        """Say whether pods of these rules may be put on all nodes of a model."""
+        """Return whether pods of these rules may be put on all nodes of a model."""
         if (rules, model) not in self._to_all:
             nodes = self._by_model.get(model, []) if rules else []
             self._to_all[rules, model] = all(admits(rules, node) for node in nodes)
@@ -137,7 +137,7 @@ def _read(rules: str) -> dict[str, Any]:
 
 
 def _holds(term: object, labels: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
-    """Say whether all of a term holds; one that says nothing matches no node."""
+    """Return whether all of a term holds; one that says nothing matches no node."""
     asked = [
         *((entry, labels) for entry in list_in(term, "matchExpressions")),
         *((entry, fields) for entry in list_in(term, "matchFields")),
@@ -146,7 +146,7 @@ def _holds(term: object, labels: Mapping[str, Any], fields: Mapping[str, Any]) -
 
 
 def matches(entry: object, values: Mapping[str, Any]) -> bool:
-    """Say whether values, such as labels, are what an expression of a selector asks for."""
+    """Return whether values, such as labels, are what an expression of a selector asks for."""
     found = values.get(text_in(entry, "key"))
     test = _OPERATORS.get(text_in(entry, "operator"))
     return test is not None and test(found, tuple(map(str, list_in(entry, "values"))))

@@ -182,7 +182,7 @@ class Owners:
             yield ("bounds_kept_by", kept_by) if kept_by else ("autoscaler", holder_of(scalers[0]))
 
     def _stops_the_last(self, scaler: Document) -> bool:
-        """Say whether an autoscaler may stop the last replica, and something starts it again."""
+        """Return whether an autoscaler may stop the last replica, and something starts it again."""
         owner = controller_of(scaler)
         if owner is None:
             metrics = list_in(scaler, "spec", "metrics")
@@ -247,7 +247,7 @@ def holder_of(scaler: Document) -> str:
 
 
 def _tells_demand(metric: object) -> bool:
-    """Say whether a metric of an autoscaler tells where no pod runs, and is not Trimtab's."""
+    """Return whether a metric of an autoscaler tells where no pod runs, and is not Trimtab's."""
     named = text_in(metric, "external", "metric", "name") or text_in(
         metric, "object", "metric", "name"
     )
@@ -255,7 +255,7 @@ def _tells_demand(metric: object) -> bool:
 
 
 def _triggers_at_zero(trigger: object) -> bool:
-    """Say whether a trigger of KEDA tells where no pod runs, and does not ask Trimtab.
+    """Return whether a trigger of KEDA tells where no pod runs, and does not ask Trimtab.
 
     CPU, memory and what engines say of themselves are of pods that run.
     """
@@ -283,7 +283,7 @@ def _kueue(marks: Mapping[str, str]) -> bool:
 
 
 def is_elastic_in_kueue(marks: Mapping[str, str]) -> bool:
-    """Say whether the labels and annotations of an object let its number of pods change."""
+    """Return whether the labels and annotations of an object let its number of pods change."""
     return bool(marks.get(_QUEUE)) and marks.get(_ELASTIC) == "true"
 
 

@@ -61,7 +61,7 @@ class ModelNames:
         return self._map.get(board.casefold()) or self.catalogue.recognise(board), profile
 
     def is_known(self, name: str) -> bool:
-        """Say whether one of these names, parted by commas, is a model of the catalogue."""
+        """Return whether one of these names, parted by commas, is a model of the catalogue."""
         return any(self.catalogue.find(part) is not None for part in name.split(","))
 
     def _is_mapped(self, gpu_type: str) -> bool:

@@ -48,7 +48,7 @@ def with_queue_facts(
 
 
 def is_reserved(node: SlurmNode) -> bool:
-    """Say whether a reservation takes a node now, or soon (`with_reservations`)."""
+    """Return whether a reservation takes a node now, or soon (`with_reservations`)."""
     return bool(_TAKEN.intersection(node.state.split("+")))
 
 

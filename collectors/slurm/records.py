@@ -195,7 +195,7 @@ def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
 
 
 def takes_whole_nodes(record: Record) -> bool:
-    """Tell whether a job was given its nodes whole (--exclusive): it holds all their GPUs."""
+    """Return whether a job was given its nodes whole (--exclusive): it holds all their GPUs."""
     return "NONE" in words_of(record.get("shared"))
 
 

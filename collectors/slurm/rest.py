@@ -228,7 +228,7 @@ def _refuse_hidden(name: str, jobs: int, in_use: int) -> None:
 
 
 def _was_reset(error: BaseException | None) -> bool:
-    """Say whether a connection that was reset is what an error came of."""
+    """Return whether a connection that was reset is what an error came of."""
     while error is not None and not isinstance(error, ConnectionResetError):
         error = error.__context__
     return error is not None

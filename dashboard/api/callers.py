@@ -25,7 +25,7 @@ def proxied(stated: str) -> Person:
 
 
 def carries_token(headers: "list[tuple[bytes, bytes]]") -> bool:
-    """Tell whether the request brings a token, and so needs no other sign-in."""
+    """Return whether the request brings a token, and so needs no other sign-in."""
     stated = [value for name, value in headers if name.lower() == b"authorization"]
     return len(stated) == 1 and stated[0][: len(_BEARER)].lower() == _BEARER.encode()
 

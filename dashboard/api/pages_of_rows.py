@@ -25,7 +25,7 @@ class PageQuery(BaseModel):
     ] = ""
 
     def is_first(self) -> bool:
-        """Tell whether it is what is asked for again and again."""
+        """Return whether it is what is asked for again and again."""
         return not self.cursor
 
 

@@ -37,7 +37,7 @@ class Applier(Protocol):
         ...
 
     def covers(self, recommendation: Recommendation) -> bool:
-        """Tell whether this applier makes changes of this kind."""
+        """Return whether this applier makes changes of this kind."""
         ...
 
     def look(
@@ -82,7 +82,7 @@ class Applier(Protocol):
 
 
 class Left(StrEnum):
-    """What is left of a change that is given up half-way."""
+    """What remains of an abandoned change."""
 
     NOTHING = "nothing"
     ALL = "all"
@@ -127,7 +127,7 @@ class WaitsForPeople(Protocol):
     """
 
     def looks_every(self) -> timedelta:
-        """Return the time between two looks at a change that people have before them."""
+        """Return the time between two looks at a change that awaits review."""
         ...
 
 

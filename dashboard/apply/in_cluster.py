@@ -87,7 +87,7 @@ class ClusterApplier:
         return self.inner.name
 
     def covers(self, recommendation: Recommendation) -> bool:
-        """Tell whether this applier makes changes of this kind, in its cluster."""
+        """Return whether this applier makes changes of this kind, in its cluster."""
         return recommendation.cluster == self.cluster and self.inner.covers(
             in_local_names(recommendation)
         )

@@ -51,7 +51,7 @@ def _outside_window(task: Task) -> CommandHold | None:
 
 
 def has_expired(task: Task) -> bool:
-    """Tell whether an apply waited too long."""
+    """Return whether an apply waited too long."""
     apply = task.command.kind is CommandKind.APPLY
     return apply and task.clock() >= task.recommendation.expires_at
 

@@ -130,7 +130,7 @@ def _why(
 
 
 def _is_as_before(recommendation: Recommendation, job: Job) -> bool:
-    """Tell whether the job looks as it did before a change that would show."""
+    """Return whether the job looks as it did before a change that would show."""
     has = (job.gpu_model, job.gpu_count, job.mig_profile)
     before, after = (
         (there.gpu_model, there.gpu_count, there.mig_profile)

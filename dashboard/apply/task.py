@@ -139,7 +139,7 @@ class Task:
         return self.store.reader.journal(command_id=self.undone_command().command_id)
 
     def is_followed(self) -> bool:
-        """Tell whether a later command was asked for: that one decides what happens."""
+        """Return whether a later command was asked for: that one decides what happens."""
         last = self.store.reader.commands(self.command.digest)[-1]
         return last.command.command_id != self.command.command_id
 

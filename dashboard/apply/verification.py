@@ -53,7 +53,7 @@ def measured_window(settings: Settings, concluded_at: datetime) -> tuple[datetim
 
 
 def is_measurable(task: Task, progress: Progress) -> bool:
-    """Tell whether samples have come for the time after the change, or will no longer come."""
+    """Return whether samples have come for the time after the change, or will no longer come."""
     now = task.clock()
     _start, end = measured_window(task.settings(), progress.concluded_at or now)
     latest = task.store.reader.latest_sample_at()
@@ -287,7 +287,7 @@ def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> HeldB
 
 
 def _counts_new_boards(recommendation: Recommendation) -> bool:
-    """Say whether boards after the change are GPU-hours of the model before it, as promised."""
+    """Return whether boards after the change are GPU-hours of the model before it, as promised."""
     same = recommendation.now.gpu_model == recommendation.proposed.gpu_model
     return same or recommendation.action in FOR_MEMORY
 

@@ -48,5 +48,5 @@ def deed(recommendation: Recommendation, *, back: bool) -> str:
 
 
 def goes_forward(command: Command, apply: Command) -> bool:
-    """Tell whether a command of a recommendation applies it, at first or again."""
+    """Return whether a command of a recommendation applies it, at first or again."""
     return not command.subject.startswith(f"{apply.command_id}:")

@@ -133,7 +133,7 @@ def _tell_people(options: argparse.Namespace, store: Store) -> int:
 
 
 def _is_over(worker: Worker | None, ending: Ending) -> bool:
-    """Tell whether a command that was told to end may leave the target of its change."""
+    """Return whether a command that was told to end may leave the target of its change."""
     unsafe = worker is not None and worker.unsafe
     return ending.told and (not unsafe or ending.told_for_seconds > _LET_GO_SECONDS)
 
@@ -172,7 +172,7 @@ def _say_what_is_open(store: Store, digest: str = "") -> None:
 
 
 def _is_held(reason: str) -> bool:
-    """Tell whether a command waits for a person or the clock, not for its own effect."""
+    """Return whether a command waits for a person or the clock, not for its own effect."""
     return reason.startswith("applying is") or "(apply." in reason or "no applier" in reason
 
 

@@ -33,7 +33,7 @@ _ROW = TypeAdapter(DismissalRow)
 
 
 def one_way(options: argparse.Namespace) -> bool:
-    """Tell whether a pattern is meant. Errors: SettingsError for a finding and a pattern both."""
+    """Return whether a pattern is meant. Errors: SettingsError for a finding and a pattern both."""
     if (options.id is None) == (options.matching is None):
         raise SettingsError(
             "name either one finding or a pattern",

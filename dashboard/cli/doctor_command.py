@@ -81,7 +81,7 @@ def _check_submission(settings: Settings) -> tuple[str, str]:
 
 
 def _is_told(settings: Settings) -> bool:
-    """Say whether messages or reports go to anybody."""
+    """Return whether messages or reports go to anybody."""
     notify, report = settings.notify, settings.report
     reached = (notify.mail_to, notify.webhook_url, notify.teams, notify.ticket_url)
     return any(reached) or bool(recipients(report))

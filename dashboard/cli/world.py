@@ -120,7 +120,7 @@ def open_or_ask(url: str, *, create: bool = False) -> "Store":
 
 
 def asks_a_server(options: argparse.Namespace) -> bool:
-    """Say whether a command goes to a server in place of a store."""
+    """Return whether a command goes to a server in place of a store."""
     return vars(options).get("server") is not None
 
 

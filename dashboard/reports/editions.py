@@ -38,7 +38,7 @@ class Edition:
         return self.name if self.kind is EditionKind.OWN else f"{self.kind} {self.name}"
 
     def holds(self, job: Job) -> bool:
-        """Tell whether a job belongs to it."""
+        """Return whether a job belongs to it."""
         if self.kind is EditionKind.NAMESPACE:
             return job.namespace == self.name
         return self.kind in (EditionKind.FLEET, EditionKind.OWN) or job.owner == self.name

@@ -203,5 +203,5 @@ def grid_as_paid(settings: Settings, at: datetime) -> GridOutlook:
 
 
 def _includes_electricity(settings: Settings) -> bool:
-    """Say whether GPU prices include electricity."""
+    """Return whether GPU prices include electricity."""
     return bool(settings.statement.prices) and not settings.statement.charge_electricity

@@ -71,7 +71,7 @@ class Need:
     ways: tuple[frozenset[str], ...]
 
     def is_met(self, told: Iterable[str]) -> bool:
-        """Say whether a program that is told these values can run it."""
+        """Return whether a program that is told these values can run it."""
         heard = frozenset(told)
         return any(way <= heard for way in self.ways)
 

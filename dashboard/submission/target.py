@@ -17,7 +17,7 @@ _GPU_MEMORY = re.compile(
 
 
 def ran_out_of_gpu_memory(log: str) -> bool:
-    """Say whether the end of a log tells that GPU memory ran out."""
+    """Return whether the end of a log tells that GPU memory ran out."""
     return _GPU_MEMORY.search(log) is not None
 
 

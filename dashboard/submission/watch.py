@@ -127,7 +127,7 @@ def measured_peak(reader: StoreReader, attempt: Attempt, *, until: datetime) -> 
 
 
 def _too_early(standing: SentJobState, attempt: Attempt, now: datetime) -> bool:
-    """Say whether a job counts as lost only because its cluster is slow to show it."""
+    """Return whether a job counts as lost only because its cluster is slow to show it."""
     lost = standing.state is SubmissionState.LOST
     return lost and now - attempt.sent_at < _LOST_AFTER
 

@@ -141,7 +141,7 @@ def _values(headers: Headers, name: bytes) -> list[str]:
 
 
 def _is_same_address(name: str, local: str) -> bool:
-    """Tell whether the name is the very address that the connection came in on."""
+    """Return whether the name is the very address that the connection came in on."""
     try:
         stated, own = ipaddress.ip_address(name), ipaddress.ip_address(local)
     except ValueError:

@@ -57,7 +57,7 @@ def _bounds(value: Range) -> tuple[float, float, float]:
 
 
 def comparable(now: EsgStatement, before: EsgStatement) -> bool:
-    """Tell whether both ranges were measured alike, so that their amounts can be compared."""
+    """Return whether both ranges were measured alike, so that their amounts can be compared."""
     shares = now.completeness_ratio, before.completeness_ratio
     return None not in shares and abs((shares[0] or 0) - (shares[1] or 0)) <= _COMPARABLE
 

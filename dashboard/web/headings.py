@@ -95,7 +95,7 @@ def column_settings(
 
 
 def _is_large(values: "pd.Series[Any]") -> bool:
-    """Tell whether a column is of whole numbers that separators of thousands make readable."""
+    """Return whether a column is of whole numbers that separators of thousands make readable."""
     if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return False
     known = values.dropna()

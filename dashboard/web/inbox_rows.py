@@ -211,6 +211,6 @@ def age_text(opened_at: datetime, now: datetime) -> str:
 
 
 def interrupts(said: Recommendation) -> bool:
-    """Tell whether making the change stops the work of its job for a while, or for good."""
+    """Return whether making the change stops the work of its job for a while, or for good."""
     stops = said.transition is not None and said.transition.seconds.high > 0
     return stops or said.action.spec.takes_all

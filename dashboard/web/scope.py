@@ -65,7 +65,7 @@ class Scope:
         return ", ".join(f"{_WORDS[name]} {value}" for name, value in kept.items())
 
     def takes(self, job: Job | None) -> bool:
-        """Tell whether a job is looked at; of an unknown one nothing fits a filter."""
+        """Return whether a job is looked at; of an unknown one nothing fits a filter."""
         if job is None:
             return not self.chosen
         facts = {
@@ -118,7 +118,7 @@ def ask_scope() -> None:
 
 
 def asks_for(name: str, choices: Mapping[str, Sequence[str]]) -> bool:
-    """Tell whether a filter has anything to choose: of one cluster there is nothing."""
+    """Return whether a filter has anything to choose: of one cluster there is nothing."""
     return name != "cluster" or len(choices.get(name, ())) > 1  # none in answers kept before
 
 

@@ -35,7 +35,7 @@ def sign_in_ends(claims: Mapping[str, object], access: AccessSettings) -> float:
 
 
 def is_fresh(claims: Mapping[str, object], access: AccessSettings) -> bool:
-    """Tell whether the provider said so recently enough: a tab may stay open for weeks."""
+    """Return whether the provider said so recently enough: a tab may stay open for weeks."""
     return time.time() < sign_in_ends(claims, access)
 
 

@@ -20,7 +20,7 @@ _LONGEST = 512
 
 
 def is_listed(address: str, access: AccessSettings) -> bool:
-    """Tell whether the peer is one of the proxies whose headers are believed."""
+    """Return whether the peer is one of the proxies whose headers are believed."""
     try:
         peer = ipaddress.ip_address(address)
     except ValueError:
@@ -70,13 +70,13 @@ def _folded(name: bytes) -> bytes:
 
 
 def _is_by_token(scope: Scope) -> bool:
-    """Tell whether the API has to know who asks, by the token that the request brings."""
+    """Return whether the API has to know who asks, by the token that the request brings."""
     by_api = scope["type"] == "http" and scope["path"].startswith(API_PATHS)
     return by_api and carries_token(scope["headers"])
 
 
 def _is_by_chat(scope: Scope) -> bool:
-    """Tell whether the request has to be signed by a chat, which knows no sign-in of ours."""
+    """Return whether the request has to be signed by a chat, which knows no sign-in of ours."""
     return scope["type"] == "http" and scope["path"] in CHAT_PATHS and scope["method"] == "POST"
 
 

@@ -166,7 +166,7 @@ def _has_text(service: DecisionService, stored: StoredRecommendation) -> bool:
 
 
 def needs_confirmation(name: str, said: Recommendation) -> bool:
-    """Tell whether one finding is asked about once more: by its risk, or what has to be said."""
+    """Return whether one finding is asked about once more: by its risk, or what has to be said."""
     verb = VERBS[name]
     if set(verb.asks) - {"comment"}:
         return True
@@ -174,6 +174,6 @@ def needs_confirmation(name: str, said: Recommendation) -> bool:
 
 
 def needs_tick(name: str, found: Iterable[Recommendation]) -> bool:
-    """Tell whether a person has to say that the risk was read: a high one that is applied."""
+    """Return whether a person has to say that the risk was read: a high one that is applied."""
     verb = VERBS[name]
     return verb.by_risk and verb.changes and any(said.risk is Risk.HIGH for said in found)

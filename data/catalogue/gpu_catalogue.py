@@ -77,7 +77,7 @@ class GpuModel:
         return makers.isdisjoint(_OTHER_MAKERS) and not self.generation.startswith("cdna")
 
     def runs_what_runs_on(self, other: "GpuModel") -> bool:
-        """Say whether programs built for the boards of another model run on these."""
+        """Return whether programs built for the boards of another model run on these."""
         return self.runs_cuda == other.runs_cuda
 
     @property

@@ -47,9 +47,9 @@ class Risk(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSpec:
-    """What holds of an action whatever it is proposed for.
+    """The fixed properties of an action.
 
-    `deeds` say what making and undoing the change do, `appliers` who can; without one a person.
+    `deeds` name the change and its undoing, `appliers` make it; without one it is done by hand.
     """
 
     title: str
@@ -67,7 +67,7 @@ class ActionSpec:
     cuts: bool = False  # whether it cuts that node's boards, by the layout in `details`
     takes_all: bool = False  # whether the job keeps no GPU, for good
     gives_back: bool = False  # whether it undoes a growth, so that less work is what it is for
-    pauses: bool = False  # whether it ends by design, with nothing to put back
+    pauses: bool = False  # whether it ends by itself and needs no rollback
     bound: str = ""  # which bound it changes of the autoscaler that `details` name
     of_service: bool = False  # whether it is of how a service is run, which no plan gives
     of_program: bool = False  # whether it changes how a job's program works, which no plan does

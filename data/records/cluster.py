@@ -14,7 +14,7 @@ from data.records.jobs import Platform
 class Gpu:
     """One board or one MIG instance (`mig_instance` != '') as last seen.
 
-    `unexplained_at`: when it last worked for nobody known, or may have: nobody told what it did.
+    `unexplained_at`: when an unidentified holder last used it, or may have.
     """
 
     gpu_uuid: str
@@ -30,7 +30,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigLayout:
-    """A way to cut all boards of a node, by the name that its MIG manager knows.
+    """A MIG partitioning of all boards of a node, by the name that its MIG manager knows.
 
     `boards` are (number of boards, slices of each), the slices as (profile, count) pairs; boards
     without slices stay whole.
@@ -178,7 +178,10 @@ class SourceReport:
 
 
 LIVE_SOURCES = ("prometheus ", "slurm", "kubernetes ", "nvml ", "simulated-fleet")
-"""How the names of live sources begin; reports of earlier versions tell no import by themselves."""
+"""How the names of live sources begin, for reports of earlier versions, which lack `recorded`.
+
+A new source needs no entry.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,7 @@ class Recommendation:
         return self.action in ADVICE or bool(unnamed)
 
     def is_like(self, other: "Recommendation") -> bool:
-        """Say whether two propose the same change of the same target, advice of any amount."""
+        """Return whether two propose the same change of the same target, advice of any amount."""
         names = _CHANGE[:3] if self.is_advice and other.is_advice else _CHANGE
         return all(getattr(self, name) == getattr(other, name) for name in names)
 

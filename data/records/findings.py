@@ -50,7 +50,7 @@ class FindingEvent:
     comment: str
 
     def snoozes(self, now: datetime) -> bool:
-        """Say whether it keeps its finding from being proposed at a time."""
+        """Return whether it keeps its finding from being proposed at a time."""
         return self.until is not None and now < self.until
 
 
@@ -72,7 +72,7 @@ class DismissalPattern:
     comment: str
 
     def matches(self, *, target: str, namespace: str, kind: str) -> bool:
-        """Tell whether a finding is meant."""
+        """Return whether a finding is meant."""
         return (
             self.namespace in ("", namespace)
             and self.kind in ("", kind)

@@ -157,6 +157,6 @@ class OwnNames:
     users: frozenset[str]
 
     def hold(self, job: Job) -> bool:
-        """Tell whether the job is theirs."""
+        """Return whether the job is theirs."""
         user = job.scheduler.user if job.scheduler is not None else ""
         return job.owner in self.owners or user in self.users

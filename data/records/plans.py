@@ -113,7 +113,7 @@ class JobPlan:
     scaled_by: str = ""
 
     def is_asked(self, step: Configuration) -> bool:
-        """Say whether a step changes the job otherwise than its autoscaler does by itself."""
+        """Return whether a step changes the job otherwise than its autoscaler does by itself."""
         alone = bool(self.scaled_by) and step == replace(self.now, gpu_count=step.gpu_count)
         return step != self.now and not alone
 

@@ -39,7 +39,7 @@ class Lock(IntEnum):
 
 
 def is_postgres(connection: sa.Connection | sa.Engine) -> bool:
-    """Say whether several processes share this store."""
+    """Return whether several processes share this store."""
     return connection.dialect.name == "postgresql"
 
 

@@ -51,7 +51,7 @@ def as_utc(at: Any) -> datetime:
 
 
 def _was_imported(source: str, report: str) -> bool:
-    """Tell whether a report is of an import; one of an earlier version goes by its name."""
+    """Return whether a report is of an import; one of an earlier version goes by its name."""
     told = json.loads(report).get("recorded")
     return not source.startswith(LIVE_SOURCES) if told is None else bool(told)
 

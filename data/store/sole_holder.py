@@ -62,7 +62,7 @@ class SoleHolder:
                 self._require()
 
     def is_taken(self) -> bool:
-        """Say whether any process has the claim now."""
+        """Return whether any process has the claim now."""
         if not is_postgres(self._engine):
             return True
         with self._engine.connect() as connection:

@@ -39,7 +39,7 @@ class ApiToken:
     revoked_at: datetime | None
 
     def is_valid(self, now: datetime) -> bool:
-        """Tell whether it lets anybody in."""
+        """Return whether it lets anybody in."""
         return self.revoked_at is None and now < self.expires_at
 
     def holder(self) -> Person:

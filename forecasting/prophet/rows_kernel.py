@@ -217,7 +217,7 @@ def _columns(t: Floats, smooth: Floats, rows: Any) -> Floats:
 
 @outer
 def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
-    """Say whether the design can pass through every point, whatever the series.
+    """Return whether the design can pass through every point, whatever the series.
 
     It can when as many of its columns are independent (Gram-Schmidt, largest remainder first) as
     there are points.

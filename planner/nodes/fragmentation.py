@@ -181,7 +181,7 @@ class FragmentationPlacer:
         return node, self.occupy(pod, node)
 
     def fits(self, pod: Pod, node: int) -> bool:
-        """Say whether a node takes the pod."""
+        """Return whether a node takes the pod."""
         return bool(fits(self.nodes, pod, node))
 
     def occupy(self, pod: Pod, node: int) -> Ints:

@@ -149,5 +149,5 @@ def _room(node: FleetNode) -> tuple[float, float, float]:
 
 
 def _is_left_alone(node: FleetNode) -> bool:
-    """Say whether a node is closed, away, not seen, or has work that is not explained."""
+    """Return whether a node is closed, away, not seen, or has work that is not explained."""
     return not node.open or bool(node.away) or not node.seen or node.foreign

@@ -64,6 +64,6 @@ def _joined(stays: list[Stay]) -> tuple[Stay, ...]:
 
 
 def _goes_on(one: Stay, other: Stay) -> bool:
-    """Say whether a stay is the continuation of another."""
+    """Return whether a stay is the continuation of another."""
     alike = replace(one, start=other.start, end=other.end, moved=False) == other
     return alike and one.end == other.start

@@ -74,7 +74,7 @@ class _Task:
 
     @property
     def shared(self) -> bool:
-        """Say whether two parts may use one row."""
+        """Return whether two parts may use one row."""
         return bool((self.touches.sum(axis=0) > 1).any())
 
 

@@ -155,7 +155,7 @@ def options_for(
 
 
 def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
-    """Say whether an applier can make it; of a job nobody describes a person can."""
+    """Return whether an applier can make it; of a job nobody describes a person can."""
     if option.paused:
         return not why_not_later(demand.job)
     return not why_not(

@@ -190,7 +190,7 @@ assumption: most jobs are held up by something else than their boards; a Beta(0.
 
 
 def may_slow(option: Option) -> bool:
-    """Say whether work may take longer on an option's boards though they have room for it."""
+    """Return whether work may take longer on an option's boards though they have room for it."""
     return option.configuration.power_cap_watts is None and option.slowdown[2] > 1
 
 

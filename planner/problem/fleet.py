@@ -47,12 +47,12 @@ def _nobody_in(cluster: str) -> str:
 
 
 def runs_under(scheduler: str, schedulers: tuple[str, ...]) -> bool:
-    """Say whether a node of these schedulers takes what one runs, '' what none of them does."""
+    """Return whether a node of these schedulers takes what one runs, '' what none of them does."""
     return scheduler in schedulers or (not scheduler and not schedulers)
 
 
 def in_partition(job: Job, partitions: tuple[str, ...]) -> bool:
-    """Say whether a node is open to a job's partition: a Slurm job keeps its own."""
+    """Return whether a node is open to a job's partition: a Slurm job keeps its own."""
     return job.platform is not Platform.SLURM or not partitions or job.namespace in partitions
 
 

@@ -37,7 +37,7 @@ Feitelson, IEEE TPDS 2001). That half run into it is an assumption."""
 
 
 def waits_for_start(job: Job) -> bool:
-    """Say whether a job stands in its scheduler's queue: it has done no work and holds no board.
+    """Return whether a job stands in its scheduler's queue: it has done no work and holds no board.
 
     Pods that are bound hold theirs, though Kubernetes calls them pending until their images are
     there and their first containers have run.

@@ -102,7 +102,7 @@ def _within_limits(share: EnforcedShare | None, limits: Sequence[Quota]) -> Enfo
 
 
 def _go_past(limits: Sequence[Quota], quotas: Sequence[Quota], jobs: Sequence[Job]) -> bool:
-    """Say whether a job has none of the limits on its queues, such as a service beside Kueue."""
+    """Return whether a job has none of the limits on its queues, such as a service beside Kueue."""
     places = {quota.place for quota in limits}
     above = {(quota.source, quota.queue) for quota in limits}
     near = [

@@ -45,7 +45,7 @@ def taken_boards(
 
 
 def works_for_nobody(gpu: Gpu) -> bool:
-    """Say whether a board, when last seen, worked without a label, or may have."""
+    """Return whether a board, when last seen, worked without a label, or may have."""
     return gpu.unexplained_at is not None and gpu.unexplained_at > gpu.last_seen_at - HOLDS_FOR
 
 

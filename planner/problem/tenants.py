@@ -62,7 +62,7 @@ def make_tenants(jobs: Sequence[Job], boards: float, settings: TenantSettings) -
 
 
 def _is(name: str, share: TenantShare, stated: Sequence[TenantShare]) -> bool:
-    """Say whether a name is this tenant's; only stated names are patterns."""
+    """Return whether a name is this tenant's; only stated names are patterns."""
     return bool(name) and (fnmatchcase(name, share.name) if stated else name == share.name)
 
 

@@ -21,7 +21,7 @@ _NEAR = 0.5
 
 
 def goes_on_later(demand: JobDemand) -> bool:
-    """Say whether a pause puts off all that is left of a job, from the first slot on."""
+    """Return whether a pause puts off all that is left of a job, from the first slot on."""
     return waits_for_start(demand.job) or float(demand.remaining.central[-1]) < _NEAR
 
 

@@ -74,7 +74,7 @@ def advise(
     inference services stand: advice on their autoscalers' bounds and on smaller GPUs follows.
     `slow` is why jobs are slow: advice on their programs follows. `resting` maps jobs, and
     what of the fleet advice is about, to the reason why nothing is proposed for it now.
-    `rejections` are what people said no to; what keeps a job from running out of memory comes up
+    `rejections` are rejected recommendations; what keeps a job from running out of memory comes up
     again all the same. `proposed_before` is what the plan before proposed: it
     stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
     its limits, and than what was proposed, by as much. None: there is no plan before. `last` is
@@ -184,7 +184,7 @@ def advise(
 
 
 def _has_begun(recommendation: Recommendation, problem: PlanningProblem) -> bool:
-    """Tell whether it was to begin later than the readings, at a time that has passed since."""
+    """Return whether it was to begin later than the readings, at a time that has passed since."""
     starts = recommendation.starts_at
     return starts is not None and problem.slot_starts[0] < starts <= recommendation.created_at
 

@@ -79,7 +79,7 @@ def _maximum_met(use: BoundsUse) -> int | None:
 
 
 def _is_worth_it(use: BoundsUse, problem: PlanningProblem) -> bool:
-    """Say whether the spare replicas are a share of all that is worth a change."""
+    """Return whether the spare replicas are a share of all that is worth a change."""
     spare = use.spare_replica_hours.central
     return spare > 0 and spare >= problem.planning.min_saving_ratio * use.replica_hours
 

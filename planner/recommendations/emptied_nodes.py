@@ -108,7 +108,7 @@ def _moves(
 
 
 def _starts_again(change: Proposal | None, first: int) -> bool:
-    """Say whether a change starts its job again before slot `first`, or in it."""
+    """Return whether a change starts its job again before slot `first`, or in it."""
     if change is None or (change.first or 0) > first:
         return False
     elasticity = change.job.demand.standing.elasticity

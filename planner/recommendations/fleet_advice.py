@@ -1,4 +1,4 @@
-"""Advice on the fleet beside that on its jobs: boards that will be short."""
+"""Advice on the fleet beside that on its jobs: GPU models that will run short."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -105,7 +105,7 @@ class _Boards:
 def _boards_by_cluster(problem: PlanningProblem) -> dict[str, _Boards]:
     """Return the boards by MODEL@CLUSTER, at least what is held now, by jobs without readings too.
 
-    Of a node that takes no new jobs those that are held count.
+    For a node closed to new jobs, only held boards count.
     """
     found: dict[str, _Boards] = defaultdict(_Boards)
     for node in problem.facts.nodes:

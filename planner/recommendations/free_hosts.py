@@ -45,7 +45,7 @@ class FreeHosts:
                     )
 
     def lacks(self, proposal: Proposal) -> bool:
-        """Say whether boards are free for the pods of a change, and not what they ask beside."""
+        """Return whether boards are free for the pods of a change, and not what they ask beside."""
         return any(
             self._placed(proposal.job, option, 3) is None
             and self._placed(proposal.job, option, 1) is not None

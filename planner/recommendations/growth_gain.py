@@ -44,7 +44,7 @@ class Gain:
 
 
 def is_measured(now: int, then: int, runs: RunsBySize) -> bool:
-    """Say whether enough runs ended on both numbers of boards."""
+    """Return whether enough runs ended on both numbers of boards."""
     return min(len(runs.get(now, ())), len(runs.get(then, ()))) >= MIN_RUNS
 
 

@@ -269,7 +269,7 @@ def _beyond(quota: Quota) -> float:
 
 
 def _shares_with(other: Quota, quota: Quota) -> bool:
-    """Say whether another queue may borrow what a queue of a cohort leaves."""
+    """Return whether another queue may borrow what a queue of a cohort leaves."""
     same = [(row.source, row.kind, row.resource, row.flavor) for row in (other, quota)]
     return bool(quota.parent and other.parent) and same[0] == same[1] and other.key != quota.key
 

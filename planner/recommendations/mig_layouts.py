@@ -101,7 +101,7 @@ def nodes_to_cut(
 
 
 def _takes(change: Proposal, model: str) -> bool:
-    """Say whether a change takes boards of a model beyond what its job holds of it."""
+    """Return whether a change takes boards of a model beyond what its job holds of it."""
     held = (change.present, *(change.job.options[number] for number in change.proposed))
     now, *then = (option.boards * (option.configuration.gpu_model == model) for option in held)
     return max(then, default=0.0) > now + 1e-9
@@ -126,7 +126,7 @@ def _layouts_for(node: FleetNode, problem: PlanningProblem) -> tuple[MigLayout, 
 
 
 def _fits(layout: MigLayout, model: GpuModel) -> bool:
-    """Say whether the slices of each board of a layout have their place on it."""
+    """Return whether the slices of each board of a layout have their place on it."""
     for _number, slices in layout.boards:
         placements = [
             model.mig_placement(profile)

@@ -203,7 +203,7 @@ def _held_in(job: JobProblem, change: Proposal | None, span: slice) -> dict[str,
 
 
 def all_fit(rooms: Ints, leaving: Ints) -> bool:
-    """Say whether all that leaves finds room, counts of both by model and boards [M, B].
+    """Return whether all that leaves finds room, counts of both by model and boards [M, B].
 
     The largest are put first, each where the least is left. A node that has taken one is the next
     to take another as long as it can, so nodes of one size are filled one after the other.

@@ -49,7 +49,7 @@ def token_seconds(readings: ServiceReadings) -> TokenSeconds | None:
 
 
 def _differ(tokens: Floats) -> bool:
-    """Say whether slots mix the two kinds differently: else none can be told from the other."""
+    """Return whether slots mix the two kinds differently: else none can be told from the other."""
     sizes = np.linalg.norm(tokens, axis=0)
     if not sizes.all():
         return False

@@ -89,7 +89,7 @@ class RunningJob:
                 self.finished_at = now + seconds - left
 
     def _exhausts_memory(self, gpus: int) -> bool:
-        """Say whether the first step runs out of memory: then the job stops, a restart lost."""
+        """Return whether the first step runs out of memory: then the job stops, a restart lost."""
         need = self.job.memory_gib.get(gpus)
         room = self._memory_of.get(self.gpu_type or "")
         if need is None or room is None or need <= room:

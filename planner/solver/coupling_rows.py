@@ -49,7 +49,7 @@ class CouplingRows:
         return tuple(named)
 
     def fits(self, used: Floats) -> bool:
-        """Say whether no hard limit is exceeded."""
+        """Return whether no hard limit is exceeded."""
         hard = np.isinf(self.over_penalty)
         return not bool((hard & (used > self.limit + SLACK)).any())
 

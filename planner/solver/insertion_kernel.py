@@ -98,7 +98,7 @@ def change_cost(kernel: KernelProblem, job: int, before: int, after: int) -> flo
 
 @compiled
 def changes_too_often(kernel: KernelProblem, job: int, path: Path) -> bool:
-    """Say whether a path [H] has more changes within some window of slots than are allowed."""
+    """Return whether a path [H] has more changes within some window of slots than are allowed."""
     if kernel.max_changes <= 0:
         return False
     changes = 0
@@ -150,7 +150,7 @@ def add_path(kernel: KernelProblem, job: int, path: Path, sign: float, used: Flo
 
 @compiled
 def path_fits(kernel: KernelProblem, job: int, path: Path, used: Floats) -> bool:
-    """Say whether a path [H] of one job fits beside the use [H, R] of the others."""
+    """Return whether a path [H] of one job fits beside the use [H, R] of the others."""
     if changes_too_often(kernel, job, path):
         return False
     domains, types = kernel.members.shape

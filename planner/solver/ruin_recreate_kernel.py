@@ -35,7 +35,7 @@ def random_below(state: Random, below: int) -> int:
 
 @inner
 def touches(kernel: KernelProblem, job: int, option: int, row: int) -> bool:
-    """Say whether a configuration of a job uses a row."""
+    """Return whether a configuration of a job uses a row."""
     domains, types = kernel.members.shape
     kind = kernel.gpu_type[option]
     if kind < 0:

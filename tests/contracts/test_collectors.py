@@ -148,7 +148,7 @@ def test_a_registered_source_is_a_module_with_a_docstring(name: str, module: str
 
 
 def test_every_live_source_has_a_section_that_turns_it_on() -> None:
-    """What one registry has the other has, and each section's switch is one of its settings."""
+    """Both registries list the same sources, and each section's switch is one of its settings."""
     sections = {field.name: field.default for field in fields(SourceSections)}
     assert sections.keys() == COLLECTORS.keys()
     for name, section in sections.items():

@@ -83,7 +83,7 @@ class GitApplier:
         return timedelta(seconds=self._settings.poll_seconds)
 
     def covers(self, recommendation: Recommendation) -> bool:
-        """Tell whether it makes this change: where both ways are on, of what `paths` names.
+        """Return whether it makes this change: where both ways are on, of what `paths` names.
 
         Without `apply_kubernetes.enabled` there is no other way, and every workload is its.
         """

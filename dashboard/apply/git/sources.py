@@ -58,7 +58,7 @@ class FoundSource:
 
 
 def names_workload(settings: GitApplySettings, job_id: str) -> bool:
-    """Tell whether `apply_git.paths` has an entry of a job's id."""
+    """Return whether `apply_git.paths` has an entry of a job's id."""
     return any(fnmatchcase(job_id, entry.workload) for entry in settings.entries)
 
 

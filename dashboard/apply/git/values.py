@@ -70,14 +70,14 @@ class OtherPlace:
 
 
 def may_hold(other: OtherPlace, path: str, text: str) -> bool:
-    """Tell whether a file may be the place, by its name or what it holds."""
+    """Return whether a file may be the place, by its name or what it holds."""
     if other.kind == KUSTOMIZATIONS:
         return path.rsplit("/", 1)[-1] in _KUSTOMIZATION_FILES and other.name in text
     return other.name in text and other.kind in text if other.kind else is_of_values(path)
 
 
 def is_of_values(path: str) -> bool:
-    """Tell whether a file is called as files of values are."""
+    """Return whether a file is called as files of values are."""
     name = path.rsplit("/", 1)[-1]
     return name.startswith("values") and ".schema." not in name
 

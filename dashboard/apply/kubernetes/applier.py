@@ -46,7 +46,7 @@ class KubernetesApplier:
         return access_of(self._api)
 
     def covers(self, recommendation: Recommendation) -> bool:
-        """Tell whether this applier makes changes of this kind."""
+        """Return whether this applier makes changes of this kind."""
         on_kubernetes = recommendation.platform is Platform.KUBERNETES
         allowed = self._cuts_nodes or not cutting.is_cut(recommendation)
         makes = self.name in recommendation.action.spec.appliers and not recommendation.is_advice

@@ -87,13 +87,13 @@ class CutPlan:
         return cls(**json.loads(facts[CUT_FACT]))
 
     def holds(self, document: Document) -> bool:
-        """Say whether a node offers what its layout says."""
+        """Return whether a node offers what its layout says."""
         wanted = self.offers.get(text_in(document, "metadata", "labels", MIG_LAYOUT_LABEL))
         return wanted is not None and gpu_resources(document) == wanted
 
 
 def is_cut(recommendation: Recommendation) -> bool:
-    """Say whether a change names another layout of a node."""
+    """Return whether a change names another layout of a node."""
     return recommendation.action.spec.cuts
 
 

@@ -287,5 +287,5 @@ def _over(pod: Document) -> bool:
 
 
 def ends(pod: Document) -> bool:
-    """Tell whether a pod was told to end: until it has, it holds its GPUs."""
+    """Return whether a pod was told to end: until it has, it holds its GPUs."""
     return text_in(pod, "metadata", "deletionTimestamp") != ""

@@ -52,7 +52,7 @@ class PowerCapApplier:
         return "power-cap"
 
     def covers(self, recommendation: Recommendation) -> bool:
-        """Tell whether this applier makes changes of this kind."""
+        """Return whether this applier makes changes of this kind."""
         cap = recommendation.proposed.power_cap_watts
         return self.name in recommendation.action.spec.appliers and cap is not None
 

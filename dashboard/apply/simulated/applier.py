@@ -51,7 +51,7 @@ class SimulatedApplier:
         return "simulated"
 
     def covers(self, recommendation: Recommendation) -> bool:
-        """Tell whether this applier makes changes of this kind."""
+        """Return whether this applier makes changes of this kind."""
         return self.name in recommendation.action.spec.appliers and bool(recommendation.job_id)
 
     def look(

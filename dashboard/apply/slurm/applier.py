@@ -101,7 +101,7 @@ class SlurmApplier:
         return "slurm"
 
     def covers(self, recommendation: Recommendation) -> bool:
-        """Tell whether this applier makes changes of this kind."""
+        """Return whether this applier makes changes of this kind."""
         if recommendation.platform is not Platform.SLURM:
             return False
         spec = recommendation.action.spec

@@ -64,7 +64,7 @@ def _changes_back(
 
 
 def may_hold(change: Change, sent: int) -> bool:
-    """Tell whether a job may be held by the steps that were sent."""
+    """Return whether a job may be held by the steps that were sent."""
     return any(step.verb in ("hold", "requeuehold") for step in change.steps[:sent])
 
 

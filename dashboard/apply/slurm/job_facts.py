@@ -119,7 +119,7 @@ class JobFacts:
 
     @property
     def total_is_stale(self) -> bool:
-        """Tell whether the total still counts the GPUs of another number of nodes.
+        """Return whether the total still counts the GPUs of another number of nodes.
 
         `NumNodes=` leaves it as it was, and limits are checked against it; `Gres=` corrects it.
         """

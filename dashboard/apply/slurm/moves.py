@@ -69,7 +69,7 @@ def pending_nodes(value: str) -> str:
 
 
 def same_value(field: str, one: str, other: str) -> bool:
-    """Tell whether two values of a field are one, however the job's state spells them."""
+    """Return whether two values of a field are one, however the job's state spells them."""
     if field == "NumNodes":
         return pending_nodes(one) == pending_nodes(other)
     if field == "Hold":
@@ -78,7 +78,7 @@ def same_value(field: str, one: str, other: str) -> bool:
 
 
 def unchanged(field: str, one: str, other: str) -> bool:
-    """Say whether a requeue alone explains another value of a field.
+    """Return whether a requeue alone explains another value of a field.
 
     A job that runs shows the partition that it runs in, one that waits all that it asked for.
     """

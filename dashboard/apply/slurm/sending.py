@@ -32,7 +32,7 @@ def result(
 
 
 def is_same_job(change: Change, facts: JobFacts) -> bool:
-    """Tell whether a job is the one of the change: number, submit time and owner.
+    """Return whether a job is the one of the change: number, submit time and owner.
 
     A requeue gives it another submit time; the one that the change itself makes is known by the
     count of restarts.
@@ -47,7 +47,7 @@ def is_same_job(change: Change, facts: JobFacts) -> bool:
 
 
 def is_later_run(change: Change, facts: JobFacts) -> bool:
-    """Tell whether a job is that of the change, requeued since by somebody else or by a failure.
+    """Return whether a job is that of the change, requeued since by somebody else or by a failure.
 
     Every requeue counts one restart more, and the count of a number used again begins at none.
     """
@@ -199,7 +199,7 @@ def _without_effect(step: ChangeStep, answer: CommandAnswer) -> StepResult:
 
 
 def holds(step: ChangeStep, facts: JobFacts) -> bool:
-    """Tell whether the value of a step is in force."""
+    """Return whether the value of a step is in force."""
     after = step.after or ""
     if step.verb == "cancel":
         return facts.state in ("OVER", "COMPLETING")

@@ -179,7 +179,7 @@ def _stale_nodes(
 
 
 def sets_size(moves: Iterable[Move]) -> bool:
-    """Say whether moves change the GPUs that a job asks for."""
+    """Return whether moves change the GPUs that a job asks for."""
     return any(move.verb == "update" and move.field in _SIZES for move in moves)
 
 

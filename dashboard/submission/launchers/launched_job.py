@@ -69,7 +69,7 @@ class LaunchOptions:
 
 
 def is_launch(words: Sequence[str]) -> bool:
-    """Say whether words are a launch command or a framework's file, not a model."""
+    """Return whether words are a launch command or a framework's file, not a model."""
     return len(words) > 1 or words[0].lower().endswith((".yaml", ".yml", ".toml"))
 
 
@@ -355,7 +355,7 @@ def _offload(told: Told) -> frozenset[str]:
 
 
 def _engine(told: Told) -> bool:
-    """Say whether an engine that samples shares the GPUs with the training."""
+    """Return whether an engine that samples shares the GPUs with the training."""
     return bool(told.value("engine")) and told.value("engine_mode") != "server"
 
 

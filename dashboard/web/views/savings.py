@@ -41,7 +41,7 @@ jobs = scoped_jobs()
 
 
 def looked_at(said: Recommendation) -> bool:
-    """Tell whether a change is one of the jobs that are looked at."""
+    """Return whether a change is one of the jobs that are looked at."""
     return jobs is None or said.job_id in jobs
 
 
