@@ -38,7 +38,7 @@ class KubernetesWriter(KubernetesApi):
 
 
 def applying_account(client: type[Api], settings: KubernetesApplySettings) -> Api:
-    """Return a client of the applying account; its class says whether it may write."""
+    """Return a client of the applying account; with methods that write if its class has them."""
     return client(
         KubernetesSettings(
             kubeconfig=settings.kubeconfig,

@@ -37,7 +37,7 @@ _MAX_PAGES = 10_000
 _RESTARTS = 3
 _TRIES = 3
 _MAX_WAIT_SECONDS = 10
-_MAX_WISH_SECONDS = 3600
+_MAX_RETRY_AFTER_SECONDS = 3600
 _OF_REQUESTS = (requests.RequestException, HTTPError, LateAnswerError, LargeAnswerError)
 """What fails a request; another OSError is that of a file which it needs."""
 _BEFORE_SENDING = (
@@ -61,7 +61,7 @@ class _ListExpiredError(UnexpectedAnswerError):
 class ApiAnswer:
     """What the API said. `document` is None where it was no JSON object.
 
-    `at` is the server's own time, `retry_after_seconds` its wish; both None when it told none.
+    `at` is the server's own time, `retry_after_seconds` its Retry-After, None where it told none.
     """
 
     status: int
@@ -72,7 +72,7 @@ class ApiAnswer:
 
     @property
     def found(self) -> Document:
-        """The object of an answer that has one; nothing of another."""
+        """The object, empty where the answer has none."""
         return self.document or {}
 
     @property
@@ -205,7 +205,7 @@ class KubernetesApi:
             return _ListExpiredError(said, "Ask again.")
         if answer.is_busy:
             return SourceUnreachableError(
-                said, "It is overloaded or starting: it is asked again the next time."
+                said, "It is overloaded or starting: try again in a moment."
             )
         return UnexpectedAnswerError(said, "Is this the address of a Kubernetes API?")
 
@@ -220,8 +220,8 @@ class KubernetesApi:
     ) -> ApiAnswer:
         """Send one request, once.
 
-        Errors: CutError when it was sent and not answered whole, else another CollectorError; only
-        of a GET is it not told apart whether the server had it.
+        Errors: CutError when it was sent and not answered whole, else another CollectorError. A GET
+        may raise another CollectorError after it was sent: it changes nothing.
         """
         signed = self._signed_in()
         options = transport(signed)
@@ -258,11 +258,13 @@ class KubernetesApi:
                 f"{asked} was not sent: no trusted connection ({said})",
                 f"Check certificate-authority and client-certificate of {kubeconfig}.",
             )
-        if isinstance(error, requests.exceptions.InvalidHeader | UnicodeError):
+        if isinstance(error, requests.exceptions.InvalidHeader | UnicodeEncodeError):
             return SourceNotConfiguredError(
-                f"{asked} was not sent: the token is none that can be sent",
+                f"{asked} was not sent: the token has characters that no header can carry",
                 f"Write the token alone, without line breaks, into {kubeconfig}.",
             )
+        if method != "GET" and isinstance(error, ValueError):  # an answer's broken Location
+            return CutError(f"{asked} was sent and not answered ({said})", "")
         if not isinstance(error, _OF_REQUESTS):
             return SourceNotConfiguredError(
                 f"{asked} was not sent: a certificate or key cannot be read ({said})",
@@ -311,7 +313,7 @@ def _answer(response: requests.Response, body: bytes) -> ApiAnswer:
         document=document,
         text=scrub(str(said)),
         at=_server_time(response.headers.get("Date", "")),
-        retry_after_seconds=float(min(int(wait), _MAX_WISH_SECONDS)) if whole else None,
+        retry_after_seconds=float(min(int(wait), _MAX_RETRY_AFTER_SECONDS)) if whole else None,
     )
 
 

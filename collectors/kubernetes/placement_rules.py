@@ -30,7 +30,7 @@ def rules_of(pod_spec: object) -> str:
 
 
 def admits(rules: str, node: object) -> bool:
-    """Say whether a pod of these rules may be put on a node. An unknown operator matches none."""
+    """Return whether a pod of these rules may be on a node; an unknown operator matches none."""
     told = _read(rules)
     labels = part(node, "metadata", "labels")
     labels = labels if isinstance(labels, Mapping) else {}

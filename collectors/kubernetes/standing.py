@@ -125,7 +125,7 @@ def deadline_of(chain: Sequence[Document]) -> str:
 
 
 def is_suspended(document: Mapping[str, Any]) -> bool:
-    """Whether a workload is suspended, so that it has no pods."""
+    """Return whether a workload is suspended, so that it has no pods."""
     spec = part(document, "spec")
     return part(spec, "suspend") is True or part(spec, "runPolicy", "suspend") is True
 

@@ -160,15 +160,14 @@ class KubernetesTarget:
     def _create(self, job_object: Document, *, dry_run: bool = False) -> Document | None:
         """Create an object and return it, None when its name is taken.
 
-        Errors: ChangeRefusedError when it is invalid or a quota forbids it, CollectorError.
+        Errors: ChangeRefusedError when it is invalid, CollectorError.
         """
         path = _path(job_object)
         try:
             answer = self._api.create(path, job_object, dry_run=dry_run)
         except CutError as error:
-            raise CutError(
-                error.message, "What may have been created is found by its name."
-            ) from error
+            hint = "" if dry_run else "What may have been created is found by its name."
+            raise CutError(error.message, hint or error.hint) from error
         if answer.status == 409:
             return None
         if answer.status in (400, 404, 422):

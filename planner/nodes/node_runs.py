@@ -12,7 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from data.catalogue.gpu_catalogue import MigPlacement
-from planner.problem.host_room import host_need, memory_bytes, milli_cpus, share_of
+from data.records.jobs import Job
+from data.units import BYTES_PER_MIB
+from planner.problem.fleet_nodes import Home
+from planner.problem.host_room import (
+    MILLI,
+    held_shares,
+    host_need,
+    memory_bytes,
+    milli_cpus,
+    share_of,
+)
+from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.required_nodes import only_on
 from planner.problem.slot_mapping import SlotMapping
@@ -116,8 +127,8 @@ def _stretch(
     configuration = planned.options[option].configuration
     placement = _placement(problem, configuration.gpu_model, configuration.mig_profile)
     home = problem.facts.homes.get(planned.demand.job.job_id)
-    cpus, memory_mib = host_need(planned.demand.job, configuration.gpu_count)
     here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) == pool)
+    cpus, memory_mib = _beside(planned.demand.job, configuration.gpu_count, option, home)
     return Stretch(
         job=job,
         start=start,
@@ -133,6 +144,21 @@ def _stretch(
         cpus=cpus,
         memory_mib=memory_mib,
     )
+
+
+def _beside(
+    job: Job, gpu_count: int, option: int, home: Home | None
+) -> tuple[float | None, float | None]:
+    """Return the CPUs and MiB that a stretch asks of nodes; of a slice, those beside its board.
+
+    What a job that runs holds on nodes that nobody knows is taken there already: it asks for none.
+    """
+    if option == 0 and home is None and not waits_for_start(job):
+        return None, None
+    if option == 0 and home is not None and job.mig_profile:
+        ((_node, _boards, milli, size),) = held_shares(job, home)
+        return milli / MILLI, size / BYTES_PER_MIB
+    return host_need(job, gpu_count)
 
 
 def _placement(problem: PlanningProblem, model: str, profile: str) -> MigPlacement | None:

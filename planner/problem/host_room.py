@@ -7,7 +7,7 @@ so that what fits now fits in a plan, too.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from data.feasible_changes import keeps_its_pods
@@ -17,7 +17,7 @@ from data.units import BYTES_PER_MIB
 from planner.problem.fleet_nodes import FleetNode, Home
 from planner.problem.taken_boards import short_name
 
-_MILLI = 1000
+MILLI = 1000
 
 
 def host_need(job: Job, gpu_count: int) -> tuple[float | None, float | None]:
@@ -39,7 +39,7 @@ def _amount(text: str | None, count: int, whole: int) -> float | None:
 
 def milli_cpus(cpus: float) -> int:
     """Return thousandths of a CPU, rounded up."""
-    return math.ceil(round(cpus * _MILLI, 6))
+    return math.ceil(round(cpus * MILLI, 6))
 
 
 def memory_bytes(mib: float) -> int:
@@ -75,6 +75,19 @@ def kept_boards(boards: Iterable[tuple[str, int]], count: int) -> tuple[tuple[st
     return tuple(kept)
 
 
+def held_shares(job: Job, home: Home | None) -> Iterator[tuple[str, int, int, int]]:
+    """Yield each node of a job's home: its boards, and the milli-CPUs and bytes held beside them.
+
+    Of a job with slices on several boards, the board that plans know.
+    """
+    kept = () if home is None else kept_boards(home.boards, job.gpu_count)
+    # Several slices may be on one board.
+    whole = sum(count for _name, count in kept) if job.mig_profile else job.gpu_count
+    for name, count in kept[:1] if job.mig_profile else kept:
+        boards = 1 if job.mig_profile else count
+        yield (name, boards, *host_share(job, job.gpu_count, boards, of=whole))
+
+
 def with_host_room(
     nodes: Sequence[FleetNode],
     described: Mapping[str, Sequence[Node]],
@@ -86,18 +99,26 @@ def with_host_room(
     Of a node whose scheduler tells what is free these, and what the jobs hold there now: what
     others hold is not known by itself. A node of Kubernetes whose scheduler does not tell has
     system pods of unknown size. Boards of several models on one node share evenly what is free.
+    Of several sources that describe a node, one that tells what is free counts.
     """
     cpu, memory = _held(jobs, homes)
     parts = Counter(short_name(node.name) for node in nodes)
     found = []
     for node in nodes:
         host = short_name(node.name)
-        told = max(described.get(host, ()), key=lambda row: (row.seen_at, row.source), default=None)
+        told = max(
+            described.get(host, ()),
+            key=lambda row: (row.free_cpus is not None, row.seen_at, row.source),
+            default=None,
+        )
         cpus = memory_mib = None
         if told is not None and told.free_cpus is not None and told.free_memory_mib is not None:
-            cpus = (milli_cpus(told.free_cpus) // parts[host] + cpu[node.name]) / _MILLI
+            cpus = (milli_cpus(told.free_cpus) // parts[host] + cpu[node.name]) / MILLI
             free = memory_bytes(told.free_memory_mib) // parts[host]
             memory_mib = (free + memory[node.name]) / BYTES_PER_MIB
+            # A job on nodes that are not all described is taken to be on the others.
+            cpus = min(cpus, math.inf if told.cpus is None else told.cpus)
+            memory_mib = min(memory_mib, math.inf if told.memory_mib is None else told.memory_mib)
         elif told is not None and told.platform is not Platform.KUBERNETES:
             cpus, memory_mib = told.cpus, told.memory_mib
         found.append(replace(node, cpus=cpus, memory_mib=memory_mib))
@@ -108,12 +129,7 @@ def _held(jobs: Iterable[Job], homes: Mapping[str, Home]) -> tuple[Counter[str],
     """Return the milli-CPUs and the bytes that jobs hold now, by node."""
     cpu, memory = Counter[str](), Counter[str]()
     for job in jobs:
-        home = homes.get(job.job_id)
-        kept = () if home is None else kept_boards(home.boards, job.gpu_count)
-        # Several slices may be on one board.
-        whole = sum(count for _name, count in kept) if job.mig_profile else job.gpu_count
-        for name, count in kept:
-            milli, size = host_share(job, job.gpu_count, count, of=whole)
+        for name, _boards, milli, size in held_shares(job, homes.get(job.job_id)):
             cpu[name] += milli
             memory[name] += size
     return cpu, memory
@@ -122,6 +138,6 @@ def _held(jobs: Iterable[Job], homes: Mapping[str, Home]) -> tuple[Counter[str],
 def room_of(node: FleetNode) -> tuple[int | None, int | None]:
     """Return the milli-CPUs and the bytes that jobs of a plan can share, None: not checked."""
     return (
-        None if node.cpus is None else math.floor(round(node.cpus * _MILLI, 6)),
+        None if node.cpus is None else math.floor(round(node.cpus * MILLI, 6)),
         None if node.memory_mib is None else math.floor(node.memory_mib * BYTES_PER_MIB),
     )

@@ -118,7 +118,7 @@ class PlanningProblem:
         )
 
     def movable(self, job: int) -> bool:
-        """Say whether a plan may move a job: its scheduler can restart it, and nothing keeps it."""
+        """Return whether a plan may move a job: it can be restarted, and nothing keeps it."""
         planned = self.jobs[job]
         job_id = planned.demand.job.job_id
         return (

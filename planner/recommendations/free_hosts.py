@@ -9,12 +9,12 @@ from data.feasible_changes import keeps_its_pods, whole_fact
 from data.records.jobs import SchedulerFacts
 from planner.problem.configurations import Option
 from planner.problem.fleet import runs_under
-from planner.problem.host_room import host_share, kept_boards, room_of
+from planner.problem.host_room import held_shares, host_share, room_of
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.proposals import Proposal
 
-NO_HOST = "boards are free for it, but not the CPUs or memory beside them that it asks for"
+NO_HOST = "boards are free for it, but its pods' requests of CPU or memory do not fit beside them"
 Floats = npt.NDArray[np.float64]
 
 
@@ -33,16 +33,15 @@ class FreeHosts:
             for node in self._nodes
         ]
         self._left: Floats = np.array(rows, dtype=np.float64).reshape(-1, 3)
+        cut = set[tuple[str, str]]()
         for job in problem.jobs:
             own, home = job.demand.job, problem.facts.homes.get(job.demand.job.job_id)
-            kept = () if home is None else kept_boards(home.boards, own.gpu_count)
-            whole = sum(count for _name, count in kept) if own.mig_profile else own.gpu_count
-            for name, count in kept:
+            for name, boards, *asks in held_shares(own, home):
+                board = (name, home.mig_board if home and own.mig_profile else "")
                 if name in number:
-                    self._left[number[name]] -= (
-                        count,
-                        *host_share(own, own.gpu_count, count, of=whole),
-                    )
+                    self._left[number[name]] -= (0 if board in cut else boards, *asks)
+                cut |= {board} if board[1] else set()
+        self._boards = self._left[:, 0].copy()
 
     def lacks(self, proposal: Proposal) -> bool:
         """Return whether boards are free for the pods of a change, and not what they ask beside."""
@@ -54,17 +53,20 @@ class FreeHosts:
 
     def take(self, proposal: Proposal) -> None:
         """Take what the pods of a change ask for where it is free."""
-        for option in _taking(proposal):
-            placed = self._placed(proposal.job, option, 3)
-            if placed is not None:
-                self._left[:, 1:] = placed[:, 1:]
+        found = [self._placed(proposal.job, option, 3) for option in _taking(proposal)]
+        # One option at a time is in force.
+        self._left = np.minimum.reduce(
+            [self._left, *(placed for placed in found if placed is not None)]
+        )
 
     def _placed(self, job: JobProblem, option: Option, columns: int) -> Floats | None:
         """Return what is left once its pods are placed, None where a pod finds no room.
 
-        By the first of the columns alone, so many.
+        Of one column, boards alone are checked, and those that earlier changes take count as free.
         """
         own, left = job.demand.job, self._left.copy()
+        if columns == 1:
+            left[:, 0] = self._boards
         model, under = option.configuration.gpu_model, self._under[own.job_id]
         open_to = np.array(
             [
@@ -96,7 +98,7 @@ def _taking(proposal: Proposal) -> Iterator[Option]:
 def _pods(job: JobProblem, option: Option) -> tuple[Floats, int]:
     """Return what each pod needs of a node that a change makes there, and how many these are.
 
-    Of slices no board: which board they are cut from is the plan's.
+    Of slices no board: the plan decides from which board they are cut.
     """
     own, count = job.demand.job, option.configuration.gpu_count
     extra = dict((own.scheduler or SchedulerFacts()).extra)

@@ -24,7 +24,8 @@ from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
 from data.settings import PlanningSettings
 from planner.problem.cost import needed_service
 from planner.problem.fleet import runs_under
-from planner.problem.host_room import host_share, room_of
+from planner.problem.fleet_nodes import Home
+from planner.problem.host_room import held_shares, host_share, room_of
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.fleet_advice import slot_length
@@ -81,7 +82,7 @@ class GrowthRoom:
             places = [*(() if home is None else home.boards)]
             places += [(stay.node, stay.gpus) for stay in planned.stays]
             _add_most(on_node, places)
-            _add_most(beside, _beside(job, planned, () if home is None else home.boards))
+            _add_most(beside, _beside(job, planned, home))
             boards = _boards(job, planned, changed.get(planned.job_id))
             under = problem.facts.scheduler[planned.job_id]
             _add_most(self._held, [((model, under), count) for model, count in boards])
@@ -134,10 +135,11 @@ class GrowthRoom:
         """Take boards for a job, node by node."""
         for key, _left, _why in self._bounds(job):
             self._taken[key] += count
+        each = _each_step(job)
         for name in self._nodes(job.demand.job):
-            fits = min(count, self._fits(name, job))
+            fits = min(count, self._fits(name, job, each))
             self._free[name] -= fits
-            for what, amount in _each_step(job).items():
+            for what, amount in each.items():
                 if (name, what) in self._beside:
                     self._beside[name, what] -= amount * (fits // job.demand.standing.step)
             count -= fits
@@ -148,11 +150,11 @@ class GrowthRoom:
         step = job.demand.standing.step
         return step * int(max(0.0, boards + 1e-6) // step)
 
-    def _fits(self, name: str, job: JobProblem) -> int:
+    def _fits(self, name: str, job: JobProblem, each: Mapping[str, int]) -> int:
         """Return the boards of a node that a job may take, in units with their CPUs and memory."""
         steps = [
             max(0, self._beside[name, what] // amount)
-            for what, amount in _each_step(job).items()
+            for what, amount in each.items()
             if amount and (name, what) in self._beside
         ]
         step = job.demand.standing.step
@@ -163,7 +165,8 @@ class GrowthRoom:
         own, tenants = job.demand.job, self._problem.tenants
         place = own.gpu_model, self._problem.facts.scheduler[own.job_id]
         # Of the nodes themselves what is taken is taken at once.
-        whole = sum(self._fits(name, job) for name in self._nodes(own))
+        each = _each_step(job)
+        whole = sum(self._fits(name, job, each) for name in self._nodes(own))
         yield (
             ("nodes", *place, own.job_id),
             float(whole),
@@ -243,11 +246,11 @@ def _each_step(job: JobProblem) -> dict[str, int]:
 
 
 def _beside(
-    job: JobProblem, planned: JobPlan, home: Iterable[tuple[str, int]]
+    job: JobProblem, planned: JobPlan, home: Home | None
 ) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the milli-CPUs and bytes that a job asks of nodes: now, and where the plan has it."""
     own = job.demand.job
-    now = [(name, host_share(own, own.gpu_count, boards)) for name, boards in home]
+    now = [(name, (milli, size)) for name, _boards, milli, size in held_shares(own, home)]
     for stay in planned.stays:
         of = None if stay.mig_board is None else 1
         share = host_share(own, planned.steps[stay.start].gpu_count, stay.gpus, of=of)

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from planner.problem.host_room import host_share, room_of
+from planner.problem.host_room import held_shares, host_share, room_of
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.proposals import Proposal
@@ -98,7 +98,7 @@ class _Fleet:
         return self.by_size(self.model_of_node, left.astype(np.int64))
 
     def _fed(self, held: Bools) -> Floats:
-        """Return for how many boards of each node CPUs and memory are left beside held parts."""
+        """Return for how many boards each node has CPUs and memory left beside held parts."""
         fed = np.full(len(self.host), np.inf)
         for column in np.flatnonzero((self.each > 0).any(axis=0)):
             used = np.bincount(self.node, self.asks[:, column] * held, len(self.host) + 1)[:-1]
@@ -125,10 +125,11 @@ def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet
             number.get(name, len(nodes)),
             boards,
             not problem.movable(column),
-            *host_share(job.demand.job, job.demand.job.gpu_count, boards),
+            *held.get(name, (0, 0)),
         )
         for column, job in enumerate(jobs)
         if (home := problem.facts.homes.get(job.demand.job.job_id)) is not None
+        for held in ({name: asks for name, _boards, *asks in held_shares(job.demand.job, home)},)
         for name, boards in home.boards
     ]
     job, node, boards, stays, *asks = np.array(rows, dtype=np.int64).reshape(-1, 6).T
@@ -156,10 +157,12 @@ def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet
 
 
 def _each(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> dict[str, tuple[int, int]]:
-    """Return the most milli-CPUs and bytes that a job, changed or not, asks for beside a board."""
+    """Return the most milli-CPUs and bytes that a job which may move asks for beside a board."""
     found: dict[str, tuple[int, int]] = {}
-    for job in problem.jobs:
+    for column, job in enumerate(problem.jobs):
         own, change = job.demand.job, proposed.get(job.demand.job.job_id)
+        if change is None and not problem.movable(column):
+            continue
         options = {0} if change is None else {0, *change.proposed}
         held = job.options if change is None else change.job.options
         for option in (held[number] for number in options):

@@ -8,6 +8,7 @@ import pytest
 from factories import NOW, make_plan
 
 from dashboard.cli import main
+from dashboard.figure_text import count_text
 from data.records.serving import ServiceOutlook
 from data.store import open_store
 
@@ -146,7 +147,8 @@ def test_doctor_says_what_was_read_of_engines_and_what_hinders_a_number(
     code = main(["--store", url, "doctor", "--format", "json"])
     rows = {row["part"]: row for row in json.loads(capsys.readouterr().out)}
     found = rows["inference services"]
-    assert f"{1 + mute} services on {3 + mute} replicas" in found["detail"]
+    services = count_text(1 + mute, "service")
+    assert f"{services} on {3 + mute} replicas" in found["detail"]
     assert found["state"] == ("warning" if mute else "ok")
     assert ("mute-0: it is scraped too rarely" in found["detail"]) is bool(mute)
     assert ("2 more" in found["detail"]) is (mute == 5)

@@ -138,5 +138,5 @@ def test_importing_twice_keeps_every_sample_once(
     assert main([*arguments, "--map", str(MAP)]) == 0
     first = capsys.readouterr().out
     assert main([*arguments, "--map", str(MAP)]) == 0
-    assert first.startswith("15842 new samples")
+    assert first.startswith("15,842 new samples")
     assert capsys.readouterr().out.startswith("0 new samples")
