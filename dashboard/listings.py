@@ -63,8 +63,8 @@ class Listing:
     """A list: what is read, the key that orders it and is of one record only, the row of each.
 
     `about` tells it to users of the API, where `anyone` may see their own rows, or the fleet's
-    viewers all. `empty` is what a command says where a
-    store that is not empty has none (see `said_of_none`), `columns` what its table has.
+    viewers all. `empty` is what a command says where a store that is not empty has none (see
+    `said_of_none`), `columns` what its table has.
     """
 
     about: str
@@ -118,7 +118,7 @@ LISTINGS: Mapping[str, Listing] = MappingProxyType(
             key=lambda node: (node.name, node.source),
             row=node_row,
             anyone=False,
-            empty="No scheduler has told of a node: set slurm.mode or kubernetes.enabled.",
+            empty=f"No scheduler told of a node: is slurm.mode or kubernetes.enabled set? {_ASKED}",
         ),
         "queue": Listing(
             about="The jobs that wait for GPUs, with place and forecast",

@@ -73,7 +73,7 @@ def lacks_memory(failure: BaseException) -> bool:
 
 def sentence(text: str) -> str:
     """Return a text with a stop at its end, which many reasons have already."""
-    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+    return text if text.rstrip("\"'”)").endswith((".", "!", "?", "…")) else f"{text}."
 
 
 class TrimtabError(Exception):

@@ -108,7 +108,7 @@ def _waste(report: WeeklyReport) -> list[Flowable]:
         "GPU-h held",
         "idle",
         "share",
-        "cost of idle, excl. electricity",
+        f"cost of idle{report.left_out_of_prices}",
         "largest job",
     )
     return [

@@ -15,7 +15,7 @@ from dashboard.reports.week import Week
 from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
 from dashboard.saved_by_day import measured_until, saved_by_day
 from dashboard.savings import ledger
-from dashboard.statement.prices import Rent, price_list
+from dashboard.statement.prices import Rent, left_out_of_prices, price_list
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.energy_integration import MAX_GAP_SECONDS
@@ -56,6 +56,7 @@ class WeeklyReport:
     recommendations: tuple[StoredRecommendation, ...]
     ahead: tuple[DayAhead, ...]
     currency: str
+    left_out_of_prices: str
     plan: Plan | None
     forecasts: int
     forecasts_skipped: int
@@ -109,7 +110,11 @@ class WeeklyReport:
         rents = [row.rent for row in self.waste if row.rent is not None]
         lacking = {model for row in self.waste for model in row.unpriced_models}
         rent = Rent(amount=sum(rents) if rents else None, unpriced_models=tuple(sorted(lacking)))
-        cost = f", at a cost of {rent.sentence(self.currency)}" if rents or lacking else ""
+        cost = (
+            f", at a cost of {rent.sentence(self.currency, self.left_out_of_prices)}"
+            if rents or lacking
+            else ""
+        )
         return f"{_amount_text(idle, 'GPU-hour')} allocated but idle{cost}"
 
     def _waiting(self) -> str:
@@ -178,6 +183,7 @@ def make_weekly_report(
         recommendations=recommendations,
         ahead=days_ahead(reader.group_forecasts(), week, edition),
         currency=settings.energy.currency,
+        left_out_of_prices=left_out_of_prices(settings),
         plan=reader.latest_plan() if whole else None,
         forecasts=len(forecasts),
         forecasts_skipped=sum(forecasts),

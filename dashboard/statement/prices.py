@@ -44,10 +44,9 @@ class Rent:
         least = "at least " if named else ""
         return f"{least}{figure_text(self.amount)} {currency}{lacking}"
 
-    def sentence(self, currency: str) -> str:
-        """Return it with what it leaves out, for where no heading says so."""
-        left_out = "" if self.amount is None else ", excluding electricity"
-        return f"{self.text(currency)}{left_out}"
+    def sentence(self, currency: str, left_out: str) -> str:
+        """Return it with what it leaves out, from `left_out_of_prices`: no heading says so."""
+        return self.text(currency) + ("" if self.amount is None else left_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +199,11 @@ def grid_as_paid(settings: Settings, at: datetime) -> GridOutlook:
     """Return the forecast of the grid that a plan uses, without prices where nobody pays them."""
     outlook = current_outlook(settings, at)
     return outlook.without_prices() if _includes_electricity(settings) else outlook
+
+
+def left_out_of_prices(settings: Settings) -> str:
+    """Return, in words that follow a cost by GPU prices, what it leaves out; '' where nothing."""
+    return "" if _includes_electricity(settings) else ", excluding electricity"
 
 
 def _includes_electricity(settings: Settings) -> bool:

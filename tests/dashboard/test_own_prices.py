@@ -178,14 +178,24 @@ def test_the_weekly_report_pays_idle_hours_as_the_statement_does(tmp_path: Path)
 @pytest.mark.parametrize(
     "stated", [{}, {H100: 3.0}, {UNHEARD_OF: 180.0}, {H100: 3.0, UNHEARD_OF: 180.0}]
 )
+@pytest.mark.parametrize("charge_electricity", [True, False])
 def test_idle_time_costs_the_same_in_statement_report_and_overview(
-    stated: dict[str, float], scheduler_says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stated: dict[str, float],
+    scheduler_says: str,
+    charge_electricity: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the boards that were held, and a model without a price is named beside a minimum."""
+    """By the boards that were held, and a model without a price is named beside a minimum.
+
+    Electricity is said to be left out unless the prices include it.
+    """
     samples = make_samples(gpus=4, minutes=1440)
     samples.loc[samples["gpu_uuid"] > "GPU-0000", "gpu_model"] = UNHEARD_OF
     rows = tuple(GpuPrice(gpu_model=model, per_gpu_hour=price) for model, price in stated.items())
-    settings = replace(Settings(), statement=StatementSettings(prices=rows))
+    paid_for = StatementSettings(prices=rows, charge_electricity=charge_electricity)
+    settings = replace(Settings(), statement=paid_for)
+    left_out = "" if stated and not charge_electricity else ", excluding electricity"
     start, end = factories.NOW - timedelta(days=1), factories.NOW
     with open_store(f"duckdb:///{tmp_path / 's.duckdb'}") as store:
         store.keep(make_collected(samples, (make_job(gpu_model=scheduler_says),)))
@@ -199,8 +209,8 @@ def test_idle_time_costs_the_same_in_statement_report_and_overview(
     rent = Rent(amount=paid, unpriced_models=unpriced)
     (row,) = report.waste
     assert row.cost == Rent(amount=paid and pytest.approx(paid), unpriced_models=unpriced)
-    assert f"idle, at a cost of {rent.sentence('EUR')}; " in report.finding
-    assert f"{rent.sentence('EUR')}; " in shown
+    assert f"idle, at a cost of {rent.sentence('EUR', left_out)}; " in report.finding
+    assert f"{rent.sentence('EUR', left_out)}; " in shown
 
 
 def overview_captions(store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> str:

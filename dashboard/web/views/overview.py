@@ -11,7 +11,7 @@ from dashboard.figure_text import count_text
 from dashboard.reports.esg.build import make_statement
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from dashboard.saved_by_day import summed
-from dashboard.statement.prices import Rent, price_list
+from dashboard.statement.prices import Rent, left_out_of_prices, price_list
 from dashboard.web.inbox import every_row, findings_table, rows_in_scope
 from dashboard.web.inbox_rows import InboxChoice, InboxRow, chosen_rows
 from dashboard.web.page import (
@@ -192,7 +192,7 @@ if not empty_state():
         reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
     ).total
     statement = day.total
-    rent = idle_cost(day).sentence(settings.energy.currency)
+    rent = idle_cost(day).sentence(settings.energy.currency, left_out_of_prices(settings))
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {

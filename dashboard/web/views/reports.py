@@ -114,7 +114,7 @@ if not empty_state():
                 "GPU-hours held": row.gpu_hours,
                 "idle GPU-hours": row.idle_gpu_hours,
                 "idle (%)": 100 * row.idle_ratio,
-                f"cost of idle GPUs, excluding electricity ({report.currency})": row.rent,
+                f"cost of idle GPUs{report.left_out_of_prices} ({report.currency})": row.rent,
                 "models without a price": ", ".join(row.unpriced_models),
                 "largest job": row.largest_job,
             }
