@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from planner.memory.allocator import PeakBytes, figures, outside_allocator
@@ -69,17 +70,30 @@ class MemoryEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A step of a job in the dialect that was taken, and its figures."""
+    """A step of a job in the dialect that was taken: its binding event and its figures."""
 
     recipe: Recipe
-    events: list[StepEvent]
+    binding: StepEvent
     figures: PeakBytes
 
 
 def _in_dialect(job: TrainingJob, traits: FrameworkTraits) -> _Step:
     recipe = complete(job, traits)
     events = step_events(recipe)
-    return _Step(recipe=recipe, events=events, figures=figures(recipe, events))
+    return _Step(
+        recipe=recipe,
+        binding=max(events, key=lambda event: event.allocated_bytes),
+        figures=figures(recipe, events),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _step_of(job: TrainingJob) -> _Step:
+    """Return the step of a job; a question of ways to train asks for some thousand, again and again.
+
+    An estimate is asked with other GPUs, calibrations and raises, none of which changes the step.
+    """
+    return _expected(job, dialects_of(job))
 
 
 def _expected(job: TrainingJob, dialects: Dialects) -> _Step:
@@ -113,9 +127,8 @@ def predict_peak(
     estimated. Errors: ImpossibleProblemError for a precision, optimiser or
     quantisation not known.
     """
-    step = _expected(job, dialects or dialects_of(job))
-    recipe, events, found = step.recipe, step.events, step.figures
-    binding = max(events, key=lambda event: event.allocated_bytes)
+    step = _expected(job, dialects) if dialects else _step_of(job)
+    recipe, binding, found = step.recipe, step.binding, step.figures
     tier = tier_of(recipe)
     static_ratio = binding.static_bytes / binding.allocated_bytes
     learned = None

@@ -15,16 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import H100
 
-from dashboard.saved_by_day import DaySaved, run_rate, saved_by_day, standing_times, summed
-from dashboard.savings import ledger, sum_of
+from dashboard.saved_by_day import (
+    DaySaved,
+    measured_until,
+    run_rate,
+    saved_by_day,
+    standing_times,
+    summed,
+)
+from dashboard.savings import ledger, sum_of, total_energy, total_gpu_hours
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
 from data.energy_settings import EnergySettings
 from data.records.actions import Action
-from data.records.commands import CommandKind, JournalRow
+from data.records.commands import CommandKind, JournalRow, Measurement
 from data.records.decisions import Recommendation, Savings
 from data.records.plans import Configuration
 from data.settings import PlanningSettings, Settings
+from data.store.record_json import to_json
 
 BOARD = load_gpu_catalogue().get(H100)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -379,6 +387,13 @@ def test_the_ledger_begins_with_the_latest_and_counts_from_the_first_apply() -> 
     rows = [
         replace(row(event, NOW + hours * HOUR), digest=digest) for digest, event, hours in events
     ]
+    measured = Measurement(
+        hours=24.0, work_before=1.0, work_after=1.0, throughput_ratio=1.0, saturated=False,
+        predicted_gpu_hours=make_range(48, "GPU-h"), realised_gpu_hours=make_range(40, "GPU-h"),
+        predicted_energy_kwh=make_range(2.0, "kWh"), realised_energy_kwh=None,
+        realised_emissions_kgco2e=None,
+    )  # fmt: skip
+    done = replace(row("verified", NOW + DAY), digest="a", record=to_json(measured))
     undo = replace(row("applied", NOW), digest="u", command_id="undo")
     kinds = {"c": CommandKind.APPLY, "undo": CommandKind.ROLLBACK}
     reader: Any = SimpleNamespace(
@@ -386,15 +401,29 @@ def test_the_ledger_begins_with_the_latest_and_counts_from_the_first_apply() -> 
             SimpleNamespace(command=SimpleNamespace(command_id=name, kind=kind))
             for name, kind in kinds.items()
         ],
-        journal=lambda *, events: [name for name in [*rows, undo] if name.event in events],
+        journal=lambda *, events: [name for name in [*rows, done, undo] if name.event in events],
         recommendations_of=lambda digests, *, now: {
             digest: SimpleNamespace(reference=digest, recommendation=advice(), state="applied")
             for digest in digests
         },
     )
     found = ledger(reader, now=NOW + DAY)
-    assert [(ledger_row.reference, ledger_row.applied_at) for ledger_row in found] == [
-        ("b", NOW + 2 * HOUR),
-        ("a", NOW + HOUR),
+    assert [
+        (ledger_row.reference, ledger_row.applied_at, ledger_row.measured_at, ledger_row.reason)
+        for ledger_row in found
+    ] == [
+        ("b", NOW + 2 * HOUR, None, "not measured yet"),
+        ("a", NOW + HOUR, NOW + DAY, ""),
     ]
-    assert {ledger_row.reason for ledger_row in found} == {"not measured yet"}
+    hours, energy = total_gpu_hours(found), total_energy(found)
+    assert (hours.measured, hours.unknown, hours.realised) == (1, 1, make_range(40, "GPU-h"))
+    assert (energy.measured, energy.unknown, energy.realised) == (0, 2, None)
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 60])
+def test_samples_count_until_the_end_of_the_last_whole_slot(slot_minutes: int) -> None:
+    """None without any sample; a slot that has just ended is whole."""
+    slot = timedelta(minutes=slot_minutes)
+    for latest, until in ((None, None), (NOW, NOW), (NOW + 1.9 * slot, NOW + slot)):
+        reader: Any = SimpleNamespace(latest_sample_at=lambda latest=latest: latest)
+        assert measured_until(reader, site(slot_minutes)) == until

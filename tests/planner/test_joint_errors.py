@@ -59,6 +59,13 @@ def test_a_range_holds_80_of_100_where_many_values_are_one_end(share: float, sid
     assert (found.high if side > 0 else found.low) == pytest.approx(side, abs=1e-3)
 
 
+def test_a_range_ends_at_both_ends_where_each_is_likely() -> None:
+    """15 of 100 at either end: neither end leaves anything out, so the range holds all."""
+    values = np.repeat([-1.0, 0.0, 1.0], [150, 700, 150])
+    found = range_of(0.0, [equally_likely(values)], "h")
+    assert (found.low, found.central, found.high) == (-1.0, 0.0, 1.0)
+
+
 @pytest.mark.parametrize("survives", [0.3, 0.6, 0.9])
 @pytest.mark.parametrize("off", [0.1, 0.5])
 def test_what_boards_draw_otherwise_counts_for_as_long_as_they_are_held(

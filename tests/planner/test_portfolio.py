@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drawn import examples
-from factories import make_job, make_memory_finding
+from factories import make_job, make_memory_finding, make_recommendation
 from fleet_cases import mixed_fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +26,7 @@ from planning_cases import (
 from dashboard.cli.cycle_commands import portfolio_line
 from data.energy_settings import EnergySettings
 from data.records.actions import FOR_MEMORY, Action
+from data.records.decisions import Range, Recommendation
 from data.records.jobs import WorkloadKind
 from data.records.plans import JobPlan
 from data.settings import PlanningSettings
@@ -34,6 +35,7 @@ from planner.problem.cost import rent_per_hour
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.admission import NO_ROOM, AdmissionRoom, admitted
 from planner.recommendations.advise import Advice, advise
+from planner.recommendations.portfolio import portfolio_of
 from planner.recommendations.proposals import proposal_of
 
 HOURS = ",".join(["0.05"] * 6 + ["0.95"] * 18)
@@ -47,6 +49,13 @@ def advised(problem: PlanningProblem) -> Advice:
 def changes(one: JobPlan) -> int:
     """How often a job changes its configuration over the horizon."""
     return sum(a != b for a, b in itertools.pairwise((one.now, *one.steps)))
+
+
+def costing(action: Action, saved: float | None) -> Recommendation:
+    """A recommendation of this action that saves so much money, or an unknown amount."""
+    one = make_recommendation(action=action)
+    cost = None if saved is None else Range(low=saved, central=saved, high=saved, unit="EUR")
+    return replace(one, savings=replace(one.savings, cost=cost))
 
 
 def check_sum(problem: PlanningProblem) -> Advice:
@@ -73,6 +82,26 @@ def check_sum(problem: PlanningProblem) -> Advice:
     )
     assert abs(part.shared) <= 1e-5 * scale + trifles
     return found
+
+
+def test_every_kind_of_change_is_in_the_sum_once() -> None:
+    """What nodes, services, programs and growth save, each for itself, and what those cost."""
+    problem = two_gpus_three_jobs()
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    money = {
+        Action.CONSOLIDATE: (16.0, -3.0),
+        Action.RAISE_MAXIMUM: (-5.0, 0.0, 2.0),
+        Action.SPEED_UP: (64.0,),
+    }
+    grown = [costing(Action.GROW, -128.0), costing(Action.GIVE_BACK, 1.0)]
+    rows = [costing(action, cost) for action, costs in money.items() for cost in costs]
+    rows += [*grown, costing(Action.CONSOLIDATE, None)]
+    found = portfolio_of([], [], plan, problem.terms, rows=rows, grown=grown)
+    parts = (found.nodes, found.services, found.programs, found.growth)
+    assert parts == (13.0, -3.0, 64.0, -127.0)
+    assert found.taken == 3.0 + 5.0 + 128.0
+    whole = replace(found, recommended=1_000.0, for_memory=-7.0)
+    assert whole.together == 1_000.0 - 7.0 + sum(parts)
 
 
 @pytest.mark.parametrize("problem", [two_gpus_three_jobs(), bursty_week()])
