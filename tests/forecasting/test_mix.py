@@ -16,7 +16,7 @@ from data.errors import NotEnoughHistoryError
 from forecasting.backtest import rolling_backtest
 from forecasting.mix.kernel import _ALL, LEVELS, _quantiles
 from forecasting.mix.members_kernel import select
-from forecasting.mix.model import MixModel, _origins, mix, mix_many
+from forecasting.mix.model import MixModel, _buckets, _origins, _ready, mix, mix_many
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 NAMES = ("q05", "q10", "q50", "q90", "q95")
@@ -164,12 +164,15 @@ def test_beyond_the_calibrated_lead_bands_grow_as_a_random_walks(slot_minutes: i
         ((before * per_day / 24 + 1) + after * per_day / 24) / 2
         for before, after in itertools.pairwise([0.0, *ends])
     ]
-    beyond = [middle for middle, end in zip(middles, ends, strict=True) if end > 24]
-    assert len(beyond) >= 2
-    first, last = (rows[:, round(middle) - 1] for middle in (beyond[0], beyond[-1]))
-    for outer, inner in ((0, 1), (4, 3), (0, 4)):
-        grown = (last[outer] - last[inner]) / (first[outer] - first[inner])
-        assert grown == pytest.approx(np.sqrt(beyond[-1] / beyond[0]), rel=0.02)
+    beyond = [
+        middle for middle, end in zip(middles, ends, strict=True) if end >= found.calibrated_hours
+    ]
+    assert len(beyond) >= 3
+    for begin, off in ((0, 0.05), (1, 0.02)):  # the middle slot of the calibrated one is rounded
+        first, last = (rows[:, round(middle) - 1] for middle in (beyond[begin], beyond[-1]))
+        for outer, inner in ((0, 1), (4, 3), (0, 4)):
+            grown = (last[outer] - last[inner]) / (first[outer] - first[inner])
+            assert grown == pytest.approx(np.sqrt(beyond[-1] / beyond[begin]), rel=off)
 
 
 @pytest.mark.parametrize("slot_minutes", [15, 60])
@@ -208,6 +211,32 @@ def test_past_moments_are_a_stride_apart() -> None:
 
 
 @pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+def test_bands_rest_on_the_last_sixty_days_four_times_a_day(slot_minutes: int) -> None:
+    """What is older has no say, whatever the slot length."""
+    long = series(np.zeros(70 * 24 * 60 // slot_minutes), slot_seconds=60 * slot_minutes)
+    origins = _ready(long, 24).origins
+    assert len(origins) == 60 * 4
+    assert (np.diff(origins) * slot_minutes == 6 * 60).all()
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+@pytest.mark.parametrize("horizon_hours", [1, 7, 168, 720])
+def test_each_bucket_of_leads_is_judged_at_six_of_them(
+    slot_minutes: int, horizon_hours: int
+) -> None:
+    """At all where it has fewer; buckets cover each lead once, and probes lie in their own."""
+    per_hour = 60 // slot_minutes
+    buckets, probes = _buckets(horizon_hours * per_hour, per_hour, 6 * per_hour)
+    ends = [bucket.last for bucket in buckets]
+    assert [bucket.first for bucket in buckets] == [1, *(end + 1 for end in ends[:-1])]
+    assert ends[-1] == horizon_hours * per_hour
+    for bucket in buckets:
+        leads = probes[slice(*bucket.columns)]
+        assert len(set(leads)) == len(leads) == min(6, bucket.last - bucket.first + 1)
+        assert bucket.first <= leads.min() <= leads.max() <= bucket.last
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
 def test_the_first_band_is_that_of_a_random_walks_changes(slot_minutes: int) -> None:
     """Four slots calibrate nothing: q10 and q90 of their changes by the root of the lead."""
     values = np.array([50.0, 54.0, 48.0, 53.0])
@@ -222,6 +251,8 @@ def test_the_first_band_is_that_of_a_random_walks_changes(slot_minutes: int) -> 
         assert rows - rows[2] == pytest.approx(band * lead**0.5)
     rising = mix(series(50 + values.cumsum(), upper=np.inf, lower=-np.inf), 1).quantiles
     assert rising.q05[0] == rising.q10[0] == rising.q50[0] < rising.q90[0] < rising.q95[0]
+    falling = mix(series(500 - values.cumsum(), upper=np.inf, lower=-np.inf), 1).quantiles
+    assert falling.q05[0] < falling.q10[0] < falling.q50[0] == falling.q90[0] == falling.q95[0]
 
 
 def test_the_seasonal_baseline_is_the_one_of_the_backtest() -> None:

@@ -237,7 +237,14 @@ def test_work_put_off_emits_like_a_mean_day(slot_minutes: int) -> None:
     one = replace(
         proposal, job=job, planned=path, proposed=path, action=Action.SHIFT_IN_TIME, **changes
     )
-    found = outcome_of(one, terms).savings
+    outcome = outcome_of(one, terms)
+    found = outcome.savings
+    delay = outcome.delay_hours
+    assert delay is not None
+    # Four hours, and as long as leaving the boards and coming back takes: nothing runs longer.
+    assert np.array([delay.low, delay.central, delay.high]) == pytest.approx(
+        4 + (LEAVE + ENTER) / 3600
+    )
     change_kwh = mean(LEAVE + ENTER) / 3600 * CHANGING / 1000 * PUE
     assert found.energy_kwh is not None
     assert found.energy_kwh.central == pytest.approx(-change_kwh)
