@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from collectors.device_labels import LabelledDevice, host_of
+from data.counts import count_text
 from data.energy_integration import MAX_GAP_SECONDS
 from data.errors import scrub
 
@@ -30,7 +31,7 @@ class TwoNodes:
         board = min(self.nodes)
         names = " and ".join(sorted(self.nodes[board]))
         told = (
-            f"{len(self.nodes)} boards are reported by two nodes at once, such as "
+            f"two nodes at once report {count_text(len(self.nodes), 'board')}, such as "
             f"{scrub(board, limit=60)} by {scrub(names, limit=120)}: the larger reading is kept, "
             "under the last node by name. Is one UUID given to two virtual machines, or does an "
             "exporter name the wrong node?"

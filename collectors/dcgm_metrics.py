@@ -277,13 +277,13 @@ def serving_slots(series: Collection[Series], dropped: Dropped) -> pd.DataFrame:
     by_end: dict[int, list[Series]] = {}
     for entry in series:
         for position, at in enumerate(entry.times):
-            one = slice(position, position + 1)
+            here = slice(position, position + 1)
             by_end.setdefault(round(at / SLOT_SECONDS) * SLOT_SECONDS, []).append(
                 Series(
                     metric=entry.metric,
                     labels=entry.labels,
-                    times=entry.times[one],
-                    values=entry.values[one],
+                    times=entry.times[here],
+                    values=entry.values[here],
                 )
             )
     rows = [

@@ -10,6 +10,7 @@ from collectors.device_labels import board_uuid, device_of, host_of, node_of
 from collectors.metric_dialects import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
 from collectors.prometheus_client import PrometheusClient
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.counts import count_text
 from data.errors import CollectorError, scrub
 from data.source_settings import PrometheusSettings
 
@@ -56,7 +57,7 @@ def prometheus_findings(
     except CollectorError as error:
         return (("reachable and authorised", "missing", str(error)),)
     return (
-        ("reachable and authorised", "ok", f"{len(names)} metrics"),
+        ("reachable and authorised", "ok", count_text(len(names), "metric")),
         *_metrics(names),
         *_series(client, settings, names, now, schedulers),
     )
@@ -152,7 +153,7 @@ def _series(
         for text, device in devices
         if device and text.get("__name__") in _ENERGY_COUNTERS
     }
-    boards = f"{len(labels)} series of {len(models)} boards"
+    boards = f"{len(labels):,} series of {count_text(len(models), 'board')}"
     yield "fresh samples", "ok", f"{boards} in the last 10 min"
     if 0 < len(counted) < len(models):
         yield (
@@ -255,4 +256,4 @@ def _hosts(labels: Sequence[Mapping[str, str]]) -> Finding:
     nodes = set(map(node_of, labels)) - {""}
     if not nodes:
         return "host names", "missing", "no series has Hostname, node or instance"
-    return "host names", "ok", f"{len(nodes)} hosts"
+    return "host names", "ok", count_text(len(nodes), "host")

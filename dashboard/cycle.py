@@ -14,7 +14,6 @@ from collectors.base import Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
-from dashboard.figure_text import count_text
 from dashboard.grid_refresh import refresh_grid
 from dashboard.growth_facts import growth_facts
 from dashboard.heat import foreseen_racks
@@ -29,6 +28,7 @@ from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from dashboard.workload_outlook import foreseen_workloads
 from data.clock import require_utc
 from data.collected import Collected
+from data.counts import count_text
 from data.cycle_mark import begin_cycle
 from data.errors import StoreError, sentence
 from data.kept_on import unread

@@ -23,8 +23,8 @@ def active_patterns(reader: StoreReader, now: datetime) -> tuple[DismissalPatter
     made: dict[str, DismissalPattern] = {}
     for entry in reader.entries((MADE, ENDED)):
         if entry.event == MADE:
-            one = from_json(DismissalPattern, entry.detail)
-            made[one.pattern_id] = one
+            pattern = from_json(DismissalPattern, entry.detail)
+            made[pattern.pattern_id] = pattern
         else:
             made.pop(entry.detail, None)
     return tuple(pattern for pattern in made.values() if now < pattern.until)

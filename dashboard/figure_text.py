@@ -13,14 +13,6 @@ def figure_text(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= _THOUSAND else f"{value:.{_DIGITS}g}"
 
 
-def count_text(count: float, noun: str, several: str = "") -> str:
-    """Return a count with its noun, as `1 job` or `1,234 jobs`.
-
-    `several` is the plural where it is more than the noun with an s.
-    """
-    return f"{count:,.0f} {noun if round(count) == 1 else several or f'{noun}s'}"
-
-
 def samples_text(evidence: Evidence) -> str:
     """Return how many samples it rests on, of when, and how complete; that of no job where none."""
     if not evidence.samples:

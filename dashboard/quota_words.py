@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dashboard.figure_text import count_text
+from data.counts import count_text
 from data.gpu_resources import resource_of
 from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs

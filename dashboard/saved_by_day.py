@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 
 from dashboard.apply.verification import BEFORE, MAX_READINGS, compare, split_energy
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import range_text
 from dashboard.savings import ENDED, STOOD, sum_of
 from dashboard.statement.prices import as_paid, price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import floor_to_slot
+from data.counts import count_text
 from data.records.commands import JournalRow, Measurement, Work
 from data.records.decisions import Range, Recommendation
 from data.records.lifecycle import LifecycleEvent

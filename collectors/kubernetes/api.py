@@ -86,6 +86,11 @@ class ApiAnswer:
         return str(self.found.get("kind", ""))
 
     @property
+    def lacks_right(self) -> bool:
+        """Whether roles forbid it to this user; quotas and admission rules answer 403 as well."""
+        return self.status == 403 and 'is forbidden: User "' in self.text
+
+    @property
     def is_busy(self) -> bool:
         """Whether the server is overloaded or starting."""
         return self.status == 429 or self.status >= 500
@@ -264,7 +269,10 @@ class KubernetesApi:
                 f"Write the token alone, without line breaks, into {kubeconfig}.",
             )
         if method != "GET" and isinstance(error, ValueError):  # an answer's broken Location
-            return CutError(f"{asked} was sent and not answered ({said})", "")
+            hint = (
+                "Its answer points to a broken address: does a proxy stand before the API server?"
+            )
+            return CutError(f"{asked} was sent and not answered ({said})", hint)
         if not isinstance(error, _OF_REQUESTS):
             return SourceNotConfiguredError(
                 f"{asked} was not sent: a certificate or key cannot be read ({said})",

@@ -13,6 +13,7 @@ from collectors.kubernetes.objects import (
     mig_offer,
     text_in,
 )
+from data.counts import count_text
 from data.errors import CollectorError, scrub
 from data.gpu_resources import MIG_STRATEGY_LABEL, PRODUCT_LABEL, WHOLE_GPU
 from data.source_settings import KubernetesSettings
@@ -27,7 +28,7 @@ def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
         return (("reachable and authorised", "missing", str(error)),)
     nodes = inventory.of("Node")
     return (
-        ("reachable and authorised", "ok", f"{client.name}, {len(nodes)} nodes"),
+        ("reachable and authorised", "ok", f"{client.name}, {count_text(len(nodes), 'node')}"),
         *_rights(inventory),
         *(_devices(nodes) if "Node" in inventory.objects else ()),
         *_mig(nodes),
@@ -66,7 +67,10 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
     yield (
         "GPU resources",
         "ok",
-        f"{len(offering)} nodes offer {boards} GPUs and {instances} MIG instances",
+        (
+            f"{count_text(boards, 'GPU')} and {count_text(instances, 'MIG instance')} "
+            f"on {count_text(len(offering), 'node')}"
+        ),
     )
     nameless = [
         text_in(node, "metadata", "name")
@@ -79,8 +83,8 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
             "GPU models",
             "missing",
             (
-                f"{len(nameless)} nodes such as {nameless[0]} have no label "
-                f"{PRODUCT_LABEL}: enable gpu-feature-discovery (gfd.enabled=true in the "
+                f"no label {PRODUCT_LABEL} on {count_text(len(nameless), 'node')} such as "
+                f"{nameless[0]}: enable gpu-feature-discovery (gfd.enabled=true in the "
                 "chart of the device plugin)."
             ),
         )
@@ -97,7 +101,7 @@ def _mig(nodes: list[Document]) -> Iterator[Finding]:
             ", ".join(sorted(scrub(strategy, limit=20) for strategy in strategies))
             or "mixed (no label)"
         )
-        yield "MIG strategy", "ok", f"{said}, on {len(cut)} nodes"
+        yield "MIG strategy", "ok", f"{said}, on {count_text(len(cut), 'node')}"
 
 
 def _claims(inventory: Inventory) -> Finding:

@@ -196,7 +196,12 @@ class SlurmCommands:
             ) from error
         errors = errors_in(document)
         if errors:
-            raise _failure(command, 0, "; ".join(errors).encode(), "")
+            said = "; ".join(errors)
+            raise failure_of(
+                f"{command} --json lists errors: {scrub(said)}",
+                said,
+                otherwise=f"Run {command} --json by hand as the same user.",
+            )
         return document
 
     def _accounting(self, start: datetime, end: datetime) -> str:

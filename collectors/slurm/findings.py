@@ -7,6 +7,7 @@ from collectors.slurm.answering import list_in, read_nodes, read_queue
 from collectors.slurm.commands import COMMANDS, SlurmCommands, hidden_kinds
 from collectors.slurm.failures import OPERATOR_HINT
 from collectors.slurm.rest import SlurmRest
+from data.counts import count_text
 from data.errors import CollectorError, scrub
 from data.source_settings import SlurmSettings
 
@@ -106,4 +107,11 @@ def _by_rest(rest: SlurmRest) -> tuple[Finding, ...]:
     if in_use and not jobs:
         detail = f"{in_use} GPUs are in use, no job is visible. {OPERATOR_HINT}"
         return (*found, ("slurm visibility", "missing", detail))
-    return (*found, ("slurm visibility", "ok", f"{len(jobs)} jobs on {len(nodes)} nodes"))
+    return (
+        *found,
+        (
+            "slurm visibility",
+            "ok",
+            f"{count_text(len(jobs), 'job')} on {count_text(len(nodes), 'node')}",
+        ),
+    )

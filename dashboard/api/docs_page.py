@@ -80,9 +80,9 @@ def _fields(schema: Mapping[str, Any], of: Mapping[str, Any]) -> list[dict[str, 
     ]
 
 
-def _row(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: one[name] for name in ("name", "required", "about")} | {
-        "takes": _takes(one["schema"])
+def _row(parameter: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: parameter[name] for name in ("name", "required", "about")} | {
+        "takes": _takes(parameter["schema"])
     }
 
 

@@ -12,7 +12,6 @@ from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, sa
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.cycle_world import World
-from dashboard.figure_text import count_text
 from dashboard.forecast_rows import forecast_row, group_row
 from dashboard.idle_sum import idle_sum
 from dashboard.listings import REPORT_COLUMNS
@@ -24,6 +23,7 @@ from dashboard.submission.watch import watch_all
 from dashboard.wiring import build_world
 from data.clock import utc_now
 from data.compiled import compiling
+from data.counts import count_text
 from data.errors import SourceNotConfiguredError
 from data.records.cluster import SourceReport, SourceState
 from data.records.forecasts import ForecastSkipped

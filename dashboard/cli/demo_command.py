@@ -23,7 +23,6 @@ from dashboard.cli.serve_parts import claimed_parts
 from dashboard.cli.world import FreshSettings, settings_of
 from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.cycle_world import Progress, World
-from dashboard.figure_text import count_text
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world
@@ -31,6 +30,7 @@ from data.access_settings import is_loopback
 from data.apply_settings import SimulatedApplySettings
 from data.clock import PacedClock, floor_to_slot, utc_now
 from data.compiled import compiling
+from data.counts import count_text
 from data.errors import SettingsError
 from data.fleet_settings import PowerDomain, TenantShare
 from data.load_settings import LoadedSettings

@@ -11,7 +11,6 @@ from dashboard.apply.in_cluster import cluster_of
 from dashboard.cli.output import FINDINGS, print_rows
 from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import reads_engines, source_findings
-from dashboard.figure_text import count_text
 from dashboard.grid_refresh import refresh_grid
 from dashboard.problem_of_view import live_jobs
 from dashboard.reports.editions import recipients
@@ -20,6 +19,7 @@ from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import CURRENCY
 from data.clock import utc_now
+from data.counts import count_text
 from data.errors import TrimtabError
 from data.grid_forecast import current_outlook
 from data.records.clusters import named_in

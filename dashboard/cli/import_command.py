@@ -10,10 +10,10 @@ from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.trace_files import Trace, load_map
 from dashboard.cli.output import say
 from dashboard.cli.world import progress_on_stderr, settings_of
-from dashboard.figure_text import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
+from data.counts import count_text
 from data.energy_integration import MAX_GAP_SECONDS
 from data.errors import SettingsError, scrub
 from data.settings import Settings

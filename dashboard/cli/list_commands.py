@@ -12,9 +12,9 @@ from dashboard.applications import ApplicationRow, application_rows
 from dashboard.cli.command_options import JOB_FIELDS, JOB_ORDERS
 from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
-from dashboard.figure_text import count_text
 from dashboard.listings import LISTINGS, running_since, said_of_none
 from dashboard.recording import present
+from data.counts import count_text
 from data.errors import SettingsError
 from data.load_settings import setting_rows
 from data.records.job_pages import JobFilter, JobUse

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeAlias
 
-from dashboard.figure_text import count_text, figure_text
+from dashboard.figure_text import figure_text
+from data.counts import count_text
 
 if TYPE_CHECKING:
     from planner.simulation.outcome import SimulationOutcome

@@ -26,6 +26,7 @@ from dashboard.submission.submit import why_not
 from dashboard.submission.targets import target_name, target_of
 from dashboard.submission.watch import watch_all
 from data.clock import utc_now
+from data.counts import count_text
 from data.errors import ApplyError, ChangeRefusedError
 from data.settings import Settings
 from data.store import Store, open_store
@@ -85,8 +86,9 @@ def _show(proposal: SubmissionProposal, options: argparse.Namespace, said: str) 
     plan = placement.plan
     where = ", ".join(placement.nodes) or "waits in the queue"
     say(
-        f"{proposal.job.name}: {plan.gpus} x {plan.gpu_type}, {placement.node_count} nodes with "
-        f"{placement.gpus_per_node} GPUs each ({where})"
+        f"{proposal.job.name}: {plan.gpus} x {plan.gpu_type}, "
+        f"{count_text(placement.node_count, 'node')} with "
+        f"{count_text(placement.gpus_per_node, 'GPU')} each ({where})"
     )
     for warning in proposal.warnings:
         say(f"warning: {warning}")

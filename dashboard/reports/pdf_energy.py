@@ -2,13 +2,14 @@
 
 from reportlab.platypus import Flowable, Spacer
 
-from dashboard.figure_text import count_text, range_text, target_text
+from dashboard.figure_text import range_text, target_text
 from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED
 from dashboard.reports.pdf_style import BODY, HEADING, SOFTLY, paragraph, table
 from dashboard.reports.render_report import bare_text, number_text, percent_text
 from dashboard.reports.weekly_energy import EnergyLine
 from dashboard.reports.weekly_report import WeeklyReport
 from dashboard.savings import LedgerRow
+from data.counts import count_text
 from data.records.decisions import Range
 
 _SAVED_HEADER = ("change", "GPU-hours saved", "kWh saved", "kgCO2e saved")

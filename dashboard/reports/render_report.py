@@ -11,13 +11,7 @@ from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dashboard.figure_text import (
-    bare_range_text,
-    count_text,
-    figure_text,
-    range_text,
-    target_text,
-)
+from dashboard.figure_text import bare_range_text, figure_text, range_text, target_text
 from dashboard.foreign_text import markdown, shown
 from dashboard.reports.esg.export import row_fields, statement_document
 from dashboard.reports.esg.periods import WHOLE_RANGE
@@ -25,6 +19,7 @@ from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED, covered
 from dashboard.reports.saved import WeeklySaved
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import WeeklyReport
+from data.counts import count_text
 from data.energy_integration import MAX_GAP_SECONDS
 from data.records.decisions import Range
 

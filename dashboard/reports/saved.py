@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dashboard.figure_text import count_text
 from dashboard.reports.week import Week
 from dashboard.saved_by_day import DaySaved, RunRate, run_rate
 from dashboard.savings import (
@@ -20,6 +19,7 @@ from dashboard.savings import (
     total_energy,
     total_gpu_hours,
 )
+from data.counts import count_text
 from data.records.audit import AuditEntry
 from data.records.decisions import Range
 from data.records.lifecycle import LifecycleEvent

@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from dashboard.figure_text import count_text, figure_text
+from dashboard.figure_text import figure_text
 from dashboard.reports.editions import WHOLE, Edition
 from dashboard.reports.next_week import DayAhead, days_ahead
 from dashboard.reports.saved import WeeklySaved, saved_in
@@ -18,6 +18,7 @@ from dashboard.savings import ledger
 from dashboard.statement.prices import Rent, left_out_of_prices, price_list
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.counts import count_text
 from data.energy_integration import MAX_GAP_SECONDS
 from data.records.audit import AuditEntry
 from data.records.plans import Plan

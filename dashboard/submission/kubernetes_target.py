@@ -55,7 +55,11 @@ class KubernetesTarget:
         self._submit = submit
         self._catalogue = catalogue
         self._reader = KubernetesClient(replace(settings, namespaces=""))
-        self._api = KubernetesWriter(settings, role="deploy/kubernetes-submitter.yaml")
+        self._api = KubernetesWriter(
+            settings,
+            role="deploy/kubernetes-submitter.yaml",
+            section="submit" if submit.kubeconfig else "kubernetes",
+        )
 
     def why_not(self) -> str:
         """Return '': the API itself says whether the account may create jobs."""
@@ -170,11 +174,14 @@ class KubernetesTarget:
             raise CutError(error.message, hint or error.hint) from error
         if answer.status == 409:
             return None
-        if answer.status in (400, 404, 422):
-            missing = f"Is {job_object['kind']} installed there?"
+        if answer.status in (400, 403, 404, 422) and not answer.lacks_right:
+            hints = {
+                403: "Ask for what that rule allows, or wait until its quota has room.",
+                404: f"Is {job_object['kind']} installed there?",
+            }
             raise ChangeRefusedError(
                 f"Kubernetes refused the job: {answer.status} {answer.text}",
-                missing if answer.status == 404 else "Mend the job.",
+                hints.get(answer.status, "Mend the job."),
             )
         if not answer.ok:
             raise self._api.refusal(answer, path)

@@ -6,6 +6,7 @@ from datetime import datetime
 from dashboard.submission.manifest import Manifest
 from dashboard.submission.proposal import SubmissionProposal
 from dashboard.submission.target import SubmissionTarget
+from data.counts import count_text
 from data.errors import ApplyError, ChangeRefusedError, CollectorError, TrimtabError, scrub
 from data.records.submissions import Attempt, Submission, SubmissionState
 from data.settings import Settings
@@ -110,5 +111,5 @@ def _what(proposal: SubmissionProposal) -> str:
     plan = proposal.submission.latest.plan
     return (
         f"{proposal.job.name}, attempt {proposal.submission.latest.number}: {plan.gpus} x "
-        f"{plan.gpu_type} on {plan.nodes} nodes of {proposal.submission.target}"
+        f"{plan.gpu_type} on {count_text(plan.nodes, 'node')} of {proposal.submission.target}"
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import range_text
 from dashboard.reports.esg.build import tenant_key
 from dashboard.statement.book import CostBook, kept_book, make_book, sums_of
 from dashboard.statement.budgets import BudgetRow, month_row
@@ -19,6 +19,7 @@ from dashboard.web.identity import current_role
 from dashboard.web.page import number, tense
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
+from data.counts import count_text
 from data.records.decisions import Range
 from data.settings import Settings
 from data.store.energy_parts import NO_NAME

@@ -12,7 +12,7 @@ from functools import partial
 import streamlit as st
 
 from dashboard.decision_service import Preview
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import range_text
 from dashboard.savings import sum_of
 from dashboard.web.action_button import BY, FormField, Post, PressOutcome, action_button
 from dashboard.web.identity import known_name, press_ticket, remember_name, signed_in
@@ -27,6 +27,7 @@ from dashboard.web.verbs import (
     needs_tick,
     why_refused,
 )
+from data.counts import count_text
 from data.errors import TrimtabError, sentence
 from data.records.commands import Person
 from data.records.decisions import Range, Recommendation

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 
 import streamlit as st
 
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import range_text
 from dashboard.savings import ledger, total_gpu_hours
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
+from data.counts import count_text
 from data.records.lifecycle import STANDING, State
 from data.settings import Settings
 from data.units import SECONDS_PER_HOUR

@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.api.rows import record_of
 from dashboard.apply.guards import taken_gpus
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import range_text
 from dashboard.recording import NOT_APPLIED
 from dashboard.web.change_panel import change_panel
 from dashboard.web.decision_dialog import verb_button
@@ -18,6 +18,7 @@ from dashboard.web.outcome import show_outcome, under_way
 from dashboard.web.page import plain, table, tense, way
 from dashboard.web.session import current_world
 from dashboard.web.verbs import VERBS, offered, why_refused
+from data.counts import count_text
 from data.records.decisions import Recommendation
 from data.records.lifecycle import OPEN, State
 from data.store import StoredRecommendation

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard.figure_text import count_text
 from dashboard.urgent import MEMORY_FAILS, REPLACE, slowed_text
 from data.catalogue.xid_table import meaning_of
+from data.counts import count_text
 from data.fleet_settings import NodeSettings
 from data.records.cluster import Node
 

@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.figure_text import count_text
 from dashboard.queue_rows import QueueRow
 from dashboard.web.page import finding, goes_to, number, table, tense
+from data.counts import count_text
 from data.records.quotas import Quota
 
 

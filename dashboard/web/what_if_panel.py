@@ -3,10 +3,10 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.figure_text import count_text
 from dashboard.web.page import number, plain, table
 from dashboard.web.session import current_world
 from dashboard.what_if import KNOBS, WhatIf, difference_rows, read_basis, what_if
+from data.counts import count_text
 from data.errors import TrimtabError
 from data.settings import Settings
 

@@ -89,9 +89,10 @@ def _in_dialect(job: TrainingJob, traits: FrameworkTraits) -> _Step:
 
 @lru_cache(maxsize=4096)
 def _step_of(job: TrainingJob) -> _Step:
-    """Return the step of a job; a question of ways to train asks for some thousand, again and again.
+    """Return the step of a job: a question of ways to train asks for some thousand of them.
 
-    An estimate is asked with other GPUs, calibrations and raises, none of which changes the step.
+    Placements and offers ask the same again with other GPUs, calibrations and raises, of which none
+    changes the step.
     """
     return _expected(job, dialects_of(job))
 

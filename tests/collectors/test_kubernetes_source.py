@@ -206,7 +206,7 @@ def test_findings_of_a_whole_cluster(bed: KubernetesBed) -> None:
     """Everything is there."""
     found = {what: (state, detail) for what, state, detail in kubernetes_findings(settings_of(bed))}
     assert {state for state, _detail in found.values()} == {"ok"}
-    assert found["GPU resources"][1] == "4 nodes offer 20 GPUs and 2 MIG instances"
+    assert found["GPU resources"][1] == "20 GPUs and 2 MIG instances on 4 nodes"
     assert found["MIG strategy"][1].startswith("mixed")
     assert "not served" in found["GPUs by resource claim (DRA)"][1]
 

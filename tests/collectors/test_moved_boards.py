@@ -63,7 +63,7 @@ def test_a_board_on_two_nodes_at_once_is_told_and_counted(pods: tuple[str, str])
         series("n1", range(9), uuid="GPU-2"),
     )
     (told,) = warnings
-    assert told.startswith("1 boards are reported by two nodes at once, such as GPU-1 by n1 and n2")
+    assert told.startswith("two nodes at once report 1 board, such as GPU-1 by n1 and n2")
 
 
 def test_a_board_is_one_however_exporters_write_its_uuid() -> None:
@@ -77,7 +77,7 @@ def test_a_board_is_one_however_exporters_write_its_uuid() -> None:
     assert {board for _step, board, _node, _job in rows} == {uuid}
     assert len(rows) == 9
     (told,) = warnings
-    assert told.startswith(f"1 boards are reported by two nodes at once, such as {uuid}")
+    assert told.startswith(f"two nodes at once report 1 board, such as {uuid}")
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_a_board_on_two_nodes_at_once_is_told_and_counts_once(
     trace = two_nodes(order, seconds, job)
     code, _out, err = imported(tmp_path, capsys, trace, ON_NODES)
     assert code == 0
-    assert f"1 boards are reported by two nodes at once, such as {BOARD} by n1 and n2" in err
+    assert f"two nodes at once report 1 board, such as {BOARD} by n1 and n2" in err
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         energy = sum(hourly_kwh(store.reader, "job").values())
     assert energy == pytest.approx(0.6 * (39 + seconds / 60) / 60)

@@ -246,46 +246,48 @@ def _holder(recommendation: Recommendation) -> str:
     return f"{namespace}/{kind.partition('.')[0]}/{name}"
 
 
-def title_of(one: Recommendation) -> str:
+def title_of(recommendation: Recommendation) -> str:
     """Return the subject of the commit and of the request."""
-    said = shown(deed(one, back=False), limit=120)
+    said = shown(deed(recommendation, back=False), limit=120)
     return f"{said[:1].upper()}{said[1:]}"
 
 
-def commit_message(one: Recommendation, settings: GitApplySettings) -> str:
+def commit_message(recommendation: Recommendation, settings: GitApplySettings) -> str:
     """Return the message of the commit, signed off by the account that makes it."""
     return (
-        f"{title_of(one)}\n\n"
+        f"{title_of(recommendation)}\n\n"
         "Proposed by Trimtab and approved by a person.\n\n"
-        f"Trimtab-Digest: {one.digest}\n"
+        f"Trimtab-Digest: {recommendation.digest}\n"
         f"Signed-off-by: {settings.author}\n"
     )
 
 
-def request_body(one: Recommendation, public_url: str) -> str:
+def request_body(recommendation: Recommendation, public_url: str) -> str:
     """Return the description of the request in Markdown.
 
     Names come from a cluster and are hostile: no line of a commit begins with one, and a request
     shows them as code, where no forge finds a mention, a link or an issue to close.
     """
-    evidence, savings = one.evidence, one.savings
-    computed = (
-        f"{one.created_at:%Y-%m-%d %H:%M} UTC, for use until {one.expires_at:%Y-%m-%d %H:%M} UTC"
-    )
+    evidence, savings = recommendation.evidence, recommendation.savings
+    made, until = recommendation.created_at, recommendation.expires_at
+    computed = f"{made:%Y-%m-%d %H:%M} UTC, for use until {until:%Y-%m-%d %H:%M} UTC"
     saved = _saved(savings.gpu_hours, savings.energy_kwh, savings.cost)
     rows = [
-        ("Why", one.why),
+        ("Why", recommendation.why),
         (f"Saves over {savings.horizon_hours:g} h", saved),
-        ("Based on", f"samples of {evidence.signal}, {samples_text(evidence)}"),
+        ("Signal", evidence.signal),
+        ("Samples", samples_text(evidence)),
         ("Forecast", evidence.forecast_model),
-        ("Confidence and risk", f"{one.confidence}, {one.risk}"),
+        ("Confidence and risk", f"{recommendation.confidence}, {recommendation.risk}"),
         ("Computed", computed),
     ]
     facts = "\n".join(f"- {name}: {_code(value)}" for name, value in rows)
-    page = f"\nPage: {public_url.rstrip('/')}/job?id={quote(one.job_id)}\n" if public_url else ""
+    address = f"{public_url.rstrip('/')}/job?id={quote(recommendation.job_id)}"
+    page = f"\nPage: {address}\n" if public_url else ""
     return (
-        f"{_code(title_of(one))}\n\n{facts}\n\n"
-        f"Recommendation `{one.recommendation_id}`, digest `{one.digest}`\n{page}\n"
+        f"{_code(title_of(recommendation))}\n\n{facts}\n\n"
+        f"Recommendation `{recommendation.recommendation_id}`, digest `{recommendation.digest}`\n"
+        f"{page}\n"
         "A person approved exactly this change. Merging makes it; closing declines it, and the "
         "last comment is kept as the reason. Trimtab never merges, and never pushes here again.\n"
     )

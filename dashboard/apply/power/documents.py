@@ -110,16 +110,16 @@ def report_from(payload: dict[str, Any]) -> NodeReport:
     )
 
 
-def _board(one: dict[str, Any]) -> BoardReport:
+def _board(board: dict[str, Any]) -> BoardReport:
     return BoardReport(
-        gpu_uuid=str(one["gpu_uuid"]),
-        index=str(one["index"]),
-        limit_watts=_watts(one["limit_watts"]),
-        default_watts=_watts(one["default_watts"]),
-        least_watts=_watts(one["least_watts"]),
-        most_watts=_watts(one["most_watts"]),
-        held_watts=None if one["held_watts"] is None else int(one["held_watts"]),
-        error=str(one["error"]),
+        gpu_uuid=str(board["gpu_uuid"]),
+        index=str(board["index"]),
+        limit_watts=_watts(board["limit_watts"]),
+        default_watts=_watts(board["default_watts"]),
+        least_watts=_watts(board["least_watts"]),
+        most_watts=_watts(board["most_watts"]),
+        held_watts=None if board["held_watts"] is None else int(board["held_watts"]),
+        error=str(board["error"]),
     )
 
 

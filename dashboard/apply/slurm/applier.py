@@ -56,6 +56,7 @@ from dashboard.apply.slurm.ways_back import moves_back
 from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import utc_now
+from data.counts import count_text
 from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 from data.feasible_changes import why_not_started_again
 from data.records.changes import (
@@ -336,7 +337,7 @@ class SlurmApplier:
         """Return whether Slurm answers the account, and may let it change jobs of others."""
         client = self._client()
         try:
-            found = f"{len(client.nodes().records)} nodes answer"
+            found = f"Slurm names {count_text(len(client.nodes().records), 'node')}"
             may = client.may_change_all()
         except CollectorError as error:
             raise as_apply_error(error) from error

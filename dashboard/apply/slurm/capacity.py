@@ -16,6 +16,7 @@ from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import GPU_FIELDS, JobFacts
 from dashboard.apply.slurm.moves import Move, pending_nodes
+from data.counts import count_text
 from data.errors import ChangeRefusedError
 from data.feasible_changes import REQUEUE_TAKES
 from data.units import SECONDS_PER_HOUR
@@ -139,7 +140,7 @@ def _closed(partition: Partition, facts: JobFacts) -> str:
     if longest is not None and (limit is None or limit > longest):
         return f"takes jobs of {longest / SECONDS_PER_HOUR:g} h at most"
     if partition.max_nodes is not None and facts.nodes_asked > partition.max_nodes:
-        return f"takes jobs of {partition.max_nodes} nodes at most"
+        return f"takes jobs of {count_text(partition.max_nodes, 'node')} at most"
     own = {"account": {job.account}, "QOS": {job.qos}, "group": groups_of(job.user)}
     for kind, names in own.items():
         names = names - {""}

@@ -5,7 +5,6 @@ import streamlit as st
 
 from dashboard.capacity import WEEKS, CapacityRow, capacity_rows
 from dashboard.charts.cost_days import cost_days
-from dashboard.figure_text import count_text
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.focus import focus_csv, focus_rows
 from dashboard.statement.statement import make_cost_statement
@@ -34,6 +33,7 @@ from dashboard.web.page import (
     way,
 )
 from dashboard.web.session import current_world
+from data.counts import count_text
 from data.store import StoreReader
 
 

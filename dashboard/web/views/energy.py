@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.energy_stack import energy_stack
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import range_text
 from dashboard.reports.esg.build import calendar_of, make_statement, tenant_key
 from dashboard.reports.esg.export import factor_rows, statement_csv, statement_document
 from dashboard.reports.esg.periods import Every
@@ -25,6 +25,7 @@ from dashboard.web.energy_parts import (
 from dashboard.web.page import chart, empty_state, figures, finding, goes_by_name, plain, table
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
+from data.counts import count_text
 
 _TOLD = ("kind", "name", "value", "year", "source")
 

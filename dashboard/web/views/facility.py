@@ -5,7 +5,6 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard.figure_text import count_text
 from dashboard.heat import HeatRow, heat_rows
 from dashboard.hot_spots import HOT_SPOT, boards_by_warmth
 from dashboard.web.page import (
@@ -22,6 +21,7 @@ from dashboard.web.page import (
 )
 from dashboard.web.session import current_world
 from data.clock import utc_now
+from data.counts import count_text
 
 _SHOWN, _WARMER = 200, 10.0
 """Boards listed; from so many °C above its model's usual on a board is called badly cooled."""

@@ -4,7 +4,6 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.idle_waterfall import idle_waterfall
-from dashboard.figure_text import count_text
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.plan_rows import of_autoscalers
 from dashboard.web.decision_dialog import decision_dialog
@@ -21,6 +20,7 @@ from dashboard.web.inbox_rows import InboxRow
 from dashboard.web.outcome import watch
 from dashboard.web.page import chart, empty_state, export, finding, number, plain, table, tense
 from dashboard.web.session import current_world
+from data.counts import count_text
 from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN

@@ -9,7 +9,6 @@ from dashboard.charts.board_history import board_history
 from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, MapMeasure, fleet_map
 from dashboard.charts.palette import safe
-from dashboard.figure_text import count_text
 from dashboard.web.choices import choose, choose_page
 from dashboard.web.node_health import troubles
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table, way
@@ -19,6 +18,7 @@ from dashboard.web.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.xid_section import board_xid_section
 from data.clock import utc_now
 from data.columns import ACTIVITY
+from data.counts import count_text
 from data.records.clusters import MAIN, cluster_in
 
 _NODES, _NAMED_JOBS = 40, 8

@@ -9,7 +9,6 @@ import streamlit as st
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
-from dashboard.figure_text import count_text
 from dashboard.web.choices import choose_page, pick
 from dashboard.web.job_models import TITLES
 from dashboard.web.page import chart, empty_state, figures, finding, plain, table, tense
@@ -17,6 +16,7 @@ from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from dashboard.web.workload_ahead import ahead_table
 from data.clock import utc_now
+from data.counts import count_text
 from data.records.forecast_tests import ForecastTest, lead_means
 from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
 from data.units import SECONDS_PER_HOUR

@@ -3,7 +3,6 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.figure_text import count_text
 from dashboard.findings import OUTCOME_COLUMNS, findings_now, outcome_rows
 from dashboard.web.identity import current_role
 from dashboard.web.memory_line import memory_section
@@ -11,6 +10,7 @@ from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
 from dashboard.web.urgent_strip import urgent_section
 from dashboard.web.xid_section import xid_section
+from data.counts import count_text
 from data.records.actions import Action
 from data.records.cluster import SourceState
 

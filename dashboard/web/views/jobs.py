@@ -8,7 +8,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.applications import application_of
-from dashboard.figure_text import count_text
 from dashboard.listings import running_since
 from dashboard.queue_rows import queue_rows
 from dashboard.web.choices import ALL, choose, choose_page, held
@@ -16,6 +15,7 @@ from dashboard.web.page import empty_state, finding, goes_to, number, plain, tab
 from dashboard.web.queue_table import show_queue, show_quotas
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
+from data.counts import count_text
 from data.records.job_pages import JobFilter, JobPage, JobUse
 from data.store import StoredRecommendation
 from data.store.job_sql import ORDERS

@@ -4,7 +4,6 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.memory_bars import MemoryBar, memory_bars
-from dashboard.figure_text import count_text
 from dashboard.submission.estimate import (
     LIMIT,
     Offers,
@@ -23,6 +22,7 @@ from dashboard.web.new_job_submission import submission_part
 from dashboard.web.page import chart, finding, plain, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.counts import count_text
 from data.errors import sentence
 from planner.memory.calibration import Calibration
 from planner.memory.training_plans import GpuType, TrainingPlan

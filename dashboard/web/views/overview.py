@@ -7,7 +7,6 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
-from dashboard.figure_text import count_text
 from dashboard.reports.esg.build import make_statement
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from dashboard.saved_by_day import summed
@@ -29,6 +28,7 @@ from dashboard.web.saved_days import saved_days
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.counts import count_text
 from data.records.actions import FOR_MEMORY
 from data.records.cluster import SourceState
 from data.records.decisions import Range

@@ -6,7 +6,6 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
-from dashboard.figure_text import count_text
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, of_autoscalers, tenant_rows
 from dashboard.web.boards import boards_of
 from dashboard.web.choices import choose
@@ -25,6 +24,7 @@ from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from dashboard.web.what_if_panel import what_if_panel
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.counts import count_text
 from data.records.plans import NodePlan, Plan
 from data.units import SECONDS_PER_HOUR
 

@@ -4,13 +4,14 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
-from dashboard.figure_text import count_text, range_text
+from dashboard.figure_text import range_text
 from dashboard.saved_by_day import NO_YEAR, RunRate, summed
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
 from dashboard.web.page import chart, figures, finding, table, tense, way
 from dashboard.web.saved_days import measured_to, saved_days
 from dashboard.web.scope import scoped_jobs
 from dashboard.web.session import current_world
+from data.counts import count_text
 from data.records.decisions import Range, Recommendation
 
 

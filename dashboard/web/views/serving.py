@@ -8,7 +8,6 @@ import streamlit as st
 
 from dashboard.api.rows import ServiceRow, service_row
 from dashboard.charts.serving_lines import demand_against_capacity, replicas_against_need
-from dashboard.figure_text import count_text
 from dashboard.serving_outlook import service_history
 from dashboard.serving_value import TokenValue, kept_values
 from dashboard.web.identity import current_role
@@ -27,6 +26,7 @@ from dashboard.web.page import (
 )
 from dashboard.web.scope import scoped_jobs
 from dashboard.web.session import current_world
+from data.counts import count_text
 from data.errors import sentence
 from data.records.serving import ServiceOutlook
 from planner.serving.cold_start import MIN_STARTS

@@ -3,9 +3,9 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.figure_text import count_text
 from dashboard.web.page import finding, table
 from dashboard.web.session import current_world
+from data.counts import count_text
 from data.load_settings import setting_rows
 
 world = current_world()

@@ -24,7 +24,8 @@ def test_an_operator_is_told_from_one_who_is_none(
     """Slurm lets anybody else change their own jobs alone."""
     usable, found = applier_of(bed).access()
     assert usable
-    assert "nodes answer, as an operator" in found
+    assert "Slurm names " in found
+    assert "nodes, as an operator" in found
     monkeypatch.setattr(os, "geteuid", lambda: 65534)
     usable, found = applier_of(bed).access()
     assert not usable

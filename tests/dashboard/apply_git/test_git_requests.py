@@ -77,7 +77,7 @@ def test_the_request_tells_evidence_interval_digest_and_page(
     body = request["body"]
     assert change.recommendation_digest in body
     assert "- Saves over 24 h: `48 (" in body
-    assert "- Based on: `samples of sm_active, 10 from " in body
+    assert "- Signal: `sm_active`\n- Samples: `10 from " in body
     assert "Page: https://trimtab.example.org/job?id=ml/deployment/serve" in body
     evil = fewer(why="`x` <b> @all Closes #1 ![](http://evil.example)\n\n# head")
     told = request_body(evil, "")

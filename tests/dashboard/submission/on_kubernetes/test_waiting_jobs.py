@@ -12,7 +12,7 @@ from submission_cases import make_job
 
 from dashboard.submission.watch import watch_all
 from data.clock import utc_now
-from data.errors import ChangeRefusedError, ImpossibleProblemError
+from data.errors import ChangeRefusedError, ImpossibleProblemError, SourceRefusedError
 from data.records.submissions import SubmissionState
 from data.settings import Settings
 from data.store import Store
@@ -42,6 +42,30 @@ def test_a_claim_that_does_not_exist_is_refused(bed: KubernetesBed, store: Store
     assert bed.list("Job", namespace="default") == []
     bed.apply(volume_claim(claim))
     assert "claim" not in target_of(settings).check(proposal_of(job, settings, store).manifest)
+
+
+def test_a_quota_that_refuses_the_job_is_no_missing_right(bed: KubernetesBed, store: Store) -> None:
+    """The words of the quota, and what can be done; without the right, the role that has it."""
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "no-jobs", "namespace": "default"},
+        "spec": {"hard": {"count/jobs.batch": "0"}},
+    }
+    bed.api_versions["ResourceQuota"] = "v1"
+    bed.apply(quota)
+    bed.until("the quota counts", lambda: "hard" in bed.get("ResourceQuota", "no-jobs")["status"])
+    try:
+        with pytest.raises(ChangeRefusedError, match="exceeded quota: no-jobs") as refused:
+            sent(make_job(), settings_of(bed), store)
+    finally:
+        bed.delete("ResourceQuota", "no-jobs", namespace="default")
+    assert "wait until its quota has room" in refused.value.hint
+    settings = settings_of(bed, user="reader")
+    proposal = proposal_of(make_job(), settings, store)
+    with pytest.raises(SourceRefusedError, match="cannot create resource") as lacking:
+        target_of(settings).check(proposal.manifest)
+    assert "deploy/kubernetes-submitter.yaml" in lacking.value.hint
 
 
 def test_a_claim_that_may_not_be_read_is_unknown(bed: KubernetesBed, store: Store) -> None:
