@@ -1,18 +1,21 @@
 """How many changes an hour and how soon after the last, and which change the same fields."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import NOW, make_recommendation
+from factories import NOW, make_job, make_recommendation
 
 from dashboard.apply.guards import why_wait
-from dashboard.apply.prepare import _recent, change_of
+from dashboard.apply.prepare import _back, _recent, _require_rights, change_of
 from dashboard.apply.same_object import others_on
+from data.access_settings import AccessSettings
 from data.apply_settings import ApplySettings
+from data.errors import ApprovalMissingError, NotAllowedError, StalePlanError
 from data.records.changes import Change, ChangeStep, Target
-from data.records.commands import Command, CommandKind, Person
+from data.records.commands import Command, CommandKind, JournalRow, Person, Work
 from data.records.lifecycle import State
 from data.store.record_json import to_json
 
@@ -107,6 +110,72 @@ def test_an_applier_is_told_of_the_boards_of_the_job_alone() -> None:
         change_for=lambda recommendation, target: (recommendation.job_id, *target),
     )
     assert change_of(applier, wanted, reader) == ("b", "B", ["b", "b"])
+
+
+@pytest.mark.parametrize("approver", ["ann", "bob", ""])
+def test_four_eyes_hold_when_the_change_is_made(approver: str) -> None:
+    """Ann owns the job: what she approved is not made, whoever asks for it; nor what nobody did."""
+    job = make_job(owner="ann")
+    access = AccessSettings(
+        mode="proxy", proxy_addresses="10.0.0.5", approvers="ann,bob,kim", four_eyes=True
+    )
+    approval = approver and SimpleNamespace(
+        person=to_json(Person(name=approver, via="proxy")), decided_by=approver
+    )
+    reader = SimpleNamespace(job=lambda _name: job, approval_row=lambda _digest: approval or None)
+    task: Any = SimpleNamespace(
+        settings=lambda: SimpleNamespace(access=access),
+        store=SimpleNamespace(reader=reader),
+        recommendation=make_recommendation(),
+        command=command("new", person=Person(name="kim", via="proxy")),
+    )
+    if approver == "bob":
+        _require_rights(task)
+        return
+    error = NotAllowedError if approver else ApprovalMissingError
+    with pytest.raises(error, match="owns the job" if approver else "nobody approved"):
+        _require_rights(task)
+
+
+@pytest.mark.parametrize("ways", [0, 1, 2, 3])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_way_back_finds_what_earlier_ways_back_made_of_the_object(ways: int, known: bool) -> None:
+    """As a requeue gives a job another identity: the last one that was sent, and no other."""
+    made = change("Job", "j", "gpus")
+    earlier = [
+        replace(made, target=replace(made.target, identity=f"way {number}"))
+        for number in range(ways)
+    ]
+    steps = [[journal_row(Work.PREPARED, to_json(entry))] for entry in earlier]
+    for journal in steps:
+        journal.append(journal_row(Work.SENDING))
+    unsent = replace(made, target=replace(made.target, identity="never sent"))
+    task: Any = SimpleNamespace(
+        undone_journal=lambda: [journal_row(Work.PREPARED, to_json(made))],
+        earlier_journals=lambda: [*steps, [journal_row(Work.PREPARED, to_json(unsent))]],
+    )
+
+    def look_again(asked: Change) -> str:
+        if asked == made and not known:
+            raise StalePlanError("another identity", "")
+        return asked.target.identity
+
+    applier: Any = SimpleNamespace(
+        look_again=look_again, change_back=lambda undone, target: (undone, target)
+    )
+    if ways or known:
+        assert _back(task, applier) == (made, "1" if known else f"way {ways - 1}")
+    else:
+        with pytest.raises(StalePlanError):
+            _back(task, applier)
+
+
+def journal_row(event: str, record: str = "") -> JournalRow:
+    """A row of a journal."""
+    return JournalRow(
+        sequence=1, command_id="c", digest="d", event=event, step=0, at=NOW, fence=1,
+        detail="", record=record,
+    )  # fmt: skip
 
 
 def change(kind: str, name: str, *fields: str) -> Change:
