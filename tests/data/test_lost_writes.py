@@ -6,13 +6,12 @@ import random
 import shutil
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from beds.forked_trimtab import fork_trimtab
 from factories import NOW, make_collected, make_samples
 
 from dashboard.cli import main
@@ -154,16 +153,16 @@ def test_a_note_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_the_store_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
     """Folder 0700, file, log and note 0600, whatever the umask, while it is open and killed."""
     path = tmp_path / "state" / "deeper" / "w.duckdb"
-    script = (
-        f"import os, sys; os.umask({umask}); sys.path.insert(0, 'tests')\n"
+    script = tmp_path / "keep.py"
+    script.write_text(
+        f"import os; os.umask({umask})\n"
         "from factories import make_collected\nfrom data.store import open_store\n"
         f"store = open_store('{url_of(path)}')\nstore.keep(make_collected())\n"
         "os.kill(os.getpid(), 9)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[2]
-    )
-    assert done.returncode == -signal.SIGKILL
+    log = tmp_path / "said.log"
+    process = fork_trimtab((), script=script, folder=tmp_path, environ={**os.environ}, log=log)
+    assert process.wait(timeout=120) == -signal.SIGKILL
     modes = {part.name: stat.S_IMODE(part.stat().st_mode) for part in path.parent.iterdir()}
     assert modes == dict.fromkeys(("w.duckdb", "w.duckdb.wal", "w.duckdb.head"), 0o600)
     for folder in (path.parent, path.parent.parent):

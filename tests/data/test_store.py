@@ -1,17 +1,16 @@
 """The store: repeats are harmless, totals are conserved, decisions are chained."""
 
-import itertools
 import os
 import signal
-import subprocess
-import sys
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from beds.forked_trimtab import Forked, fork_trimtab
 from drawn import examples
 from factories import (
     NOW,
@@ -291,6 +290,20 @@ def test_threads_read_while_one_writes(store: Store) -> None:
     assert store.reader.counts()["samples"] == 480
 
 
+def forked(script: str, folder: Path) -> Forked:
+    """A process that runs a script in a folder, where what it says can be read."""
+    program, log = folder / "script.py", folder / "said.log"
+    program.write_text(script, encoding="utf-8")
+    log.unlink(missing_ok=True)
+    return fork_trimtab((), script=program, folder=folder, environ={**os.environ}, log=log)
+
+
+def said(folder: Path) -> str:
+    """All that it said so far."""
+    log = folder / "said.log"
+    return log.read_text(encoding="utf-8") if log.exists() else ""
+
+
 @pytest.mark.parametrize("store_url", ["duckdb"], indirect=True)
 def test_second_process_is_refused_with_the_holder_named(store: Store, tmp_path: Path) -> None:
     """The other process learns which PID holds the file and what to do."""
@@ -299,10 +312,8 @@ def test_second_process_is_refused_with_the_holder_named(store: Store, tmp_path:
         f"try: open_store('duckdb:///{tmp_path}/t.duckdb')\n"
         "except StoreBusyError as error: print(error)"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-    assert f"held by process {os.getpid()}" in answer
+    assert forked(script, tmp_path).wait(timeout=120) == 0
+    assert f"held by process {os.getpid()}" in said(tmp_path)
     assert StoreBusyError.__doc__
 
 
@@ -319,11 +330,10 @@ def test_flipped_log_is_no_empty_store(tmp_path: Path) -> None:
     path = tmp_path / "w.duckdb"
     open_store(f"duckdb:///{path}").close()
     script = (
-        "import os, sys; sys.path.insert(0, 'tests')\n"
-        "from factories import make_collected\nfrom data.store import open_store\n"
+        "import os\nfrom factories import make_collected\nfrom data.store import open_store\n"
         f"store = open_store('duckdb:///{path}')\nstore.keep(make_collected())\nos._exit(9)"
     )
-    subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[2])
+    assert forked(script, tmp_path).wait(timeout=120) == 9
     log = path.with_suffix(".duckdb.wal")
     damaged = bytearray(log.read_bytes())
     for position in range(len(damaged) // 4, len(damaged) // 2):
@@ -334,10 +344,12 @@ def test_flipped_log_is_no_empty_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_kill_during_keep_leaves_whole_batches(store_url: str, measured: Measured) -> None:
+def test_kill_during_keep_leaves_whole_batches(
+    store_url: str, tmp_path: Path, measured: Measured
+) -> None:
     """After SIGKILL every acknowledged batch is there and no batch is partial."""
     script = (
-        "import sys; sys.path.insert(0, 'tests')\nfrom datetime import timedelta\n"
+        "from datetime import timedelta\n"
         "from factories import NOW, make_collected, make_samples\n"
         "from data.store import open_store\n"
         f"store = open_store('{store_url}')\n"
@@ -350,16 +362,13 @@ def test_kill_during_keep_leaves_whole_batches(store_url: str, measured: Measure
     )
     acknowledged = 0
     for _round in range(3):
-        with subprocess.Popen(
-            [sys.executable, "-c", script],
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as writer:
-            assert writer.stdout is not None
-            numbers = (int(line) for line in writer.stdout if line.strip())
-            *_, acknowledged = itertools.islice(numbers, 12)
-            writer.send_signal(signal.SIGKILL)
+        writer = forked(script, tmp_path)
+        while said(tmp_path).count("\n") < 12:
+            assert writer.poll() is None, said(tmp_path)
+            time.sleep(0.02)
+        writer.send_signal(signal.SIGKILL)
+        assert writer.wait(timeout=120) == -signal.SIGKILL
+        acknowledged = int(said(tmp_path).splitlines()[-1])
         with open_store(store_url) as opened:
             counts = opened.reader.counts()
         assert counts["batches"] >= acknowledged
