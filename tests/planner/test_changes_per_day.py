@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn import examples
 from factories import make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,7 +59,7 @@ def check_limit(problem: SlotProblem, paths: Path) -> None:
     st.integers(2, 50),
     st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_every_path_keeps_the_limit(
     seed: int, jobs: int, slots: int, most: int, window: int, training: bool
 ) -> None:

@@ -4,6 +4,7 @@ import math
 from datetime import datetime, timedelta
 
 import pytest
+from drawn import examples
 from fleet_cases import mixed_fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,7 +97,7 @@ def more_of(found: Advice, model: str) -> Recommendation | None:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([15, 60]), peaks)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_boards_are_added_only_beyond_those_given_back(
     seed: int, slot_minutes: int, peak: float
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import examples
 from factories import make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -167,7 +168,7 @@ SLOT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(slots=st.lists(SLOT, min_size=1, max_size=30), order=st.randoms())
 def test_whatever_is_told_one_cause_is_said_with_its_doubt(slots: list[Any], order: Any) -> None:
     """In whatever order; never slow on too few slots, and nothing beyond what was read."""
@@ -192,7 +193,7 @@ def test_whatever_is_told_one_cause_is_said_with_its_doubt(slots: list[Any], ord
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(slots=st.lists(SLOT, min_size=1, max_size=10))
 def test_a_slot_without_its_engine_shows_nothing(slots: list[Any]) -> None:
     """And every row of the table that holds is one of the causes."""

@@ -4,6 +4,7 @@ import random
 
 import pandas as pd
 import pytest
+from drawn import examples
 from factories import make_job
 from fleet_cases import PODS, gpu, node_of, plan_of
 from hypothesis import given, settings
@@ -72,7 +73,7 @@ def fleet(seed: int, *, slot_minutes: int) -> PlanningProblem:
 
 
 @given(st.integers(0, 10_000), st.sampled_from((5, 15, 60)))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_bound_lies_below_the_cost_where_jobs_span_racks(seed: int, slot_minutes: int) -> None:
     """A bound above the plan raises PlanningError, and no plan is made."""
     problem = fleet(seed, slot_minutes=slot_minutes)

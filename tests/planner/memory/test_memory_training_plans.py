@@ -25,7 +25,7 @@ A100 = GpuType(name="A100-SXM4-40GB", memory_bytes=40e9, relative_speed=1.3, pri
 QUESTION = PlanQuestion(
     job=TrainingJob(
         shape=known_model("llama3-8b"), sequence_length=4096, optimizer="adamw",
-        length_varies=False,
+        length_varies=False, framework="torchtitan",
     ),
     global_batch=64,
     gpu_types=(H100, A100),
