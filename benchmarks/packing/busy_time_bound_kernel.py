@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.packing.state_graph_kernel import Floats, Ints, Nodes
-from data.compiled import compiled
+from data.compiled import compiled, inner
 
 
 @compiled
@@ -28,7 +28,7 @@ def latest_ends(layer: Ints, skip: Nodes, take: Nodes, starts: Ints, ends: Ints)
     return latest
 
 
-@compiled
+@inner
 def _busy(until: Floats, starts: Ints, item: int, end: int) -> float:
     """Return the cost of an item's start to the next one's while something runs until `end`."""
     if item + 1 < len(starts):
@@ -84,7 +84,7 @@ def sweep_busy(
     return float(ahead[0])
 
 
-@compiled
+@inner
 def _onward(
     skip: Nodes,
     take: Nodes,

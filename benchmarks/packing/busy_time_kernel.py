@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.compiled import compiled, inner
 from planner.nodes.random_kernel import RandomState, draw, draw_unit
 
 Ints = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class Fleet(NamedTuple):
     bin_of: Ints
 
 
-@compiled
+@inner
 def enter(pieces: Pieces, fleet: Fleet, item: int, one: int) -> None:
     """Put an item into a bin."""
     for slot in range(pieces.first[item], pieces.last[item]):
@@ -51,7 +51,7 @@ def enter(pieces: Pieces, fleet: Fleet, item: int, one: int) -> None:
     fleet.counts[one] += 1
 
 
-@compiled
+@inner
 def leave(pieces: Pieces, fleet: Fleet, item: int) -> None:
     """Take an item out of its bin."""
     one = fleet.bin_of[item]
@@ -65,7 +65,7 @@ def leave(pieces: Pieces, fleet: Fleet, item: int) -> None:
     fleet.bin_of[item] = -1
 
 
-@compiled
+@inner
 def filled(pieces: Pieces, bin_of: Ints, bins: int) -> Fleet:
     """Return the bins that hold the items as `bin_of` says, which they keep up to date."""
     slots = len(pieces.lengths)
@@ -83,7 +83,7 @@ def filled(pieces: Pieces, bin_of: Ints, bins: int) -> Fleet:
     return fleet
 
 
-@compiled
+@inner
 def fits(pieces: Pieces, fleet: Fleet, item: int, one: int) -> bool:
     """Say whether a bin takes an item."""
     room = pieces.capacity - pieces.sizes[item]
@@ -93,7 +93,7 @@ def fits(pieces: Pieces, fleet: Fleet, item: int, one: int) -> bool:
     return True
 
 
-@compiled
+@inner
 def alone(pieces: Pieces, fleet: Fleet, item: int, one: int, others: int) -> int:
     """Return the time in the item's life when the bin holds exactly so many items."""
     total = 0
@@ -103,13 +103,13 @@ def alone(pieces: Pieces, fleet: Fleet, item: int, one: int, others: int) -> int
     return total
 
 
-@compiled
+@inner
 def accepts(change: float, temperature: float, state: RandomState) -> bool:
     """Say whether the annealing takes a change of busy time (Metropolis)."""
     return change <= 0 or draw_unit(state) < np.exp(-change / temperature)
 
 
-@compiled
+@inner
 def _relocate(
     pieces: Pieces, fleet: Fleet, item: int, one: int, temperature: float, state: RandomState
 ) -> None:
@@ -120,7 +120,7 @@ def _relocate(
         enter(pieces, fleet, item, one)
 
 
-@compiled
+@inner
 def _swap(
     pieces: Pieces, fleet: Fleet, item: int, other: int, temperature: float, state: RandomState
 ) -> None:
@@ -139,7 +139,7 @@ def _swap(
     enter(pieces, fleet, other, home if possible else one)
 
 
-@compiled
+@inner
 def _staying(pieces: Pieces, fleet: Fleet, one: int, cut: int, stays: Ints, row: int) -> int:
     """Fill load and number of the items that hold the cut and stay; give where the last ends."""
     end = cut
@@ -153,7 +153,7 @@ def _staying(pieces: Pieces, fleet: Fleet, one: int, cut: int, stays: Ints, row:
     return end
 
 
-@compiled
+@inner
 def _tail_change(
     pieces: Pieces, fleet: Fleet, one: int, two: int, cut: int, end: int, stays: Ints
 ) -> int:
@@ -179,7 +179,7 @@ def _tail_change(
     return change
 
 
-@compiled
+@inner
 def _exchange_tails(
     pieces: Pieces,
     fleet: Fleet,
@@ -214,7 +214,7 @@ def _exchange_tails(
         enter(pieces, fleet, item, one)
 
 
-@compiled
+@inner
 def _partner(pieces: Pieces, fleet: Fleet, item: int, neighbour: int, one: int) -> int:
     """Return an item of the bin whose life overlaps: the neighbour, else any of eight members."""
     if neighbour >= 0:
@@ -282,7 +282,7 @@ def busy_length(pieces: Pieces, bin_of: Ints, bins: int) -> int:
     return total
 
 
-@compiled
+@inner
 def _best_cut(pieces: Pieces, fleet: Fleet, item: int, one: int, tail: bool) -> tuple[int, int]:
     """Return the saving and the cut when the head or the tail of an item moves into a bin."""
     home = fleet.bin_of[item]
@@ -339,7 +339,7 @@ def best_splits(pieces: Pieces, bin_of: Ints, bins: int, splittable: Ints, most:
     return splits
 
 
-@compiled
+@inner
 def _move_part(pieces: Pieces, fleet: Fleet, split: Ints) -> None:
     """Do a split in loads and numbers; the item stays a member of its bin."""
     item, cut, head, tail = split

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.compiled import compiled, copy_into, inner
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -11,7 +11,7 @@ Floats = npt.NDArray[np.float64]
 FIRST, BEST, MIN_ADDED = 0, 1, 2
 
 
-@compiled
+@inner
 def _peak(load: Ints, first: int, last: int) -> int:
     """Return the largest load in slots [first, last)."""
     peak = 0
@@ -20,7 +20,7 @@ def _peak(load: Ints, first: int, last: int) -> int:
     return peak
 
 
-@compiled
+@inner
 def _added(
     load: Ints, lengths: Ints, first: int, last: int, room: int, capacity: int, idle: float
 ) -> float:
@@ -77,7 +77,7 @@ def fit(
         if best < 0:
             if bins == len(load):
                 grown = np.zeros((2 * bins, slots), dtype=np.int64)
-                grown[:bins] = load
+                copy_into(grown, load)
                 load = grown
             best = bins
             bins += 1

@@ -18,13 +18,13 @@ from benchmarks.packing.busy_time_kernel import (
     fits,
     leave,
 )
-from data.compiled import compiled
+from data.compiled import compiled, copy_into, inner
 from planner.nodes.random_kernel import RandomState, draw, draw_unit
 
 _BLINK = 0.02
 
 
-@compiled
+@inner
 def _ruin(
     pieces: Pieces,
     fleet: Fleet,
@@ -63,7 +63,7 @@ def _ruin(
     return count, change
 
 
-@compiled
+@inner
 def _waste(pieces: Pieces, fleet: Fleet, item: int, one: int) -> int:
     """Return the capacity x time that stays unused in a bin during an item's life."""
     room = pieces.capacity - pieces.sizes[item]
@@ -73,7 +73,7 @@ def _waste(pieces: Pieces, fleet: Fleet, item: int, one: int) -> int:
     return total
 
 
-@compiled
+@inner
 def _best_bin(
     pieces: Pieces, fleet: Fleet, item: int, idle: float, state: RandomState
 ) -> tuple[int, int]:
@@ -95,7 +95,7 @@ def _best_bin(
     return chosen, chosen_added
 
 
-@compiled
+@inner
 def _recreate(pieces: Pieces, fleet: Fleet, order: Ints, idle: float, state: RandomState) -> int:
     """Put items back in the order given; give the change, or 1 << 60 when one found no bin."""
     change = 0
@@ -108,15 +108,16 @@ def _recreate(pieces: Pieces, fleet: Fleet, order: Ints, idle: float, state: Ran
     return change
 
 
-@compiled
+@inner
 def _order(pieces: Pieces, removed: Ints, state: RandomState) -> Ints:
     """Return the items by start, by length or by size, the longer and larger first."""
     kind = draw(state, 8)
+    keys = pieces.first[removed]
     if kind == 0:
-        return removed[np.argsort(-pieces.sizes[removed])]
-    if kind <= 2:
-        return removed[np.argsort(pieces.first[removed] - pieces.last[removed])]
-    return removed[np.argsort(pieces.first[removed])]
+        keys = -pieces.sizes[removed]
+    elif kind <= 2:
+        keys = keys - pieces.last[removed]
+    return removed[np.argsort(keys)]
 
 
 @compiled
@@ -155,7 +156,7 @@ def ruin_and_recreate(
             total += change
             if total < least:
                 least = total
-                best[:] = bin_of
+                copy_into(best, bin_of)
             continue
         for index in range(count):
             if fleet.bin_of[removed[index]] >= 0:

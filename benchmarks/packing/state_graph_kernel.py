@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.compiled import compiled, copy_into, inner
 
 Ints = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.int32]
@@ -55,7 +55,7 @@ class Step(NamedTuple):
     ending: Ints
 
 
-@compiled
+@inner
 def _mask(position: Ints, members: Ints) -> Masks:
     """Return the two words with the bits of some items set."""
     mask = np.zeros(2, dtype=np.uint64)
@@ -64,7 +64,7 @@ def _mask(position: Ints, members: Ints) -> Masks:
     return mask
 
 
-@compiled
+@inner
 def _step(first: Ints, last: Ints, position: Ints, item: int) -> Step:
     """Return the step that decides on an item."""
     following = first[item + 1] if item + 1 < len(first) else np.int64(1) << 62
@@ -76,7 +76,7 @@ def _step(first: Ints, last: Ints, position: Ints, item: int) -> Step:
     )
 
 
-@compiled
+@inner
 def _layer(nodes: int) -> Layer:
     """Return an empty layer with room for so many nodes."""
     size = 64
@@ -90,7 +90,7 @@ def _layer(nodes: int) -> Layer:
     )
 
 
-@compiled
+@inner
 def _node_of(layer: Layer, low: np.uint64, high: np.uint64, load: int, count: int) -> int:
     """Return the number of a mask among the layer's `count`, adding it as the last when new."""
     last_place = np.uint64(len(layer.table) - 1)
@@ -109,7 +109,7 @@ def _node_of(layer: Layer, low: np.uint64, high: np.uint64, load: int, count: in
     return count
 
 
-@compiled
+@inner
 def _child(
     step: Step,
     sizes: Ints,
@@ -128,13 +128,13 @@ def _child(
     return _node_of(following, low & step.kept[0], high & step.kept[1], load, count)
 
 
-@compiled
+@inner
 def _longer(values: Nodes, length: int) -> Nodes:
     """Return the array itself when it has the length, else a copy of twice the length."""
     if length <= len(values):
         return values
     grown = np.empty(2 * length, dtype=np.int32)
-    grown[: len(values)] = values
+    copy_into(grown, values)
     return grown
 
 
