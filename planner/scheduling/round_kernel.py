@@ -12,7 +12,7 @@ The last configuration is nothing: 0 GPUs. `cost` [J, C] is infinite where a cho
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import inner, outer
+from data.compiled import copy_into, inner, outer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -242,7 +242,7 @@ def _adopt(
     if _repair(cost, kind, gpus, trial, free):
         found = _total(cost, trial)
         if found < total:
-            choice[:] = trial
+            copy_into(choice, trial)
             return found
     return total
 
@@ -280,7 +280,7 @@ def _ascend(
         stale += 1
         if value > bound:
             bound, stale = value, 0
-            best_price[:] = price
+            copy_into(best_price, price)
         slope = _squared_slope(price, use, capacity)
         if step % 8 == 0 or slope == 0.0:
             total = _adopt(cost, kind, gpus, capacity, use.copy(), trial.copy(), choice, total)
@@ -288,13 +288,13 @@ def _ascend(
             break
         if stale >= 4:
             theta, stale = theta / 2, 0
-            price[:] = best_price
+            copy_into(price, best_price)
             _cheapest(cost, kind, gpus, price, trial, use)
         reach = total if total < np.inf else value + abs(value)
         length = theta * max(reach - value, _LEAST) / max(slope, 1.0)
         for row in range(types):
             price[row] = max(0.0, price[row] + length * (use[row] - capacity[row]))
-    price[:] = best_price
+    copy_into(price, best_price)
     _cheapest(cost, kind, gpus, price, trial, use)
     return _adopt(cost, kind, gpus, capacity, use, trial, choice, total), bound
 
@@ -319,7 +319,7 @@ def solve(
     _usage(kind, gpus, previous, use)
     if (use <= capacity).all():
         total = _total(cost, previous)
-        choice[:] = previous
+        copy_into(choice, previous)
     total, bound = _ascend(cost, kind, gpus, capacity, price, steps, choice, total)
     if total == np.inf:
         return total, bound
