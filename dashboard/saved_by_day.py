@@ -36,7 +36,6 @@ _RATE_OVER = timedelta(days=2)
 """A night and a weekday's work count in a rate, whatever the hour."""
 _OVER_AFTER = timedelta(hours=1)
 """A job that telemetry has not named for so long, up to the newest sample, is over."""
-_SENDING = str(Work.SENDING)
 TOO_SHORT = "ended a job or was measured for less than a day"
 NO_YEAR = f"no year is told, as each {TOO_SHORT}"
 _UNDONE = (str(LifecycleEvent.ROLLED_BACK), *ENDED)
@@ -254,7 +253,7 @@ def standing_times(rows: Iterable[JournalRow]) -> Iterator[StandingTime]:
     begun: datetime | None = None
     concluded: datetime | None = None
     for row in rows:
-        if row.event == _SENDING and concluded is None:
+        if row.event == Work.SENDING and concluded is None:
             begun = begun or row.at
         elif row.event in STOOD and concluded is None:
             concluded = row.at
@@ -268,7 +267,7 @@ def standing_times(rows: Iterable[JournalRow]) -> Iterator[StandingTime]:
 def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> tuple[DaySaved, ...]:
     """Return a row for each change of a job and day on which it stood, the oldest first."""
     rows: dict[str, list[JournalRow]] = defaultdict(list)
-    for row in reader.journal(events=(_SENDING, *STOOD, *_UNDONE)):
+    for row in reader.journal(events=(str(Work.SENDING), *STOOD, *_UNDONE)):
         rows[row.digest].append(row)
     found = []
     stood = {digest: times for digest in rows if (times := list(standing_times(rows[digest])))}

@@ -11,6 +11,7 @@ from data.collected import Collected
 from data.columns import SAMPLES, check_frame
 from data.records.actions import Action, Risk
 from data.records.cluster import SourceReport, SourceState
+from data.records.commands import JournalRow
 from data.records.decisions import Evidence, Range, Recommendation, Savings
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, Platform, WorkloadKind
@@ -159,6 +160,22 @@ def make_recommendation(**changes: Any) -> Recommendation:
         "confidence": "strong",
     }
     return Recommendation(**(values | changes))
+
+
+def make_journal_row(event: str, at: datetime = NOW, **changes: Any) -> JournalRow:
+    """A row of the journal of command `c`."""
+    values: dict[str, Any] = {
+        "sequence": 1,
+        "command_id": "c",
+        "digest": "d",
+        "event": event,
+        "step": 0,
+        "at": at,
+        "fence": 1,
+        "detail": "",
+        "record": "",
+    }
+    return JournalRow(**(values | changes))
 
 
 def make_plan(**changes: Any) -> Plan:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import NOW, make_job, make_recommendation
+from factories import NOW, make_job, make_journal_row, make_recommendation
 
 from dashboard.apply.guards import why_wait
 from dashboard.apply.prepare import _back, _recent, _require_rights, change_of
@@ -15,7 +15,7 @@ from data.access_settings import AccessSettings
 from data.apply_settings import ApplySettings
 from data.errors import ApprovalMissingError, NotAllowedError, StalePlanError
 from data.records.changes import Change, ChangeStep, Target
-from data.records.commands import Command, CommandKind, JournalRow, Person, Work
+from data.records.commands import Command, CommandKind, Person, Work
 from data.records.lifecycle import State
 from data.store.record_json import to_json
 
@@ -146,13 +146,16 @@ def test_a_way_back_finds_what_earlier_ways_back_made_of_the_object(ways: int, k
         replace(made, target=replace(made.target, identity=f"way {number}"))
         for number in range(ways)
     ]
-    steps = [[journal_row(Work.PREPARED, to_json(entry))] for entry in earlier]
+    steps = [[make_journal_row(Work.PREPARED, record=to_json(entry))] for entry in earlier]
     for journal in steps:
-        journal.append(journal_row(Work.SENDING))
+        journal.append(make_journal_row(Work.SENDING))
     unsent = replace(made, target=replace(made.target, identity="never sent"))
     task: Any = SimpleNamespace(
-        undone_journal=lambda: [journal_row(Work.PREPARED, to_json(made))],
-        earlier_journals=lambda: [*steps, [journal_row(Work.PREPARED, to_json(unsent))]],
+        undone_journal=lambda: [make_journal_row(Work.PREPARED, record=to_json(made))],
+        earlier_journals=lambda: [
+            *steps,
+            [make_journal_row(Work.PREPARED, record=to_json(unsent))],
+        ],
     )
 
     def look_again(asked: Change) -> str:
@@ -168,14 +171,6 @@ def test_a_way_back_finds_what_earlier_ways_back_made_of_the_object(ways: int, k
     else:
         with pytest.raises(StalePlanError):
             _back(task, applier)
-
-
-def journal_row(event: str, record: str = "") -> JournalRow:
-    """A row of a journal."""
-    return JournalRow(
-        sequence=1, command_id="c", digest="d", event=event, step=0, at=NOW, fence=1,
-        detail="", record=record,
-    )  # fmt: skip
 
 
 def change(kind: str, name: str, *fields: str) -> Change:

@@ -10,29 +10,27 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawn import examples
-from factories import NOW, make_job, make_range, make_recommendation
+from factories import NOW, make_job, make_journal_row, make_range, make_recommendation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import H100
 
 from dashboard.saved_by_day import (
     DaySaved,
-    measured_until,
     run_rate,
     saved_by_day,
     standing_times,
     summed,
 )
-from dashboard.savings import ledger, sum_of, total_energy, total_gpu_hours
+from dashboard.savings import sum_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
 from data.energy_settings import EnergySettings
 from data.records.actions import Action
-from data.records.commands import CommandKind, JournalRow, Measurement
+from data.records.commands import JournalRow
 from data.records.decisions import Recommendation, Savings
 from data.records.plans import Configuration
 from data.settings import PlanningSettings, Settings
-from data.store.record_json import to_json
 
 BOARD = load_gpu_catalogue().get(H100)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -40,14 +38,6 @@ PRICES = tuple(0.1 + 0.02 * hour for hour in range(24))
 PUE = 1.5
 WORK = 1.0
 """Boards of work, before the change and since."""
-
-
-def row(event: str, at: datetime) -> JournalRow:
-    """A row of the journal."""
-    return JournalRow(
-        sequence=1, command_id="c", digest="d", event=event, step=0, at=at, fence=1,
-        detail="", record="",
-    )  # fmt: skip
 
 
 class Past:
@@ -159,7 +149,7 @@ def test_every_hour_counts_once_at_its_price(minute: int, lasted: int, slot_minu
     begun = NOW + timedelta(minutes=minute)
     changed = NOW + (begun - NOW) // step * step
     latest = changed + step + lasted * HOUR
-    rows = [row("sending", begun), row("applied", begun)]
+    rows = [make_journal_row("sending", begun), make_journal_row("applied", begun)]
     found = days_of(Past(changed, latest, advice(), rows), slot_minutes)
     slots = [changed + step + number * step for number in range(lasted * HOUR // step)]
     hours = slot_minutes / 60
@@ -223,7 +213,7 @@ def test_a_change_saves_while_it_stands(
     events: list[str], stretches: list[tuple[int, int, int | None]]
 ) -> None:
     """From when it was concluded until it was undone, and again when it was made again."""
-    rows = [row(event, NOW + number * HOUR) for number, event in enumerate(events)]
+    rows = [make_journal_row(event, NOW + number * HOUR) for number, event in enumerate(events)]
     found = [(time.begun, time.concluded, time.ended) for time in standing_times(rows)]
     assert found == [
         tuple(None if number is None else NOW + number * HOUR for number in stretch)
@@ -252,7 +242,7 @@ def test_an_idle_job_is_compared_with_the_same_hours() -> None:
     midnight = NOW.replace(hour=0) + DAY
     begun = midnight + 13 * HOUR
     capped = advice(action=Action.POWER_CAP, proposed=Configuration(gpu_model=H100, gpu_count=4))
-    rows = [row("sending", begun), row("applied", begun)]
+    rows = [make_journal_row("sending", begun), make_journal_row("applied", begun)]
     past = IdlePast(begun, midnight + 2 * DAY + 12 * HOUR, capped, rows)
     saved = [day_saved.measurement.realised_energy_kwh for day_saved in days_of(past)]
     watts = [(300 - 90) * 10, (100 - 90) * 12 + (300 - 90) * 12, (100 - 90) * 12]
@@ -268,10 +258,10 @@ def hours_of(past: Past) -> float:
 
 def test_nothing_is_saved_after_the_end() -> None:
     """Of the change, of the job, of a stopped job's horizon."""
-    begun = [row("sending", NOW), row("applied", NOW)]
+    begun = [make_journal_row("sending", NOW), make_journal_row("applied", NOW)]
     past = Past(NOW, NOW + 10 * DAY, advice(), begun)
     assert hours_of(past) == 239
-    past.rows = [*begun, row("rolled-back", NOW + 2 * DAY)]
+    past.rows = [*begun, make_journal_row("rolled-back", NOW + 2 * DAY)]
     assert hours_of(past) == 47
     past.rows, past.last_seen = begun, NOW + 3 * DAY
     assert hours_of(past) == 71
@@ -281,14 +271,14 @@ def test_nothing_is_saved_after_the_end() -> None:
 
 def test_a_change_of_this_minute_has_saved_nothing_yet() -> None:
     """Nor has a change of the fleet, which has no job to measure by."""
-    begun = [row("sending", NOW), row("applied", NOW)]
+    begun = [make_journal_row("sending", NOW), make_journal_row("applied", NOW)]
     assert days_of(Past(NOW, NOW, advice(), begun)) == ()
     fleet = advice(job_id="", job_name="node-7")
     assert days_of(Past(NOW, NOW + DAY, fleet, begun)) == ()
     assert summed((), "all") == ()
 
 
-BEGUN = [row("sending", NOW), row("applied", NOW)]
+BEGUN = [make_journal_row("sending", NOW), make_journal_row("applied", NOW)]
 
 
 @pytest.mark.parametrize("hours", [2, 30, 240])
@@ -324,7 +314,14 @@ def test_a_job_that_was_ended_saves_in_a_day_and_in_no_year() -> None:
     """Nobody can say that it would have been held for a year; beside it the others are told."""
     ended = advice(action=Action.RECLAIM, proposed=Configuration(gpu_model=H100, gpu_count=0))
     end, later = NOW + 26 * HOUR, NOW + 4 * HOUR
-    gone = days_of(Past(NOW, end, ended, [row("sending", later), row("applied", later)]))
+    gone = days_of(
+        Past(
+            NOW,
+            end,
+            ended,
+            [make_journal_row("sending", later), make_journal_row("applied", later)],
+        )
+    )
     kept = days_of(Past(NOW, end, advice(job_id="a/b"), BEGUN))
     alone = run_rate(gone, end)
     assert (alone.changes, alone.lasting_changes, alone.per_year.money) == (1, 0, None)
@@ -338,7 +335,9 @@ def test_a_job_that_was_ended_saves_in_a_day_and_in_no_year() -> None:
 
 def test_what_no_longer_stands_saves_nothing_now() -> None:
     """What it saved to date stays; before its end it had a rate."""
-    past = Past(NOW, NOW + 3 * DAY, advice(), [*BEGUN, row("rolled-back", NOW + 2 * DAY)])
+    past = Past(
+        NOW, NOW + 3 * DAY, advice(), [*BEGUN, make_journal_row("rolled-back", NOW + 2 * DAY)]
+    )
     found = days_of(past)
     ended = run_rate(found, past.latest)
     assert (ended.changes, ended.per_day.gpu_hours) == (0, None)
@@ -367,7 +366,7 @@ def test_an_unknown_part_of_a_rate_is_named() -> None:
 
 def test_an_unknown_price_is_unknown_money() -> None:
     """Of a model that the catalogue does not know, and of power that was not reported."""
-    begun = [row("sending", NOW), row("applied", NOW)]
+    begun = [make_journal_row("sending", NOW), make_journal_row("applied", NOW)]
     other = advice(proposed=Configuration(gpu_model="X9000", gpu_count=2))
     (one, *_rest) = days_of(Past(NOW, NOW + DAY, other, begun))
     assert one.money is None
@@ -379,51 +378,3 @@ def test_the_columns_of_a_history_are_all_there() -> None:
     past = Past(NOW, NOW + DAY, advice(), [])
     frame = past.job_history("a", start=NOW, end=NOW + HOUR, slot_seconds=900)
     assert len(check_frame(frame, HISTORY)) == 4
-
-
-def test_the_ledger_begins_with_the_latest_and_counts_from_the_first_apply() -> None:
-    """Whatever the order of the journal; rows of other commands than applies are left out."""
-    events = [("b", "applied", 2), ("a", "applied", 1), ("a", "applied-differently", 3)]
-    rows = [
-        replace(row(event, NOW + hours * HOUR), digest=digest) for digest, event, hours in events
-    ]
-    measured = Measurement(
-        hours=24.0, work_before=1.0, work_after=1.0, throughput_ratio=1.0, saturated=False,
-        predicted_gpu_hours=make_range(48, "GPU-h"), realised_gpu_hours=make_range(40, "GPU-h"),
-        predicted_energy_kwh=make_range(2.0, "kWh"), realised_energy_kwh=None,
-        realised_emissions_kgco2e=None,
-    )  # fmt: skip
-    done = replace(row("verified", NOW + DAY), digest="a", record=to_json(measured))
-    undo = replace(row("applied", NOW), digest="u", command_id="undo")
-    kinds = {"c": CommandKind.APPLY, "undo": CommandKind.ROLLBACK}
-    reader: Any = SimpleNamespace(
-        commands=lambda: [
-            SimpleNamespace(command=SimpleNamespace(command_id=name, kind=kind))
-            for name, kind in kinds.items()
-        ],
-        journal=lambda *, events: [name for name in [*rows, done, undo] if name.event in events],
-        recommendations_of=lambda digests, *, now: {
-            digest: SimpleNamespace(reference=digest, recommendation=advice(), state="applied")
-            for digest in digests
-        },
-    )
-    found = ledger(reader, now=NOW + DAY)
-    assert [
-        (ledger_row.reference, ledger_row.applied_at, ledger_row.measured_at, ledger_row.reason)
-        for ledger_row in found
-    ] == [
-        ("b", NOW + 2 * HOUR, None, "not measured yet"),
-        ("a", NOW + HOUR, NOW + DAY, ""),
-    ]
-    hours, energy = total_gpu_hours(found), total_energy(found)
-    assert (hours.measured, hours.unknown, hours.realised) == (1, 1, make_range(40, "GPU-h"))
-    assert (energy.measured, energy.unknown, energy.realised) == (0, 2, None)
-
-
-@pytest.mark.parametrize("slot_minutes", [5, 15, 60])
-def test_samples_count_until_the_end_of_the_last_whole_slot(slot_minutes: int) -> None:
-    """None without any sample; a slot that has just ended is whole."""
-    slot = timedelta(minutes=slot_minutes)
-    for latest, until in ((None, None), (NOW, NOW), (NOW + 1.9 * slot, NOW + slot)):
-        reader: Any = SimpleNamespace(latest_sample_at=lambda latest=latest: latest)
-        assert measured_until(reader, site(slot_minutes)) == until
