@@ -119,9 +119,8 @@ def occupy(
     nodes.memory[node] -= sign * pod.memory
     nodes.gpu[node] -= sign * pod.gpus * pod.milli
     if sign < 0:
-        nodes.boards[node] += held
+        _hold(nodes, node, sign, held)
         held[:] = 0
-        nodes.whole[node] = (nodes.boards[node] == WHOLE).sum()
         return
     held[:] = 0
     if pod.gpus == 1:
@@ -132,5 +131,14 @@ def occupy(
             if left > 0 and nodes.boards[node, board] >= pod.milli:
                 held[board] = pod.milli
                 left -= 1
-    nodes.boards[node] -= held
-    nodes.whole[node] = (nodes.boards[node] == WHOLE).sum()
+    _hold(nodes, node, sign, held)
+
+
+@inner
+def _hold(nodes: NodeState, node: int, sign: int, held: Ints) -> None:
+    """Take what is held of every GPU of a node, or give it back; count those that are whole."""
+    whole = 0
+    for board in range(len(held)):  # for whole rows numba compiles how to print shapes: 3 CPU s
+        nodes.boards[node, board] -= sign * held[board]
+        whole += nodes.boards[node, board] == WHOLE
+    nodes.whole[node] = whole
