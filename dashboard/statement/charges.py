@@ -96,8 +96,9 @@ def charges_of(
         )
         if takes is not None:
             parts = parts[(parts["holder"] == "job") & parts["key"].map(takes).astype(bool)]
-        frames.append(_split(parts.assign(at=since, until=until), factors, prices))
-    found = _priced(pd.concat(frames, ignore_index=True), settings, factors, prices)
+        frames.append(parts.assign(at=since, until=until))
+    parts = _split(pd.concat(frames, ignore_index=True), factors, prices)
+    found = _priced(parts, settings, factors, prices)
     names: tuple[str, ...] = NAMES
     if key is EnergyKey.JOB:
         found = _named(found, reader, settings)

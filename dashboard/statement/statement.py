@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 
 from dashboard.reports.esg.build import calendar_of, expected_hours, tenant_key
@@ -284,8 +285,8 @@ def month_of(settings: Settings, at: datetime) -> datetime:
 
 def _by_state(charges: pd.DataFrame) -> pd.DataFrame:
     """Add the hours of each state of use as columns that add up."""
-    hours = charges["hours"]
-    found = {name: hours.where(charges["state"] == state, 0.0) for name, state in _HOURS.items()}
+    hours, states = charges["hours"].to_numpy(), charges["state"].to_numpy()
+    found = {name: np.where(states == state, hours, 0.0) for name, state in _HOURS.items()}
     return charges.assign(board_hours=hours, **found)
 
 
