@@ -74,11 +74,12 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def no_garbage() -> Iterator[None]:
     """Keep what earlier tests left from being deleted at the depth at which Python gives up.
 
-    A finalizer that runs there fails with a RecursionError, and pytest fails the test for it.
+    A finalizer that runs there fails with a RecursionError, and pytest fails the test for it. A
+    search takes half a second in a worker that has run for a while: one for a file.
     """
     gc.collect()
     gc.disable()

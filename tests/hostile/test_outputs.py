@@ -72,16 +72,17 @@ def store(path: Path) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture
-def report(store: Store) -> WeeklyReport:
+@pytest.fixture(scope="module")
+def report(path: Path) -> WeeklyReport:
     """Its report."""
-    return make_weekly_report(
-        store.reader,
-        week=week_to(NOW, "UTC"),
-        settings=Settings(),
-        carbon=load_carbon_table().get("DEU"),
-        catalogue=load_gpu_catalogue(),
-    )
+    with open_store(f"duckdb:///{path}", create=False) as opened:
+        return make_weekly_report(
+            opened.reader,
+            week=week_to(NOW, "UTC"),
+            settings=Settings(),
+            carbon=load_carbon_table().get("DEU"),
+            catalogue=load_gpu_catalogue(),
+        )
 
 
 def test_markdown_report_holds_no_link_picture_or_html(report: WeeklyReport) -> None:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +108,7 @@ def test_a_merged_key_may_be_said_anew(tmp_path: Path) -> None:
     assert read_document(path)["a.x"] == 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(SUFFIXES))
 def test_any_bytes_are_keys_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, body: bytes, suffix: str
@@ -119,7 +120,7 @@ def test_any_bytes_are_keys_or_an_error(
         assert isinstance(read_document(path), dict)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.text(max_size=20), min_size=2, max_size=12))
 def test_any_words_are_a_job_or_an_error(words: list[str]) -> None:
     """No command line ends in another exception."""

@@ -35,7 +35,8 @@ from planner.memory.training_plans import GpuType, TrainingPlan
 
 PAGE = Path(__file__).parents[3] / "dashboard/web/views/new_job.py"
 FIGURES = ("p50_gib", "p95_gib", "p99_gib", "usable_gib", "memory_gib", "fit_probability")
-LARGEST = 16
+LARGEST = 16 if examples(100) == 100 else 8
+"""GPUs of a plan: `make test-all` looks at more of them."""
 
 
 @cache

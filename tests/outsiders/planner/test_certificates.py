@@ -30,6 +30,6 @@ def test_no_plan_on_nodes_is_better_than_possible_or_other_than_it_says(
         "plans on nodes",
         _certified_fleet.draw,
         lambda features: _certified_nodes.judged(features).broken or None,
-        default=8,
+        default=4,
         measured=measured,
     )
