@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._page_client import Answer, open_page
-from benchmarks.pages import Server, p95, served, stored
+from benchmarks.pages import p95, served, stored
 from data.clock import utc_now
 from data.records.decisions import Recommendation
 from data.store import Store, open_store
@@ -56,7 +56,7 @@ def owners_sign_in(tenants: Sequence[str]) -> dict[str, str]:
 
 
 def people_at_once(
-    server: Server,
+    base: str,
     jobs: Mapping[str, str],
     *,
     people: int,
@@ -80,7 +80,7 @@ def people_at_once(
             time.sleep(chance.uniform(0, 2 * pause))
             view = views[(number // len(tenants) + turn) % len(views)]
             path = "" if view == "overview" else view
-            answer = open_page(server.base, path, person=person, names=jobs.values())
+            answer = open_page(base, path, person=person, names=jobs.values())
             visits.append(Visit(person=person, view=view, answer=answer))
 
     threads = [threading.Thread(target=visit, args=(number,)) for number in range(people)]
@@ -154,11 +154,11 @@ def run(folder: Path, nodes: int, people: int, opens: int) -> list[str]:
         TemporaryDirectory() as place,
         served(path, Path(place), owners_sign_in(sorted(jobs))) as server,
     ):
-        people_at_once(server, jobs, people=2, opens=len(VIEWS))
+        people_at_once(server.base, jobs, people=2, opens=len(VIEWS))
         found = [f"## {8 * nodes:,} GPUs, {people} people of {len(jobs)} tenants", ""]
         for pause in (PAUSE_SECONDS, 0.0):
             spent, started = server.cpu_seconds(), time.perf_counter()
-            visits = people_at_once(server, jobs, people=people, opens=opens, pause=pause)
+            visits = people_at_once(server.base, jobs, people=people, opens=opens, pause=pause)
             spent, took = server.cpu_seconds() - spent, time.perf_counter() - started
             found += section(visits, jobs, pause=pause, spent=spent, took=took)
     return found

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 from beds.mail_sink import running_mail_sink
+from drawn import examples
 from factories import make_collected, make_samples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -110,7 +111,7 @@ class Board:
         return replace(given, report=report)
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.one_of(st.just(0), st.integers(3 * 24, 200_000), st.integers(-2_000, -1)),

@@ -26,11 +26,11 @@ def bench(bench: Bench) -> Bench:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store_url", ["duckdb"], indirect=True)  # threads; processes elsewhere
-@pytest.mark.parametrize("askers", [200, pytest.param(1000, marks=pytest.mark.slow_end)])
+@pytest.mark.parametrize("askers", [50, pytest.param(1000, marks=pytest.mark.slow_end)])
 def test_a_thousand_racing_applies_are_one_execution(
     bench: Bench, askers: int, measured: Measured
 ) -> None:
-    """Hundreds ask while eight workers work, a thousand at the slow end: each step arrives once."""
+    """Dozens ask while eight workers work, a thousand at the slow end: each step arrives once."""
     ready = threading.Barrier(WORKERS + 1)
     done = threading.Event()
 
@@ -38,7 +38,8 @@ def test_a_thousand_racing_applies_are_one_execution(
         worker = bench.new_worker()
         ready.wait()
         while not done.is_set():
-            worker.work_once()
+            if not worker.work_once():
+                done.wait(0.002)
 
     def ask() -> int:
         bench.ask()
@@ -49,7 +50,7 @@ def test_a_thousand_racing_applies_are_one_execution(
         ready.wait()
         asked = sum(asking.map(lambda _number: ask(), range(askers)))
         while bench.state == "applying":
-            pass
+            done.wait(0.02)
         done.set()
         for name in working:
             name.result()

@@ -27,7 +27,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running_server(
         f"duckdb:///{folder}/t.duckdb",
         folder,
-        program=(TRIMTAB,),
         TRIMTAB_SERVE_HOST="0.0.0.0",
     ) as running:
         yield running

@@ -1,22 +1,18 @@
 """A store of recordings lives in its own time: planned as of its end, told in the past tense."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import chain
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+from beds.heard_trimtab import HeardTrimtab, heard_trimtab
 from beds.page_world import register_world
 from beds.ports import free_port
 from factories import make_collected, make_samples
@@ -38,7 +34,6 @@ from data.source_settings import (
 from data.store import Store, open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
-PATIENCE = 200
 AGES = [timedelta(hours=1), timedelta(days=1), timedelta(days=365)]
 ZONES = ["UTC", "America/St_Johns", "Asia/Kolkata"]
 VIEWS = [
@@ -111,66 +106,28 @@ def listed(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str,
 
 
 class Serving:
-    """A real `trimtab serve` without any source, and what it wrote to stderr."""
+    """A `trimtab serve` without any source, and the cycles that it told of."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        environ = {
-            name: text for name, text in os.environ.items() if not name.startswith("TRIMTAB")
-        }
-        command = "from dashboard.cli import program; program()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", command, "--store", url, "serve", "--port", str(free_port())],
-            cwd=folder, env=environ | {"PYTHONPATH": str(APP.parents[2]), "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self._lines: list[str] = []
-        self._come = threading.Condition()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr
-        for line in chain(self.process.stderr, ["(end)"]):
-            with self._come:
-                self._lines.append(line)
-                self._come.notify_all()
+    def __init__(self, heard: HeardTrimtab) -> None:
+        self.heard = heard
 
     def cycles(self) -> int:
         """How many cycles have ended."""
-        return sum(" ended in " in line for line in self._lines)
+        return sum(" ended in " in line for line in self.heard.lines)
 
     def wait_for_cycles(self, count: int) -> None:
         """Wait until so many cycles have ended."""
-        with self._come:
-            self._come.wait_for(
-                lambda: self.cycles() >= count or "(end)" in self._lines, timeout=PATIENCE
-            )
-        assert self.cycles() == count, "".join(self._lines)
-
-    def close(self) -> None:
-        """Read to the end of what it wrote, once it has ended."""
-        self.process.wait(timeout=PATIENCE)
-        self._reader.join()
-        assert self.process.stderr
-        self.process.stderr.close()
-
-    def end(self) -> None:
-        """End it as a service manager would."""
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=PATIENCE)
-        assert code == 0, "".join(self._lines)
+        self.heard.wait_until(lambda: self.cycles() >= count, f"{count} cycles")
+        assert self.cycles() == count, self.heard.said
 
 
 @contextmanager
 def serving(url: str, folder: Path) -> Iterator[Serving]:
-    """Serve until the block ends."""
-    served = Serving(url, folder)
-    try:
-        yield served
-        served.end()
-    finally:
-        served.process.kill()
-        served.close()
+    """Serve until the block ends, and end as at a service manager's word."""
+    words = ["--store", url, "serve", "--port", str(free_port())]
+    with heard_trimtab(words, folder, folder / "said") as heard:
+        yield Serving(heard)
+        assert heard.end() == 0, heard.said
 
 
 def drawn(store: Store, view: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
@@ -319,9 +276,8 @@ def test_every_page_tells_a_recording_in_the_past_tense(
         assert "would have" in said_on(drawn(store, "findings", monkeypatch))
 
 
-@pytest.mark.parametrize("act", ["approve", "reject", "apply"])
 def test_nothing_from_a_recording_can_be_applied(
-    store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], act: str
+    store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every decision is refused, and the refusal names the recording."""
     imported(store_url, tmp_path, ended(timedelta(hours=1)))
@@ -329,7 +285,8 @@ def test_nothing_from_a_recording_can_be_applied(
     found, _beside = listed(store_url, capsys)
     assert found
     first = str(found[0]["id"])
-    words = ["recommendations", act, first, "--by", "ada"]
-    assert main(["--store", store_url, *words]) == 1
-    assert "recording old-cluster" in capsys.readouterr().err
-    assert {entry["state"] for entry in listed(store_url, capsys)[0]} == {"proposed"}
+    for act in ("approve", "reject", "apply"):
+        words = ["recommendations", act, first, "--by", "ada"]
+        assert main(["--store", store_url, *words]) == 1
+        assert "recording old-cluster" in capsys.readouterr().err
+        assert {entry["state"] for entry in listed(store_url, capsys)[0]} == {"proposed"}

@@ -5,11 +5,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from browser.bed import running_server
 from factories import make_collected, make_job, make_plan, make_recommendation, make_samples
 from reliability import Measured
 
 from benchmarks.load import cross_talk, owners_sign_in, people_at_once
-from benchmarks.pages import p95, served
+from benchmarks.pages import p95
 from dashboard.prepared import prepare_answers
 from data.clock import floor_to_slot, utc_now
 from data.settings import Settings
@@ -50,10 +51,11 @@ def test_people_of_two_tenants_at_once_see_their_own_alone(
     tmp_path: Path, measured: Measured
 ) -> None:
     """Every page of every session is that of its person, and none fails."""
-    fill(f"duckdb:///{tmp_path}/t.duckdb")
-    with served(tmp_path / "t.duckdb", tmp_path, owners_sign_in(sorted(JOBS))) as server:
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    fill(url)
+    with running_server(url, tmp_path, **owners_sign_in(sorted(JOBS))) as server:
         visits = people_at_once(
-            server, JOBS, people=PEOPLE, opens=OPENS, views=("findings", "overview")
+            server.base, JOBS, people=PEOPLE, opens=OPENS, views=("findings", "overview")
         )
     assert len(visits) == PEOPLE * OPENS
     assert [text for visit in visits for text in visit.answer.errors] == []

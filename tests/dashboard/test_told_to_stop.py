@@ -1,4 +1,7 @@
-"""Real `trimtab` processes that are told to stop: by the kill switch from elsewhere, by signals."""
+"""Real `trimtab` processes that are told to stop: by the kill switch from elsewhere, by signals.
+
+The server and the command of the first test are programs that are started, the others forks.
+"""
 
 import os
 import random
@@ -7,15 +10,18 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 from beds.apply_bench import JOB, fill
 from beds.file_cluster import FileCluster
+from beds.heard_trimtab import PATIENCE, HeardTrimtab, heard_trimtab
 from beds.ports import free_port
 from factories import make_recommendation
 
@@ -24,7 +30,6 @@ from data.clock import utc_now
 from data.store import open_store
 
 pytestmark = pytest.mark.slow
-PATIENCE = 300
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "beds" / "serve_with_file_cluster.py"
 SETTINGS = """
@@ -44,72 +49,18 @@ workers = 1
 """
 
 
-class Process:
-    """One `trimtab` in a folder of its own, and the lines it wrote to stderr so far."""
-
-    def __init__(self, folder: Path, cwd: Path, words: tuple[str, ...], **environ: str) -> None:
-        own = {name: text for name, text in os.environ.items() if not name.startswith("TRIMTAB")}
-        own |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PYTHONUNBUFFERED": "1", **environ}
-        own["TRIMTAB_TEST_CLUSTER"] = str(folder / "cluster.json")
-        self.lines: list[str] = []
-        self._come = threading.Condition()
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), "--settings", str(folder / "trimtab.toml"), *words],
-            cwd=cwd, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr
-        for line in self.process.stderr:
-            with self._come:
-                self.lines.append(line)
-                self._come.notify_all()
-        with self._come:
-            self.lines.append("(end)")
-            self._come.notify_all()
-
-    @property
-    def said(self) -> str:
-        """All of stderr so far."""
-        return "".join(self.lines)
-
-    def wait_for(self, text: str) -> None:
-        """Wait until a line holds the text."""
-        with self._come:
-            came = self._come.wait_for(
-                lambda: text in self.said or "(end)" in self.lines, timeout=PATIENCE
-            )
-        assert came, f"{text!r} did not come: {self.said}"
-        assert text in self.said
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and give the exit code."""
-        self.process.send_signal(number)
-        return self.ended()
-
-    def ended(self) -> int:
-        """Return the exit code once it has ended."""
-        code = self.process.wait(timeout=PATIENCE)
-        self._reader.join()
-        return code
-
-
 @contextmanager
 def trimtab(
-    folder: Path, *words: str, cwd: Path | None = None, **environ: str
-) -> Iterator[Process]:
-    """Run a command; it is killed at the end of the block if it still runs."""
-    running = Process(folder, cwd or folder, words, **environ)
-    try:
+    folder: Path, *words: str, cwd: Path | None = None, is_fork: bool = True, **environ: str
+) -> Iterator[HeardTrimtab]:
+    """Run a command with the folder's settings; it is killed if it runs after the block."""
+    words = ("--settings", str(folder / "trimtab.toml"), *words)
+    environ["TRIMTAB_TEST_CLUSTER"] = str(folder / "cluster.json")
+    pipe = folder / f"said-{uuid4()}"
+    with heard_trimtab(
+        words, cwd or folder, pipe, script=PROGRAM, is_fork=is_fork, **environ
+    ) as running:
         yield running
-    finally:
-        running.process.kill()
-        running.ended()
-        for stream in (running.process.stdout, running.process.stderr):
-            assert stream
-            stream.close()
 
 
 @pytest.fixture
@@ -154,12 +105,16 @@ def test_a_stop_from_another_folder_reaches_the_server(folder: Path, tmp_path: P
         assert "no running process applies from this store" in early.said
     for left in (elsewhere / "state" / "STOP", folder / "state" / "STOP"):
         left.unlink(missing_ok=True)
-    with trimtab(folder, "serve") as server:
+    with trimtab(folder, "serve", is_fork=False) as server:
         server.wait_for("Trimtab on")
-        with trimtab(folder, "apply", "stop", "--by", "Kim", cwd=elsewhere) as stop:
-            assert stop.process.stdout
-            printed = stop.process.stdout.read()
-            assert stop.ended() == 0, stop.said
+        stop = subprocess.run(
+            [sys.executable, "-c", "from dashboard.cli import program; program()",
+             "--settings", str(folder / "trimtab.toml"), "apply", "stop", "--by", "Kim"],
+            cwd=elsewhere, env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert stop.returncode == 0, stop.stderr
+        printed = stop.stdout
         assert str(folder / "state" / "STOP") in printed
         assert f"process {server.process.pid} has stopped" in printed
         assert (folder / "state" / "STOP").exists()
@@ -227,6 +182,7 @@ def test_an_apply_told_to_end_says_who_goes_on(
     with trimtab(folder, *words) as apply:
         while cluster.read(JOB)["note"] != digest:  # type: ignore[index]
             assert apply.process.poll() is None, apply.said
+            time.sleep(0.02)
         assert apply.end(number) == 128 + number, apply.said
         assert f"{signal.Signals(number).name}: the step under way ends first" in apply.said
         assert f"{digest[:12]} is applying" in apply.said

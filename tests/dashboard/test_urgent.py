@@ -13,6 +13,7 @@ from beds import two_tenants
 from beds.apply_bench import Clock
 from beds.mail_sink import MailSink, running_mail_sink
 from beds.two_tenants import MINE, THEIRS
+from browser.bed import running_server
 from factories import (
     H100,
     NOW,
@@ -27,7 +28,6 @@ from streamlit.testing.v1 import AppTest
 
 from benchmarks._page_client import open_page
 from benchmarks.load import owners_sign_in
-from benchmarks.pages import served
 from dashboard.decision_service import DecisionService
 from dashboard.finding_choice import FindingOrder
 from dashboard.findings import findings_now
@@ -241,11 +241,12 @@ def test_nothing_is_entered_for_nobody(store: Store, notify: dict[str, object]) 
 @pytest.mark.slow
 def test_an_owner_is_told_of_their_own_on_every_page(tmp_path: Path) -> None:
     """Their board and their job, with what to do; nothing that others gave a name."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as filled:
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with open_store(url) as filled:
         two_tenants.fill(filled, utc_now())
     strip, own = "**Urgent** (2): ", f"{MINE}\\-node\\: XID 79, the board has fallen off the bus"
     others = (f"{THEIRS}/chat", f"{THEIRS}-node", f"{THEIRS}\\-node", f"{THEIRS} grows")
-    with served(tmp_path / "t.duckdb", tmp_path, owners_sign_in(two_tenants.TENANTS)) as server:
+    with running_server(url, tmp_path, **owners_sign_in(two_tenants.TENANTS)) as server:
         for page in ("", "jobs", "job", "savings", "energy", "reports"):
             answer = open_page(server.base, page, person=MINE, names=(strip, own, *others))
             assert answer.errors == ()
