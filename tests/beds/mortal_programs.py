@@ -87,12 +87,16 @@ class Mortals:
 
 
 @contextmanager
-def running_mortals(folder: Path) -> Iterator[Mortals]:
-    """Start the process that forks the programs; it ends with the block."""
+def running_mortals(folder: Path, *, makes_reports: bool = True) -> Iterator[Mortals]:
+    """Start the process that forks the programs; it ends with the block.
+
+    Reports are made without a wait where `makes_reports`, cycles always.
+    """
+    words = [str(folder / "warm.duckdb"), *(["reports"] if makes_reports else [])]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
     paths = os.pathsep.join(str(path) for path in (_ROOT, _ROOT / "tests"))
     with subprocess.Popen(
-        [sys.executable, "-m", "beds.mortal_programs", str(folder / "warm.duckdb")],
+        [sys.executable, "-m", "beds.mortal_programs", *words],
         cwd=folder,
         env=environ | _SETTINGS | {"PYTHONPATH": paths},
         stdin=subprocess.PIPE,
@@ -106,14 +110,15 @@ def running_mortals(folder: Path) -> Iterator[Mortals]:
         process.stdin.close()
 
 
-def _warm(store: str) -> None:
-    """Run two cycles and a report here, and close what they opened, before anything is forked."""
+def _warm(store: str, *, makes_reports: bool) -> None:
+    """Run cycles and a report here, and close what they opened, before anything is forked."""
     from dashboard.cli import main
 
     for hour in (12, 13):
         now = f"2024-01-08T{hour}:00:00+00:00"
         assert main(["--quiet", "--store", store, "cycle", "--now", now]) == 0
-    assert main(["--quiet", "--store", store, "report", "weekly", "--format", "pdf"]) == 0
+    if makes_reports:
+        assert main(["--quiet", "--store", store, "report", "weekly", "--format", "pdf"]) == 0
     # What a larger fleet with half a day behind it runs is compiled here too: LLVM ends a process
     # that has no room for code.
     os.environ |= _LARGER
@@ -170,7 +175,7 @@ def _serve() -> None:
     """Warm up, then fork a program for every line that comes in."""
     said = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    _warm(f"duckdb:///{sys.argv[1]}")
+    _warm(f"duckdb:///{sys.argv[1]}", makes_reports="reports" in sys.argv[2:])
     said.write("warm\n")
     said.flush()
     for line in sys.stdin:

@@ -47,6 +47,7 @@ class Trace:
 
     client: TestClient
     told: set[str] = field(default_factory=set)
+    _readings: dict[str, Rows] = field(default_factory=dict)
 
     @cached_property
     def report(self) -> Row:
@@ -114,8 +115,10 @@ class Trace:
 
     def readings(self, board: str) -> Rows:
         """The readings of a board, with those just before and after the week; `at` is when."""
-        found = self.rows(self.of("readings", gpu_uuid=board))
-        return [row | {"at": moment(row["sampled_at"])} for row in found]
+        if board not in self._readings:
+            found = self.rows(self.of("readings", gpu_uuid=board))
+            self._readings[board] = [row | {"at": moment(row["sampled_at"])} for row in found]
+        return self._readings[board]
 
     @cached_property
     def factors(self) -> dict[str, list[float]]:

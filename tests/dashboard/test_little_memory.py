@@ -26,7 +26,7 @@ def test_a_cycle_without_memory_says_so_and_leaves_the_store_whole(
     command = ["--store", url, "cycle", "--now", "2024-01-08T12:00:00+00:00", "--format", "json"]
     fleet = {"TRIMTAB_SIMULATED_FLEET_NODES": 4, "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": 12}
     failed = []
-    with running_mortals(tmp_path) as mortals:
+    with running_mortals(tmp_path, makes_reports=False) as mortals:
         for room in ROOMS_MIB:
             ended = mortals.run([command], tmp_path, room_mib=room, **fleet)
             with open_store(url) as store:

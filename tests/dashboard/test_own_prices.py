@@ -1,8 +1,9 @@
 """What is paid for a GPU-hour stands in plans, recommendations and reports, not the catalogue's."""
 
 import sys
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -54,26 +55,38 @@ def settings_at(ratio: float | None, *, but: str = "") -> Settings:
     )
 
 
+@dataclass(frozen=True)
+class Cycles:
+    """What a cycle found at each ratio of prices, and the store of the one without prices."""
+
+    outcomes: dict[float | None, CycleOutcome]
+    store: Store
+
+
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[float | None, CycleOutcome]:
+def cycles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cycles]:
     """A cycle of the same fleet without prices, with the catalogue's, and with thrice those."""
-    found = {}
-    for ratio in (None, 1.0, 3.0):
-        path = tmp_path_factory.mktemp("prices") / "s.duckdb"
-        with open_store(f"duckdb:///{path}") as store:
+    found, stores = {}, {}
+    fleet = SimulatedFleet(seed=7, nodes=2)
+    with ExitStack() as stack:
+        for ratio in (None, 1.0, 3.0):
+            path = tmp_path_factory.mktemp("prices") / "s.duckdb"
+            stores[ratio] = stack.enter_context(open_store(f"duckdb:///{path}"))
             world = World(
                 settings=settings_at(ratio),
-                store=store,
-                collectors=(
-                    SimulatedFleetCollector(
-                        fleet=SimulatedFleet(seed=7, nodes=2), step_seconds=300
-                    ),
-                ),
+                store=stores[ratio],
+                collectors=(SimulatedFleetCollector(fleet=fleet, step_seconds=300),),
                 catalogue=CATALOGUE,
                 carbon=load_carbon_table().get("DEU"),
             )
             found[ratio] = run_cycle(world, now=NOW)
-    return found
+        yield Cycles(found, stores[None])
+
+
+@pytest.fixture(scope="module")
+def outcomes(cycles: Cycles) -> dict[float | None, CycleOutcome]:
+    """What a cycle found at each ratio."""
+    return cycles.outcomes
 
 
 def test_plans_and_savings_are_paid_at_the_price_list(
@@ -147,31 +160,24 @@ def test_a_price_over_a_time_is_the_mean_of_its_hours(
         assert found == pytest.approx(sum(charged) / length)
 
 
-def test_the_weekly_report_pays_idle_hours_as_the_statement_does(tmp_path: Path) -> None:
+def test_the_weekly_report_pays_idle_hours_as_the_statement_does(cycles: Cycles) -> None:
     """By model and to the cent; a model without a price has hours and no cost in both."""
-    with open_store(f"duckdb:///{tmp_path / 's.duckdb'}") as store:
-        fleet = SimulatedFleet(seed=7, nodes=2)
-        world = World(
-            settings=settings_at(None),
-            store=store,
-            collectors=(SimulatedFleetCollector(fleet=fleet, step_seconds=300),),
-            catalogue=CATALOGUE,
-            carbon=load_carbon_table().get("DEU"),
+    outcome = cycles.outcomes[None]
+    reader = cycles.store.reader
+    models = {job.gpu_model for job in outcome.jobs}
+    jobs = {job.job_id for job in reader.jobs()}
+    for but in ("", *sorted(models)):
+        settings = settings_at(3.0, but=but)
+        report = asked_report(reader, settings, end=NOW, last_week=False)
+        catalogue = priced(CATALOGUE, settings, report.week.start)
+        owed = sum(
+            row["idle_gpu_hours"] * catalogue.get(row["gpu_model"]).price_per_hour
+            for row in report.energy.held.to_dict("records")
+            if row["key"] in jobs and row["gpu_model"] != but
         )
-        models = {job.gpu_model for job in run_cycle(world, now=NOW).jobs}
-        for but in ("", *sorted(models)):
-            settings = settings_at(3.0, but=but)
-            report = asked_report(store.reader, settings, end=NOW, last_week=False)
-            catalogue = priced(CATALOGUE, settings, report.week.start)
-            jobs = {job.job_id for job in store.reader.jobs()}
-            owed = sum(
-                row["idle_gpu_hours"] * catalogue.get(row["gpu_model"]).price_per_hour
-                for row in report.energy.held.to_dict("records")
-                if row["key"] in jobs and row["gpu_model"] != but
-            )
-            told = sum(row.rent or 0.0 for row in report.waste)
-            assert told == pytest.approx(owed)
-            assert (sum(row.unpriced_hours for row in report.waste) > 0) is bool(but)
+        told = sum(row.rent or 0.0 for row in report.waste)
+        assert told == pytest.approx(owed)
+        assert (sum(row.unpriced_hours for row in report.waste) > 0) is bool(but)
 
 
 @pytest.mark.parametrize("scheduler_says", ["", "h20", H100])

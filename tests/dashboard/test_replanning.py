@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.base import Window
@@ -65,12 +67,34 @@ def world_of(store: Store, frame: pd.DataFrame, *, slot_minutes: int = 15) -> Wo
     )
 
 
+def plan(store: Store, *, slot_minutes: int) -> None:
+    """Keep the first plan of that job, made at NOW, for which nothing is reconsidered."""
+    asked: list[frozenset[str]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        note_what_is_asked(asked, patch)
+        run_cycle(world_of(store, samples(0.3), slot_minutes=slot_minutes), now=NOW)
+    assert asked == [frozenset()]
+
+
+PLAN = {minutes: partial(plan, slot_minutes=minutes) for minutes in (5, 15, 30)}
+"""By the length of a slot: the samples up to NOW are the same, whatever comes after."""
+
+
+def note_what_is_asked(asked: list[frozenset[str]], patch: pytest.MonkeyPatch) -> None:
+    """Note of each plan that a cycle makes which jobs are reconsidered."""
+
+    def noted(*given: Any, **chosen: Any) -> Plan:
+        asked.append(chosen["reconsidered"])
+        return build_plan(*given, **chosen)
+
+    patch.setattr("dashboard.cycle.build_plan", noted)
+
+
 @pytest.mark.parametrize(("after", "called"), [(0.3, False), (0.9, True), (0.0, True)])
 def test_leaving_the_band_calls_for_a_plan(store_url: str, after: float, called: bool) -> None:
     """Three hours as foreseen do not; three hours at 90 % or at 0 % do, and facts are kept."""
-    with open_store(store_url) as store:
+    with filled(store_url, PLAN[15]) as store:
         world = world_of(store, samples(after))
-        run_cycle(world, now=NOW)
         later: datetime = NOW + timedelta(hours=3)
         assert look_again(world, now=later) is called
         assert store.reader.latest_sample_at() == later
@@ -87,18 +111,12 @@ def test_a_cycle_plans_anew_what_left_its_interval(
     store_url: str, monkeypatch: pytest.MonkeyPatch, after: float, outside: bool, slot_minutes: int
 ) -> None:
     """One slot outside is enough for the next cycle, however long a slot is; inside, none is."""
-    asked = []
-
-    def noted(*given: Any, **chosen: Any) -> Plan:
-        asked.append(chosen["reconsidered"])
-        return build_plan(*given, **chosen)
-
-    monkeypatch.setattr("dashboard.cycle.build_plan", noted)
-    with open_store(store_url) as store:
+    asked: list[frozenset[str]] = []
+    with filled(store_url, PLAN[slot_minutes]) as store:
+        note_what_is_asked(asked, monkeypatch)
         world = world_of(store, samples(after), slot_minutes=slot_minutes)
-        run_cycle(world, now=NOW)
         run_cycle(world, now=NOW + timedelta(minutes=slot_minutes))
-    assert asked == [frozenset(), frozenset({make_job().job_id} if outside else ())]
+    assert asked == [frozenset({make_job().job_id} if outside else ())]
 
 
 @pytest.mark.parametrize(("gib_per_hour", "called"), [(0.0, False), (4.0, False), (30.0, True)])
@@ -148,9 +166,8 @@ def node(*, schedulable: bool, at: datetime) -> Node:
 
 def test_what_happens_to_jobs_and_nodes_calls_for_a_plan(store_url: str) -> None:
     """A new job, a job out of memory and a drained node are reasons; another plan ends them."""
-    with open_store(store_url) as store:
+    with filled(store_url, PLAN[15]) as store:
         world = world_of(store, samples(0.3))
-        run_cycle(world, now=NOW)
         later = NOW + timedelta(minutes=15)
         frame = samples(0.3)
         recent = frame[(frame["sampled_at"] > NOW) & (frame["sampled_at"] <= later)]

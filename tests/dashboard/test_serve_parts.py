@@ -1,8 +1,6 @@
 """`trimtab serve --only`: three processes with three roles on one PostgreSQL store."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from beds.heard_trimtab import HeardTrimtab, heard_trimtab
 from beds.ports import free_port
 from beds.postgres import PostgresBed
 
@@ -25,34 +24,29 @@ PATIENCE = 150
 _TRIMTAB = [sys.executable, "-c", "from dashboard.cli import program; program()"]
 
 
-def until(condition: Callable[[], bool], what: str, *processes: "subprocess.Popen[str]") -> None:
+def until(condition: Callable[[], bool], what: str, *processes: HeardTrimtab) -> None:
     """Wait for what must come; a process that ends meanwhile fails the test with its words."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         for process in processes:
-            assert process.poll() is None, process.communicate()[1]
+            assert process.process.poll() is None, process.said
         assert time.monotonic() < deadline, f"{what} did not come in {PATIENCE} s"
         time.sleep(0.2)
 
 
 @contextmanager
-def serving(part: str, url: str, folder: Path, *options: str) -> "Iterator[subprocess.Popen[str]]":
+def serving(part: str, url: str, folder: Path, *options: str) -> Iterator[HeardTrimtab]:
     """The process of one part, ended with SIGTERM; it must end well."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
-    environ |= {"TRIMTAB_SIMULATED_FLEET_ENABLED": "true", "TRIMTAB_SIMULATED_FLEET_NODES": "1",
-                "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "2", "TRIMTAB_PLANNING_WORKERS": "1",
-                "PYTHONPATH": str(Path(__file__).parents[2])}  # fmt: skip
-    process = subprocess.Popen(
-        [*_TRIMTAB, "--quiet", "--store", url, "serve", "--only", part, *options],
-        cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
+    settings = {
+        "TRIMTAB_SIMULATED_FLEET_ENABLED": "true",
+        "TRIMTAB_SIMULATED_FLEET_NODES": "1",
+        "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "2",
+        "TRIMTAB_PLANNING_WORKERS": "1",
+    }
+    words = ["--quiet", "--store", url, "serve", "--only", part, *options]
+    with heard_trimtab(words, folder, folder / f"said-by-{part}", **settings) as process:
         yield process
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=PATIENCE) == 0, process.communicate()[1]
-    finally:
-        process.kill()
-        process.communicate()
+        assert process.end() == 0, process.said
 
 
 def asked(port: int, path: str = "/readyz") -> dict[str, object]:
