@@ -30,8 +30,7 @@ from data.store import StoreReader
 from forecasting.power.free_boards import with_measured_idle
 from planner.problem.tariffs import tariff_of
 
-_DAY = timedelta(days=1)
-_YEAR_DAYS = 365
+_DAY, _YEAR_DAYS = timedelta(days=1), 365
 _RATE_OVER = timedelta(days=2)
 """A night and a weekday's work count in a rate, whatever the hour."""
 _OVER_AFTER = timedelta(hours=1)
