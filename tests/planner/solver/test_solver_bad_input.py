@@ -1,13 +1,14 @@
 """Problems that contradict themselves are refused by name."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.plan_instances import make_instance
 from data.errors import ImpossibleProblemError
-from planner.solver.slot_problem import SlotProblem
+from planner.solver.slot_problem import PowerDomains, SlotProblem, TenantQuotas
 from planner.solver.solve import solve
 
 
@@ -128,6 +129,61 @@ def test_jobs_that_must_hold_more_than_there_is(problem: SlotProblem) -> None:
         quotas=None,
     )
     refused(broken, "finds no room", "capacity of fast", "slot 0")
+
+
+def must_hold(problem: SlotProblem, option: int, **changes: Any) -> SlotProblem:
+    """All jobs hold this configuration in every slot, on more boards than they could fill."""
+    cost = np.full_like(problem.jobs.base_cost, np.inf)
+    cost[:, :, option] = 1.0
+    return replace(
+        problem,
+        jobs=replace(problem.jobs, base_cost=cost, **changes),
+        fleet=replace(problem.fleet, capacity=np.full((3, 6), 1e4)),
+        power=None,
+        quotas=None,
+    )
+
+
+@pytest.mark.parametrize("tight", [0, 1])
+def test_jobs_that_must_draw_more_than_a_feed_gives(problem: SlotProblem, tight: int) -> None:
+    """The power domain without room is named, and no other."""
+    free = must_hold(problem, 4, tenant=np.full(10, -1))
+    kw = float(free.jobs.power_kw[:, 4].sum())
+    limits = [[0.5 * kw if row == tight else 2 * kw] * 6 for row in range(2)]
+    power = PowerDomains(
+        names=("hall A", "site"),
+        members=np.full((2, 3), True),
+        limit_kw=np.array(limits),
+        over_penalty=np.full(2, np.inf),
+    )
+    solve(replace(free, power=replace(power, limit_kw=np.full((2, 6), 2 * kw))), budget_seconds=0.0)
+    refused(replace(free, power=power), "finds no room", power.names[tight])
+    with pytest.raises(ImpossibleProblemError) as caught:
+        solve(replace(free, power=power), budget_seconds=0.0)
+    assert power.names[1 - tight] not in str(caught.value)
+
+
+@pytest.mark.parametrize("tight", [0, 1, 2])
+def test_jobs_that_must_hold_more_than_their_tenant_may(problem: SlotProblem, tight: int) -> None:
+    """The tenant without room is named, and no other."""
+    names = ("vision", "speech", "robotics")
+    boards = float(problem.grid.boards[4])
+    quota = np.full((3, 6), 1e4)
+    quota[tight] = boards
+    none = np.zeros((3, 6))
+    quotas = TenantQuotas(
+        names=names,
+        guaranteed=none,
+        guarantee_price=np.zeros(3),
+        quota=quota,
+        borrow_price=np.zeros(3),
+        borrowable=none,
+        over_penalty=np.full(3, np.inf),
+    )
+    broken = replace(must_hold(problem, 4, tenant=np.arange(10) % 3), quotas=quotas)
+    with pytest.raises(ImpossibleProblemError, match="finds no room in slot 0") as caught:
+        solve(broken, budget_seconds=0.0)
+    assert [name for name in names if name in str(caught.value)] == [names[tight]]
 
 
 def test_a_tenant_without_quota(problem: SlotProblem) -> None:
