@@ -60,7 +60,7 @@ def test_a_requeue_says_that_limits_of_qos_and_account_were_not_looked_at() -> N
         (Partition(denied={"QOS": frozenset({"normal"})}), "its QOS (normal)"),
         (Partition(allowed={"group": frozenset({"staff"})}), "its group (research)"),
         (Partition(allowed={"group": frozenset({"staff", "research"})}), ""),
-        (Partition(max_nodes=1), "1 nodes at most"),
+        (Partition(max_nodes=1), "1 node at most"),
         (Partition(max_nodes=2), ""),
     ],
 )
