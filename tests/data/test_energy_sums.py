@@ -118,6 +118,7 @@ def test_a_range_begins_at_the_hour_from_which_slots_are_kept(store: Store) -> N
         ([(26.0, 60)], None),
         ([(5.0, 20)], 5.0 + 40 / 60),
         ([(0.0, 60), (23.0, 60)], 0.0),
+        ([(0.0, 60)], 0.0),
     ],
 )
 def test_boards_count_from_when_they_were_there(

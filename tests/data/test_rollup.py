@@ -1,7 +1,6 @@
 """The roll-up: every joule has one holder, and no order of arrival shows."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import numpy as np
 import pandas as pd
@@ -10,53 +9,19 @@ from drawn import examples
 from factories import H100, NOW, make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rollup_cases import START, allocations, facts, nameless, rows_of
 
-from data.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
+from data.columns import SAMPLES, check_frame, empty_frame
 from data.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
-from data.records.identifiers import digest_of
 from data.settings import RetentionSettings
 from data.store import Store, open_store, rollup
-from data.store.bulk import read_frame
 
-START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 TDP_WATTS = 700.0
 CUTS = [[("", "")], [("1", "3g.40gb"), ("2", "2g.20gb")], [("7", "x")]]
 RELAXED = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 }
-
-
-def rows_of(store: Store, table: str) -> pd.DataFrame:
-    """A roll-up in key order."""
-    with store._engine.connect() as connection:
-        query = f"SELECT * FROM {table} ORDER BY slot_start, gpu_uuid, mig_instance, job_id, holder"  # noqa: S608
-        return read_frame(connection, query)
-
-
-def allocations(*rows: dict[str, Any]) -> pd.DataFrame:
-    """Allocations from 9:00 on, confirmed at noon unless a row says otherwise."""
-    common = {"started_at": START, "seen_at": NOW, "source": "test", "gpu_count": 1.0}
-    frame = pd.DataFrame([common | row for row in rows])
-    for name in ("started_at", "ended_at", "seen_at"):
-        if name in frame.columns:
-            frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
-        else:
-            frame[name] = pd.Series(pd.NaT, index=frame.index, dtype="datetime64[us, UTC]")
-    return check_frame(frame, ALLOCATIONS)
-
-
-def facts(samples: pd.DataFrame | None = None, held: pd.DataFrame | None = None) -> Any:
-    """Samples and allocations as one batch of its own."""
-    frame = empty_frame(SAMPLES) if samples is None else samples
-    spans = empty_frame(ALLOCATIONS) if held is None else held
-    key = [pd.util.hash_pandas_object(entry, index=False).tolist() for entry in (frame, spans)]
-    return make_collected(
-        frame,
-        (),
-        allocations=spans,
-        batch_id=digest_of([[int(code) for code in codes] for codes in key]),
-    )
 
 
 @st.composite
@@ -192,11 +157,6 @@ def holders(store: Store) -> dict[str, float]:
     rows = rows_of(store, "hourly")
     named = rows["job_id"].where(rows["holder"] == "job", rows["holder"])
     return {str(name): round(float(s)) for name, s in rows.groupby(named)["seconds"].sum().items()}
-
-
-def nameless(**columns: Any) -> pd.DataFrame:
-    """An hour of one board whose samples name nobody."""
-    return make_samples(minutes=61, job_id="").assign(gpu_index="0", **columns)
 
 
 def test_an_allocation_by_index_names_the_holder(store: Store) -> None:
