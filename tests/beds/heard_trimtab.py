@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
-from beds.forked_trimtab import Forked, fork_trimtab
-
 PATIENCE = 300
 _ROOT = Path(__file__).parents[2]
 _START = "from dashboard.cli import program; program()"
@@ -19,34 +17,22 @@ _START = "from dashboard.cli import program; program()"
 class HeardTrimtab:
     """One process, and the lines that it wrote so far."""
 
-    def __init__(
-        self, words: Sequence[str], folder: Path, pipe: Path, script: Path | None, *, is_fork: bool
-    ) -> None:
+    def __init__(self, words: Sequence[str], folder: Path, pipe: Path, script: Path | None) -> None:
         own = {name: text for name, text in os.environ.items() if not name.startswith("TRIMTAB")}
         self._environ = own | {
             "PYTHONPATH": f"{_ROOT}:{_ROOT / 'tests'}",
             "PYTHONUNBUFFERED": "1",
         }
         self._words, self._folder, self._pipe, self._script = words, folder, pipe, script
-        self._is_fork = is_fork
         self._come = threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self.lines: list[str] = []
-        self.process: subprocess.Popen[bytes] | Forked
+        self.process: subprocess.Popen[bytes]
 
     def start(self, environ: dict[str, str]) -> None:
         """Start it, and hear it from its first line on."""
         os.mkfifo(self._pipe)
         self._reader.start()
-        if self._is_fork:
-            self.process = fork_trimtab(
-                self._words,
-                script=self._script,
-                folder=self._folder,
-                environ=self._environ | environ,
-                log=self._pipe,
-            )
-            return
         begin = [str(self._script)] if self._script else ["-c", _START]
         with self._pipe.open("wb") as sink:
             self.process = subprocess.Popen(
@@ -102,7 +88,6 @@ def heard_trimtab(
     pipe: Path,
     *,
     script: Path | None = None,
-    is_fork: bool = True,
     **environ: str,
 ) -> Iterator[HeardTrimtab]:
     """Run `trimtab`, or a script in its place, in a folder; killed if it runs after the block.
@@ -110,7 +95,7 @@ def heard_trimtab(
     The environment is that of the tests without settings of Trimtab. What it says comes through
     `pipe`, a path where nothing is yet.
     """
-    running = HeardTrimtab(words, folder, pipe, script, is_fork=is_fork)
+    running = HeardTrimtab(words, folder, pipe, script)
     running.start(environ)
     try:
         yield running
