@@ -269,9 +269,7 @@ class KubernetesApi:
                 f"Write the token alone, without line breaks, into {kubeconfig}.",
             )
         if method != "GET" and isinstance(error, ValueError):  # an answer's broken Location
-            hint = (
-                "Its answer points to a broken address: does a proxy stand before the API server?"
-            )
+            hint = "Its answer redirects to a broken address: is a proxy in front of it?"
             return CutError(f"{asked} was sent and not answered ({said})", hint)
         if not isinstance(error, _OF_REQUESTS):
             return SourceNotConfiguredError(
