@@ -61,7 +61,8 @@ demo: setup ## a simulated fleet, a full cycle, then the dashboard on 127.0.0.1:
 test: setup servers ## every behaviour, real servers and browser included
 	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow_end"
 
-test-all: test ## `make test`, then its slow end: fresh draws, 300 scenarios a campaign, 1,000 kills, load
+test-all: test ## `make test`, then its slow end: other times, fresh draws, 300 scenarios a campaign, 1,000 kills, load
+	@$(PYTHON) tests/other_times.py -- -n $(WORKERS)
 	@$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "hypothesis or slow_end" \
 		--hypothesis-profile=drawn
 	@TRIMTAB_SCENARIOS=$(SCENARIOS) $(PYTHON) -m pytest -q -rP -n $(WORKERS) --dist loadfile --no-loadscope-reorder \

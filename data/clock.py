@@ -13,7 +13,7 @@ _DAY, _QUARTER = timedelta(days=1), timedelta(minutes=15)
 
 def utc_now() -> datetime:
     """Return the current time, aware, in UTC."""
-    return datetime.now(tz=UTC)
+    return datetime.fromtimestamp(time.time(), tz=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

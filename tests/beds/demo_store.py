@@ -2,24 +2,28 @@
 
 import fcntl
 import os
-import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
 
+from beds.stated_time import clock_at
+
 from dashboard.cli import main
 
-_SECONDS_KEPT = 600
+DEMO_END = datetime(2026, 3, 4, 14, tzinfo=UTC)
+"""A Wednesday afternoon: what a test says of the demo then, it says in every run."""
 
 
 def demo_day(folder: Path) -> str:
     """Return the address of a store in the folder: a day of the simulated fleet and one cycle.
 
-    Its day ended within the last ten minutes; one that takes 9 CPU s to make is copied till then,
-    by all processes of the run. The folder is one of `tmp_path_factory`.
+    The day ends at `DEMO_END`; a test that asks the product about it runs at that time too (the
+    fixture `demo_time`). One that takes 9 CPU s to make is copied by all processes of the run. The
+    folder is one of `tmp_path_factory`.
     """
-    return made_once(f"demo-{int(time.monotonic() // _SECONDS_KEPT)}", _make, folder)
+    return made_once("demo-day", lambda url: make_demo(url, DEMO_END), folder)
 
 
 def made_once(name: str, make: Callable[[str], object], folder: Path) -> str:
@@ -36,5 +40,7 @@ def made_once(name: str, make: Callable[[str], object], folder: Path) -> str:
     return f"duckdb:///{copy(made, folder / made.name)}"
 
 
-def _make(url: str) -> None:
-    assert main(["--quiet", "--store", url, "demo", "--once", "--days", "1"]) == 0
+def make_demo(url: str, end: datetime) -> None:
+    """Fill a store with a day of the demo that ends at a time, and run one cycle then."""
+    with clock_at(end):
+        assert main(["--quiet", "--store", url, "demo", "--once", "--days", "1"]) == 0

@@ -1,14 +1,18 @@
 """A process that holds a DuckDB file and answers commands: `held_store.py URL SECONDS_AHEAD`.
 
-It says `held` on stdout, and ends when its stdin does. Its clock is ahead by so many seconds.
+It says `held` on stdout, and ends when its stdin does. Its clock is ahead of the machine's by so
+many seconds.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+
+from beds.stated_time import ahead_of_the_machine, clock_ahead
 
 from dashboard.api.local_door import LocalDoor, local_app
 from dashboard.decision_service import DecisionService
@@ -20,9 +24,13 @@ from data.store import open_store
 @contextmanager
 def held(url: str, *, ahead: timedelta = timedelta()) -> Iterator[int]:
     """Have another process hold the store for the block; its number."""
-    words = [sys.executable, __file__, url, str(ahead.total_seconds())]
+    seconds = (ahead + ahead_of_the_machine()).total_seconds()
+    paths = os.pathsep.join(str(path) for path in Path(__file__).parents[1:3])
     with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+        [sys.executable, "-m", "beds.held_store", url, str(seconds)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": paths},
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == b"held\n"
@@ -32,14 +40,11 @@ def held(url: str, *, ahead: timedelta = timedelta()) -> Iterator[int]:
         assert process.wait(timeout=60) == 0
 
 
-def _hold(url: str, ahead: timedelta) -> None:
-    def clock() -> datetime:
-        return utc_now() + ahead
-
+def _hold(url: str) -> None:
     with open_store(url) as store:
-        service = DecisionService(store=store, settings=Settings, clock=clock)
+        service = DecisionService(store=store, settings=Settings, clock=utc_now)
         assert store.file
-        door = LocalDoor(local_app(store, service, clock), store.file)
+        door = LocalDoor(local_app(store, service, utc_now), store.file)
         with door.running():
             sys.stdout.write("held\n")
             sys.stdout.flush()
@@ -47,4 +52,5 @@ def _hold(url: str, ahead: timedelta) -> None:
 
 
 if __name__ == "__main__":
-    _hold(sys.argv[1], timedelta(seconds=float(sys.argv[2])))
+    with clock_ahead(timedelta(seconds=float(sys.argv[2]))):
+        _hold(sys.argv[1])

@@ -99,7 +99,7 @@ def test_every_failure_is_named_with_a_way_out(
         begun = time.monotonic()
         with pytest.raises(expected) as caught:
             client_of(folder, server).inventory()
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 60
     assert said in str(caught.value)
     assert caught.value.hint
     assert A_TOKEN not in str(caught.value)

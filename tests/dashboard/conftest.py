@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from beds.apply_bench import JOB, Bench, fill
 from beds.chat_desk import Desk, opened
+from beds.demo_store import DEMO_END
 from beds.file_cluster import FileCluster
+from beds.stated_time import clock_at
 from beds.stores import filled
 
 
@@ -18,6 +20,13 @@ def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
     with filled(store_url, fill) as store:
         yield Bench(store, cluster, tmp_path)
         assert store.reader.verify_audit() == ()
+
+
+@pytest.fixture(scope="module")
+def demo_time() -> Iterator[None]:
+    """The product's clock begins where the day of the demo ends, for the tests of a file."""
+    with clock_at(DEMO_END):
+        yield
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_every_command_is_of_one_kind() -> None:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> str:
+def filled(demo_time: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A store with a day of the simulated fleet and one cycle."""
     return demo_day(tmp_path_factory.mktemp("held"))
 

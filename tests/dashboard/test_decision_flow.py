@@ -212,6 +212,7 @@ def test_approving_twice_is_refused(store: Store) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("demo_time")
 def test_the_commands_do_the_same(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from beds.api_clients import MINE, PROXY, THEIRS, clients, problem, two_owners
+from beds.demo_store import DEMO_END, make_demo
 from beds.held_store import held
 from beds.stores import cycle
 
@@ -178,12 +179,13 @@ def test_it_is_made_listed_and_ended_by_commands(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("demo_time")
 def test_the_cycle_proposes_nothing_that_is_dismissed(tmp_path: Path) -> None:
     """The demo's idle jobs would be reclaimed; the rest of its plan is proposed."""
     url = f"duckdb:///{tmp_path}/demo.duckdb"
     with open_store(url) as opened:
         dismissed(opened, kind="reclaim")
-    assert main(["--quiet", "--store", url, "demo", "--once", "--days", "1"]) == 0
+    make_demo(url, DEMO_END)
     with open_store(url) as opened:
         found = findings_now(opened.reader, now=opened.reader.clock())
         plan = opened.reader.latest_plan()

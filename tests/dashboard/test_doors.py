@@ -154,7 +154,7 @@ def some(questions: tuple[str, ...]) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> str:
+def filled(demo_time: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a store with a day of the simulated fleet and one cycle."""
     return demo_day(tmp_path_factory.mktemp("doors"))
 

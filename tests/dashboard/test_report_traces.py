@@ -31,7 +31,7 @@ CARBON = "grid carbon, location-based"
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+def trace(demo_time: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     """A day of the simulated fleet with one cycle."""
     url = demo_day(tmp_path_factory.mktemp("traces"))
     with open_store(url) as store, clients(store, LOCAL) as client:
@@ -342,21 +342,3 @@ def trace_total(trace: Trace, name: str, known: Rows) -> None:
             trace.told |= {f".saved.{name}.{when}{place}" for place in numbers(total[when])}
             central = sum(row[f"{when}_{name}"]["central"] for row in known)
             assert total[when]["central"] == pytest.approx(central)
-
-
-def test_no_finding_takes_gpus_from_services_that_their_requests_fill(tmp_path: Path) -> None:
-    """Some of the simulated fleet's services drown beside GPUs that show little activity."""
-    with open_store(demo_day(tmp_path)) as store:
-        services = store.reader.serving_outlook()
-        plan = store.reader.latest_plan()
-        assert plan is not None
-        stored = store.reader.current_recommendations(now=utc_now())
-        loads = {service.job_id: service.peak_load_ratio for service in services}
-        idle = {job.job_id: job.idle for job in plan.jobs}
-    proposed = {entry.recommendation.job_id for entry in stored}
-    full = {job_id for job_id, load in loads.items() if load is not None and load >= 1}
-    assert len(full) >= 3
-    assert not full & proposed
-    found = [entry for job_id in full if (entry := idle[job_id]) is not None]
-    assert any(entry.work < entry.held / 2 for entry in found)
-    assert all(entry.peaks == pytest.approx(entry.held - entry.work) for entry in found)
