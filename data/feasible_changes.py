@@ -43,6 +43,8 @@ _ROLLS = frozenset({"deployment", "statefulset"})
 """Kinds that make their pods anew for another template."""
 NO_DISRUPTIONS = "no_disruptions"
 """The fact of a job that names a PodDisruptionBudget which allows none of its pods to be ended."""
+SERVER_VERSION = "server_version"
+"""The fact of a Kubernetes Job: the release of its API server, which decides what may change."""
 AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
 """Who changes a workload's number of pods again and again."""
 ELASTIC_KUEUE = "Kueue (elastic job)"
@@ -209,9 +211,10 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
     kind, wanted = kubernetes_kind(job), whole_fact(_extra(job), "wanted_gpus")
     if wanted is not None and wanted != job.gpu_count:
         return f"it asks for {wanted} GPUs and its pods hold {job.gpu_count}: they must agree first"
+    extra = _extra(job)
     if proposed.gpu_count == 0:
         if kind in _KEPT_WHEN_STOPPED:
-            return ""
+            return extra.get("deleted_when_stopped", "")
         return f"a {kind} cannot be stopped and kept: delete it by hand once its owner agrees"
     if _same_devices(job, proposed):
         if proposed.gpu_count < job.gpu_count and (why := _no_fewer(job, proposed.gpu_count)):
@@ -219,10 +222,11 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
         if _counts(job, kind, proposed.gpu_count):
             return ""
         why = _of_template(job, kind, proposed.gpu_count)
-        return why and f"no number of its pods gives {proposed.gpu_count} GPUs, and {why}"
+        no = f"no number of its pods gives {proposed.gpu_count} GPUs"
+        return why and f"{extra.get('own_shares') or no}, and {why}"
     if proposed.gpu_count != job.gpu_count:
         return "another kind of GPU and another number of them are two changes"
-    if proposed.gpu_model in _extra(job).get("closed_models", "").split(", "):
+    if proposed.gpu_model in extra.get("closed_models", "").split(", "):
         return f"its nodeSelector or affinity keeps its pods off every node of {proposed.gpu_model}"
     return _of_template(job, kind, proposed.gpu_count)
 
@@ -240,6 +244,8 @@ def _counts(job: Job, kind: str, count: int) -> bool:
     extra = _extra(job)
     unit, fixed = _unit(job, kind), whole_fact(extra, "fixed_gpus") or 0
     if kind not in _COUNTED or not unit or count <= fixed or (count - fixed) % unit:
+        return False
+    if extra.get("own_shares"):
         return False
     units = (count - fixed) // unit
     low, high = whole_fact(extra, "min_replicas"), whole_fact(extra, "max_replicas")

@@ -20,6 +20,11 @@ _GPUS = re.compile(
 _NODES = re.compile(
     r"(?:\bsrun\b[^|;&]*?\s(?:--nodes[=\s]|-N\s*)|(?:^|\s)--nnodes[=\s])(?P<count>\d+)(?![\w.:])"
 )
+_SHARDS = re.compile(
+    r"(?:^|[\s_-])(?:(?:num|total)[-_](?:shards|replicas)|shard[-_]count)[=\s][\"']?"
+    r"(?P<count>\d+)(?![\w.])",
+    re.IGNORECASE,
+)
 
 _PROCESSES = re.compile(
     r"(?:\b(?:mpirun|mpiexec(?:\.hydra)?|orterun|prterun|horovodrun)\s(?:[^|;&]*?\s)?"
@@ -53,4 +58,10 @@ def named_processes(line: str) -> Iterator[tuple[int, str]]:
 def named_nodes(line: str) -> Iterator[tuple[int, str]]:
     """Return the numbers of nodes that a line of a script names, with its words."""
     for found in _NODES.finditer(line):
+        yield int(found["count"]), found[0].strip()
+
+
+def named_shards(line: str) -> Iterator[tuple[int, str]]:
+    """Return the numbers of shards among which a line divides its work, with its words."""
+    for found in _SHARDS.finditer(line):
         yield int(found["count"]), found[0].strip()

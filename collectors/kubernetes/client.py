@@ -1,5 +1,6 @@
 """Lists of a Kubernetes API as one inventory: what may not be read is named beside the rest."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -7,6 +8,7 @@ from urllib.parse import quote
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
+from collectors.kubernetes.objects import version_of
 from data.errors import (
     CollectorError,
     SourceRefusedError,
@@ -28,6 +30,7 @@ class Inventory:
     `unreadable` counts the list entries that were no objects. `namespaces` are those that alone
     were asked for, '' where all were. `mig_config` is the ConfigMap that
     `mig_source` names, None where none is read; `warnings` tell what else could not be read.
+    `version` is the server's release, '' where it does not say.
     """
 
     objects: dict[str, list[Document]] = field(default_factory=dict)
@@ -37,6 +40,7 @@ class Inventory:
     mig_source: str = ""
     mig_config: Document | None = None
     warnings: list[str] = field(default_factory=list)
+    version: str = ""
 
     def of(self, kind: str) -> list[Document]:
         """Return the objects of a kind, none when it is not installed or was refused."""
@@ -84,6 +88,8 @@ class KubernetesClient(KubernetesApi):
                     "Is this the address of a Kubernetes API?",
                 )
         self._read_mig_config(found)
+        with suppress(CollectorError):  # unknown then: nothing that needs a release is offered
+            found.version = version_of(self.read("version"))
         return found
 
     def _read_mig_config(self, found: Inventory) -> None:

@@ -43,6 +43,7 @@ from collectors.kubernetes.objects import (
     time_in,
 )
 from collectors.kubernetes.placement_rules import OpenNodes, rules_of
+from collectors.kubernetes.pod_shares import share_facts
 from collectors.kubernetes.progress import progress_of_workloads
 from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
 from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
@@ -51,7 +52,6 @@ from collectors.kubernetes.templates import (
     demand_of,
     host_facts,
     unit_facts,
-    why_fewer_pods_save_nothing,
     why_pods_stay,
 )
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
@@ -59,7 +59,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, check_frame, empty_frame
 from data.errors import scrub
-from data.feasible_changes import NO_DISRUPTIONS
+from data.feasible_changes import NO_DISRUPTIONS, SERVER_VERSION
 from data.gpu_resources import MEMORY_LABEL
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -125,7 +125,7 @@ class _View:
         self.dropped: Counter[str] = Counter()
         self._nodes = {text_in(entry, "metadata", "name"): entry for entry in inventory.of("Node")}
         self._owners = Owners(inventory)
-        self._admissions = admissions(inventory)
+        self._admissions, self._version = admissions(inventory), inventory.version
         self._budgets = FullBudgets(inventory.of("PodDisruptionBudget"))
         self._claims = {
             (text_in(entry, "metadata", "namespace"), text_in(entry, "metadata", "name")): entry
@@ -299,7 +299,8 @@ class _View:
             (NO_DISRUPTIONS, next((pod.budget for pod in holding if pod.budget), "")),
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             ("pods_stay", why_pods_stay(top)),
-            ("fixed_work", why_fewer_pods_save_nothing(workload.kind, top)),
+            *share_facts(workload.kind, top),
+            (SERVER_VERSION, self._version if workload.kind == "Job" else ""),
             ("deadline_at", deadline_of(workload.chain)),
             ("bound_to", self._bound_to(holding)),
             self._open.fact({pod.rules for pod in waiting if not holding}),

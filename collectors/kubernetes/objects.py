@@ -143,6 +143,12 @@ def labels_of(document: Document) -> dict[str, str]:
     return found
 
 
+def version_of(answer: object) -> str:
+    """Return the release that a server's /version states, as `1.20`; '' where it does not."""
+    major, minor = text_in(answer, "major"), text_in(answer, "minor").rstrip("+")
+    return f"{major}.{minor}" if major.isdecimal() and minor.isdecimal() else ""
+
+
 def controller_of(document: Document) -> Owner | None:
     """Return the owner that controls an object, else its first owner."""
     owners = [entry for entry in list_in(document, "metadata", "ownerReferences")

@@ -22,7 +22,7 @@ from collectors.kubernetes.objects import (
     text_in,
 )
 from collectors.kubernetes.quantities import HostRequest
-from data.named_devices import named_gpus, named_nodes, named_processes
+from data.named_devices import named_gpus, named_nodes, named_processes, named_shards
 
 Templates = Iterator[tuple[int, object]]
 """Pods to make, and the pod spec to make them of."""
@@ -140,27 +140,6 @@ def why_pods_stay(document: object) -> str:
     return ""
 
 
-def why_fewer_pods_save_nothing(kind: str, document: object) -> str:
-    """Return why fewer pods at a time hold as many GPU-hours in all, '' when they may hold fewer.
-
-    Each completion of a Job runs a pod to its end, whenever that is. Two kinds of Jobs share their
-    work among the pods there are: one without completions (a work queue), and an indexed one with
-    a completion for each pod, which gets fewer of both ("elastic indexed Jobs", Kubernetes 1.27).
-    """
-    above = {"Job": (), "CronJob": ("spec", "jobTemplate")}
-    if kind not in above:
-        return ""
-    job = part(document, *above[kind], "spec")
-    completions, pods = part(job, "completions"), _times(part(job, "parallelism"))
-    shares = part(job, "completionMode") == "Indexed" and count_of(completions) == pods
-    if completions is None or shares:
-        return ""
-    return (
-        f"each of its {count_of(completions)} completions needs a pod of its own until it is done: "
-        "fewer pods at a time hold as many GPU-hours in all, for longer"
-    )
-
-
 def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     """Return what the count of a workload counts: GPUs a unit, beside and in all, and containers.
 
@@ -203,8 +182,8 @@ def gpus_named_by(container: object) -> list[tuple[int, str]]:
 
 
 def pods_named_by(container: object) -> list[tuple[int, str]]:
-    """Return the numbers of nodes that launchers wait for, with the words: a pod is such a node."""
-    return _named_in(container, named_nodes)
+    """Return the numbers of nodes or shards that a container names, with the words: of pods."""
+    return _named_in(container, named_nodes) + _named_in(container, named_shards)
 
 
 def processes_named_by(container: object) -> list[tuple[int, str]]:

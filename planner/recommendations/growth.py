@@ -120,7 +120,7 @@ def _why_not_grown(proposal: Proposal) -> str:
     facts = job.scheduler or SchedulerFacts()
     extra = dict(facts.extra)
     keepers = " and ".join(name for name in facts.managed_by if name != ELASTIC_KUEUE)
-    fixed = {"named_processes", "named_pods", "fixed_work"} & extra.keys()
+    fixed = {"named_processes", "named_pods", "fixed_work", "own_shares"} & extra.keys()
     reasons = (
         (proposal.job.keep_reason, True),
         ("it is pinned, or on MIG instances", _is_held(proposal)),

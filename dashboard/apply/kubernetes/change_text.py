@@ -9,21 +9,25 @@ from typing import Any
 
 import yaml
 
+from collectors.kubernetes.pod_shares import COMPLETIONS_FOLLOW
 from collectors.kubernetes.workloads import SCALED_OBJECT
 from dashboard.apply.base import ChangeText
 from dashboard.apply.kubernetes import bounds
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
+    ELASTIC_FACT,
     SERVER_FACT,
+    SHARES,
     in_template,
-    obstacle,
     refuse_with_difference,
+    require_possible,
 )
 from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, autoscaler_place, node_place, place_of
 from dashboard.apply.kubernetes.steps import command_of, ended_pods, steps_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError, scrub
+from data.feasible_changes import SERVER_VERSION
 from data.gpu_resources import MIG_LAYOUT_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL, resource_of
 from data.records.changes import ChangeStep
 from data.records.decisions import Recommendation
@@ -55,11 +59,13 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
         place = Place(kind="Deployment", namespace=named.namespace, name="OWNER")
     document = _assumed(recommendation, place, job)
     wanted = recommendation.proposed.gpu_model
+    told = _facts_of(job)
     facts = {LABEL_FACT + wanted: _product(wanted)}
-    edits = edits_for(recommendation, place.kind, document, facts | {SERVER_FACT: ""})
-    why = obstacle(place.kind, document, edits, facts)
-    if why:
-        raise refuse_with_difference(place, document, edits, why)
+    facts |= {fact: told[name] for name, fact in SHARES.items() if name in told}
+    if COMPLETIONS_FOLLOW in told:
+        facts |= {ELASTIC_FACT: "yes", SERVER_FACT: told.get(SERVER_VERSION, "")}
+    edits = edits_for(recommendation, place.kind, document, facts)
+    require_possible(place, document, edits, facts)
     owners, notes = _owners(job, [edit.at for edit in edits])
     if owners:
         why = f"{' and '.join(owners)} would undo the change"
@@ -212,11 +218,17 @@ def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> d
     container = {"resources": {"limits": {resource_of(now.mig_profile): str(each)}}}
     template = {"spec": {"containers": [container]}}
     spec = {_COUNTS[place.kind]: pods, "template": template}
+    if _facts_of(job).get(COMPLETIONS_FOLLOW):
+        spec |= {"completions": pods, "completionMode": "Indexed"}
     return {"spec": {"jobTemplate": {"spec": spec}} if place.kind == "CronJob" else spec}
 
 
 def _pods_of(job: Job | None) -> tuple[int, int]:
     """Return (running pods, GPUs a pod) as the scheduler told, (1, 0) when it did not."""
-    facts = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    facts = _facts_of(job)
     pods, each = facts.get("pods", ""), facts.get("gpus_per_pod", "")
     return (int(pods), int(each)) if pods.isdecimal() and each.isdecimal() else (1, 0)
+
+
+def _facts_of(job: Job | None) -> dict[str, str]:
+    return dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}

@@ -16,11 +16,7 @@ from dashboard.apply.kubernetes.look import (
     no_room,
     seen_of,
 )
-from dashboard.apply.kubernetes.obstacles import (
-    in_template,
-    obstacle,
-    refuse_with_difference,
-)
+from dashboard.apply.kubernetes.obstacles import in_template, require_possible
 from dashboard.apply.kubernetes.ownership import tracked
 from dashboard.apply.kubernetes.pointers import (
     Edit,
@@ -48,9 +44,7 @@ def change_for(recommendation: Recommendation, target: Target) -> Change:
     if cutting.is_cut(recommendation):
         return _cut(recommendation.digest, target, seen, dict(recommendation.details)["mig_layout"])
     edits = edits_for(recommendation, seen.place.kind, seen.document, seen.facts)
-    why = obstacle(seen.place.kind, seen.document, edits, seen.facts)
-    if why:
-        raise refuse_with_difference(seen.place, seen.document, edits, why)
+    require_possible(seen.place, seen.document, edits, seen.facts)
     steps = steps_for(seen.place, seen.path, seen.document, edits, surge=not no_room(target))
     return _change(recommendation.digest, target, seen, steps, edits)
 

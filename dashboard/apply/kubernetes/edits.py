@@ -6,7 +6,9 @@ A recommendation speaks of a job's GPUs in all; an object of pods, and of GPUs i
 from collections.abc import Mapping
 from typing import Any
 
+from collectors.kubernetes.pod_shares import follows
 from dashboard.apply.kubernetes.bounds import bound_edit
+from dashboard.apply.kubernetes.obstacles import ELASTIC_FACT, NUMBER_FACT
 from dashboard.apply.kubernetes.pointers import Edit, names_of, pointer, value_at
 from dashboard.apply.kubernetes.shape import Document, GpuContainer, Role, holders, roles_of
 from data.errors import ChangeRefusedError
@@ -54,7 +56,10 @@ def edits_for(
             "Change its manifest by hand.",
         )
     if _same_devices(recommendation) and PER_POD not in dict(recommendation.details):
-        counted = _counts(recommendation, document, roles)
+        pods = max(1, roles[0].count)
+        if NUMBER_FACT in facts and recommendation.proposed.gpu_count % pods == 0:
+            return _per_pod(recommendation, document, roles, facts)
+        counted = _counts(recommendation, document, roles, facts)
         if counted:
             return counted
     return _per_pod(recommendation, document, roles, facts)
@@ -99,7 +104,10 @@ def _stop(recommendation: Recommendation, kind: str, document: Document) -> list
 
 
 def _counts(
-    recommendation: Recommendation, document: Document, roles: list[Role]
+    recommendation: Recommendation,
+    document: Document,
+    roles: list[Role],
+    facts: Mapping[str, str],
 ) -> list[Edit] | None:
     """Return another number of pods; None when no number of whole pods gives the GPUs."""
     total = sum(entry.gpus for entry in roles)
@@ -110,19 +118,18 @@ def _counts(
             if wanted != role.count:
                 return [
                     edit(document, role.count_at, wanted, f"{role.name} ({role.gpus_each} GPUs)"),
-                    *_followers(document, role, wanted),
+                    *_followers(document, role, wanted, facts),
                 ]
     return None
 
 
-def _followers(document: Document, role: Role, wanted: int) -> list[Edit]:
-    """Return what has to move with a count: completions of indexed Jobs, bounds of Ray's groups."""
+def _followers(document: Document, role: Role, wanted: int, facts: Mapping[str, str]) -> list[Edit]:
+    """Return what has to move with a count: bounds of Ray's groups, completions of elastic Jobs."""
     parent = role.count_at.rpartition("/")[0]
     last = names_of(role.count_at)[-1]
     found = []
-    completions = value_at(document, f"{parent}/completions")
-    indexed = value_at(document, f"{parent}/completionMode") == "Indexed"
-    if last == "parallelism" and indexed and completions == role.count:
+    elastic = facts.get(ELASTIC_FACT) == "yes"
+    if last == "parallelism" and elastic and follows(value_at(document, parent)):
         found.append(edit(document, f"{parent}/completions", wanted, "completions"))
     if "workerGroupSpecs" in role.count_at:
         for name, outside in (("minReplicas", wanted.__lt__), ("maxReplicas", wanted.__gt__)):

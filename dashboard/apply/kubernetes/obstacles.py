@@ -12,7 +12,7 @@ import yaml
 
 from collectors.kubernetes.objects import count_of, part
 from collectors.kubernetes.standing import is_suspended
-from collectors.kubernetes.templates import why_fewer_pods_save_nothing, why_pods_stay
+from collectors.kubernetes.templates import why_pods_stay
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
 from dashboard.apply.kubernetes.shape import Document, excerpt
@@ -20,6 +20,13 @@ from data.errors import ChangeRefusedError
 
 SERVER_FACT = "server"
 ELASTIC_FACT = "elastic"
+FEWER_FACT, NUMBER_FACT, STOP_FACT = "no fewer pods", "no other number of pods", "not stopped"
+SHARES: Mapping[str, str] = {
+    "fixed_work": FEWER_FACT,
+    "own_shares": NUMBER_FACT,
+    "deleted_when_stopped": STOP_FACT,
+}
+"""Facts of a target by those of a job: why the pods of a workload are not copies of each other."""
 
 _RESIZES_SUSPENDED_JOBS = (1, 35)
 _RESIZES_INDEXED_JOBS = (1, 27)
@@ -51,6 +58,30 @@ def difference(place: Place, document: Document, edits: Iterable[Edit]) -> str:
     return "".join(difflib.unified_diff(old, new, f"{place.word} now", f"{place.word} proposed"))
 
 
+def require_possible(
+    place: Place, document: Document, edits: Sequence[Edit], facts: Mapping[str, str]
+) -> None:
+    """Refuse edits that lose work, or that the object cannot make. Errors: ChangeRefusedError."""
+    if why := _loss(edits, facts):
+        raise ChangeRefusedError(
+            f"{place.word} in {place.namespace}: {why}",
+            "Ask its owner: the annotation is theirs to set.",
+        )
+    if why := obstacle(place.kind, document, edits, facts):
+        raise refuse_with_difference(place, document, edits, why)
+
+
+def _loss(edits: Sequence[Edit], facts: Mapping[str, str]) -> str:
+    """Return what work or data of pods another number of them loses, '' where nothing says so."""
+    if any(in_template(edit) or edit.what == "unschedulable" for edit in edits):
+        return ""
+    if _only_stops(edits):
+        return facts.get(STOP_FACT, "")
+    return facts.get(NUMBER_FACT, "") or (
+        facts.get(FEWER_FACT, "") if any(map(is_fewer, edits)) else ""
+    )
+
+
 def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mapping[str, str]) -> str:
     """Return why the edits cannot be made while the object lives, '' when nothing is known."""
     if _only_stops(edits):
@@ -58,8 +89,6 @@ def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mappin
     of_template = any(in_template(edit) for edit in edits)
     if of_template:
         return _of_template(kind, document, facts)
-    if fixed := any(map(is_fewer, edits)) and why_fewer_pods_save_nothing(kind, document):
-        return fixed
     if is_suspended(document):
         return ""
     if kind == "PyTorchJob":
@@ -73,7 +102,11 @@ def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mappin
         return f"needs recreate: a {kind} takes no other number of workers once it is made"
     indexed = kind == "Job" and any(edit.what == "completions" for edit in edits)
     if indexed and _before(facts, _RESIZES_INDEXED_JOBS):
-        return "needs recreate: this server changes no completions of an indexed Job (1.27 does)"
+        server = facts.get(SERVER_FACT) or "of unknown version"
+        return (
+            f"needs recreate: this server ({server}) changes no completions of an indexed Job "
+            "(1.27 does)"
+        )
     return ""
 
 

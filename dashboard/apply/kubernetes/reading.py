@@ -6,7 +6,14 @@ from datetime import datetime
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.kinds import GROUPS, KINDS
-from collectors.kubernetes.objects import controller_of, list_in, part, text_in, time_in
+from collectors.kubernetes.objects import (
+    controller_of,
+    list_in,
+    part,
+    text_in,
+    time_in,
+    version_of,
+)
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.refusals import look_error, meaning_of
 from dashboard.apply.kubernetes.rollout import WorkloadPods, own_sets, selector_of
@@ -141,9 +148,7 @@ def _all(
 
 def server_version(api: KubernetesApi) -> str:
     """Return the server's version as `1.20`, '' where it does not tell."""
-    answer = asking(api, "version")
-    major, minor = text_in(answer.found, "major"), text_in(answer.found, "minor").rstrip("+")
-    return f"{major}.{minor}" if major.isdecimal() and minor.isdecimal() else ""
+    return version_of(asking(api, "version").found)
 
 
 def is_elastic(document: Mapping[str, object]) -> bool:

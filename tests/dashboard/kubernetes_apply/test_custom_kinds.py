@@ -267,10 +267,14 @@ def job_set(jobs: int, parallelism: int) -> dict[str, Any]:
 def test_a_job_set_gets_fewer_pods_or_jobs_where_its_server_lets_it(
     bed: KubernetesBed, applier: KubernetesApplier, jobs: int, parallelism: int, after: Any
 ) -> None:
-    """Completions of an indexed Job follow its parallelism."""
+    """Completions of an indexed Job follow its parallelism where its owner marked it."""
     define(bed, "JobSet")
     namespace = f"set-{jobs}"
     make(bed, "JobSet", namespace, job_set(jobs, parallelism))
+    with pytest.raises(ChangeRefusedError, match="a share of the work"):
+        planned(applier, proposal(f"{namespace}/jobset/work", gpus(8), gpus(4)))
+    marked = {"metadata": {"annotations": {"trimtab/elastic": "true"}}}
+    bed.patch("JobSet", "work", marked, namespace=namespace)
     pods(bed, namespace, "jobset.sigs.k8s.io/jobset-name", 2)
     before = spec_of(bed, "JobSet", namespace)
     change = planned(applier, proposal(f"{namespace}/jobset/work", gpus(8), gpus(4)))

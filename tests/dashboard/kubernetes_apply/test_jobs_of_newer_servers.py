@@ -3,13 +3,17 @@
 from typing import Any
 
 import pytest
+import yaml
 from beds.kubernetes_apply import gpus, planned, pod_spec, proposal
 from beds.kubernetes_fake import FakeApi
+from factories import make_job
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change_text import kubernetes_change
 from dashboard.apply.kubernetes.steps import StepWait, command_of
 from data.errors import ChangeRefusedError
 from data.records.changes import Change, StepOutcome, VerificationResult
+from data.records.jobs import SchedulerFacts
 
 PATH = "apis/batch/v1/namespaces/ml/jobs/train"
 WISH = (("gpus_per_pod", "1"),)
@@ -141,19 +145,48 @@ def test_an_older_server_is_not_asked_to_suspend(
     assert fake.sent == []
 
 
-def test_an_indexed_job_moves_its_completions_along(
+@pytest.mark.parametrize(
+    "mark", [{}, {"trimtab/elastic": "no"}, {"kueue.x-k8s.io/elastic-job": "true"}]
+)
+def test_no_completion_is_dropped_without_its_owners_mark(
+    fake: FakeApi, newer: KubernetesApplier, mark: dict[str, str]
+) -> None:
+    """As many completions as pods may be shards of one piece of work: each runs to its end."""
+    fake.put(PATH, job(completionMode="Indexed"))["metadata"]["annotations"] = mark
+    with pytest.raises(ChangeRefusedError, match="each of its 2 completions") as refusal:
+        planned(newer, proposal("ml/job/train", gpus(4), gpus(2)))
+    assert "+++" not in str(refusal.value), "no manifest that drops them is shown either"
+    assert fake.sent == []
+
+
+def test_a_job_that_its_owner_marked_moves_its_completions_along(
     fake: FakeApi, newer: KubernetesApplier
 ) -> None:
-    """Its pods are ranks: as many as run are to complete."""
-    fake.put(PATH, job(completionMode="Indexed"))
+    """Its pods share the work: as many as run are to complete; what is shown is what is sent."""
+    elastic = {"trimtab/elastic": "true"}
+    fake.put(PATH, job(completionMode="Indexed"))["metadata"]["annotations"] = elastic
     change = planned(newer, proposal("ml/job/train", gpus(4), gpus(2)))
     (step,) = change.steps
     assert (step.before, step.after) == ("2; 2", "1; 1")
     assert newer.execute(step, change).outcome is StepOutcome.DONE
     spec = fake.objects[PATH]["spec"]
     assert (spec["parallelism"], spec["completions"]) == (1, 1)
+    told = (
+        ("pods", "2"),
+        ("gpus_per_pod", "2"),
+        ("completions_follow", "yes"),
+        ("server_version", "1.36"),
+    )
+    stored = make_job("ml/job/train", gpu_count=4, scheduler=SchedulerFacts(extra=told))
+    shown = kubernetes_change(proposal("ml/job/train", gpus(4), gpus(2)), stored).text
+    both = [
+        [entry for entry in patch if entry["op"] == "replace" and entry["path"].startswith("/spec")]
+        for patch in (yaml.safe_load(shown), fake.sent[-1][1])
+    ]
+    assert both[0] == both[1]
+    assert len(both[0]) == 2
     fake.version = ("1", "26")
-    fake.put(PATH, job(completionMode="Indexed"))
+    fake.put(PATH, job(completionMode="Indexed"))["metadata"]["annotations"] = elastic
     with pytest.raises(ChangeRefusedError, match="completions of an indexed Job"):
         planned(newer, proposal("ml/job/train", gpus(4), gpus(2)))
 
