@@ -10,6 +10,7 @@ WORKERS := 3
 # 2,000 modules that a server imports anew: 5 s of 8.
 export PYTHONDONTWRITEBYTECODE :=
 SCENARIOS := 300
+SLURM_ROOT ?= /var/cache/trimtab-slurm
 # What the site holds: the pages, and the files that they link to.
 PAGES := '*.md' ':!tests/*.md' ':!.github' LICENSE docs deploy tests/faults.toml tests/outsiders/campaigns.toml \
 	planner/nodes/fragmentation.py data/records/changes.py
@@ -61,12 +62,14 @@ demo: setup ## a simulated fleet, a full cycle, then the dashboard on 127.0.0.1:
 test: setup servers ## every behaviour, real servers and browser included
 	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow_end"
 
-test-all: test ## `make test`, then its slow end: other times, fresh draws, 300 scenarios a campaign, 1,000 kills, load
+test-all: test ## `make test`, then its slow end: other times, fresh draws, 300 scenarios, Slurm 24.11, 1,000 kills, load
 	@$(PYTHON) tests/other_times.py -- -n $(WORKERS)
 	@$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "hypothesis or slow_end" \
 		--hypothesis-profile=drawn
 	@TRIMTAB_SCENARIOS=$(SCENARIOS) $(PYTHON) -m pytest -q -rP -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--timeout=14400 tests/outsiders
+	@.ci/slurm $(SLURM_ROOT)
+	@TRIMTAB_SLURM_ROOT=$(SLURM_ROOT) $(PYTHON) -m pytest -q -m slurm tests/dashboard/apply
 	@TRIMTAB_KILL_ROUNDS=50 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
 		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
 

@@ -38,6 +38,13 @@ _UNFIT = (
 
 
 _PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
+GPU_FIELDS = {
+    "node": "Gres",
+    "job": "TresPerJob",
+    "task": "TresPerTask",
+    "socket": "TresPerSocket",
+}
+"""By how a job asks for GPUs: the keyword of `scontrol update` for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +138,9 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
         held=held,
         allocated=() if pending else gpus_of(record.get("tres_alloc_str")),
         requested=_requested(record, len(nodes)),
-        shares=shares_gpus(record.get("tres_per_node"), record.get("tres_req_str")),
+        shares=shares_gpus(
+            *(text for _per, text in gpu_requests(record)), record.get("tres_req_str")
+        ),
         extra=_queue_extra(record, resized_at, release),
     )
 
@@ -185,11 +194,11 @@ def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
     """
     nodes = node_counts(record)[1] or node_count or 1
     tasks = int(number_of(record.get("tasks")) or 1)
-    for field, times in (("tres_per_node", nodes), ("tres_per_job", 1), ("tres_per_task", tasks)):
-        found = gpus_of(record.get(field))
-        if found:
+    times = {"node": nodes, "job": 1, "task": tasks}
+    for per, text in gpu_requests(record):
+        if per in times and (found := gpus_of(text)):
             return tuple(
-                Gpus(gpu_type=entry.gpu_type, count=entry.count * times) for entry in found
+                Gpus(gpu_type=entry.gpu_type, count=entry.count * times[per]) for entry in found
             )
     return gpus_of(record.get("tres_req_str"))
 
@@ -199,14 +208,24 @@ def takes_whole_nodes(record: Record) -> bool:
     return "NONE" in words_of(record.get("shared"))
 
 
+def gpu_requests(record: Record) -> tuple[tuple[str, str], ...]:
+    """Return the ways in which a job asks for GPUs, as (node, job, task or socket; request).
+
+    One reader for what is planned, applied and submitted: from 23.02 on the same fields hold CPUs
+    too (`-c 8` is `tres_per_task: "cpu=8"`), which ask for no GPU. A share of GPUs is one.
+    """
+    asked = ((per, text_of(record.get(f"tres_per_{per}"))) for per in GPU_FIELDS)
+    return tuple((per, text) for per, text in asked if gpus_of(text) or shares_gpus(text))
+
+
 def fixed_size(record: Record) -> str:
     """Return why no change of its number of GPUs reaches a job, '' when one may."""
     if identifier_of(record.get("het_job_id")) not in ("", "0"):
         return "it is a component of a heterogeneous job"
-    if gpus_of(record.get("tres_per_socket")):
+    asked = dict(gpu_requests(record))
+    if "socket" in asked:
         return "it asks for GPUs by socket"
-    fields = ("tres_per_node", "tres_per_job", "tres_per_task")
-    if sum(bool(gpus_of(record.get(field))) for field in fields) > 1:
+    if len(asked) > 1:
         return "it asks for GPUs in several ways"
     if takes_whole_nodes(record):
         return "it takes whole nodes (--exclusive)"
@@ -216,14 +235,7 @@ def fixed_size(record: Record) -> str:
 def _queue_extra(
     record: Record, resized_at: datetime | None, release: tuple[int, int]
 ) -> tuple[tuple[str, str], ...]:
-    spelling = next(
-        (
-            (field.removeprefix("tres_per_"), said)
-            for field in ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
-            if gpus_of(said := text_of(record.get(field)))
-        ),
-        ("", ""),
-    )
+    spelling = next(((per, text) for per, text in gpu_requests(record) if gpus_of(text)), ("", ""))
     array, het = identifier_of(record.get("array_job_id")), identifier_of(record.get("het_job_id"))
     deadline = moment_of(record.get("deadline"))
     pairs = {

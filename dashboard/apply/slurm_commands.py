@@ -8,9 +8,9 @@ import re
 import shlex
 from dataclasses import replace
 
+from collectors.slurm.records import GPU_FIELDS
 from dashboard.apply.base import ChangeText
 from dashboard.apply.slurm.gres_text import GresRequest, gpu_request, one_spelling
-from dashboard.apply.slurm.job_facts import GPU_FIELDS
 from dashboard.apply.slurm.moves import Move, moves_for, type_key
 from dashboard.apply.slurm.nodes import drain_reason
 from dashboard.apply.slurm.ways_back import moves_back

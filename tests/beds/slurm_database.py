@@ -6,6 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beds.slurm_files import ROOT
+
 if TYPE_CHECKING:
     from beds.slurm import SlurmBed
 
@@ -13,14 +15,17 @@ if TYPE_CHECKING:
 def database_folder(bed: "SlurmBed") -> Path:
     """Return a fresh data directory in the bed, copied from the one in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimtab"
+    if ROOT:
+        cache = Path(ROOT) / "var/cache/trimtab"
     template = cache / "mariadb-for-slurm-tests"
     if not (template / "mysql").is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as making:
             made = Path(making) / "data"
+            inside = f"/{made.relative_to(ROOT or '/')}"
             # The account of --auth-root-socket-user is the almighty one: no password, no root.
             bed.run(
-                "mariadb-install-db", "--no-defaults", f"--datadir={made}", "--skip-test-db",
+                "mariadb-install-db", "--no-defaults", f"--datadir={inside}", "--skip-test-db",
                 "--auth-root-authentication-method=socket",
                 f"--auth-root-socket-user={bed.plan.user}", f"--user={bed.plan.user}",
             )  # fmt: skip

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from collectors.slurm.queue_facts import is_reserved
-from collectors.slurm.records import SlurmNode, plain_features
+from collectors.slurm.records import GPU_FIELDS, SlurmNode, plain_features
 from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.gres_text import gpu_request
-from dashboard.apply.slurm.job_facts import GPU_FIELDS, JobFacts
+from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import Move, pending_nodes
 from data.counts import count_text
 from data.errors import ChangeRefusedError
@@ -206,10 +206,8 @@ def _eligible(
 
 def _asked(facts: JobFacts, wanted: dict[str, str]) -> str:
     per = dict(facts.gpus_by)
-    fields = (("Gres", "node"), ("TresPerJob", "job"), ("TresPerTask", "task"))
-    return next(
-        (found for field, key in fields if (found := wanted.get(field, per.get(key, "")))), ""
-    )
+    asked = (wanted.get(field, per.get(key, "")) for key, field in GPU_FIELDS.items())
+    return next(filter(None, asked), "")
 
 
 def _node_count(facts: JobFacts, wanted: dict[str, str]) -> int:

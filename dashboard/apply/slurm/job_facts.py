@@ -17,6 +17,7 @@ from collectors.slurm.answers import (
 from collectors.slurm.records import (
     Record,
     SlurmJob,
+    gpu_requests,
     node_counts,
     read_queue_job,
     takes_whole_nodes,
@@ -31,9 +32,6 @@ _BILLING = re.compile(r",?billing=[^,]*")
 """The controller's own weighing of a request; it differs by whether the job has run before."""
 _EACH_GPU = re.compile(r"gpu[^,]*:(\d+)(?:,|$)")
 _HELD_BY_USER = ("JobHeldUser", "job_requeued_in_held_state")
-PER = ("node", "job", "task", "socket")
-GPU_FIELDS = {"node": "Gres", "job": "TresPerJob", "task": "TresPerTask"}
-"""By how the job was submitted: the keyword that changes its GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +204,7 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         address=_address(record, job.raw_id),
         is_het=identifier_of(record.get("het_job_id")) not in ("", "0"),
         array_state=_array_state(record, others),
-        gpus_by=tuple(
-            (per, request)
-            for per in PER
-            if (request := one_spelling(text_of(record.get(f"tres_per_{per}"))))
-        ),
+        gpus_by=tuple((per, one_spelling(request)) for per, request in gpu_requests(record)),
         nodes_asked=asked,
         nodes_maximum=max(asked, _whole(record.get("max_nodes")) or shown),
         tres_asked=_BILLING.sub("", text_of(record.get("tres_req_str"))),

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from collectors.slurm.records import GPU_FIELDS
 from dashboard.apply.slurm.gres_text import TYPE_NAME, GresRequest, gpu_request, with_gpus
-from dashboard.apply.slurm.job_facts import GPU_FIELDS
 from dashboard.apply.slurm.wire import COMMANDS, release_of
 from data.errors import ChangeRefusedError, scrub
 from data.records.actions import Action
@@ -235,8 +235,8 @@ def _resize(recommendation: Recommendation, state: State, allow_requeue: bool) -
 
 
 def _request_by_node(state: State) -> str:
-    asked = [(per, state.get(field, "")) for per, field in GPU_FIELDS.items() if state.get(field)]
-    if state.get("TresPerSocket"):
+    asked = [(per, state[field]) for per, field in GPU_FIELDS.items() if state.get(field)]
+    if any(per == "socket" for per, _request in asked):
         raise refuse("the job asks for GPUs by socket, which no Slurm changes safely")
     if len(asked) != 1:
         raise refuse(f"the job asks for GPUs in {len(asked)} ways, not in one")
