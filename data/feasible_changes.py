@@ -214,7 +214,7 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
     extra = _extra(job)
     if proposed.gpu_count == 0:
         if kind in _KEPT_WHEN_STOPPED:
-            return extra.get("deleted_when_stopped", "")
+            return extra.get("deleted_when_stopped") or _below_floor(job, kind, 0)
         return f"a {kind} cannot be stopped and kept: delete it by hand once its owner agrees"
     if _same_devices(job, proposed):
         if proposed.gpu_count < job.gpu_count and (why := _no_fewer(job, proposed.gpu_count)):
@@ -223,7 +223,8 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
             return ""
         why = _of_template(job, kind, proposed.gpu_count)
         no = f"no number of its pods gives {proposed.gpu_count} GPUs"
-        return why and f"{extra.get('own_shares') or no}, and {why}"
+        no = extra.get("own_shares") or _below_floor(job, kind, proposed.gpu_count) or no
+        return why and f"{no}, and {why}"
     if proposed.gpu_count != job.gpu_count:
         return "another kind of GPU and another number of them are two changes"
     if proposed.gpu_model in extra.get("closed_models", "").split(", "):
@@ -245,7 +246,7 @@ def _counts(job: Job, kind: str, count: int) -> bool:
     unit, fixed = _unit(job, kind), whole_fact(extra, "fixed_gpus") or 0
     if kind not in _COUNTED or not unit or count <= fixed or (count - fixed) % unit:
         return False
-    if extra.get("own_shares"):
+    if extra.get("own_shares") or _below_floor(job, kind, count):
         return False
     units = (count - fixed) // unit
     low, high = whole_fact(extra, "min_replicas"), whole_fact(extra, "max_replicas")
@@ -253,6 +254,15 @@ def _counts(job: Job, kind: str, count: int) -> bool:
         return False  # without elasticPolicy another number of workers breaks WORLD_SIZE
     low = max(low or 1, whole_fact(extra, "named_pods") or 0)
     return low <= units and (high is None or units <= high)
+
+
+def _below_floor(job: Job, kind: str, count: int) -> str:
+    """Return which budget wants more pods than a count of GPUs gives, '' where none does."""
+    extra = _extra(job)
+    least = whole_fact(extra, "pods_floor") or 0
+    if count >= job.gpu_count or count // (_unit(job, kind) or job.gpu_count) >= least:
+        return ""
+    return f"its PodDisruptionBudget {extra.get('pods_floor_by', '')} wants at least {least} pods"
 
 
 def keeps_its_pods(job: Job, count: int) -> bool:

@@ -1,10 +1,31 @@
-"""PodDisruptionBudgets that allow no pod of theirs to be disrupted now."""
+"""PodDisruptionBudgets: those that allow no pod to be disrupted now, and the floors they set."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import labels_of, list_in, part, text_in
 from collectors.kubernetes.placement_rules import matches
+
+
+def floors_of(
+    documents: Iterable[Document], workload: Document, pods: int
+) -> Iterator[tuple[int, str]]:
+    """Yield how many pods of a workload budgets want at least, with the name of each budget.
+
+    Only a `minAvailable` that is a number is a floor: a share and `maxUnavailable` follow the
+    number of pods. Pods of others under the same budget count, as far as its status tells.
+    """
+    namespace = text_in(workload, "metadata", "namespace")
+    labels = labels_of(part(workload, "spec", "template") or {})
+    for document in documents:
+        least = part(document, "spec", "minAvailable")
+        if type(least) is not int or text_in(document, "metadata", "namespace") != namespace:
+            continue
+        if _selects(part(document, "spec", "selector"), labels):
+            expected = part(document, "status", "expectedPods")
+            others = max(0, expected - pods) if type(expected) is int else 0
+            if least > others:
+                yield least - others, text_in(document, "metadata", "name")
 
 
 class FullBudgets:
@@ -12,11 +33,18 @@ class FullBudgets:
 
     def __init__(self, documents: Iterable[Document]) -> None:
         self._by_namespace: dict[str, list[Document]] = {}
-        for document in documents:
+        self._documents = tuple(documents)
+        for document in self._documents:
             allowed = part(document, "status", "disruptionsAllowed")
             if type(allowed) is int and allowed == 0:
                 namespace = text_in(document, "metadata", "namespace")
                 self._by_namespace.setdefault(namespace, []).append(document)
+
+    def floor_facts(self, workload: Document, pods: int) -> Iterator[tuple[str, str]]:
+        """Yield the highest floor of a workload's pods as facts of its job."""
+        floors = sorted(floors_of(self._documents, workload, pods))
+        for least, name in floors[-1:]:
+            yield from (("pods_floor", str(least)), ("pods_floor_by", name))
 
     def over(self, pod: Document) -> str:
         """Return the name of a budget that a pod is under, '' where there is none."""

@@ -289,8 +289,7 @@ class _View:
             yield from unit_facts(workload.kind, workload.chain[0])
         top = workload.chain[0] if workload.chain else {}
         yield from host_facts(holding or waiting, workload.kind, top)
-        said = self._admissions.get(workload.key)
-        if said:
+        if said := self._admissions.get(workload.key):
             yield "kueue", scrub(said.text, limit=_MAX_REASON)
         yield from self._owners.bounds_of(workload)
         for fact, value in (
@@ -300,6 +299,7 @@ class _View:
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             ("pods_stay", why_pods_stay(top)),
             *share_facts(workload.kind, top),
+            *self._budgets.floor_facts(top, len(holding)),
             (SERVER_VERSION, self._version if workload.kind == "Job" else ""),
             ("deadline_at", deadline_of(workload.chain)),
             ("bound_to", self._bound_to(holding)),

@@ -58,7 +58,8 @@ class FakeApi(ThreadingHTTPServer):
             return _json(200, {"major": self.version[0], "minor": self.version[1]})
         if path in self.objects:
             return _json(200, self.objects[path])
-        if path.rpartition("/")[2] in ("horizontalpodautoscalers", "pods", "nodes"):
+        known = ("horizontalpodautoscalers", "pods", "nodes")
+        if path in self.lists or path.rpartition("/")[2] in known:
             return _json(200, {"kind": "List", "items": self.lists.get(path, [])})
         return _status(404, "NotFound", f"{path} not found")
 

@@ -4,11 +4,14 @@ No controller of them runs here: the statuses are written as their API describes
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_apply import deployment, pod_spec
+from beds.kubernetes_lists import GPU, PODS, SETS, template, thing, told
+from beds.kubernetes_lists import pod as a_pod
 from recorded.record_kubernetes import built_in
 
 from collectors.base import Window
@@ -17,7 +20,8 @@ from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.jobs import KubernetesCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
-from data.feasible_changes import NO_DISRUPTIONS
+from data.feasible_changes import NO_DISRUPTIONS, why_not
+from data.records.plans import Configuration
 from data.source_settings import KubernetesSettings
 
 VERSION = "policy/v1beta1"
@@ -109,3 +113,44 @@ def test_what_is_no_count_of_0_names_nothing(allowed: object, selector: object) 
         "status": {"disruptionsAllowed": allowed},
     }
     assert FullBudgets([budget, {}, {"status": 5}]).over({"metadata": about}) == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected", "floor"),
+    [
+        ({"minAvailable": 3}, 4, 3),
+        ({"minAvailable": 3}, None, 3),
+        ({"minAvailable": 3}, 6, 1),
+        ({"minAvailable": 1}, 9, 0),
+        ({"minAvailable": "75%"}, 4, 0),
+        ({"maxUnavailable": 1}, 4, 0),
+        ({"minAvailable": True}, 4, 0),
+        ({"minAvailable": 0}, 4, 0),
+    ],
+)
+def test_a_number_of_available_pods_is_its_owners_floor(
+    tmp_path: Path, spec: dict[str, Any], expected: int | None, floor: int
+) -> None:
+    """Four pods of a set; others under the same budget keep it as well, a share moves along."""
+    pods = template("1")
+    pods["metadata"] = {"labels": {"app": "serve"}}
+    owner = thing("StatefulSet", "serve", {"replicas": 4, "template": pods})
+    keep = thing(
+        "PodDisruptionBudget",
+        "keep",
+        {"selector": {"matchLabels": {"app": "serve"}}} | spec,
+        {} if expected is None else {"expectedPods": expected},
+    )
+    running = [
+        a_pod(f"serve-{number}", "apps/v1/StatefulSet/serve", limits={GPU: "1"})
+        for number in range(4)
+    ]
+    lists = {PODS: running, SETS: [owner], "/apis/policy/v1/poddisruptionbudgets": [keep]}
+    (job,) = told(lists, tmp_path).jobs
+    for count in range(4):
+        why = why_not(job, Configuration(gpu_model=job.gpu_model, gpu_count=count))
+        assert ("PodDisruptionBudget keep" in why) == (count < floor)
+    # The other namespace's budget of the same name and labels is not this job's.
+    keep["metadata"]["namespace"] = "other"
+    (job,) = told(lists, tmp_path).jobs
+    assert why_not(job, Configuration(gpu_model=job.gpu_model, gpu_count=1)) == ""

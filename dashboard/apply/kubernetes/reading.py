@@ -117,6 +117,15 @@ def limit_ranges(api: KubernetesApi, namespace: str) -> list[Document] | None:
     return _all(api, f"api/v1/namespaces/{namespace}/limitranges")
 
 
+def budgets(api: KubernetesApi, namespace: str) -> list[Document] | None:
+    """Return the disruption budgets of a namespace, None where they may not be read."""
+    lists = (
+        _all(api, f"apis/policy/{version}/namespaces/{namespace}/poddisruptionbudgets")
+        for version in ("v1", "v1beta1")
+    )
+    return next((found for found in lists if found is not None), None)
+
+
 def work_of(api: KubernetesApi, place: Place, document: Document) -> WorkloadPods | None:
     """Return a workload with its pods, None where these cannot be told or may not be listed."""
     selector = selector_of(place.kind, place.name, document)

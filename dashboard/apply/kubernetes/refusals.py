@@ -16,6 +16,13 @@ _MEANINGS: Mapping[int, str] = {
     415: "this server takes no JSON patch for this kind",
     422: "the server finds the object invalid, or it is not as it was: plan anew, or recreate it",
 }
+_BY_ADMISSION: Mapping[str, str] = {
+    "ValidatingAdmissionPolicy": "a policy of the cluster",
+    "admission webhook": "an admission webhook",
+    "exceeded quota": "a quota of the namespace",
+    "violates PodSecurity": "the pod security level of the namespace",
+}
+"""Who refuses an object that its kind allows, by the words of the API server."""
 _MOVED = 409
 _FORBIDDEN = 403
 _TOO_MANY = 429
@@ -52,6 +59,11 @@ def outcome_of(answer: ApiAnswer, path: str) -> StepResult:
 def meaning_of(answer: ApiAnswer, path: str, *, verb: str) -> str:
     """Return a refusal in words, with the missing right where one is missing."""
     said = f"{answer.status}: {answer.text}" if answer.text else str(answer.status)
+    if who := admission_word(answer):
+        return (
+            f"{who} refuses it ({said}). What it says has to hold for the proposed object: ask who "
+            "keeps it, or approve a recommendation that it allows"
+        )
     if answer.status == _FORBIDDEN:
         group, resource = group_and_resource(path)
         return (
@@ -59,6 +71,11 @@ def meaning_of(answer: ApiAnswer, path: str, *, verb: str) -> str:
             f'account: {{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}'
         )
     return f"{_MEANINGS.get(answer.status, 'the server refused')} ({said})"
+
+
+def admission_word(answer: ApiAnswer) -> str:
+    """Return who refused an object in admission, '' where its kind or a role did."""
+    return next((who for words, who in _BY_ADMISSION.items() if words in answer.text), "")
 
 
 def look_error(answer: ApiAnswer, path: str, label: str) -> ApplyError:

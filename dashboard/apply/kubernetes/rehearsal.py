@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
+from collectors.kubernetes.disruption_budgets import floors_of
 from collectors.kubernetes.objects import part, text_in
 from collectors.kubernetes.templates import gpus_named_by, pods_named_by, processes_named_by
 from dashboard.apply.kubernetes import reading
@@ -12,9 +13,9 @@ from dashboard.apply.kubernetes.obstacles import difference
 from dashboard.apply.kubernetes.places import AUTOSCALERS
 from dashboard.apply.kubernetes.pointers import Edit, as_text, leaves, patched, value_at
 from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refusal
-from dashboard.apply.kubernetes.refusals import meaning_of
+from dashboard.apply.kubernetes.refusals import admission_word, meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
-from dashboard.apply.kubernetes.shape import excerpt, holders, roles_of
+from dashboard.apply.kubernetes.shape import excerpt, holders, pods_of, roles_of
 from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, ends_first, sent
 from dashboard.kubernetes_writer import KubernetesWriter
 from data.errors import ApplyError, CollectorError
@@ -51,7 +52,11 @@ def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
             )
         else:
             refusals.append(meaning_of(answer, command.path, verb="patch"))
-            if answer.status == 422 and seen.place.kind not in AUTOSCALERS:
+            if (
+                answer.status == 422
+                and not admission_word(answer)
+                and seen.place.kind not in AUTOSCALERS
+            ):
                 refusals.append(_recreate(change, document))
     dropped = [entry for entry in differences if entry[2] == _before(change, entry[0])]
     if dropped:
@@ -74,7 +79,22 @@ def standing_refusals(api: KubernetesApi, document: Document, change: Change) ->
     yield from _beyond_limits(api, document, change)
     yield from _named_beyond(document, change)
     yield from _launched_beyond(document, change)
+    yield from _below_budgets(api, document, change)
     yield from _without_successor(api, document, change)
+
+
+def _below_budgets(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse fewer pods than a disruption budget wants available: it is their owner's floor."""
+    place = seen_of(change.target).place
+    now, left = (pods_of(place.kind, entry) for entry in (document, _wanted(document, change)))
+    if left >= now:
+        return
+    for least, name in floors_of(reading.budgets(api, place.namespace) or (), document, now):
+        if left < least:
+            yield (
+                f"PodDisruptionBudget {name} wants {least} pods of {place.word} at least, {left} "
+                "would be left. Ask its owner to lower minAvailable first"
+            )
 
 
 def differing(document: Document, command: StepCommand, answered: Document) -> Iterator[Difference]:
