@@ -26,6 +26,7 @@ from dashboard.serving_outlook import foreseen_serving, objective_of
 from dashboard.slow_work_outlook import foreseen_slow_work
 from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from dashboard.workload_outlook import foreseen_workloads
+from data.board_shares import boards_of_jobs
 from data.clock import require_utc
 from data.collected import Collected
 from data.counts import count_text
@@ -234,7 +235,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         plan,
         jobs=tuple(replace(job, idle=advice.idle.get(job.job_id)) for job in plan.jobs),
         unread_jobs=len(quiet),
-        unread_gpus=sum(job.gpu_count for job in quiet),
+        unread_gpus=boards_of_jobs(quiet, view.cluster.shares),
     )
     cycle_id = mark + digest_of([now, plan.plan_id])[: SHORT_ID_LENGTH - len(mark)]
     world.progress("keep", 0, 1)
@@ -302,7 +303,7 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
     does not once the newest reading of every board names another job or none.
     """
     last = view.history.groupby("job_id")["slot_start"].max()
-    held = {gpu.job_id for gpu in view.cluster.gpus}
+    held = {job_id for gpu in view.cluster.gpus for job_id in gpu.holders}
     quiet = {
         job_id
         for job_id in over

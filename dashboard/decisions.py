@@ -283,7 +283,7 @@ def _require_approved(stored: StoredRecommendation) -> None:
 
 def gpus_of(reader: StoreReader, job_id: str) -> tuple[Gpu, ...]:
     """Return the GPUs and MIG instances that the job holds now."""
-    return tuple(gpu for gpu in reader.gpus() if gpu.job_id == job_id)
+    return tuple(gpu for gpu in reader.gpus() if job_id in gpu.holders)
 
 
 def require_unchanged(reader: StoreReader, recommendation: Recommendation) -> None:

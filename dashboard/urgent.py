@@ -3,6 +3,7 @@
 Jobs that run out of memory, boards that failed or are slowed, and budgets that the month exceeds.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -90,14 +91,17 @@ def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
     xids = reader.board_xids(since=now - _XID_SINCE)
     if xids.empty:
         return
-    holders = {gpu.gpu_uuid: gpu.job_id for gpu in reader.gpus() if gpu.job_id}
+    holders: dict[str, set[str]] = defaultdict(set)
+    for gpu in reader.gpus():
+        holders[gpu.gpu_uuid].update(gpu.holders)
     latest = xids.drop_duplicates("gpu_uuid")
     for row in latest[latest["xid"] != NO_ERROR].to_dict("records"):
         code, uuid = int(row["xid"]), str(row["gpu_uuid"])
         meaning = meaning_of(code)
         if not meaning.urgent:
             continue
-        held = f"; {holders[uuid]} holds it" if uuid in holders else ""
+        names = sorted(holders[uuid])
+        held = f"; {' and '.join(names)} {'holds' if len(names) == 1 else 'hold'} it" * bool(names)
         yield UrgentFact(
             key=f"xid:{uuid}:{code}",
             about=f"GPU {row['gpu_index']} of {row['node']}",

@@ -292,6 +292,7 @@ def _plan(
             stays=found.placed.stays[column],
             unplaced=found.placed.unplaced.get(column, ""),
             scaled_by=job.demand.standing.scaled_by if alone[column].any() else "",
+            shares_with=job.demand.share.others if job.demand.share else (),
         )
         for column, job in enumerate(problem.jobs)
     )

@@ -84,12 +84,13 @@ class GpuRow:
     gpu_model: str
     memory_total_mib: float | None
     job_id: str
+    shares_with: str
     last_seen_at: datetime
 
 
 def gpu_row(gpu: Gpu) -> GpuRow:
-    """Return the row of a board or MIG instance."""
-    return row_of(GpuRow, gpu)
+    """Return the row of a board or MIG instance, with all jobs that are on it."""
+    return row_of(GpuRow, gpu, shares_with=", ".join(gpu.co_holders))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

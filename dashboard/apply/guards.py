@@ -105,7 +105,7 @@ def _require_share(
     latest = reader.latest_sample_at()
     jobs = {job.job_id for job in reader.jobs() if job.namespace == namespace}
     held = sum(
-        gpu.job_id in jobs
+        not jobs.isdisjoint(gpu.holders)
         for gpu in (reader.gpus(start=latest - timedelta(hours=1)) if latest else ())
     )
     # What a job holds by its plan counts even where telemetry has gone quiet.

@@ -65,6 +65,7 @@ def local_boards(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
             gpu_uuid=name_in_cluster(gpu.gpu_uuid),
             node=name_in_cluster(gpu.node),
             job_id=name_in_cluster(gpu.job_id),
+            co_holders=tuple(map(name_in_cluster, gpu.co_holders)),
         )
         for gpu in gpus
     )

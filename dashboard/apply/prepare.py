@@ -81,7 +81,7 @@ def prepare(task: Task) -> Change:
 def change_of(applier: Applier, recommendation: Recommendation, reader: StoreReader) -> Change:
     """Return the change as it would be made now; also what a person previews."""
     job = reader.job(recommendation.job_id)
-    gpus = tuple(gpu for gpu in reader.gpus() if gpu.job_id == recommendation.job_id)
+    gpus = tuple(gpu for gpu in reader.gpus() if recommendation.job_id in gpu.holders)
     return applier.change_for(recommendation, applier.look(recommendation, job=job, gpus=gpus))
 
 

@@ -11,6 +11,8 @@ def boards_of(configuration: Configuration, *, catalogue: GpuCatalogue) -> float
     A MIG instance is 1/instances of one, the place beside another job half of one; a profile that
     the catalogue does not know counts as a whole board.
     """
+    if configuration.boards is not None:
+        return configuration.boards
     if configuration.shared_with:
         return configuration.gpu_count / 2
     if not configuration.mig_profile:

@@ -20,7 +20,7 @@ def show_boards(reader: CachedReader, job: Job, end: datetime) -> None:
     held = [
         gpu
         for gpu in reader.gpus(start=end - timedelta(hours=1), end=end)
-        if gpu.job_id == job.job_id
+        if job.job_id in gpu.holders
     ]
     if not held:
         return

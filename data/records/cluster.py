@@ -14,6 +14,7 @@ from data.records.jobs import Platform
 class Gpu:
     """One board or one MIG instance (`mig_instance` != '') as last seen.
 
+    `co_holders` are the jobs that held it at its newest reading beside `job_id`.
     `unexplained_at`: when an unidentified holder last used it, or may have.
     """
 
@@ -26,6 +27,25 @@ class Gpu:
     job_id: str
     last_seen_at: datetime
     unexplained_at: datetime | None = None
+    co_holders: tuple[str, ...] = ()
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """All jobs that held it at its newest reading."""
+        return (self.job_id, *self.co_holders) if self.job_id else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardShare:
+    """Boards that a job's devices amount to, and who else is on the same ones.
+
+    A device of n jobs is 1/n of each, as in the statement of cost. `others` are these jobs by id.
+    `why` says in words why the job's own change is not its own alone.
+    """
+
+    boards: float
+    others: tuple[str, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +148,8 @@ class Cluster:
     """The fleet as the store knows it at `as_of`.
 
     `kept_on` are the nodes that a scheduler needs on for jobs that are not planned, `occupied` the
-    boards by (node, GPU model or '') that such jobs hold.
+    boards by (node, GPU model or '') that such jobs hold. `shares` are the jobs that hold shares of
+    boards, by id.
     """
 
     as_of: datetime
@@ -136,6 +157,7 @@ class Cluster:
     nodes: tuple[Node, ...] = ()
     kept_on: frozenset[str] = frozenset()
     occupied: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    shares: Mapping[str, BoardShare] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_utc("as_of", self.as_of)

@@ -10,7 +10,8 @@ class Configuration:
     """What a job may run on: GPU model, count, MIG profile ('' whole), cap (None uncapped).
 
     `gpu_count` 0 means that the job holds nothing (reclaimed, or paused). `shared_with` names the
-    job that has the other half of the board.
+    job that has the other half of the board. `boards` is what its devices amount to where it has
+    shares of boards or boards beside MIG instances, None where count and profile tell.
     """
 
     gpu_model: str
@@ -18,6 +19,7 @@ class Configuration:
     mig_profile: str = ""
     power_cap_watts: float | None = None
     shared_with: str = ""
+    boards: float | None = None
 
     def describe(self) -> str:
         """Return the configuration in words, such as `2 × H100-SXM5-80GB capped at 490 W`."""
@@ -26,7 +28,8 @@ class Configuration:
         slice_ = f" slice {self.mig_profile}" if self.mig_profile else ""
         cap = "" if self.power_cap_watts is None else f" capped at {self.power_cap_watts:g} W"
         half = f" shared with {self.shared_with}" if self.shared_with else ""
-        return f"{self.gpu_count} × {self.gpu_model}{slice_}{cap}{half}"
+        part = "" if self.boards is None else f" ({self.boards:.2g} boards)"
+        return f"{self.gpu_count} × {self.gpu_model}{slice_}{cap}{half}{part}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,8 @@ class JobPlan:
 
     Without a place in some slot (its node is not known, say) `unplaced` says why. `idle` is None in
     plans kept before it was counted. `scaled_by` names the autoscaler that other numbers of GPUs
-    are left to, '' where there is none in the plan.
+    are left to, '' where there is none in the plan. `shares_with` are the jobs that are on the same
+    boards.
     """
 
     job_id: str
@@ -111,6 +115,7 @@ class JobPlan:
     unplaced: str = ""
     idle: IdleGpus | None = None
     scaled_by: str = ""
+    shares_with: tuple[str, ...] = ()
 
     def is_asked(self, step: Configuration) -> bool:
         """Return whether a step changes the job otherwise than its autoscaler does by itself."""
@@ -219,7 +224,7 @@ class Plan:
     frozen_slots: int = 0
     prices: tuple[PlanPrice, ...] = ()
     unread_jobs: int = 0
-    unread_gpus: int = 0
+    unread_gpus: float = 0
     slots_gap_ratio: float | None = None
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from data.board_shares import board_shares
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import ceil_to_slot, floor_to_slot, utc_now
 from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
@@ -128,14 +129,16 @@ class FactReader(QuotaReader):
         window = slots_of(start, upto)
         nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
         signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
+        gpus = self.gpus(start=start, end=upto)
         return PlanningView(
             as_of=as_of,
             cluster=Cluster(
                 as_of=as_of,
-                gpus=self.gpus(start=start, end=upto),
+                gpus=gpus,
                 nodes=nodes,
                 kept_on=kept_on(known_jobs, read, nodes),
                 occupied=occupied(known_jobs, read, nodes),
+                shares=board_shares(gpus, known_jobs, load_gpu_catalogue()),
             ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
@@ -215,11 +218,13 @@ class FactReader(QuotaReader):
                 node=row.node,
                 gpu_model=row.gpu_model,
                 memory_total_mib=row.memory_total_mib,
-                job_id=row.job_id,
+                job_id=job_id,
+                co_holders=tuple(others),
                 last_seen_at=as_utc(row.last_seen_at),
                 unexplained_at=row.unexplained_at and as_utc(row.unexplained_at),
             )
             for row in rows
+            for job_id, *others in (row.holders.split("\n"),)
         )
 
     def boards(self, *, start: datetime, end: datetime) -> pd.DataFrame:

@@ -18,7 +18,12 @@ def with_models_held(
     jobs: Iterable[Job], gpus: Iterable[Gpu], catalogue: GpuCatalogue
 ) -> tuple[Job, ...]:
     """Return the jobs, those of an unknown model with model and memory of a board they held."""
-    held = {gpu.job_id: gpu for gpu in gpus if catalogue.find(gpu.gpu_model) is not None}
+    held = {
+        job_id: gpu
+        for gpu in gpus
+        if catalogue.find(gpu.gpu_model) is not None
+        for job_id in gpu.holders
+    }
     return tuple(
         replace(
             job,

@@ -8,7 +8,7 @@ somebody opens it. What is kept as one document for everybody (plan, memory outl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,15 @@ class _Unlisted:
     def of(self, configuration: Configuration) -> Configuration:
         known = not configuration.shared_with or configuration.shared_with in self.job_ids
         return configuration if known else replace(configuration, shared_with=_SOMEBODY)
+
+    def names(self, jobs: Iterable[str]) -> tuple[str, ...]:
+        return tuple(job if job in self.job_ids else _SOMEBODY for job in jobs)
+
+    def text(self, text: str, jobs: Iterable[str]) -> str:
+        """Return a text without the names of those of the jobs that are of others."""
+        for job in sorted({*jobs} - self.job_ids, key=len, reverse=True):
+            text = text.replace(job, _SOMEBODY)
+        return text
 
 
 class OwnedReader(CachedReader):
@@ -164,7 +173,17 @@ class OwnedReader(CachedReader):
     def gpus(self, **window: datetime) -> tuple[Gpu, ...]:
         """Return what the owner's jobs held last; a board that went to others is theirs."""
         ids = self.owned_jobs()
-        return tuple(gpu for gpu in self._whole.gpus(**window) if gpu.job_id in ids)
+        return tuple(
+            replace(gpu, job_id=first, co_holders=tuple(others))
+            for gpu in self._whole.gpus(**window)
+            if ids.intersection(gpu.holders)
+            for first, *others in (
+                sorted(
+                    (name if name in ids else _SOMEBODY for name in gpu.holders),
+                    key=lambda name: (name == _SOMEBODY, name),
+                ),
+            )
+        )
 
     def quotas(self) -> tuple[Quota, ...]:
         """Return the limits of the queues that the owner's jobs were sent to."""
@@ -232,7 +251,13 @@ class OwnedReader(CachedReader):
 
 
 def _shown(job: JobPlan, shown: _Unlisted) -> JobPlan:
-    return replace(job, now=shown.of(job.now), steps=tuple(map(shown.of, job.steps)))
+    return replace(
+        job,
+        now=shown.of(job.now),
+        steps=tuple(map(shown.of, job.steps)),
+        shares_with=shown.names(job.shares_with),
+        idle=job.idle and replace(job.idle, reason=shown.text(job.idle.reason, job.shares_with)),
+    )
 
 
 def _through_gate(query: str) -> str:

@@ -251,14 +251,13 @@ GROUP BY 1 HAVING sum(seconds) > 0 OR sum(joules) > 0 ORDER BY 1
 """  # noqa: S608
 
 GPUS = f"""
-SELECT gpu_uuid, mig_instance,
+WITH holders AS (
+SELECT gpu_uuid, mig_instance, holder, job_id,
     arg_max(mig_profile, last_at) AS mig_profile,
     arg_max(node, last_at) AS node,
     arg_max(gpu_model, last_at) AS gpu_model,
     arg_max(memory_total_mib, last_at) AS memory_total_mib,
-    arg_max(job_id, last_at) AS job_id,
-    max(last_at) AS last_seen_at,
-    max(last_at) FILTER (WHERE holder = 'unattributed') AS unexplained_at
+    max(last_at) AS last_at
 FROM {
     whole_slots(
         "gpu_uuid",
@@ -273,6 +272,20 @@ FROM {
         "samples",
     )
 } AS slots WHERE samples > 0
+GROUP BY gpu_uuid, mig_instance, holder, job_id
+), ranked AS (
+    SELECT *, max(last_at) OVER (PARTITION BY gpu_uuid, mig_instance) AS newest FROM holders
+)
+SELECT gpu_uuid, mig_instance,
+    arg_max(mig_profile, last_at) AS mig_profile,
+    arg_max(node, last_at) AS node,
+    arg_max(gpu_model, last_at) AS gpu_model,
+    arg_max(memory_total_mib, last_at) AS memory_total_mib,
+    coalesce(string_agg(DISTINCT job_id, chr(10) ORDER BY job_id)
+        FILTER (WHERE last_at = newest AND job_id <> ''), '') AS holders,
+    max(last_at) AS last_seen_at,
+    max(last_at) FILTER (WHERE holder = 'unattributed') AS unexplained_at
+FROM ranked
 GROUP BY gpu_uuid, mig_instance ORDER BY node, gpu_uuid, mig_instance
 """  # noqa: S608
 

@@ -101,7 +101,7 @@ def _units(
 ) -> list[Unit]:
     units = []
     for number, stretch in enumerate(asked):
-        if stretch.slice_ is not None:
+        if stretch.slice_ is not None or (stretch.shared and not stretch.gpus):
             continue
         held = sum(count for _name, count in stretch.home)
         whole = stretch.option == 0 or stretch.gpus <= held
@@ -344,6 +344,12 @@ def _answer(
             parts.append((unit.pool, count, unit.start, unit.end))
     for stretch, (board, _position) in slices.items():
         at[stretch] = board_at[board]
+    names = {node.name: index for index, node in enumerate(nodes)}
+    at |= {
+        number: tuple((names[name], count) for name, count in stretch.shared)
+        for number, stretch in enumerate(asked)
+        if stretch.shared
+    }
     stays, moves, moved_cost = stays_of(problem, asked, at, slices)
     lost = [number for number in range(len(asked)) if not at.get(number)]
     on = switched(problem, load)

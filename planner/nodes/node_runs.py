@@ -39,7 +39,7 @@ class Stretch:
     `option` is the job's option; `home` the nodes and GPUs where it is now, () when unknown or not
     to be had in these slots: `displaced` where that is in maintenance then. `only` are the nodes on
     which alone it may be, None for any. `cpus` and `memory_mib` are asked for, None when nobody
-    said.
+    said. A job that shares boards stays on `shared`; `gpus` and `home` are those that it counts.
     """
 
     job: int
@@ -56,6 +56,7 @@ class Stretch:
     only: frozenset[str] | None = None
     cpus: float | None = None
     memory_mib: float | None = None
+    shared: tuple[tuple[str, int], ...] = ()
 
     @property
     def needs_a_place(self) -> bool:
@@ -129,6 +130,12 @@ def _stretch(
     home = problem.facts.homes.get(planned.demand.job.job_id)
     here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) == pool)
     cpus, memory_mib = _beside(planned.demand.job, configuration.gpu_count, option, home)
+    shared = here if planned.demand.share is not None else ()
+    gpus = 1 if placement else int(np.ceil(planned.options[option].boards - 1e-6))
+    if home is not None and shared:
+        here = tuple(at for at in home.counted if at[1] and pool_of.get(at[0]) == pool)
+        gpus = sum(count for _name, count in here)
+        placement = placement if gpus else None
     return Stretch(
         job=job,
         start=start,
@@ -136,13 +143,14 @@ def _stretch(
         option=option,
         row=row,
         pool=pool,
-        gpus=1 if placement else int(np.ceil(planned.options[option].boards - 1e-6)),
+        gpus=gpus,
         home=here,
         slice_=placement,
         mig_board=home.mig_board if home and here and option == 0 else "",
         only=only_on(planned.demand.job, pool_of),
         cpus=cpus,
         memory_mib=memory_mib,
+        shared=shared,
     )
 
 

@@ -55,6 +55,8 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
     """Return why this job can only be kept as it is, '' when it may change."""
     if demand.standing.protected:
         return f"protected by planning.protected_jobs ({demand.standing.protected})"
+    if demand.share is not None:
+        return demand.share.why
     facts = demand.job.scheduler
     if facts is not None and facts.state is JobState.SUSPENDED:
         return "it is suspended, and whoever did that decides what comes next"
@@ -90,12 +92,16 @@ def present_option(demand: JobDemand, catalogue: GpuCatalogue) -> Option:
     job = demand.job
     model = catalogue.find(job.gpu_model)
     profile = model.mig_profile(job.mig_profile) if model and job.mig_profile else None
-    share = model.board_share(profile) if model and profile else 1.0
+    size = model.board_share(profile) if model and profile else 1.0
+    boards = None if demand.share is None else demand.share.boards
     return Option(
         configuration=Configuration(
-            gpu_model=job.gpu_model, gpu_count=job.gpu_count, mig_profile=job.mig_profile
+            gpu_model=job.gpu_model,
+            gpu_count=job.gpu_count,
+            mig_profile=job.mig_profile,
+            boards=boards,
         ),
-        boards=job.gpu_count * share,
+        boards=job.gpu_count * size if boards is None else boards,
         service=float(job.gpu_count),
     )
 

@@ -15,13 +15,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
+from data.board_shares import HOLDS_FOR
 from data.fleet_settings import Maintenance
 from data.records.cluster import Cluster, Gpu, Node
 from data.records.clusters import cluster_in
 from data.records.jobs import Job, Platform
 from planner.problem.fleet_nodes import FleetFacts, FleetNode, Home, Reach
 from planner.problem.host_room import with_host_room
-from planner.problem.taken_boards import HOLDS_FOR, short_name, taken_boards, works_for_nobody
+from planner.problem.taken_boards import short_name, taken_boards, works_for_nobody
 
 _GONE_AFTER = timedelta(days=1)
 """A board not seen for so long is no capacity."""
@@ -81,9 +82,9 @@ def fleet_facts(
     homes = _homes(present, jobs, described)
     on_node: Counter[str] = Counter()
     for home in homes.values():
-        for name, count in home.boards:
+        for name, count in home.counted:
             on_node[name] += count
-    on_node.subtract(_shared_boards(homes))
+    on_node.subtract(_cut_again(homes))
     found = _nodes(present, described)
     foreign = _foreign(found, present, [*jobs, *ended], homes, described)
     kept_on = {short_name(name) for name in cluster.kept_on}
@@ -188,8 +189,8 @@ def _foreign(
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
     on_host: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
-        if gpu.job_id and newest and gpu.last_seen_at > newest - HOLDS_FOR:
-            on_host[short_name(gpu.node)].add(gpu.job_id)
+        if newest and gpu.last_seen_at > newest - HOLDS_FOR:
+            on_host[short_name(gpu.node)].update(gpu.holders)
     for job_id, home in homes.items():
         for name, _count in home.boards:
             on_host[short_name(name)].add(job_id)
@@ -268,14 +269,19 @@ def _homes(
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
     models = Counter(name for name, _model in {(gpu.node, gpu.gpu_model) for gpu in gpus})
     held: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    again: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     sliced: dict[str, str] = {}
     wanted = {job.job_id for job in jobs}
     for gpu in gpus:
-        if gpu.job_id in wanted and newest and gpu.last_seen_at > newest - HOLDS_FOR:
-            name = gpu.node if models[gpu.node] == 1 else f"{gpu.node} ({gpu.gpu_model})"
-            held[gpu.job_id][name].add(gpu.gpu_uuid)
+        if not newest or gpu.last_seen_at <= newest - HOLDS_FOR:
+            continue
+        name = gpu.node if models[gpu.node] == 1 else f"{gpu.node} ({gpu.gpu_model})"
+        for number, job_id in enumerate(job for job in gpu.holders if job in wanted):
+            held[job_id][name].add(gpu.gpu_uuid)
+            if number:
+                again[job_id][name].add(gpu.gpu_uuid)
             if gpu.mig_instance:
-                sliced[gpu.job_id] = gpu.gpu_uuid
+                sliced[job_id] = gpu.gpu_uuid
     homes = {
         job_id: Home(
             boards=tuple(
@@ -285,6 +291,9 @@ def _homes(
                 )
             ),
             mig_board=sliced.get(job_id, ""),
+            counted_by_others=tuple(
+                (name, len(uuids)) for name, uuids in sorted(again[job_id].items())
+            ),
         )
         for job_id, nodes in held.items()
     }
@@ -303,10 +312,12 @@ def _homes(
     return homes
 
 
-def _shared_boards(homes: Mapping[str, Home]) -> Counter[str]:
+def _cut_again(homes: Mapping[str, Home]) -> Counter[str]:
     """Return per node how often a board cut by MIG was counted for more than one of its slices."""
     counted: Counter[tuple[str, str]] = Counter(
-        (home.boards[0][0], home.mig_board) for home in homes.values() if home.mig_board
+        (home.boards[0][0], home.mig_board)
+        for home in homes.values()
+        if home.mig_board and dict(home.counted)[home.boards[0][0]]
     )
     again: Counter[str] = Counter()
     for (name, _board), times in counted.items():

@@ -49,10 +49,21 @@ class FleetNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """Where a job is now: boards per node; of a MIG instance, its board and profile."""
+    """Where a job is now: boards per node; of a MIG instance, its board and profile.
+
+    `counted_by_others` are the boards of these that another job's home counts: a board that several
+    jobs share is one.
+    """
 
     boards: tuple[tuple[str, int], ...]
     mig_board: str = ""
+    counted_by_others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def counted(self) -> tuple[tuple[str, int], ...]:
+        """The boards per node that it counts for itself."""
+        others = dict(self.counted_by_others)
+        return tuple((name, count - others.get(name, 0)) for name, count in self.boards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

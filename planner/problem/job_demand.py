@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from data.catalogue.gpu_catalogue import GpuModel
 from data.errors import ImpossibleProblemError
+from data.records.cluster import BoardShare
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
 from data.records.queue_waits import QueueWait
@@ -41,7 +42,8 @@ class JobDemand:
     peak is that share of it, at most what is there. `foreseen_devices` are those that the
     autoscaler of a service is foreseen to hold by slot; None where none scales it or its engines
     tell no requests. `seen_idle_hours` is for how long up to now it did nothing, `idle_hours` the
-    same as far as it counts: 0 of a service that worked within a week.
+    same as far as it counts: 0 of a service that worked within a week. `share` is what the job has
+    of boards that others are on too, None of one that has its devices alone.
     """
 
     job: Job
@@ -72,6 +74,7 @@ class JobDemand:
     power_curve: PowerCurve = PowerCurve()  # noqa: RUF009 - a frozen value
     peak_load_ratio: float | None = None
     foreseen_devices: Values | None = None
+    share: BoardShare | None = None
 
     @property
     def start_unknown(self) -> bool:
@@ -92,6 +95,7 @@ def job_demand(
     model: GpuModel | None = None,
     service: ServiceOutlook | None = None,
     slot_starts: Sequence[datetime] = (),
+    board_share: BoardShare | None = None,
 ) -> JobDemand:
     """Return the demand of a job from the rows of its history and its forecast.
 
@@ -150,7 +154,10 @@ def job_demand(
         queue_wait=queue_wait,
         power_curve=learned_curve(rows, None if job.mig_profile else model),
         peak_load_ratio=peak_load_ratio,
-        foreseen_devices=_foreseen(job, standing, service, slot_starts, planning),
+        foreseen_devices=None
+        if board_share
+        else _foreseen(job, standing, service, slot_starts, planning),
+        share=board_share,
     )
 
 

@@ -224,12 +224,13 @@ def make_problem(
             model=catalogue.find(job.gpu_model),
             service=services.get(job.job_id),
             slot_starts=slot_starts,
+            board_share=cluster.shares.get(job.job_id),
         )
         check_demand(demand, planning)
         demands.append(demand)
     kept = {
         entry.job.job_id: _SHARED
-        if (signals or {}).get(entry.job.job_id) == "shared"
+        if (signals or {}).get(entry.job.job_id) == "shared" and entry.share is None
         else keep_reason(entry, catalogue, planning)
         for entry in demands
     }

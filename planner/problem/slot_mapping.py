@@ -274,7 +274,7 @@ def _stuck(problem: PlanningProblem) -> dict[str, dict[str, int]]:
     for job, entry in enumerate(problem.jobs):
         job_id = entry.demand.job.job_id
         if job_id in problem.facts.homes and not problem.movable(job):
-            for name, boards in problem.facts.homes[job_id].boards:
+            for name, boards in problem.facts.homes[job_id].counted:
                 found[name][job_id] = boards
     return found
 

@@ -2,16 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 
+from data.board_shares import HOLDS_FOR
 from data.records.cluster import Gpu
 from data.records.clusters import cluster_in, name_in_cluster, named_in
-
-HOLDS_FOR = timedelta(hours=1)
-"""A board last seen with a job this long before the newest sample is still the job's.
-
-So is one that worked without a label still busy.
-"""
 
 
 def taken_boards(

@@ -200,6 +200,9 @@ def _held_in(job: JobProblem, change: Proposal | None, span: slice) -> dict[str,
     more = float(job.more_boards[span].max(initial=0.0))
     for option in (held[number] for number in options if there.any()):
         model, boards = option.configuration.gpu_model, option.boards
+        if option.configuration.boards is not None:
+            # Of a shared board each of its jobs keeps the node.
+            boards = float(option.configuration.gpu_count)
         boards += more if boards else 0.0
         found[model] = max(found.get(model, 0), int(np.ceil(boards - 1e-6)))
     return found
