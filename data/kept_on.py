@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
+from data.board_shares import boards_named
 from data.feasible_changes import required_nodes
 from data.records.cluster import Node
 from data.records.clusters import named_in
@@ -56,13 +57,16 @@ def occupied(
 
     Slurm gives the CPUs of a suspended job to others, and its GPUs to nobody (gres.html, "Running
     Jobs"). The model is '' where the job does not tell it. Jobs that share a node evenly are
-    rounded up. A job on a MIG slice counts no board.
+    rounded up. A job on a MIG slice counts no board, and a board that several jobs share is one.
     """
     found: Counter[tuple[str, str]] = Counter()
+    shared: set[tuple[str, str]] = set()
     for job in unread(jobs, read, nodes):
         names = () if job.scheduler is None or job.mig_profile else job.scheduler.nodes
-        for name in names:
+        shared |= {(place, job.gpu_model) for place in boards_named(job)}
+        for name in () if boards_named(job) else names:
             found[name, job.gpu_model] += -(-job.gpu_count // len(names))
+    found.update((place.rpartition(":")[0], model) for place, model in shared)
     return dict(found)
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from collectors.slurm.answers import (
     Gpus,
+    gpu_shares_of,
     gpus_of,
     hosts_of,
     identifier_of,
@@ -13,7 +14,6 @@ from collectors.slurm.answers import (
     moment_of,
     number_of,
     seconds_of_minutes,
-    shares_gpus,
     text_of,
     tres_text,
     words_of,
@@ -80,7 +80,8 @@ def read_accounting_row(row: Mapping[str, str]) -> SlurmJob:
     # slurmrestd of 24.11 gives a stretch that goes on the end of the window as its end.
     goes_on = not cut and state in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED)
     nodes = hosts_of(row["NodeList"])
-    requested = gpus_of(row["ReqTRES"])
+    asked, given = row["ReqTRES"], row["AllocTRES"]
+    requested = gpus_of(asked) or gpu_shares_of(asked, nodes=len(nodes) or 1)
     started_at = moment_of(row["Start"]) if nodes else None
     submitted_at = moment_of(row["Submit"])
     return SlurmJob(
@@ -100,9 +101,8 @@ def read_accounting_row(row: Mapping[str, str]) -> SlurmJob:
         time_limit_seconds=seconds_of_minutes(row["TimelimitRaw"]),
         nodes=nodes,
         held=(),
-        allocated=gpus_of(row["AllocTRES"]),
+        allocated=gpus_of(given) or gpu_shares_of(given, nodes=len(nodes) or 1),
         requested=requested,
-        shares=shares_gpus(row["ReqTRES"]),
         extra=_accounting_extra(row["JobID"], row["Constraints"], requested),
     )
 

@@ -50,17 +50,28 @@ _GPU = re.compile(
     r"(?:gres[:/])?gpu(?::(?P<type>[^:=()]*[^:=()\d][^:=()]*))?(?:[:=](?P<count>\d+))?"
     r"(?:\((?P<kind>[A-Z]+):(?P<which>[^)]*)\))?"
 )
-_SHARE = re.compile(r"(?:gres[:/])?(?:shard|mps)\b")
+_SHARE = re.compile(
+    r"(?:gres[:/])?(?P<kind>shard|mps)(?::(?P<type>[^:=()]*[^:=()\d][^:=()]*))?"
+    r"(?:[:=](?P<count>\d+))?(?:\((?P<which>[^)]*)\))?"
+)
+_PART = re.compile(r"(\d+)/(\d+)")
 _MIG = re.compile(r"(?P<board>.*?)[_.-]?(?P<profile>[1-9]g\.\d{1,4}gb(?:\.me)?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpus:
-    """GPUs of one type ('' when not said); `indices` is None when Slurm does not say which."""
+    """GPUs of one type ('' when not said); `indices` is None when Slurm does not say which.
+
+    Of GPUs that are given out in shares, `share` is shard or mps, `amount` the number of them, and
+    `parts` what they are of each GPU, 0..1, None where Slurm does not tell.
+    """
 
     gpu_type: str
     count: int
     indices: tuple[str, ...] | None = None
+    share: str = ""
+    amount: int = 0
+    parts: tuple[float, ...] | None = None
 
 
 _NO_VALUE = 2**32 - 2
@@ -217,9 +228,47 @@ def _gpus(part: str) -> Gpus | None:
     return Gpus(gpu_type=match["type"] or "", count=count, indices=indices) if count else None
 
 
-def shares_gpus(*gres: object) -> bool:
-    """Whether a request names shares of GPUs (shard, mps), which no device stands behind."""
-    return any(_SHARE.search(text_of(gre)) for gre in gres)
+def gpu_shares_of(gres: object, *, nodes: int = 1) -> tuple[Gpus, ...]:
+    """Return the GPUs of which a gres or TRES string names shares (shard, mps).
+
+    Reads `shard:4(IDX:0)` of 22.05, `shard:a100:2(0/4,2/4)` of later releases, `mps:30` and
+    `gres/shard=4`. Shares of one node are on one GPU unless indices say otherwise, so that what is
+    asked for, which names none, is a GPU a node.
+    """
+    found: dict[str, Gpus] = {}
+    for part in _OUTSIDE_PARENTHESES.split(text_of(gres)):
+        match = _SHARE.fullmatch(part.strip())
+        if match is None or match["count"] == "0":
+            continue
+        indices, parts = _parts_of(match["which"] or "")
+        entry = Gpus(
+            gpu_type=match["type"] or "",
+            count=nodes if indices is None else len(indices),
+            indices=indices,
+            share=match["kind"],
+            amount=int(match["count"] or 1),
+            parts=parts,
+        )
+        # Of a total beside its types the type says more.
+        before = found.get(match["kind"])
+        found[match["kind"]] = before if before and before.gpu_type else entry
+    return tuple(found.values())
+
+
+def _parts_of(which: str) -> tuple[tuple[str, ...] | None, tuple[float, ...] | None]:
+    """Return the indices of `IDX:0-1` or of `4/4,0/4,2/4`, and the parts that these tell."""
+    if which.startswith("IDX:") and which[4:] not in ("", "N/A"):
+        try:
+            return tuple(numbers_of(which[4:])), None
+        except ValueError:
+            return None, None
+    pairs = [_PART.fullmatch(part) for part in which.split(",")]
+    held = {
+        str(index): int(pair[1]) / int(pair[2])
+        for index, pair in enumerate(pairs)
+        if pair and int(pair[1]) and int(pair[2])
+    }
+    return (tuple(held), tuple(held.values())) if held and all(pairs) else (None, None)
 
 
 def tres_text(entries: Any) -> str:

@@ -15,12 +15,14 @@ import pandas as pd
 
 from collectors.base import Source, Window
 from collectors.slurm.answering import SlurmAnswers, SlurmBackend
+from collectors.slurm.answers import Gpus
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.mig_layouts import LayoutFile, read_layouts
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
+from data.board_shares import SHARED_BOARDS, SHARING
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, check_frame, empty_frame
@@ -150,7 +152,7 @@ class _SlurmView:
     def _job(self, job: SlurmJob, earlier: Iterable[SlurmJob] = ()) -> Job | None:
         count = sum(entry.count for entry in job.gpus)
         if count < 1:
-            self.dropped["gpu-shares" if job.shares else "no-gpu"] += 1
+            self.dropped["no-gpu"] += 1
             return None
         model = self.models.of_job(job)
         end = self.window.end
@@ -222,11 +224,12 @@ class _SlurmView:
         return replace(quota, source=self.source, gpu_model=model)
 
     def gpus_in_use(self) -> tuple[int, int]:
-        """GPUs that nodes say are in use, and those that visible jobs hold."""
-        holding = (entry for entry in self.answers.queue if entry.state in _HOLDING)
+        """GPUs that nodes say are in use, and those that visible jobs hold, alone or in shares."""
+        holding = [entry for entry in self.answers.queue if entry.state in _HOLDING]
+        shared = {place for job in holding for place in _shared_boards(job)}
         return (
-            sum(node.gpus_in_use for node in self.answers.nodes),
-            sum(entry.count for job in holding for entry in job.gpus),
+            sum(node.gpus_in_use + len(node.shared_gpus) for node in self.answers.nodes),
+            len(shared) + sum(gpu.count for job in holding for gpu in job.gpus if not gpu.share),
         )
 
     def allocations(self) -> pd.DataFrame:
@@ -268,10 +271,21 @@ class _SlurmView:
                 mig = self.models.of_type(entry.gpu_type)[1]
                 if entry.indices is None or mig:
                     # The index of a MIG instance is none of a board, and instances are no boards.
-                    yield row | {"node": node, "gpu_count": None if mig else float(entry.count)}
+                    some = mig or entry.share
+                    yield row | {"node": node, "gpu_count": None if some else float(entry.count)}
                     continue
-                for index in entry.indices:
-                    yield row | {"node": node, "gpu_index": index, "gpu_count": 1.0}
+                for number, index in enumerate(entry.indices):
+                    part = self._part(node, entry, number) if entry.share else 1.0
+                    yield row | {"node": node, "gpu_index": index, "gpu_count": part}
+
+    def _part(self, node: str, held: Gpus, number: int) -> float | None:
+        """Return what shares are of a GPU, None where that is not known: all may be on it."""
+        if held.parts is not None:
+            return held.parts[number]
+        told = next((entry for entry in self.answers.nodes if entry.name == node), None)
+        boards = sum(entry.count for entry in told.gpus) if told else 0
+        all_shares = told.shares.get(held.share, 0) if told else 0
+        return held.amount * boards / all_shares / held.count if boards and all_shares else None
 
     def _counted(self, job: SlurmJob) -> Iterable[dict[str, Any]]:
         """One row for every node of a stretch that has ended."""
@@ -284,8 +298,8 @@ class _SlurmView:
         total = sum(entry.count for entry in job.gpus)
         if total < 1:
             return
-        if any(self.models.of_type(entry.gpu_type)[1] for entry in job.gpus):
-            # Counted instances would pass for the boards of the node.
+        if any(entry.share or self.models.of_type(entry.gpu_type)[1] for entry in job.gpus):
+            # Counted instances and shares would pass for the boards of the node.
             yield from (row | {"node": node, "gpu_count": None} for node in job.nodes)
             return
         if not job.nodes or total % len(job.nodes):
@@ -309,6 +323,29 @@ class _SlurmView:
         }
 
 
+def _shared_boards(job: SlurmJob) -> list[str]:
+    """Return the boards that a job has shares of, as NODE:INDEX."""
+    return [
+        f"{node}:{index}"
+        for node, held in zip(job.nodes, job.held, strict=False)
+        for entry in held
+        if entry.share
+        for index in entry.indices or ()
+    ]
+
+
+def _shares(job: SlurmJob) -> dict[str, str]:
+    """Return what a job holds or asks for in shares of GPUs, as facts."""
+    amounts = Counter[str]()
+    for entry in job.gpus:
+        if entry.share:
+            amounts[entry.share] += entry.amount
+    if not amounts:
+        return {}
+    text = ", ".join(f"{amount} of gres/{share}" for share, amount in sorted(amounts.items()))
+    return {SHARING: text, SHARED_BOARDS: ",".join(_shared_boards(job))}
+
+
 def _facts(job: SlurmJob) -> SchedulerFacts:
     return SchedulerFacts(
         state=job.state,
@@ -323,7 +360,7 @@ def _facts(job: SlurmJob) -> SchedulerFacts:
         started_at=job.started_at,
         ended_at=job.ended_at,
         time_limit_seconds=job.time_limit_seconds,
-        extra=job.extra,
+        extra=(*job.extra, *((fact, value) for fact, value in _shares(job).items() if value)),
     )
 
 

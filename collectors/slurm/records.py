@@ -8,6 +8,7 @@ from typing import Any
 
 from collectors.slurm.answers import (
     Gpus,
+    gpu_shares_of,
     gpus_of,
     hosts_of,
     identifier_of,
@@ -15,7 +16,6 @@ from collectors.slurm.answers import (
     moment_of,
     number_of,
     seconds_of_minutes,
-    shares_gpus,
     text_of,
     words_of,
 )
@@ -73,7 +73,6 @@ class SlurmJob:
     held: tuple[tuple[Gpus, ...], ...]
     allocated: tuple[Gpus, ...]
     requested: tuple[Gpus, ...]
-    shares: bool
     extra: tuple[tuple[str, str], ...]
 
     @property
@@ -91,7 +90,10 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """One node: memory in MiB, GPUs that it has and that are in use."""
+    """One node: memory in MiB, GPUs that it has and that are in use.
+
+    `shared_gpus` are those by index of which shares are in use, `shares` all that it has by kind.
+    """
 
     name: str
     state: str
@@ -99,6 +101,8 @@ class SlurmNode:
     schedulable: bool
     gpus: tuple[Gpus, ...]
     gpus_in_use: int
+    shared_gpus: frozenset[str]
+    shares: Mapping[str, int]
     cpus: int | None
     memory_mib: float | None
     partitions: tuple[str, ...]
@@ -136,11 +140,8 @@ def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> Slur
         time_limit_seconds=seconds_of_minutes(record.get("time_limit")),
         nodes=nodes,
         held=held,
-        allocated=() if pending else gpus_of(record.get("tres_alloc_str")),
+        allocated=() if pending else _gpus_in(record.get("tres_alloc_str"), nodes=len(nodes) or 1),
         requested=_requested(record, len(nodes)),
-        shares=shares_gpus(
-            *(text for _per, text in gpu_requests(record)), record.get("tres_req_str")
-        ),
         extra=_queue_extra(record, resized_at, release),
     )
 
@@ -149,7 +150,12 @@ def _held(detail: object, node_count: int) -> tuple[tuple[Gpus, ...], ...]:
     """GPUs a node, in the order of the node list; nothing when the two do not match."""
     if not isinstance(detail, list) or len(detail) != node_count:
         return ()
-    return tuple(gpus_of(entry) for entry in detail)
+    return tuple(_gpus_in(entry) for entry in detail)
+
+
+def _gpus_in(gres: object, *, nodes: int = 1) -> tuple[Gpus, ...]:
+    """Return the GPUs of a gres or TRES string, else those of which it names shares."""
+    return gpus_of(gres) or gpu_shares_of(gres, nodes=nodes)
 
 
 def raw_id_of(value: object) -> str:
@@ -200,7 +206,13 @@ def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
             return tuple(
                 Gpus(gpu_type=entry.gpu_type, count=entry.count * times[per]) for entry in found
             )
-    return gpus_of(record.get("tres_req_str"))
+    found = gpus_of(record.get("tres_req_str"))
+    return found or next(
+        filter(None, (gpu_shares_of(record.get(name), nodes=nodes) for name in _SHARE_FIELDS)), ()
+    )
+
+
+_SHARE_FIELDS = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_req_str")
 
 
 def takes_whole_nodes(record: Record) -> bool:
@@ -215,7 +227,7 @@ def gpu_requests(record: Record) -> tuple[tuple[str, str], ...]:
     too (`-c 8` is `tres_per_task: "cpu=8"`), which ask for no GPU. A share of GPUs is one.
     """
     asked = ((per, text_of(record.get(f"tres_per_{per}"))) for per in GPU_FIELDS)
-    return tuple((per, text) for per, text in asked if gpus_of(text) or shares_gpus(text))
+    return tuple((per, text) for per, text in asked if gpus_of(text) or gpu_shares_of(text))
 
 
 def fixed_size(record: Record) -> str:
@@ -225,6 +237,8 @@ def fixed_size(record: Record) -> str:
     asked = dict(gpu_requests(record))
     if "socket" in asked:
         return "it asks for GPUs by socket"
+    if any(gpu_shares_of(record.get(name)) for name in _SHARE_FIELDS):
+        return "it asks for shares of GPUs (gres/shard, gres/mps)"
     if len(asked) > 1:
         return "it asks for GPUs in several ways"
     if takes_whole_nodes(record):
@@ -288,6 +302,10 @@ def read_node(record: Record) -> SlurmNode:
         schedulable=not any(word.startswith(_UNFIT) for word in words),
         gpus=gpus_of(record.get("gres")),
         gpus_in_use=sum(gpu.count for gpu in gpus_of(record.get("gres_used"))),
+        shared_gpus=frozenset(
+            index for gpu in gpu_shares_of(record.get("gres_used")) for index in gpu.indices or ()
+        ),
+        shares={gpu.share: gpu.amount for gpu in gpu_shares_of(record.get("gres"))},
         cpus=None if cpus is None else int(cpus),
         memory_mib=number_of(record.get("real_memory")),
         partitions=tuple(text_of(partitions).split(",")) if partitions else (),

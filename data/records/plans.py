@@ -28,7 +28,8 @@ class Configuration:
         slice_ = f" slice {self.mig_profile}" if self.mig_profile else ""
         cap = "" if self.power_cap_watts is None else f" capped at {self.power_cap_watts:g} W"
         half = f" shared with {self.shared_with}" if self.shared_with else ""
-        part = "" if self.boards is None else f" ({self.boards:.2g} boards)"
+        plural = "" if self.boards == 1 else "s"
+        part = "" if self.boards is None else f" (= {self.boards:.2g} board{plural})"
         return f"{self.gpu_count} × {self.gpu_model}{slice_}{cap}{half}{part}"
 
 

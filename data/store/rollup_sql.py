@@ -3,8 +3,9 @@
 What it settles, in this order:
 
 1. Who holds a device. The job that the sample names (through an allocation's `label_id` to the job
-   a person would change); else an allocation of that device, by UUID or by node and index, or one
-   that takes all boards of the node; else, in a hole of at most two readings between two that name
+   a person would change), and those that an allocation gives a share of that device beside it;
+   else an allocation of that device, by UUID or by node and index, or one that takes all boards of
+   the node; else, in a hole of at most two readings between two that name
    the same job, that job; else nobody: `free` when the device shows no work and hardly any memory,
    `unattributed` when it does or when that is not known.
 2. The energy between two readings of a board: the counter's step, a reset counted from zero, a
@@ -68,17 +69,38 @@ WITH raw AS MATERIALIZED (
 ), aliases AS (
     SELECT label_id, epoch(started_at) - {SLOT_SECONDS} AS since, max(job_id) AS job
     FROM allocations WHERE label_id <> '' GROUP BY ALL
-), labelled AS (
+), named AS MATERIALIZED (
     SELECT reported.*, coalesce(aliases.job, reported.label_id) AS job
     FROM reported ASOF LEFT JOIN aliases
         ON reported.label_id = aliases.label_id AND reported.moment >= aliases.since
     WHERE reported.label_id <> ''
-), nameless AS MATERIALIZED (
-    SELECT reported.* FROM reported ANTI JOIN labelled USING ({_DEVICE})
-    WHERE reported.label_id = ''
 ), boards_of_host AS (
     SELECT host, own_slot, count(DISTINCT gpu_uuid) AS boards FROM raw GROUP BY ALL
     HAVING max(mig_instance) = ''
+), shares AS MATERIALIZED (
+    SELECT job, host, gpu_index, gpu_uuid, mig_instance AS shared_instance, since, until
+    FROM spans WHERE gpu_count < 1
+), beside AS (
+    SELECT named.* REPLACE ('' AS label_id, shares.job AS job), shared_instance
+    FROM named JOIN shares ON named.gpu_uuid = shares.gpu_uuid AND moment BETWEEN since AND until
+    UNION
+    SELECT named.* REPLACE ('' AS label_id, shares.job AS job), shared_instance
+    FROM named JOIN shares ON named.host = shares.host AND named.gpu_index = shares.gpu_index
+        AND moment BETWEEN since AND until
+    WHERE shares.gpu_uuid = '' AND shares.gpu_index <> ''
+    UNION
+    SELECT named.* REPLACE ('' AS label_id, shares.job AS job), shared_instance
+    FROM named JOIN boards_of_host USING (host, own_slot)
+    JOIN shares ON named.host = shares.host AND moment BETWEEN since AND until
+    WHERE shares.gpu_uuid = '' AND shares.gpu_index = '' AND boards = 1
+), labelled AS (
+    SELECT * FROM named
+    UNION ALL
+    SELECT * EXCLUDE (shared_instance) FROM beside ANTI JOIN named USING ({_DEVICE}, job)
+    WHERE shared_instance IN ('', mig_instance)
+), nameless AS MATERIALIZED (
+    SELECT reported.* FROM reported ANTI JOIN labelled USING ({_DEVICE})
+    WHERE reported.label_id = ''
 ), allocated AS MATERIALIZED (
     SELECT nameless.*, spans.job FROM nameless JOIN spans
         ON nameless.gpu_uuid = spans.gpu_uuid AND nameless.moment BETWEEN since AND until
@@ -93,7 +115,8 @@ WITH raw AS MATERIALIZED (
     SELECT nameless.*, spans.job FROM nameless JOIN boards_of_host USING (host, own_slot)
     JOIN spans
         ON nameless.host = spans.host AND nameless.moment BETWEEN since AND until
-    WHERE spans.gpu_uuid = '' AND spans.gpu_index = '' AND spans.gpu_count >= boards
+    WHERE spans.gpu_uuid = '' AND spans.gpu_index = ''
+        AND (spans.gpu_count >= boards OR (spans.gpu_count < 1 AND boards = 1))
 ), nobody AS (
     SELECT nameless.* FROM nameless ANTI JOIN allocated USING ({_DEVICE})
 ), holed AS (

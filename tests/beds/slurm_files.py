@@ -17,11 +17,12 @@ PLUGINS = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BedNode:
-    """One node that its slurmd pretends to be."""
+    """One node that its slurmd pretends to be. `shares` of its GPUs: shard or mps, and how many."""
 
     name: str
     gpu_type: str = ""
     gpus: int = 0
+    shares: tuple[str, int] | None = None
     cpus: int = 32
     memory_mib: int = 256_000
     features: str = ""
@@ -92,11 +93,15 @@ def _devices(plan: BedPlan) -> str:
             (folder / f"nvidia{index}").symlink_to("/dev/null")
         files = f"{folder}/nvidia[0-{node.gpus - 1}]"
         lines.append(f"NodeName={node.name} Name=gpu Type={node.gpu_type} File={files}\n")
+        if node.shares:
+            name, count = node.shares
+            lines.append(f"NodeName={node.name} Name={name} Count={count}\n")
     return "".join(lines)
 
 
 def _controller(plan: BedPlan) -> str:
     here, host = plan.folder, socket.gethostname().partition(".")[0]
+    shares = {node.shares[0] for node in plan.nodes if node.shares}
     lines = [
         "ClusterName=bed",
         f"SlurmctldHost={host}(127.0.0.1)",
@@ -124,7 +129,7 @@ def _controller(plan: BedPlan) -> str:
         "JobAcctGatherType=jobacct_gather/linux",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core_Memory",
-        "GresTypes=gpu",
+        f"GresTypes={','.join(('gpu', *sorted(shares)))}",
         "DefMemPerCPU=100",
         "SlurmdParameters=config_overrides",
         "SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,permit_job_expansion",
@@ -146,6 +151,7 @@ def _controller(plan: BedPlan) -> str:
         ]
     for node, port in zip(plan.nodes, plan.ports.nodes, strict=True):
         gres = f" Gres=gpu:{node.gpu_type}:{node.gpus}" if node.gpus else ""
+        gres += f",{node.shares[0]}:{node.shares[1]}" if node.shares else ""
         lines.append(
             f"NodeName={node.name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
             f"CPUs={node.cpus} SocketsPerBoard=1 CoresPerSocket={node.cpus} ThreadsPerCore=1 "

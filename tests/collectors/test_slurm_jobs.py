@@ -199,12 +199,11 @@ def test_an_untyped_request_is_the_only_type_around_or_unknown() -> None:
 
 
 def test_what_has_no_gpu_is_counted_by_reason() -> None:
-    """Shares of a GPU are told apart from no GPU; a job that only accounting runs is named."""
-    shares = {"job_id": 9, "job_state": "PENDING", "tres_per_node": "gres:shard:2"}
+    """A job that only accounting runs is named."""
     none = {"job_id": 10, "job_state": "PENDING"}
     runaway = FINISHED | {"JobIDRaw": "11", "State": "RUNNING", "End": "Unknown"}
-    collected = told(shares, none, past=(runaway,))
-    assert dict(collected.report.dropped) == {"gpu-shares": 1, "no-gpu": 1, "runaway": 1}
+    collected = told(none, past=(runaway,))
+    assert dict(collected.report.dropped) == {"no-gpu": 1, "runaway": 1}
     assert collected.jobs == ()
     assert collected.report.reason == "no job with GPUs in the window"
 

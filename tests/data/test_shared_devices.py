@@ -1,0 +1,57 @@
+"""Who holds a device that a scheduler gives out in shares, whatever its readings name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from factories import make_samples
+from rollup_cases import allocations, facts, rows_of
+
+from data.store import open_store
+
+
+def hours(folder: Path, samples: Any, *spans: dict[str, Any]) -> dict[str, float]:
+    """The board-hours by job, '' for nobody, of an hour of one or more boards."""
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        store.keep(facts(samples, allocations(*spans)))
+        found = rows_of(store, "hourly")
+        found = found.groupby("job_id")["board_seconds"].sum() / 3600
+        return {str(job): float(value) for job, value in found.items()}
+
+
+def span(job: str, **where: Any) -> dict[str, Any]:
+    """A quarter of a board."""
+    return {"job_id": job, "label_id": job, "node": "node-1", "gpu_count": 0.25} | where
+
+
+def labelled(label: str, **columns: Any) -> Any:
+    """An hour of one board whose samples name this job."""
+    return make_samples(minutes=61, job_id=label).assign(gpu_index="0", **columns)
+
+
+@pytest.mark.parametrize("label", ["a", "c", ""])
+@pytest.mark.parametrize("where", [{"gpu_index": "0"}, {"gpu_uuid": "GPU-0000"}, {}])
+def test_all_that_hold_shares_of_a_device_hold_it(
+    tmp_path: Path, label: str, where: dict[str, str]
+) -> None:
+    """Whatever the exporter names: the board's hour is split evenly, and the parts add up."""
+    found = hours(tmp_path, labelled(label), *(span(job, **where) for job in "abc"))
+    assert found == {job: pytest.approx(1 / 3, abs=1e-9) for job in "abc"}
+
+
+def test_a_share_somewhere_on_a_node_of_several_boards_takes_none_of_them(tmp_path: Path) -> None:
+    """Which board it is on is not known, so that what the samples name stays as it is."""
+    samples = make_samples(gpus=2, minutes=61, job_id="a").assign(gpu_index="0")
+    assert hours(tmp_path, samples, span("b")) == {"a": pytest.approx(2.0)}
+
+
+@pytest.mark.parametrize("where", [{"gpu_index": "1"}, {"gpu_uuid": "GPU-9"}, {"node": "other"}])
+def test_a_share_of_another_device_changes_nothing(tmp_path: Path, where: dict[str, str]) -> None:
+    """Only the job that the samples name holds the board."""
+    assert hours(tmp_path, labelled("a"), span("b", **where)) == {"a": pytest.approx(1.0)}
+
+
+def test_a_whole_allocation_does_not_share_what_the_samples_name(tmp_path: Path) -> None:
+    """The samples say who is there; a whole device is given to one job at a time."""
+    found = hours(tmp_path, labelled("a"), span("b", gpu_index="0", gpu_count=1.0))
+    assert found == {"a": pytest.approx(1.0)}
