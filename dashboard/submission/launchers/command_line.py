@@ -30,6 +30,9 @@ MAX_WORDS = 2000
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OVERRIDE = re.compile(r"\+{0,2}([a-z_][\w.]*)=(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-\.?\d")
+_SHELL = re.compile(r"[|&;<>]|\d>")
+"""What ends a command in a shell, or leads its output elsewhere."""
+_DEVICES = re.compile(r"[\w/-]+(,[\w/-]+)*")
 _WRAPPERS = {"env": 1, "exec": 1, "nohup": 1, "time": 1, "uv": 2, "poetry": 2, "pixi": 2}
 _MODULES = {
     "torch.distributed.run": "torchrun",
@@ -62,7 +65,8 @@ def read_command(words: Sequence[str], folder: Path) -> Launch:
             f"the command has {len(words):,} words", f"Give at most {MAX_WORDS:,}."
         )
     launch = Launch(folder=folder)
-    rest = _after_launchers(launch, _after_variables(launch, list(words)))
+    own = takewhile(lambda word: not _SHELL.match(word), words)
+    rest = _after_launchers(launch, _after_variables(launch, list(own)))
     if not rest:
         raise ChangeRefusedError(
             "the command names no program to start", "Give it as you would start it."
@@ -92,7 +96,9 @@ def _after_variables(launch: Launch, words: list[str]) -> list[str]:
             target = _VARIABLES.get(assigned[1])
             if target:
                 launch.said.put(target, assigned[2], flag=assigned[1], origin=LINE)
-            elif assigned[1] == "CUDA_VISIBLE_DEVICES" and assigned[2]:
+            elif assigned[1] == "CUDA_VISIBLE_DEVICES" and not _DEVICES.fullmatch(assigned[2]):
+                launch.said.unread.append(f"{LINE}: {scrub(words[0], limit=60)}")
+            elif assigned[1] == "CUDA_VISIBLE_DEVICES":
                 count = len(assigned[2].split(","))
                 launch.said.put(
                     "processes_per_node", count, flag=assigned[1], origin=LINE, rank=LAUNCHER
@@ -122,16 +128,28 @@ def _after_srun(launch: Launch, words: list[str]) -> list[str]:
             equals = value
         if not equals and key not in spoken.switches:
             value, words = "".join(words[:1]), words[1:]
-        if key == "gres":
-            value = value.rpartition(":")[2] if value.startswith("gpu") else ""
         if key == "ntasks_per_node" and value == "1":
             continue  # one launcher a node, which starts the processes
         # srun takes "h100:8" for the type and number of GPUs, and "2-4" for a range of nodes.
-        number = value.rpartition(":")[2] if key in ("gpus", "G", "gpus_per_node") else value
+        number = _gpu_count(key, value) if key in ("gpus", "G", "gpus_per_node", "gres") else value
         rank = LAUNCHER + (2 if key.startswith("ntasks") else 1)
         if spoken.field_of(key) and number.isdigit():
             launch.said.add(spoken, key, number, origin=LINE, rank=rank)
+        elif spoken.field_of(key) or key.startswith("gpus_per"):
+            launch.said.unread.append(f"{LINE}: srun {key} {scrub(value, limit=40)}")
     return words
+
+
+def _gpu_count(key: str, value: str) -> str:
+    """Return how many GPUs an option of srun asks for, '' where it does not tell a number."""
+    entries = value.split(",")
+    if key == "gres":  # "gpu" and "gpu:h100" are one GPU
+        entries = [entry for entry in entries if entry.partition(":")[0] == "gpu"]
+    counts = [entry.rpartition(":")[2] for entry in entries]
+    if key == "gres":
+        counts = [count if count.isdigit() else "1" for count in counts]
+    whole = counts and all(count.isdigit() for count in counts)
+    return str(sum(map(int, counts))) if whole else ""
 
 
 def _after_launchers(launch: Launch, words: list[str]) -> list[str]:
@@ -292,8 +310,9 @@ def _split(
         return None, []
     target = spoken.field_of(name) if spoken else ""
     kind = FIELDS[target].name if target else ""
-    takes_none = kind == "flag" or bool(spoken and name in spoken.switches)
-    if takes_none and values and values[0].lower() not in TRUE | FALSE:
+    is_switch = bool(spoken and name in spoken.switches)
+    is_file = kind == "flag" and values[:1] and values[0].endswith(SUFFIXES)
+    if values and (is_switch or is_file) and values[0].lower() not in TRUE | FALSE:
         return ["true"], values
     if kind in {"words", ""} or target == "fsdp_words":
         return values or ["true"], []

@@ -150,6 +150,11 @@ def translated(field_name: str, word: str) -> str:
     return _words(field_name).get(word, word)
 
 
+@cache
+def _known_words(field_name: str) -> frozenset[str]:
+    return frozenset(_tables()["known"].get(field_name, "").split())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
     """One value that a flag states, as the field that it fills; `origin` is where it stands."""
@@ -195,11 +200,16 @@ class Statements:
             self._leave(key, origin)
             return
         words = spoken.words.get(spoken.plain(key), {})
-        meant = words.get(_word(raw).lower(), words.get("*", raw))
-        if target and meant not in ("", None):
-            self.put(
-                target, meant, flag=key, origin=origin, rank=rank, strict=strict, shown=_word(raw)
+        word = _looked_up(words, raw)
+        meant = words.get(word, words.get("*", raw))
+        if not target or meant in ("", None):
+            return
+        if words and not {word, "*"} & words.keys() and FIELDS[target].name == "flag":
+            raise ChangeRefusedError(
+                f"{key} of {origin} is {scrub(repr(raw), limit=60)}, which is not known",
+                f"Known are {', '.join(word for word in words if word != 'to')}.",
             )
+        self.put(target, meant, flag=key, origin=origin, rank=rank, strict=strict, shown=_word(raw))
 
     def put(
         self,
@@ -220,6 +230,10 @@ class Statements:
         if value is None:
             return
         raw = scrub(_word(raw) if shown is None else shown, limit=60)
+        known = _known_words(target)
+        if known and str(value).lower() not in known:
+            self.unread.append(f"{origin}: {scrub(flag, limit=60)} {raw}, a word that is not known")
+            return
         new = Stated(field=target, value=value, flag=flag, raw=raw, origin=origin, rank=rank)
         old = self.found.get(target)
         if (
@@ -247,6 +261,14 @@ _HARMLESS = re.compile(
     r"save|eval|dataset|logging|log_|_dir|dataloader|preprocess|alpha|dropout|rope|hub|wandb|path"
     r"|pin_memory|galore_(target|scale|update)|apollo_(target|scale|update|proj)|lr_|num_workers|load_checkpoint|checkpoint_(dir|folder|interval)|tokenizer|val_|test"
 )
+
+
+def _looked_up(words: Mapping[str, str], raw: Any) -> str:
+    """Return a word as a flag's table has it; one of true and false stands for all such words."""
+    word = _word(raw).strip().lower()
+    if word not in words and "true" in words and word in TRUE | FALSE:
+        return "true" if word in TRUE else "false"
+    return word
 
 
 def _word(raw: Any) -> str:
