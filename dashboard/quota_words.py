@@ -69,7 +69,7 @@ def _may_hold_back(quota: Quota, job: Job) -> bool:
         return quota.kind is QuotaKind.QUEUE
     facts = job.scheduler or SchedulerFacts()
     return "pending_pods" not in dict(facts.extra) and quota.resource == resource_of(
-        job.mig_profile
+        job.mig_profile, facts.extra
     )
 
 

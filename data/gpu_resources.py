@@ -1,13 +1,24 @@
-"""What Kubernetes and its GPU plugins call a GPU: every name of the vendor stands here alone."""
+"""What Kubernetes and its GPU plugins call a GPU: every name of a vendor stands here alone."""
 
-VENDOR = "nvidia.com/"
+import csv
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from importlib.resources import files
+
+VENDOR, AMD = "nvidia.com/", "amd.com/"
 WHOLE_GPU = f"{VENDOR}gpu"
+AMD_GPU = f"{AMD}gpu"
+BOARDS = (WHOLE_GPU, AMD_GPU)
+"""Resources that count whole boards."""
 SHARED_GPU = f"{WHOLE_GPU}.shared"
 PIECES = (f"{VENDOR}gpumem", f"{VENDOR}gpumem-percentage", f"{VENDOR}gpucores")
 """HAMi's words for a piece of a board; beside them WHOLE_GPU counts pieces."""
 MIG_PREFIX = f"{VENDOR}mig-"
 
 PRODUCT_LABEL = f"{WHOLE_GPU}.product"
+PRODUCT_LABELS = (PRODUCT_LABEL, f"{AMD_GPU}.product-name", f"beta.{AMD_GPU}.product-name")
+"""Labels by which nodes name the model of their boards, of each vendor's own labeller."""
 COUNT_LABEL = f"{WHOLE_GPU}.count"
 MEMORY_LABEL = f"{WHOLE_GPU}.memory"
 SHARING_LABEL = f"{WHOLE_GPU}.sharing-strategy"
@@ -24,11 +35,37 @@ NIM_GROUP, DYNAMO_GROUP = "apps.nvidia.com", "nvidia.com"
 """API groups of the vendor's operators for inference."""
 
 
-def resource_of(mig_profile: str) -> str:
-    """Return the resource that counts a MIG profile's instances, or whole GPUs for ''."""
-    return f"{MIG_PREFIX}{mig_profile}" if mig_profile else WHOLE_GPU
+RESOURCE = "resource"
+"""The fact of a job that names what counts its boards, where that is not WHOLE_GPU."""
+
+
+def resource_of(mig_profile: str, facts: Iterable[tuple[str, str]] = ()) -> str:
+    """Return the resource that counts a MIG profile's instances, or whole GPUs for ''.
+
+    `facts` are those of the job that asks for them.
+    """
+    return f"{MIG_PREFIX}{mig_profile}" if mig_profile else dict(facts).get(RESOURCE, WHOLE_GPU)
 
 
 def is_of_vendor(name: object) -> bool:
-    """Return whether a resource, label or taint is one of the vendor's."""
-    return str(name).startswith(VENDOR)
+    """Return whether a resource, label or taint is of a vendor whose boards are read."""
+    return str(name).startswith((VENDOR, AMD))
+
+
+NOT_READ = "not read yet"
+"""How every text ends that tells of accelerators which Trimtab does not read."""
+
+
+@cache
+def _accelerator_patterns() -> tuple[tuple[str, bool], ...]:
+    table = files("data.catalogue").joinpath("accelerator_resources.csv").read_text("utf-8")
+    rows = csv.DictReader(table.splitlines())
+    return tuple((row["pattern"], row["counts"] == "yes") for row in rows)
+
+
+@lru_cache(maxsize=4096)
+def is_accelerator(name: str) -> bool:
+    """Return whether a resource or a driver counts accelerators, by the first row of the table."""
+    folded = name.casefold()
+    rows = _accelerator_patterns()
+    return next((counts for pattern, counts in rows if fnmatchcase(folded, pattern)), False)

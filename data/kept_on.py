@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from data.board_shares import boards_named
 from data.feasible_changes import required_nodes
+from data.gpu_resources import NOT_READ
 from data.records.cluster import Node
 from data.records.clusters import named_in
 from data.records.jobs import Job, JobState, Platform
@@ -40,11 +41,15 @@ def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -
 
     Those on which jobs run or are suspended that have no readings lately (`read` are the ids of
     those that have), on which jobs that wait may start, or that the scheduler has promised, as it
-    last said. A job that its scheduler does not list any more, when it last describes its nodes, is
-    over.
+    last said, or that have accelerators which are not read. A job that its scheduler does not list
+    any more, when it last describes its nodes, is over.
     """
     nodes = tuple(nodes)
-    found = {node.name for node in nodes if SPOKEN_FOR.intersection(node.state.split("+"))}
+    found = {
+        node.name
+        for node in nodes
+        if SPOKEN_FOR.intersection(node.state.split("+")) or NOT_READ in node.reason
+    }
     for job in _listed(jobs, nodes):
         found.update(_needed_by(job, job.job_id in read, nodes))
     return frozenset(found)

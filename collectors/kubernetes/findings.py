@@ -11,11 +11,13 @@ from collectors.kubernetes.objects import (
     boards_of,
     gpu_resources,
     mig_offer,
+    product_of,
     text_in,
 )
+from collectors.kubernetes.unread import UnreadAccelerators, unread_accelerators
 from data.counts import count_text
 from data.errors import CollectorError, scrub
-from data.gpu_resources import MIG_STRATEGY_LABEL, PRODUCT_LABEL, WHOLE_GPU
+from data.gpu_resources import BOARDS, MIG_STRATEGY_LABEL, PRODUCT_LABELS
 from data.source_settings import KubernetesSettings
 
 
@@ -26,11 +28,12 @@ def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
         inventory = client.inventory()
     except CollectorError as error:
         return (("reachable and authorised", "missing", str(error)),)
-    nodes = inventory.of("Node")
+    nodes, unread = inventory.of("Node"), unread_accelerators(inventory)
     return (
         ("reachable and authorised", "ok", f"{client.name}, {count_text(len(nodes), 'node')}"),
         *_rights(inventory),
-        *(_devices(nodes) if "Node" in inventory.objects else ()),
+        *(_devices(nodes, unread) if "Node" in inventory.objects else ()),
+        *(("accelerators", "missing", f"{text}.") for text in unread.texts),
         *_mig(nodes),
         _claims(inventory),
     )
@@ -52,44 +55,46 @@ def _rights(inventory: Inventory) -> Iterator[Finding]:
         yield "may list every kind", "ok", f"{len(inventory.objects)} kinds are installed"
 
 
-def _devices(nodes: list[Document]) -> Iterator[Finding]:
+def _devices(nodes: list[Document], unread: UnreadAccelerators) -> Iterator[Finding]:
+    """Yield what nodes offer: never ok of a cluster that is not understood whole."""
+    state = "missing" if unread.nodes else "ok"
     offers = {text_in(node, "metadata", "name"): gpu_resources(node) for node in nodes}
     offering = {name: found for name, found in offers.items() if found}
     if not offering:
         yield (
             "GPU resources",
             "missing",
-            f"no node offers {WHOLE_GPU}: install the NVIDIA device plugin or GPU operator.",
+            f"no node offers {' or '.join(BOARDS)}: install the vendor's device plugin.",
         )
         return
     boards = sum(map(boards_of, nodes))
     instances = sum(count for found in offering.values() for _profile, count in mig_offer(found))
     yield (
         "GPU resources",
-        "ok",
+        state,
         (
             f"{count_text(boards, 'GPU')} and {count_text(instances, 'MIG instance')} "
-            f"on {count_text(len(offering), 'node')}"
+            f"on {count_text(len(offering), 'node')}" + ", others are not read" * (state != "ok")
         ),
     )
     nameless = [
         text_in(node, "metadata", "name")
         for node in nodes
-        if text_in(node, "metadata", "name") in offering
-        and not text_in(node, "metadata", "labels", PRODUCT_LABEL)
+        if text_in(node, "metadata", "name") in offering and not product_of(node)
     ]
     if nameless:
         yield (
             "GPU models",
             "missing",
             (
-                f"no label {PRODUCT_LABEL} on {count_text(len(nameless), 'node')} such as "
-                f"{nameless[0]}: enable gpu-feature-discovery (gfd.enabled=true in the "
-                "chart of the device plugin)."
+                f"no label {' or '.join(PRODUCT_LABELS[:2])} on "
+                f"{count_text(len(nameless), 'node')} such as {nameless[0]}: enable "
+                "gpu-feature-discovery (gfd.enabled=true in the chart of the device plugin), or "
+                "AMD's node labeller with -product-name."
             ),
         )
     else:
-        yield "GPU models", "ok", "every GPU node names its model"
+        yield "GPU models", "ok", "every node whose GPUs are read names their model"
 
 
 def _mig(nodes: list[Document]) -> Iterator[Finding]:

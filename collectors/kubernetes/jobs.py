@@ -54,13 +54,14 @@ from collectors.kubernetes.templates import (
     unit_facts,
     why_pods_stay,
 )
+from collectors.kubernetes.unread import unread_accelerators
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, check_frame, empty_frame
 from data.errors import scrub
 from data.feasible_changes import NO_DISRUPTIONS, SERVER_VERSION
-from data.gpu_resources import MEMORY_LABEL
+from data.gpu_resources import MEMORY_LABEL, RESOURCE
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
@@ -92,7 +93,8 @@ class KubernetesCollector:
         jobs, allocations = view.jobs(), view.allocations()
         quotas = quotas_of(inventory, self.catalogue, self.name, window.end, view.dropped)
         progress = view.progress()
-        unread = why_unchecked(inventory, [node.name for node in nodes if node.free_cpus is None])
+        unread = unread_accelerators(inventory)
+        hosts = why_unchecked(inventory, [node.name for node in nodes if node.free_cpus is None])
         rows = allocations.to_csv(index=False) + progress.to_csv(index=False)
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
@@ -104,11 +106,11 @@ class KubernetesCollector:
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
-                reason="" if jobs or nodes else "no node offers and no pod asks for GPUs",
+                reason=unread.reason(nothing_else=not jobs and not nodes),
                 samples=0,
                 dropped=tuple(sorted((+view.dropped).items())),
-                completeness_ratio=1 - len(inventory.missing) / len(KINDS),
-                warnings=(*inventory.missing.values(), *inventory.warnings, *unread),
+                completeness_ratio=unread.whole_ratio * (1 - len(inventory.missing) / len(KINDS)),
+                warnings=(*inventory.missing.values(), *inventory.warnings, *hosts, *unread.texts),
                 window_start=window.start,
                 window_end=window.end,
             ),
@@ -138,8 +140,7 @@ class _View:
         self._open = OpenNodes(by_model)
         self._pods: dict[Workload, list[PodFacts]] = {}
         self._wanted: dict[Workload, tuple[GpuRequest, ...]] = {}
-        self.dropped.update({"unreadable-object": inventory.unreadable} if inventory.unreadable
-                            else {})  # fmt: skip
+        self.dropped["unreadable-object"] += inventory.unreadable
         for document in inventory.of("Pod"):
             pod = self._pod(document)
             if pod is not None:
@@ -199,9 +200,8 @@ class _View:
 
     def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState) -> Job:
         starts = [pod.started_at for pod in pods if pod.started_at]
-        created = [pod.created_at for pod in pods if pod.created_at]
         made = (time_in(entry, "metadata", "creationTimestamp") for entry in workload.chain)
-        created = created or list(filter(None, made))
+        created = [pod.created_at for pod in pods if pod.created_at] or list(filter(None, made))
         last = standing.ended_at or self.window.end
         profiles = sorted({device.mig_profile for device in standing.devices})
         models = self._models(pods)
@@ -297,6 +297,7 @@ class _View:
             ("scheduler_queue", next((pod.queue for pod in pods if pod.queue), "")),
             (NO_DISRUPTIONS, next((pod.budget for pod in holding if pod.budget), "")),
             ("instance_label", labels_of(top).get(INSTANCE, "")),
+            (RESOURCE, next((pod.resource for pod in holding or waiting if pod.resource), "")),
             ("pods_stay", why_pods_stay(top)),
             *share_facts(workload.kind, top),
             *self._budgets.floor_facts(top, len(holding)),

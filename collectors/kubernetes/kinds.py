@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from data.gpu_resources import DYNAMO_GROUP, NIM_GROUP, VENDOR
+from data.gpu_resources import DYNAMO_GROUP, NIM_GROUP, is_accelerator
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("api/v1/nodes",),
@@ -167,6 +167,6 @@ def _may_hold_devices(pod: Mapping[str, Any]) -> bool:
         for container in containers if isinstance(containers, list) else ():
             resources = container.get("resources") if isinstance(container, dict) else None
             limits = resources.get("limits") if isinstance(resources, dict) else None
-            if isinstance(limits, dict) and any(VENDOR in name for name in limits):
+            if isinstance(limits, dict) and any(map(is_accelerator, map(str, limits))):
                 return True
     return False

@@ -15,7 +15,7 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import list_in, model_of, part, text_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.gpu_resources import MIG_PREFIX, SHARED_GPU, WHOLE_GPU
+from data.gpu_resources import BOARDS, MIG_PREFIX, SHARED_GPU
 from data.records.quotas import Quota, QuotaKind
 
 _QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(m|k|M|)", re.ASCII)
@@ -165,7 +165,7 @@ def _entries(spec: object) -> Iterator[tuple[object, object]]:
 
 def is_device(resource: str) -> bool:
     """Return whether a resource counts GPUs or parts of them."""
-    return resource in (WHOLE_GPU, SHARED_GPU) or resource.startswith(MIG_PREFIX)
+    return resource in (*BOARDS, SHARED_GPU) or resource.startswith(MIG_PREFIX)
 
 
 def _total(status: object, where: str, flavor: str, resource: str) -> float | None:

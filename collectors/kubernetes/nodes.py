@@ -18,8 +18,9 @@ from collectors.kubernetes.objects import (
     text_in,
 )
 from collectors.kubernetes.quantities import quantity
+from collectors.kubernetes.unread import unread_reason
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.gpu_resources import VENDOR, is_of_vendor
+from data.gpu_resources import is_of_vendor
 from data.records.cluster import Node
 from data.units import BYTES_PER_MIB
 
@@ -27,10 +28,12 @@ from data.units import BYTES_PER_MIB
 def read_nodes(
     inventory: Inventory, catalogue: GpuCatalogue, *, seen_at: datetime, source: str
 ) -> tuple[Node, ...]:
-    """Return every node that offers GPUs, by name."""
+    """Return every node that offers accelerators, by name: without boards where none is read."""
     free = free_on_nodes(inventory)
     found = []
-    for document in filter(gpu_resources, inventory.of("Node")):
+    for document in inventory.of("Node"):
+        if not (gpu_resources(document) or unread_reason(document)):
+            continue
         node = read_node(document, catalogue, seen_at=seen_at, source=source)
         left = free[node.name]
         found.append(
@@ -71,10 +74,12 @@ def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, sou
         features=tuple(
             f"{key}={value}"
             for key, value in sorted(labels.items() if isinstance(labels, dict) else ())
-            if str(key).startswith((VENDOR, "topology.kubernetes.io/"))
+            if is_of_vendor(key) or str(key).startswith("topology.kubernetes.io/")
         ),
         state="Ready" if ready else "NotReady",
-        reason=", ".join((["cordoned"] if cordoned else []) + blocked),
+        reason=", ".join(
+            filter(None, ["cordoned" if cordoned else "", *blocked, unread_reason(node)])
+        ),
         schedulable=ready and not cordoned and not blocked,
         seen_at=seen_at,
         source=source,

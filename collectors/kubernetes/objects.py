@@ -11,10 +11,11 @@ from collectors.kubernetes.quantities import HostRequest
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
 from data.gpu_resources import (
+    BOARDS,
     COUNT_LABEL,
     MIG_PREFIX,
     PIECES,
-    PRODUCT_LABEL,
+    PRODUCT_LABELS,
     SHARED_GPU,
     SHARING_LABEL,
     WHOLE_GPU,
@@ -57,7 +58,8 @@ class PodFacts:
     None where that is not known.
 
     `start_seconds` from being put on a node to being ready, None where that is not told. `runs` is
-    a digest of the image and command of what holds its GPUs, and of these.
+    a digest of the image and command of what holds its GPUs, and of these. `resource` counts its
+    boards where it is another than usual.
     """
 
     namespace: str
@@ -78,6 +80,7 @@ class PodFacts:
     budget: str = ""
     start_seconds: float | None = None
     runs: str = ""
+    resource: str = ""
     asks: HostRequest | None = None
 
     @property
@@ -198,7 +201,7 @@ def _asked(container: object) -> Iterator[tuple[str, int]]:
     limits = part(container, "resources", "limits")
     for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
         count = count_of(quantity)
-        if (_is_gpu(str(name)) or name in PIECES) and count:
+        if is_read(str(name)) and count:
             yield str(name), count
 
 
@@ -215,7 +218,12 @@ def _fraction_of(pod: Document) -> tuple[GpuRequest, ...]:
 
 def _is_gpu(resource: str) -> bool:
     """Whether it counts GPUs: NVIDIA's operators also offer network cards and memory."""
-    return resource in (WHOLE_GPU, SHARED_GPU) or _MIG.fullmatch(resource) is not None
+    return resource in (*BOARDS, SHARED_GPU) or _MIG.fullmatch(resource) is not None
+
+
+def is_read(resource: str) -> bool:
+    """Whether requests of a resource are understood."""
+    return _is_gpu(resource) or resource in PIECES
 
 
 def count_of(quantity: object) -> int:
@@ -229,16 +237,9 @@ def read_pod(pod: Document) -> PodFacts | None:
     spec, status = part(pod, "spec"), part(pod, "status")
     requests = requests_of(spec) or _fraction_of(pod)
     # The status names claims that were made from a template, the spec those that a person made.
-    claims = tuple(
-        dict.fromkeys(
-            name
-            for entry in (
-                *list_in(spec, "resourceClaims"),
-                *list_in(status, "resourceClaimStatuses"),
-            )
-            if (name := text_in(entry, "resourceClaimName"))
-        )
-    )
+    claimed = (*list_in(spec, "resourceClaims"), *list_in(status, "resourceClaimStatuses"))
+    names = (text_in(entry, "resourceClaimName") for entry in claimed)
+    claims = tuple(dict.fromkeys(filter(None, names)))
     if not requests and not claims:
         return None
     statuses = list_in(status, "containerStatuses")
@@ -263,7 +264,12 @@ def read_pod(pod: Document) -> PodFacts | None:
         template_hash=text_in(pod, "metadata", "labels", "pod-template-hash"),
         start_seconds=_start_seconds(spec, status),
         runs=_runs(spec),
+        resource=next(filter(BOARDS[1:].__contains__, _names_asked(spec)), ""),
     )
+
+
+def _names_asked(spec: object) -> Iterator[str]:
+    return (name for entry in list_in(spec, "containers") for name, _count in _asked(entry))
 
 
 def _serving(spec: object) -> list[Any]:
@@ -363,7 +369,7 @@ def single_profile(node: Document) -> str:
 def boards_of(node: Document) -> int:
     """Return the number of whole boards that a node offers; a shared board counts once."""
     resources = gpu_resources(node)
-    offered = resources.get(WHOLE_GPU, 0) + resources.get(SHARED_GPU, 0)
+    offered = sum(resources.get(name, 0) for name in (*BOARDS, SHARED_GPU))
     if offered and (shares_gpus(node) or resources.get(SHARED_GPU)):
         boards = count_of(text_in(node, "metadata", "labels", COUNT_LABEL))
         return min(boards, offered) if boards else offered
@@ -371,7 +377,8 @@ def boards_of(node: Document) -> int:
 
 
 def _product(node: Document) -> str:
-    return text_in(node, "metadata", "labels", PRODUCT_LABEL)
+    labels = (text_in(node, "metadata", "labels", name) for name in PRODUCT_LABELS)
+    return next(filter(None, labels), "")
 
 
 def mig_offer(resources: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
@@ -396,5 +403,4 @@ def product_of(node: Document) -> str:
 
 def shares_gpus(node: Document) -> bool:
     """Whether a node's device plugin hands one board to several pods."""
-    strategy = text_in(node, "metadata", "labels", SHARING_LABEL)
-    return strategy in ("time-slicing", "mps")
+    return text_in(node, "metadata", "labels", SHARING_LABEL) in ("time-slicing", "mps")

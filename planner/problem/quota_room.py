@@ -23,7 +23,8 @@ class QuotaRoom:
 
     def over(self, job: Job, mig_profile: str) -> Sequence[int]:
         """Return the numbers of the rows that count the devices of a job on such a profile."""
-        return self._of.get((job.source, job.namespace, resource_of(mig_profile)), ())
+        facts = () if job.scheduler is None else job.scheduler.extra
+        return self._of.get((job.source, job.namespace, resource_of(mig_profile, facts)), ())
 
     def beside(self, job: Job) -> tuple[float, str]:
         """Return how many more devices a job may have beside all that is in use, and by which row.

@@ -11,11 +11,11 @@ from fnmatch import fnmatchcase
 from glob import escape
 
 from data.fleet_settings import TenantSettings, TenantShare
-from data.gpu_resources import WHOLE_GPU
+from data.gpu_resources import BOARDS
 from data.records.jobs import Job
 from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
 
-_BOARDS = (WHOLE_GPU, "gres/gpu")
+_BOARDS = (*BOARDS, "gres/gpu")
 """Resources that count boards: slices and boards of one type alone bound no tenant as a whole."""
 
 

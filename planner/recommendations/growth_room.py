@@ -14,10 +14,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from data.gpu_resources import WHOLE_GPU
+from data.gpu_resources import resource_of
 from data.records.clusters import cluster_in, named_in
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
-from data.records.jobs import Job
+from data.records.jobs import Job, SchedulerFacts
 from data.records.plans import Configuration, JobPlan, Plan
 from data.records.progress import ProgressReport
 from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
@@ -213,7 +213,8 @@ class GrowthRoom:
         quotas = [
             quota
             for quota in quotas_of_jobs(known, (job,))
-            if quota.resource == WHOLE_GPU and quota.gpu_model in ("", job.gpu_model)
+            if quota.resource == resource_of("", (job.scheduler or SchedulerFacts()).extra)
+            and quota.gpu_model in ("", job.gpu_model)
         ]
         queue = "" if job.scheduler is None else dict(job.scheduler.extra).get("queue", "")
         if queue and all(quota.kind is QuotaKind.RESOURCE_QUOTA for quota in quotas):

@@ -215,7 +215,8 @@ def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> d
             f"{now.describe()} -> {proposed.describe()} is no change of their number alone",
             "Change its manifest by hand, or approve a recommendation of fewer GPUs.",
         )
-    container = {"resources": {"limits": {resource_of(now.mig_profile): str(each)}}}
+    facts = job.scheduler.extra if job is not None and job.scheduler is not None else ()
+    container = {"resources": {"limits": {resource_of(now.mig_profile, facts): str(each)}}}
     template = {"spec": {"containers": [container]}}
     spec = {_COUNTS[place.kind]: pods, "template": template}
     if _facts_of(job).get(COMPLETIONS_FOLLOW):

@@ -10,7 +10,7 @@ from typing import Any
 
 from collectors.kubernetes.objects import count_of, list_in, part, requests_of, text_in
 from dashboard.apply.kubernetes.pointers import pointer, value_at
-from data.gpu_resources import MIG_LAYOUT_LABEL, MIG_PREFIX, WHOLE_GPU, is_of_vendor
+from data.gpu_resources import BOARDS, MIG_LAYOUT_LABEL, MIG_PREFIX, is_of_vendor
 
 Document = Mapping[str, Any]
 
@@ -137,7 +137,7 @@ def _holders(container: object, at: str, section: str) -> Iterator[GpuContainer]
     beside = section == "containers" or text_in(container, "restartPolicy") == "Always"
     limits = part(container, "resources", "limits")
     for resource in limits if isinstance(limits, Mapping) else ():
-        if resource == WHOLE_GPU or resource.startswith(MIG_PREFIX):
+        if resource in BOARDS or resource.startswith(MIG_PREFIX):
             yield GpuContainer(
                 at=at,
                 name=text_in(container, "name"),
@@ -156,7 +156,7 @@ def profile_of(document: Document, roles: list[Role]) -> str | None:
     if len(resources) != 1:
         return None
     (resource,) = resources
-    return "" if resource == WHOLE_GPU else resource.removeprefix(MIG_PREFIX)
+    return "" if resource in BOARDS else resource.removeprefix(MIG_PREFIX)
 
 
 def roles_of(kind: str, document: Document) -> list[Role]:

@@ -19,6 +19,7 @@ from dashboard.web.xid_section import board_xid_section
 from data.clock import utc_now
 from data.columns import ACTIVITY
 from data.counts import count_text
+from data.gpu_resources import NOT_READ
 from data.records.clusters import MAIN, cluster_in
 
 _NODES, _NAMED_JOBS = 40, 8
@@ -190,6 +191,9 @@ def show_health(boards: pd.DataFrame, end: datetime) -> None:
         st.caption(f"XID errors are unknown: {NOT_REPORTED}.")
 
 
+for warning in (entry for report in reader.source_reports() for entry in report.warnings):
+    if NOT_READ in warning:
+        st.warning(plain(f"{warning}."))
 if not empty_state():
     end = reader.latest_sample_at() or utc_now()
     boards = boards_now(end)

@@ -1,0 +1,168 @@
+"""Accelerators that are not read: counted by name on every door, never passed over in silence."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beds.kubernetes_lists import CLAIMS, GPU, NODES, PODS, SLICES, node, only, pod, served, told
+
+from collectors.kubernetes.findings import kubernetes_findings
+from data.collected import Collected
+from data.gpu_resources import NOT_READ, is_accelerator
+from data.kept_on import kept_on
+
+UNREAD = (
+    "habana.ai/gaudi",
+    "gpu.intel.com/xe",
+    "google.com/tpu",
+    "aws.amazon.com/neuroncore",
+    "huawei.com/Ascend910B",
+    "hygon.com/dcunum",
+    "aliyun.com/gpu-mem",
+    "tencent.com/vcuda-core",
+    "nvidia.com/AD102GL_L40S",
+    "nvidia.com/GRID_A16-4Q",
+    "amd.com/cpx_nps4",
+    "gpu.example.org/card",
+)
+"""Names of resources that plugins of the field offer and no reader here understands."""
+OTHERS = (
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "hugepages-2Mi",
+    "nvidia.com/hostdev",
+    "nvidia.com/mlnxnics",
+    "rdma/hca_shared_devices_a",
+    "devices.kubevirt.io/kvm",
+    "vpc.amazonaws.com/efa",
+    "example.org/input-device",
+    "example.org/output",
+)
+"""Resources that are no accelerators."""
+
+
+def machine(name: str, offered: dict[str, str], labels: dict[str, str] | None = None) -> Any:
+    """A ready node that offers these resources beside its CPUs."""
+    found = node(name)
+    found["metadata"]["labels"] = labels or {}
+    found["status"]["allocatable"] = {"cpu": "64", "memory": "512Gi"} | offered
+    return found
+
+
+def unread_texts(found: Collected) -> list[str]:
+    """The warnings of the source about accelerators."""
+    return [text for text in found.report.warnings if NOT_READ in text]
+
+
+def test_names_of_accelerators_are_told_from_other_devices() -> None:
+    """Any vendor's board counts, network cards and host resources do not."""
+    assert [name for name in UNREAD if not is_accelerator(name)] == []
+    assert [name for name in OTHERS if is_accelerator(name)] == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_unread_accelerator_is_counted_by_name(tmp_path: Path, seed: int) -> None:
+    """Drawn clusters: each name with its nodes and pods, none of what is read, none missing."""
+    source = random.Random(seed)  # noqa: S311 # drawn clusters, no secret
+    nodes, pods, expected = [node("whole")], [], {}
+    for name in source.sample(UNREAD, source.randint(1, len(UNREAD))):
+        held, asked = source.randint(1, 5), source.randint(0, 3)
+        slug = name.replace("/", "-").replace(".", "-").lower()
+        also = {GPU: "4"} if source.random() < 0.3 else {}
+        nodes += [machine(f"{slug}-{index}", {name: "8"} | also) for index in range(held)]
+        pods += [
+            pod(f"{slug}-{index}", at=f"{slug}-0", limits={name: "1"}) for index in range(asked)
+        ]
+        expected[name] = held, asked
+    source.shuffle(nodes)
+    found = told({NODES: nodes, PODS: pods}, tmp_path)
+    texts = unread_texts(found)
+    assert len(texts) == len(expected)
+    for name, (held, asked) in expected.items():
+        (text,) = [entry for entry in texts if f" {name}, which is {NOT_READ}" in entry]
+        assert text.startswith(f"{held} node")
+        assert (f"and {asked} pod" in text) == (asked > 0)
+        assert text in found.report.reason
+    ratio = found.report.completeness_ratio
+    assert ratio is not None
+    assert ratio <= 1 / (1 + sum(held for held, _asked in expected.values()))
+    described = {entry.name: entry for entry in found.nodes}
+    assert len(described) == len(nodes)
+    assert all((NOT_READ in entry.reason) == (name != "whole") for name, entry in described.items())
+    assert kept_on([], [], found.nodes) == set(described) - {"whole"}
+
+
+def test_doctor_is_not_content_with_a_cluster_that_is_read_in_part(tmp_path: Path) -> None:
+    """No line about GPU resources is ok, and one names what is not read."""
+    lists = {NODES: [node("n1"), machine("g1", {"habana.ai/gaudi": "8"})]}
+    with served(lists, tmp_path) as settings:
+        found = kubernetes_findings(settings)
+    states = {(what, state) for what, state, _detail in found if "GPU res" in what or "acc" in what}
+    assert states == {("GPU resources", "missing"), ("accelerators", "missing")}
+    assert any("1 node (g1) holds habana.ai/gaudi" in detail for _what, _state, detail in found)
+    with served({NODES: [node("n1")]}, tmp_path) as settings:
+        assert not any(
+            what == "accelerators" for what, _state, _detail in kubernetes_findings(settings)
+        )
+
+
+def test_pods_whose_request_is_not_understood_are_told_until_they_end(tmp_path: Path) -> None:
+    """Nobody offers the resource, and a pod waits for it."""
+    waits = pod("waits", at="", limits={"furiosa.ai/warboy": "1"}, phase="Pending")
+    ended = pod("ended", limits={"rebellions.ai/ATOM": "1"}, phase="Succeeded")
+    found = told({PODS: [waits, ended]}, tmp_path)
+    assert unread_texts(found) == [f"1 pod (ml/waits) holds furiosa.ai/warboy, which is {NOT_READ}"]
+
+
+def test_devices_of_another_driver_are_told_by_its_name(tmp_path: Path) -> None:
+    """Resource claims of a driver that is not read, and not those of a network card's."""
+    slices = [
+        {"metadata": {"name": driver}, "spec": {"driver": driver, "nodeName": "n1",
+         "pool": {"name": "n1"}, "devices": []}}
+        for driver in ("gpu.intel.com", "dra.net", "gpu.nvidia.com")
+    ]  # fmt: skip
+    claim = {
+        "metadata": {"name": "c", "namespace": "ml"},
+        "status": {
+            "allocation": {"devices": {"results": [{"driver": "gpu.intel.com", "device": "a"}]}},
+            "reservedFor": [{"resource": "pods", "name": "sim"}],
+        },
+    }
+    found = told({SLICES: slices, CLAIMS: [claim]}, tmp_path)
+    assert unread_texts(found) == [
+        f"1 node (n1) and 1 pod (ml/sim) hold gpu.intel.com, which is {NOT_READ}"
+    ]
+
+
+@pytest.mark.parametrize("label", ["amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"])
+@pytest.mark.parametrize(
+    ("product", "model"),
+    [("AMD_Instinct_MI300X_OAM", "MI300X-192GB"), ("AMD_Instinct_MI325X", "MI325X-256GB")],
+)
+def test_boards_of_amd_are_boards(tmp_path: Path, label: str, product: str, model: str) -> None:
+    """Nodes, jobs and their models from AMD's device plugin and labeller, as of NVIDIA's."""
+    lists = {
+        NODES: [machine("a1", {"amd.com/gpu": "8"}, {label: product})],
+        PODS: [pod("train", at="a1", limits={"amd.com/gpu": "4"})],
+    }
+    found = told(lists, tmp_path)
+    (described,) = found.nodes
+    assert (described.gpu_model, described.gpu_count, described.reason) == (model, 8, "")
+    job = only(found)
+    assert (job.gpu_model, job.gpu_count) == (model, 4)
+    assert job.scheduler is not None
+    assert dict(job.scheduler.extra)["resource"] == "amd.com/gpu"
+    assert found.allocations["gpu_count"].tolist() == [4.0, 4.0]
+    assert found.report.completeness_ratio is not None
+    assert unread_texts(found) == []
+
+
+def test_a_node_of_amd_without_its_label_is_named(tmp_path: Path) -> None:
+    """Its boards count; doctor says which label is missing."""
+    with served({NODES: [machine("a1", {"amd.com/gpu": "8"})]}, tmp_path) as settings:
+        found = {what: (state, detail) for what, state, detail in kubernetes_findings(settings)}
+    assert found["GPU resources"][1].startswith("8 GPUs")
+    assert found["GPU models"][0] == "missing"
+    assert "amd.com/gpu.product-name" in found["GPU models"][1]
