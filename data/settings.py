@@ -112,6 +112,12 @@ class PlanningSettings(Section, name="planning"):
         above=0,
         maximum=9600,
     )
+    max_return_chance: float = documented(
+        0.1,
+        "chance that a job's work returns within the horizon above which it is not stopped, 0..1",
+        minimum=0,
+        maximum=1,
+    )
     entry_margin_ratio: float = documented(
         0.1,
         "margin by which a change keeps its limits to be proposed, or misses them to be withdrawn",

@@ -75,7 +75,7 @@ def _needs(
         return None
     if model is None or seen is None or demand.demand_q90 is None or demand.memory_mib is None:
         return None
-    if not demand.standing.may_restart or demand.idle_hours >= planning.reclaim_idle_hours:
+    if not demand.standing.may_restart or demand.may_stop(planning):
         return None
     if _fits_half_slice(model, demand.memory_mib * (1 + planning.memory_headroom_ratio)):
         return None

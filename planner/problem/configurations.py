@@ -150,7 +150,7 @@ def options_for(
             options.append(_half_board(here, partner))
     if not demand.job.mig_profile:
         options += _power_caps(demand, here, terms)
-    if demand.idle_hours >= planning.reclaim_idle_hours:
+    if demand.may_stop(planning):
         gone = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=gone, boards=0.0, service=0.0))
     elif _may_wait(demand, terms):

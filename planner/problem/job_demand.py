@@ -20,6 +20,7 @@ from planner.problem.elasticity import Elasticity, JobElasticity, standing_of
 from planner.problem.job_end import Remaining, waits_for_start
 from planner.problem.job_history import JobHistory
 from planner.problem.power_curve import PowerCurve, learned_curve
+from planner.problem.work_returns import RestEvidence, Rests, WorkReturn, return_of
 
 Values = npt.NDArray[np.float64]
 _WEEK, _MIN_SEEN, _WORK = timedelta(days=7), timedelta(hours=22), timedelta(hours=1)
@@ -42,8 +43,9 @@ class JobDemand:
     peak is that share of it, at most what is there. `foreseen_devices` are those that the
     autoscaler of a service is foreseen to hold by slot; None where none scales it or its engines
     tell no requests. `seen_idle_hours` is for how long up to now it did nothing, `idle_hours` the
-    same as far as it counts: 0 of a service that worked within a week. `share` is what the job has
-    of boards that others are on too, None of one that has its devices alone.
+    same as far as it counts: 0 of a service that worked within a week. `work_return` is the chance
+    that its work returns within the horizon. `share` is what the job has of boards that others are
+    on too, None of one that has its devices alone.
     """
 
     job: Job
@@ -61,6 +63,7 @@ class JobDemand:
     coverage_ratio: float
     idle_hours: float
     seen_idle_hours: float
+    work_return: WorkReturn
     utilization_p95_ratio: float | None
     utilization_mean_ratio: float | None
     memory_max_mib: float | None
@@ -82,6 +85,11 @@ class JobDemand:
         known = self.queue_wait is not None and self.queue_wait.known
         return waits_for_start(self.job) and not known
 
+    def may_stop(self, planning: PlanningSettings) -> bool:
+        """Return whether it is idle for long enough, and its work unlikely to return."""
+        long_idle = self.idle_hours >= planning.reclaim_idle_hours
+        return long_idle and self.work_return.may_stop(planning.max_return_chance)
+
 
 def job_demand(
     job: Job,
@@ -90,6 +98,8 @@ def job_demand(
     planning: PlanningSettings,
     *,
     remaining: Remaining,
+    rests: Rests,
+    similar: Sequence[RestEvidence] = (),
     held_mib: float | None = None,
     queue_wait: QueueWait | None = None,
     model: GpuModel | None = None,
@@ -102,6 +112,7 @@ def job_demand(
     Of its boards' `model` how their power follows activity can be learned, of the `service` what
     its requests take in the slots from `slot_starts`.
 
+    `rests` are its own, `similar` is what those of similar jobs say, of the widest group first.
     `held_mib` is what memory is held to for the horizon after a phase that took more, None where
     there was none: the largest reading then says nothing of what is to come.
     """
@@ -115,9 +126,9 @@ def job_demand(
     known = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
     span = forecast.history_slots
     # A service that answers requests is not idle, however little its GPUs show of it.
-    seen_idle_hours = 0.0 if peak_load_ratio else _idle_hours(rows, planning)
-    rests = standing.elasticity is Elasticity.SERVICE and _worked_lately(rows, planning)
-    idle_hours = 0.0 if rests else seen_idle_hours
+    seen_idle_hours = 0.0 if peak_load_ratio else rests.present
+    is_needed = standing.elasticity is Elasticity.SERVICE and _worked_lately(rows, planning)
+    idle_hours = 0.0 if is_needed else seen_idle_hours
     # With headroom all that it has, and no more: whether more replicas pay is a matter of hours.
     share = min(peak_load_ratio or 0.0, 1 / (1 + planning.headroom_ratio))
     devices = job.gpu_count * share
@@ -142,6 +153,7 @@ def job_demand(
         coverage_ratio=forecast.known_slots / span if span else 0.0,
         idle_hours=idle_hours,
         seen_idle_hours=seen_idle_hours,
+        work_return=return_of(rests, similar, planning.horizon_slots * planning.slot_minutes / 60),
         utilization_p95_ratio=_quantile(rows.utilization_ratio, 0.95),
         utilization_mean_ratio=_mean(rows.utilization_ratio),
         memory_max_mib=largest,
@@ -311,15 +323,3 @@ def _worked_lately(rows: JobHistory, planning: PlanningSettings) -> bool:
     busy = rows.utilization_max_ratio[known] > planning.idle_utilization_ratio
     worked = (busy & (age < _WEEK)).sum() >= max(_MIN_BUSY_SLOTS, _WORK / slot)
     return bool(worked or age[0].item() + slot < _MIN_SEEN)
-
-
-def _idle_hours(rows: JobHistory, planning: PlanningSettings) -> float:
-    """Return for how long up to its newest slot the job was seen idle; a gap ends the count."""
-    if not len(rows):
-        return 0.0
-    age = (rows.slot_start[-1] - rows.slot_start)[::-1]
-    expected = np.arange(len(rows)) * np.timedelta64(planning.slot_minutes, "m")
-    is_low = rows.utilization_max_ratio[::-1] <= planning.idle_utilization_ratio
-    idle = is_low & (age == expected)
-    run = len(idle) if idle.all() else int(np.argmin(idle))
-    return run * planning.slot_minutes / 60

@@ -31,6 +31,7 @@ from planner.problem.configurations import (
     present_option,
 )
 from planner.problem.cost import change_cost, slot_costs
+from planner.problem.elasticity import standing_of
 from planner.problem.fleet import fleet_facts
 from planner.problem.fleet_nodes import FleetFacts, Reach
 from planner.problem.job_demand import check_demand, job_demand
@@ -42,6 +43,7 @@ from planner.problem.quota_room import QuotaRoom
 from planner.problem.tariffs import Tariff, tariff_of
 from planner.problem.tenants import Tenants, make_tenants
 from planner.problem.terms import Terms
+from planner.problem.work_returns import rests_of, similar_rests
 
 Values = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -192,6 +194,15 @@ def make_problem(
         behind_others=rules.behind_others,
     )
     by_job = job_histories(history)
+    rests = {
+        job.job_id: rests_of(
+            by_job.get(job.job_id, NO_HISTORY),
+            slot_hours=terms.slot_hours,
+            idle_ratio=planning.idle_utilization_ratio,
+        )
+        for job in jobs
+    }
+    similar = similar_rests(rests, {job.job_id: _similar_to(job, planning) for job in jobs})
     forecast_of = {demand_forecast.job_id: demand_forecast for demand_forecast in forecasts}
     boards_of = cluster.boards_by_model()
     services = {service.job_id: service for service in serving}
@@ -219,6 +230,8 @@ def make_problem(
             forecast,
             planning,
             remaining=remaining,
+            rests=rests[job.job_id],
+            similar=similar[job.job_id],
             held_mib=held,
             queue_wait=(queue_waits or {}).get(job.job_id) if requeued else None,
             model=catalogue.find(job.gpu_model),
@@ -305,6 +318,12 @@ def make_problem(
         tenants=make_tenants(own_jobs, float(capacity.sum()), rules.tenants),
         rules=rules,
     )
+
+
+def _similar_to(job: Job, planning: PlanningSettings) -> tuple[tuple[str, ...], ...]:
+    """Return the groups whose rests tell of a job's: of its kind, and of its owner's of that."""
+    kind = (job.platform, job.kind, standing_of(job, planning).elasticity)
+    return kind, (*kind, job.namespace, job.owner)
 
 
 def _slot_starts(as_of: datetime, planning: PlanningSettings) -> tuple[datetime, ...]:

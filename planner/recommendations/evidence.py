@@ -135,6 +135,8 @@ def _factors(
         factors.append(
             ("start", "unknown: savings count from the first slot on, the most that they can be")
         )
+    if proposal.spec.takes_all:
+        factors.append(("return of work", demand.work_return.describe()))
     if demand.memory_freed and demand.memory_mib is not None and demand.memory_max_mib is not None:
         was, held = demand.memory_max_mib / MIB_PER_GIB, demand.memory_mib / MIB_PER_GIB
         factors.append(

@@ -102,12 +102,16 @@ def _idle_for_good(proposal: Proposal, terms: Terms) -> str:
 
 
 def not_reclaimed_yet(proposal: Proposal, terms: Terms) -> str:
-    """Name a service that is idle for as long as another job may be, '' for any other."""
-    demand, limit = proposal.job.demand, terms.planning.reclaim_idle_hours
-    if not demand.idle_hours < limit <= demand.seen_idle_hours or _idle_for_good(proposal, terms):
+    """Name why a job that has long been idle keeps its GPUs all the same, '' for any other."""
+    demand, planning = proposal.job.demand, terms.planning
+    long_idle = demand.seen_idle_hours >= planning.reclaim_idle_hours
+    if not long_idle or demand.may_stop(planning) or _idle_for_good(proposal, terms):
         return ""
     idle = f"it has been idle for {demand.seen_idle_hours:.1f} h"
-    return f"{idle}; a service is reclaimed after a week without work"
+    if demand.idle_hours < planning.reclaim_idle_hours:
+        return f"{idle}; a service is reclaimed after a week without work"
+    limit = f"a job is stopped at most at {100 * planning.max_return_chance:g} %"
+    return f"{idle}, but {demand.work_return.describe()}: {limit}, in no rest that it had before"
 
 
 def _unsteady(proposal: Proposal, terms: Terms, wanted: float) -> str:

@@ -86,7 +86,7 @@ def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
         cost=_money(stays.money - moves.money, errors, terms),
     )
     return ProposalOutcome(
-        savings=_if_it_starts(savings) if job.demand.start_unknown else savings,
+        savings=_at_least_none(savings) if _may_save_none(proposal) else savings,
         transition=_transition(proposal, change),
         delay_hours=_delay(proposal, change, longer, terms),
         shortfall_saved=stays.shortfall - moves.shortfall,
@@ -95,8 +95,13 @@ def outcome_of(proposal: Proposal, terms: Terms) -> ProposalOutcome:
     )
 
 
-def _if_it_starts(savings: Savings) -> Savings:
-    """Return the savings of a job that may start at any time: nothing at the least."""
+def _may_save_none(proposal: Proposal) -> bool:
+    """Return whether a job may start at any time, or is stopped whose work may return at any."""
+    return proposal.job.demand.start_unknown or proposal.spec.takes_all
+
+
+def _at_least_none(savings: Savings) -> Savings:
+    """Return savings that begin at nothing."""
 
     def at_least_none(found: Range | None) -> Range | None:
         return None if found is None else replace(found, low=min(found.low, 0.0))

@@ -88,7 +88,8 @@ def _idle(proposal: Proposal, problem: PlanningProblem) -> str:
     return (
         f"It held {proposal.present.configuration.describe()} for the last "
         f"{proposal.job.demand.idle_hours:.1f} h with utilization of at most "
-        f"{100 * problem.planning.idle_utilization_ratio:g} %."
+        f"{100 * problem.planning.idle_utilization_ratio:g} %. Risk: "
+        f"{proposal.job.demand.work_return.describe()}."
     )
 
 
