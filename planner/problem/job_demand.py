@@ -309,6 +309,17 @@ def _at_rest(
     return np.minimum(power[0], rest), np.full_like(power[1], rest), np.maximum(power[2], rest)
 
 
+def restart_slots(job: Job, planning: PlanningSettings) -> int:
+    """Return the slots of work in a row that may be a restart of a service, 0 of other jobs."""
+    is_service = standing_of(job, planning).elasticity is Elasticity.SERVICE
+    return (_work_slots(planning) - 1) * is_service
+
+
+def _work_slots(planning: PlanningSettings) -> int:
+    """Return the slots of work from which a service has worked."""
+    return max(_MIN_BUSY_SLOTS, -(-_WORK // timedelta(minutes=planning.slot_minutes)))
+
+
 def _worked_lately(rows: JobHistory, planning: PlanningSettings) -> bool:
     """Whether a service worked for an hour of the last week, or nobody has known it for a day.
 
@@ -321,5 +332,5 @@ def _worked_lately(rows: JobHistory, planning: PlanningSettings) -> bool:
     age = rows.slot_start[known][-1] - rows.slot_start[known]
     slot = timedelta(minutes=planning.slot_minutes)
     busy = rows.utilization_max_ratio[known] > planning.idle_utilization_ratio
-    worked = (busy & (age < _WEEK)).sum() >= max(_MIN_BUSY_SLOTS, _WORK / slot)
+    worked = (busy & (age < _WEEK)).sum() >= _work_slots(planning)
     return bool(worked or age[0].item() + slot < _MIN_SEEN)

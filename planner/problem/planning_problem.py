@@ -34,7 +34,7 @@ from planner.problem.cost import change_cost, slot_costs
 from planner.problem.elasticity import standing_of
 from planner.problem.fleet import fleet_facts
 from planner.problem.fleet_nodes import FleetFacts, Reach
-from planner.problem.job_demand import check_demand, job_demand
+from planner.problem.job_demand import check_demand, job_demand, restart_slots
 from planner.problem.job_end import remaining_of
 from planner.problem.job_history import NO_HISTORY, job_histories
 from planner.problem.job_problem import JobProblem, with_pin
@@ -199,6 +199,7 @@ def make_problem(
             by_job.get(job.job_id, NO_HISTORY),
             slot_hours=terms.slot_hours,
             idle_ratio=planning.idle_utilization_ratio,
+            restart_slots=restart_slots(job, planning),
         )
         for job in jobs
     }

@@ -28,14 +28,15 @@ from planner.problem.job_history import JobHistory
 Values = npt.NDArray[np.float64]
 LEAST = 1.0
 """Hours from which a rest counts: shorter ones are pauses of work under way."""
-_PRIOR = 0.5
+_PRIOR = 0.25
 _WEIGHTS = (1.0, 8.0, 4.0)
 """B of `_PRIOR` for the kind, of the kind for similar jobs, of these for the job: exposures."""
 _OWN, _REST, _DAY, _WEEK = 2.0, 0.3, 0.6, 1.0
 """M, and w of an earlier rest and of a window some days or weeks ago, which tell the same twice."""
 _HOURS_PER_DAY, _DAYS_PER_WEEK = 24.0, 7
 _MOST = 10.0
-"""Exposure that one job adds to that of others at most: no job speaks for all."""
+"""Exposure of a job's earlier rests that counts at most: none speaks for all, nor many short
+ones for a long one."""
 _FLOOR = 0.01
 """No chance is stated lower, nor higher than what it leaves: a few weeks show no certainty."""
 
@@ -86,14 +87,23 @@ class Rests:
         return RestEvidence(float((self.returned > LEAST).sum()), exposure)
 
 
-def rests_of(rows: JobHistory, *, slot_hours: float, idle_ratio: float) -> Rests:
-    """Return the rests of a job; a slot that is missing or unknown ends a rest without its end."""
+def rests_of(
+    rows: JobHistory, *, slot_hours: float, idle_ratio: float, restart_slots: int = 0
+) -> Rests:
+    """Return the rests of a job; a slot that is missing or unknown ends a rest without its end.
+
+    Work of at most `restart_slots` in a row is a restart, and part of the rest.
+    """
     none = np.empty(0)
     if not len(rows):
         return Rests(returned=none, unended=none, present=0.0, seen=none, worked=none)
     busy = rows.utilization_max_ratio > idle_ratio
     idle = rows.utilization_max_ratio <= idle_ratio
     apart = np.diff(rows.slot_start) != np.timedelta64(round(slot_hours * 3600), "s")
+    if restart_slots:
+        run = np.concatenate([[0], np.cumsum((busy[1:] != busy[:-1]) | apart)])
+        busy &= np.bincount(run)[run] > restart_slots
+        idle |= (rows.utilization_max_ratio > idle_ratio) & ~busy
     first = idle & np.concatenate([[True], ~idle[:-1] | apart])
     last = idle & np.concatenate([~idle[1:] | apart, [True]])
     ends = np.flatnonzero(last)
@@ -170,11 +180,12 @@ def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float)
 
     Work whose first rest is not over yet counts as one end.
     """
-    mean, own, weight = _PRIOR, rests.evidence, _WEIGHTS[-1]
+    mean, weight, age = _PRIOR, _WEIGHTS[-1], max(rests.present, LEAST)
+    present = RestEvidence(exposure=float(np.log(age / LEAST)))
+    own = rests.evidence.plus(present, -1.0).at_most(_MOST).plus(present)
     for before, evidence in zip(_WEIGHTS, similar, strict=False):
         mean = evidence.mean(mean, before)
     shape = mean * weight + max(own.events, float(len(rests.worked) > 0))
-    age = max(rests.present, LEAST)
     rate = weight + own.exposure
     log_time = float(np.log((age + ahead_hours) / age))
     reached = rests.returned[rests.returned >= age]

@@ -79,7 +79,7 @@ def test_a_job_that_holds_gpus_idle_is_reclaimed(slot_minutes: int) -> None:
     assert found.risk == "high"
     hours = found.savings.gpu_hours
     assert hours is not None
-    assert (hours.low, hours.central, hours.high) == pytest.approx((48, 48, 48))
+    assert (hours.low, hours.central, hours.high) == pytest.approx((0, 48, 48))
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)

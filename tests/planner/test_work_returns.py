@@ -1,0 +1,221 @@
+"""Work that comes back: who works in turns keeps its GPUs, who works no more loses them in time."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from factories import make_job
+from hypothesis import given
+from hypothesis import strategies as st
+from planning_cases import AS_OF, H100, boards, case, day_in_slots
+
+from data.columns import HISTORY, check_frame
+from data.records.actions import Action
+from data.records.jobs import Job, WorkloadKind
+from planner.plan import build_plan
+from planner.problem.job_history import NO_HISTORY, job_histories
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.work_returns import RestEvidence, Rests, rests_of, return_of, similar_rests
+from planner.recommendations.advise import advise
+
+TURNS = [1, 2, 4, 6, 8, 12, 24, 168]
+"""Hours from one start of work to the next."""
+
+
+def history_in_turns(
+    job: Job, slot_minutes: int, *, turn: float, busy: float, hours: float, rest: float
+) -> pd.DataFrame:
+    """Work for `busy` hours of every `turn`, for `hours` up to now, the last of it `rest` h ago."""
+    slot = timedelta(minutes=slot_minutes)
+    times = pd.date_range(end=AS_OF - slot, periods=round(hours * 60 / slot_minutes), freq=slot)
+    ago = (AS_OF - times) / timedelta(hours=1)
+    # Slots that began `ago` hours before now; the last turn's work ended `rest` hours ago.
+    works = (ago > rest) & ((ago - rest - 1e-9) % turn < busy)
+    level = np.where(works, 0.6, 0.0)
+    frame = pd.DataFrame(
+        {
+            "job_id": job.job_id,
+            "slot_start": times.as_unit("us"),
+            "effective_gpus": level * job.gpu_count,
+            "utilization_ratio": level,
+            "utilization_max_ratio": level,
+            "allocated_gpus": float(job.gpu_count),
+            "memory_used_mib": 9_000.0,
+            "power_watts": np.where(works, 450.0, 90.0),
+            "sample_count": 5,
+        }
+    )
+    return check_frame(frame, HISTORY)
+
+
+def problem_in_turns(slot_minutes: int, job: Job, **turns: float) -> PlanningProblem:
+    """A problem of one job that works in turns, forecast to do nothing."""
+    return case(
+        (job, 0.0, 9_000.0, 90.0),
+        gpus=boards(H100, 8),
+        planning=day_in_slots(slot_minutes),
+        history=history_in_turns(job, slot_minutes, **turns),
+    )
+
+
+def may_be_stopped(problem: PlanningProblem) -> bool:
+    """Whether the first job may be left without GPUs."""
+    return 0 in [option.configuration.gpu_count for option in problem.jobs[0].options]
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("slot_minutes", [5, 15, 60])
+@pytest.mark.parametrize("kind", [WorkloadKind.TRAINING, WorkloadKind.UNKNOWN])
+def test_a_job_that_works_in_turns_is_never_stopped(
+    turn: int, slot_minutes: int, kind: WorkloadKind
+) -> None:
+    """At no hour of a rest, once it was seen to come back twice: not even of a week."""
+    job = make_job(gpu_count=2, kind=kind)
+    busy = max(slot_minutes / 60, turn * 0.2)
+    for share in (0.25, 0.6, 1.0):
+        rest = max(
+            slot_minutes / 60, share * (turn - busy) // (slot_minutes / 60) * slot_minutes / 60
+        )
+        problem = problem_in_turns(
+            slot_minutes, job, turn=turn, busy=busy, hours=max(24.0, 3.2 * turn), rest=rest
+        )
+        assert not may_be_stopped(problem), rest
+
+
+@pytest.mark.parametrize("turn", [1, 4, 24])
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+def test_a_job_that_works_no_more_is_stopped_within_two_weeks(turn: int, slot_minutes: int) -> None:
+    """Its work ended after a week of turns; one that never worked is stopped within two days."""
+    job = make_job(gpu_count=2, kind=WorkloadKind.TRAINING)
+    busy = max(slot_minutes / 60, turn * 0.2)
+    dead = problem_in_turns(slot_minutes, job, turn=turn, busy=busy, hours=21 * 24, rest=14 * 24.0)
+    assert may_be_stopped(dead)
+    never = problem_in_turns(slot_minutes, job, turn=turn, busy=0.0, hours=40.0, rest=40.0)
+    assert may_be_stopped(never)
+
+
+def test_the_reason_to_keep_it_names_its_own_gaps() -> None:
+    """In the words of its owner: when it came back, and how often."""
+    job = make_job(gpu_count=1, gpu_model=H100, kind=WorkloadKind.TRAINING)
+    problem = problem_in_turns(15, job, turn=8, busy=3.0, hours=64.0, rest=4.5)
+    found = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
+    reason = found.kept[job.job_id]
+    assert "it has been idle for 4.5 h" in reason
+    assert "returned after 4.5 h of rest in 7 of 7 earlier gaps, 7 times within 24 h" in reason
+    assert found.idle[job.job_id].reason == reason
+
+
+def test_a_stop_says_its_chance_on_card_evidence_and_range() -> None:
+    """The work of two weeks ago may return at any time: nothing is the least that is saved."""
+    job = make_job(gpu_count=2, kind=WorkloadKind.TRAINING)
+    problem = problem_in_turns(60, job, turn=4, busy=1.0, hours=21 * 24, rest=14 * 24.0)
+    advice = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
+    (found,) = advice.recommendations
+    chance = problem.jobs[0].demand.work_return.describe()
+    assert found.action is Action.RECLAIM
+    assert f"Risk: {chance}" in found.why
+    assert dict(found.evidence.factors)["return of work"] == chance
+    assert found.savings.cost is not None
+    assert found.savings.cost.low == 0.0
+
+
+def rests(returned: list[float], unended: list[float], present: float, work: bool = True) -> Rests:
+    """Rests of a job that was seen for as long as all of them."""
+    span = max(1.0, sum(returned) + sum(unended) + present + len(returned))
+    ages = np.arange(1.0, span + 1.0)
+    return Rests(
+        returned=np.array(returned),
+        unended=np.array([*unended, present]),
+        present=present,
+        seen=ages,
+        worked=ages[ages > present][:: max(1, round(span / 9))] if work else np.empty(0),
+    )
+
+
+hours = st.floats(0.25, 400.0, allow_nan=False)
+some_rests = st.builds(rests, st.lists(hours, max_size=12), st.lists(hours, max_size=4), hours)
+evidence = st.lists(
+    st.builds(
+        lambda share, exposure: RestEvidence(share * exposure, exposure),
+        st.floats(0, 3),
+        st.floats(0, 200),
+    ),
+    max_size=2,
+)
+
+
+@given(entry=some_rests, others=evidence, ahead=st.floats(0.5, 300.0))
+def test_a_chance_is_never_certain_and_the_same_facts_give_the_same(
+    entry: Rests, others: list[RestEvidence], ahead: float
+) -> None:
+    """Between one percent and ninety-nine."""
+    found = return_of(entry, others, ahead)
+    assert 0.01 <= found.chance <= 0.99
+    assert found == return_of(entry, others, ahead)
+
+
+@given(entry=some_rests, others=evidence, ahead=st.floats(0.5, 200.0), more=st.floats(0.0, 100.0))
+def test_a_longer_horizon_never_lowers_the_chance(
+    entry: Rests, others: list[RestEvidence], ahead: float, more: float
+) -> None:
+    """What returns within a day returns within two."""
+    longer = return_of(entry, others, ahead + more).chance
+    assert longer >= return_of(entry, others, ahead).chance - 1e-12
+
+
+@given(
+    returned=st.lists(hours, max_size=12),
+    others=evidence,
+    beyond=st.floats(0.01, 100.0),
+    more=st.floats(0.0, 300.0),
+)
+def test_beyond_all_earlier_rests_the_chance_falls(
+    returned: list[float], others: list[RestEvidence], beyond: float, more: float
+) -> None:
+    """The longer it has rested, the longer it goes on."""
+    present = max([1.0, *returned]) + beyond
+    chances = [
+        return_of(rests(returned, [], age), others, 24.0).chance
+        for age in (present, present + more)
+    ]
+    assert chances[1] <= chances[0] + 1e-12
+
+
+@given(
+    states=st.lists(st.sampled_from([0.0, 0.5, np.nan]), min_size=1, max_size=60),
+    missing=st.sets(st.integers(0, 59), max_size=10),
+    slot_minutes=st.sampled_from([5, 15, 60]),
+)
+def test_rests_add_up_and_end_where_work_was_seen_to_begin(
+    states: list[float], missing: set[int], slot_minutes: int
+) -> None:
+    """Slot by slot: an idle slot is in one rest, and only work right behind it ends it."""
+    job = make_job()
+    frame = history_in_turns(
+        job, slot_minutes, turn=1, busy=0, hours=len(states) * slot_minutes / 60, rest=1
+    )
+    frame["utilization_max_ratio"] = states
+    present = [number for number in range(len(states)) if number not in missing]
+    rows = job_histories(frame.iloc[present]).get(job.job_id, NO_HISTORY)
+    found = rests_of(rows, slot_hours=slot_minutes / 60, idle_ratio=0.01)
+    idle = sum(states[number] == 0.0 for number in present)
+    total = float(found.returned.sum() + found.unended.sum())
+    assert total == pytest.approx(idle * slot_minutes / 60)
+    ends = sum(
+        states[number] == 0.5 and number - 1 in present and states[number - 1] == 0.0
+        for number in present
+    )
+    assert len(found.returned) == ends
+    assert len(found.worked) == sum(states[number] == 0.5 for number in present)
+
+
+def test_what_similar_jobs_did_counts_without_the_job_itself() -> None:
+    """Each job's own rests are evidence once."""
+    one, two = rests([10.0, 10.0], [], 0.0), rests([], [], 100.0, work=False)
+    found = similar_rests({"a": one, "b": two}, {"a": ("kind",), "b": ("kind",)})
+    assert found["a"][0].events == pytest.approx(0.0)
+    assert found["b"][0].events == pytest.approx(2.0)
+    back = return_of(replace(two, present=30.0), found["b"], 24.0).chance
+    assert back > return_of(replace(two, present=30.0), found["a"], 24.0).chance
