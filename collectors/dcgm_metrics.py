@@ -15,6 +15,7 @@ import pandas as pd
 from collectors.base import Finding, Source, Window
 from collectors.board_activity import activity_of
 from collectors.board_xids import xids_of
+from collectors.contradictions import without_counters
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import parse_answer
 from collectors.metric_dialects import ACTIVITY, HEALTH, INFOS, NEEDED, XIDS
@@ -97,6 +98,10 @@ class PrometheusDcgmCollector:
             pd.concat([found[part] for found in read] or [empty_frame(kind)], ignore_index=True)
             for part, kind in enumerate((SAMPLES, columns.XIDS, columns.ACTIVITY))
         )
+        contradictions = pd.concat(
+            [empty_frame(columns.CONTRADICTIONS), *dropped.contradictions], ignore_index=True
+        )
+        activity = without_counters(activity, contradictions)
         serving = self._serving(serving_names(names), window, dropped)
         progress = self._progress(names, window, dropped)
         warnings = self.client.take_warnings()
@@ -105,7 +110,7 @@ class PrometheusDcgmCollector:
         devices = len(readings[["gpu_uuid", "mig_instance"]].drop_duplicates())
         content = sum(
             int(pd.util.hash_pandas_object(entry, index=False).sum())
-            for entry in (samples, xids, serving, activity, progress)
+            for entry in (samples, xids, serving, activity, progress, contradictions)
         )
         steps = (end - start) // timedelta(seconds=step) + 1
         expected = max(0, steps) * devices
@@ -116,6 +121,7 @@ class PrometheusDcgmCollector:
             xids=xids,
             serving=serving,
             activity=activity,
+            contradictions=contradictions,
             progress=progress,
             report=SourceReport(
                 source=self.name,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from collectors.board_nodes import TwoNodes, named_by_time
+from collectors.contradictions import COUNTERS, believed_samples
 from collectors.device_labels import LabelledDevice, device_of, known_as, readable_labels
 from collectors.metric_dialects import BY_NAME, INFOS, UTILIZATION_PREFERENCE
 from collectors.plausible_values import plausible
@@ -26,6 +27,7 @@ _MICROSECONDS = 1_000_000
 FIRST_SECOND, LAST_SECOND = 1e9, 4e9
 """2001 and 2096: a time before or after is no time of a reading."""
 _NAMED = ("mig_profile", "node", "gpu_index", "gpu_model")
+_OF_SAMPLES = frozenset(meaning[0].quantity for meaning in BY_NAME.values() if meaning[0].used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +42,14 @@ class Series:
 
 @dataclass(slots=True)
 class Dropped:
-    """Counts of readings that were not kept, by reason, and boards that two nodes claim."""
+    """Counts of readings that were not kept, by reason, and boards that two nodes claim.
+
+    `contradictions` are the counters that others contradict (columns CONTRADICTIONS).
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     two_nodes: TwoNodes = field(default_factory=TwoNodes)
+    contradictions: list[pd.DataFrame] = field(default_factory=list)
 
     def as_pairs(self) -> tuple[tuple[str, int], ...]:
         """Return (reason, count) pairs in order."""
@@ -69,7 +75,7 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
     quantities: dict[str, _Readings] = {}
     for entry in everything:
         meaning = BY_NAME.get(entry.metric)
-        if meaning is None or not meaning[0].used:
+        if meaning is None or not (meaning[0].used or meaning[0].quantity in COUNTERS):
             continue
         device = device_of(entry.labels, catalogue, info)
         if device is None:
@@ -78,9 +84,10 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
         if device.mig_instance and meaning[0].quantity == "gpu_util":
             continue  # of a MIG instance GPU_UTIL is 0 or absent, never a reading
         timed = (entry.times >= FIRST_SECOND) & (entry.times <= LAST_SECOND)
-        dropped.counts["broken-time"] += int((~timed).sum())
+        counts = dropped.counts if meaning[0].used else Counter[str]()
+        counts["broken-time"] += int((~timed).sum())
         times = entry.times[timed]
-        values, kept = plausible(*meaning, entry.values[timed], dropped.counts)
+        values, kept = plausible(*meaning, entry.values[timed], counts)
         key = (device.gpu_uuid, device.mig_instance, device.job_id)
         row = holders.setdefault(key, len(devices))
         if row == len(devices):
@@ -92,7 +99,7 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
         readings.rows.append(np.full(int(kept.sum()), row, dtype=np.int64))
         readings.times.append(instants[row][-1])
         readings.values.append(values[kept])
-    frame = _wide(quantities, list(holders), devices)
+    frame = _wide(quantities, list(holders), devices, catalogue, dropped)
     return named_by_time(frame, devices, instants, dropped.two_nodes)
 
 
@@ -124,8 +131,13 @@ def _wide(
     quantities: Mapping[str, _Readings],
     holders: Sequence[tuple[str, str, str]],
     devices: Sequence[Sequence[LabelledDevice]],
+    catalogue: GpuCatalogue,
+    dropped: Dropped,
 ) -> pd.DataFrame:
-    """Return one row per holder and time, every quantity its largest reading or NaN."""
+    """Return one row per holder and time, every quantity its largest reading or NaN.
+
+    A counter that the others contradict is unknown, so that the next signal tells utilization.
+    """
     long = {
         name: (
             np.concatenate(quantity.rows),
@@ -134,7 +146,8 @@ def _wide(
         )
         for name, quantity in quantities.items()
     }
-    if not any(len(rows) for rows, _times, _values in long.values()):
+    witnesses = set(COUNTERS) - _OF_SAMPLES
+    if not any(len(rows) for name, (rows, *_rest) in long.items() if name not in witnesses):
         return empty_frame(SAMPLES)
     instants = _distinct([times for _rows, times, _values in long.values()])
     # One whole number per row and time: sorting those is many times faster than sorting pairs.
@@ -142,20 +155,26 @@ def _wide(
         name: rows * len(instants) + np.searchsorted(instants, times)
         for name, (rows, times, _values) in long.items()
     }
-    found = _distinct(list(cells.values()))
+    found = _distinct([of_name for name, of_name in cells.items() if name not in witnesses])
     wide: dict[str, npt.NDArray[np.float64]] = {}
     for name, (_rows, _times, values) in long.items():
         column = np.full(len(found), -np.inf)
-        np.maximum.at(column, np.searchsorted(found, cells[name]), values)
+        place = np.minimum(np.searchsorted(found, cells[name]), len(found) - 1)
+        there = found[place] == cells[name]
+        np.maximum.at(column, place[there], values[there])
         wide[name] = np.where(np.isneginf(column), np.nan, column)
-    frame = pd.DataFrame(_derived(wide, len(found)))
     holder, instant = np.divmod(found, len(instants))
     keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
     for name in _NAMED:
         keys[name] = [max(getattr(device, name) for device in said) for said in devices]
     named = keys.iloc[holder].reset_index(drop=True)
     times = pd.to_datetime(instants[instant], unit="us", utc=True).as_unit("us")
-    return check_frame(pd.concat([named, frame], axis=1).assign(sampled_at=times), SAMPLES)
+    frame = pd.DataFrame(_derived(wide, len(found)))
+    samples = check_frame(pd.concat([named, frame], axis=1).assign(sampled_at=times), SAMPLES)
+    counters = {name: wide[name] for name in COUNTERS if name in wide and name not in frame}
+    believed, contradictions = believed_samples(samples, counters, catalogue)
+    dropped.contradictions.append(contradictions)
+    return believed
 
 
 def _distinct(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from collectors.board_xids import xids_of
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
@@ -170,6 +171,7 @@ def _collected(
         samples=samples,
         jobs=jobs_of(samples, source),
         xids=xids_of(series, catalogue, dropped),
+        contradictions=pd.concat(dropped.contradictions, ignore_index=True),
         report=SourceReport(
             source=source,
             state=SourceState.RAN,

@@ -19,6 +19,7 @@ import pandas as pd
 
 from collectors.board_nodes import NodeRuns
 from collectors.collect import MAX_SKEW
+from collectors.contradictions import COUNTERS, believed_samples
 from collectors.device_labels import board_uuid
 from collectors.plausible_values import plausible
 from collectors.trace_cells import numbers_of, texts_of
@@ -26,6 +27,7 @@ from collectors.trace_doubts import UnitTally
 from collectors.trace_map import MappedColumn, TraceMap, field_of, load_map, nearest
 from collectors.trace_tables import Columns, failures_named, read_columns
 from collectors.trace_times import NO_TIME, times_of
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.columns import NUMBER, SAMPLES, check_frame
 from data.energy_integration import MAX_GAP_SECONDS
@@ -87,6 +89,7 @@ class Trace:
         self._far_apart = self._steps = 0
         self._nodes = NodeRuns()
         self._span: list[Any] = []
+        self._contradictions: list[pd.DataFrame] = []
 
     @property
     def dropped_rows(self) -> Counter[str]:
@@ -179,6 +182,14 @@ class Trace:
         frame = check_frame(frame[kept & ~nameless].reset_index(drop=True), SAMPLES)
         self.without_job += int((frame["job_id"] == "").sum())
         self._note(frame)
+        signals = frame["utilization_signal"].replace("", "gpu_util")  # the least that it can be
+        counters = {
+            name: frame["utilization_ratio"].where(signals == name).to_numpy()
+            for name in signals.unique()
+            if name in COUNTERS
+        }
+        frame, contradictions = believed_samples(frame, counters, load_gpu_catalogue())
+        self._contradictions.append(contradictions)
         return frame
 
     def _column(
@@ -286,11 +297,13 @@ class Trace:
     ) -> Collected:
         """Return a piece; its report tells what was read and dropped up to its end."""
         mapping, self._number = self._mapping, self._number + 1
+        contradictions, self._contradictions = self._contradictions, []
         content = pd.util.hash_pandas_object(samples, index=False).sum()
         said = [mapping.source, self._path.name, str(content), list(mapping.assumed)]
         return Collected(
             batch_id=digest_of([*said, self._number]),
             samples=samples,
+            contradictions=pd.concat(contradictions, ignore_index=True),
             jobs=jobs,
             report=SourceReport(
                 source=mapping.source,

@@ -54,6 +54,7 @@ def problem_of_view(
         energy=settings.energy,
         as_of=view.as_of,
         signals=view.signals,
+        contradicted=view.contradicted,
         cap_laws=learned_cap_laws(models.values(), catalogue),
         rules=fleet_rules(settings, view.quotas, live_jobs(view.jobs, view.as_of)),
         held_memory_mib={

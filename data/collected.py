@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from data.columns import (
     ACTIVITY,
     ALLOCATIONS,
+    CONTRADICTIONS,
     PROGRESS,
     SAMPLES,
     SERVING,
@@ -48,6 +49,11 @@ def no_activity() -> pd.DataFrame:
     return empty_frame(ACTIVITY)
 
 
+def no_contradictions() -> pd.DataFrame:
+    """Return no contradicted counters: the source has one counter, or all agree."""
+    return empty_frame(CONTRADICTIONS)
+
+
 def no_progress() -> pd.DataFrame:
     """Return no progress: no job tells the source how far it is."""
     return empty_frame(PROGRESS)
@@ -58,10 +64,10 @@ class Collected:
     """Samples (SAMPLES), jobs, nodes, who held what (ALLOCATIONS), errors (XIDS), how it went.
 
     `serving` is what inference engines served (SERVING), `activity` what kept devices at work
-    (ACTIVITY), `progress` what share of their work jobs reported as done (PROGRESS). `quotas` are
-    all that a scheduler enforces at the window's end, None where it was not asked or does not
-    tell. `batch_id` is the same for the same source, window and content: keeping it twice is
-    harmless.
+    (ACTIVITY), `contradictions` which counters others contradicted (CONTRADICTIONS), `progress`
+    what share of their work jobs reported as done (PROGRESS). `quotas` are all that a scheduler enforces
+    at the window's end, None where it was not asked or does not tell. `batch_id` is the same for
+    the same source, window and content: keeping it twice is harmless.
     """
 
     batch_id: str
@@ -72,6 +78,7 @@ class Collected:
     xids: pd.DataFrame = field(default_factory=no_xids)
     serving: pd.DataFrame = field(default_factory=no_serving)
     activity: pd.DataFrame = field(default_factory=no_activity)
+    contradictions: pd.DataFrame = field(default_factory=no_contradictions)
     progress: pd.DataFrame = field(default_factory=no_progress)
     quotas: tuple[Quota, ...] | None = None
     report: SourceReport
@@ -82,4 +89,5 @@ class Collected:
         check_frame(self.xids, XIDS)
         check_frame(self.serving, SERVING)
         check_frame(self.activity, ACTIVITY)
+        check_frame(self.contradictions, CONTRADICTIONS)
         check_frame(self.progress, PROGRESS)

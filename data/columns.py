@@ -161,6 +161,22 @@ ACTIVITY = FrameColumns(
 )
 """What kept one device busy or held it back in five minutes: means of its readings."""
 
+CONTRADICTIONS = FrameColumns(
+    name="contradictions",
+    columns=MappingProxyType(
+        {
+            "slot_start": (TIME, "start of the five minutes, UTC"),
+            "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
+            "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
+            "counter": (TEXT, "such as gr_engine_active, gpu_util or power_watts"),
+            "reading": (NUMBER, "what it showed, 0..1, power over its limit, mean"),
+            "others": (TEXT, "what the other counters showed, such as gpu_util 98 %"),
+        }
+    ),
+    required=frozenset({"slot_start", "gpu_uuid", "counter", "reading"}),
+)
+"""Counters that the other readings of their device contradicted in five minutes."""
+
 PROGRESS = FrameColumns(
     name="progress",
     columns=MappingProxyType(

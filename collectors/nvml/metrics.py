@@ -17,6 +17,7 @@ import pandas as pd
 
 from collectors.base import Window
 from collectors.board_xids import merged_xids
+from collectors.contradictions import COUNTERS, believed_samples, without_counters
 from collectors.dcgm_readings import jobs_of
 from collectors.metric_dialects import LARGEST
 from collectors.nvml.activity import GpmActivity
@@ -28,7 +29,7 @@ from collectors.nvml.xid_events import XidEvents
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot, utc_now
 from data.collected import Collected
-from data.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
+from data.columns import ACTIVITY, CONTRADICTIONS, SAMPLES, check_frame, empty_frame
 from data.errors import SourceUnreachableError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -110,9 +111,10 @@ class NvmlCollector:
                 "See whether `nvidia-smi` answers; `dmesg | grep -i xid` names a lost board.",
             )
         missing["sampler: not collected in time"] += overflowed
-        samples = _samples([row for reading in readings for row in _stamped(reading)])
-        activity = _activity(readings, window)
-        texts = [frame.to_csv(index=False) for frame in (samples, xids, activity)]
+        rows = [row for reading in readings for row in _stamped(reading)]
+        samples, contradictions = _samples(rows, self.catalogue)
+        activity = without_counters(_activity(readings, window), contradictions)
+        texts = [frame.to_csv(index=False) for frame in (samples, xids, activity, contradictions)]
         held = samples[~samples["job_id"].str.startswith(POD_LABEL)]
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, *texts]),
@@ -120,6 +122,7 @@ class NvmlCollector:
             jobs=jobs_of(held, self.name),
             xids=xids,
             activity=activity,
+            contradictions=contradictions,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
@@ -148,11 +151,19 @@ def _stamped(reading: Reading) -> list[dict[str, object]]:
     return [{"sampled_at": at, **row} for row in reading.rows]
 
 
-def _samples(rows: list[dict[str, object]]) -> pd.DataFrame:
+def _samples(
+    rows: list[dict[str, object]], catalogue: GpuCatalogue
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the samples without counters that others contradict, and these by slot."""
     if not rows:
-        return empty_frame(SAMPLES)
+        return empty_frame(SAMPLES), empty_frame(CONTRADICTIONS)
     frame = pd.DataFrame(rows)
-    return check_frame(frame, SAMPLES)
+    counters = pd.DataFrame(frame.pop("counters").tolist(), columns=list(COUNTERS), dtype=float)
+    return believed_samples(
+        check_frame(frame, SAMPLES),
+        {name: counters[name].to_numpy() for name in COUNTERS if name != "power_watts"},
+        catalogue,
+    )
 
 
 def _activity(readings: Sequence[Reading], window: Window) -> pd.DataFrame:

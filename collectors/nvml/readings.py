@@ -11,6 +11,7 @@ from typing import Any
 import pynvml
 
 from collectors.board_activity import PLAIN, SLOWED_BY_HEAT_OR_BRAKE
+from collectors.metric_dialects import UTILIZATION_PREFERENCE
 from collectors.nvml.activity import GpmActivity
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board, Instance, find_boards
@@ -221,14 +222,16 @@ class _BoardReading:
         self, instance: Instance | None, means: Mapping[str, float]
     ) -> dict[str, object]:
         used, total = self._memory(instance.handles[0] if instance else self.board.handle)
-        ratio, signal = self._utilization(means)
+        counters = self._counters(means)
+        signal = next((name for name in UTILIZATION_PREFERENCE if name in counters), "")
         return {
             "mig_instance": instance.instance if instance else "",
             "mig_profile": instance.profile if instance else "",
             "memory_used_mib": used,
             "memory_total_mib": total,
-            "utilization_ratio": ratio,
+            "utilization_ratio": counters.get(signal, math.nan),
             "utilization_signal": signal,
+            "counters": counters,
         }
 
     def _memory(self, handle: Any) -> tuple[float, float]:
@@ -249,17 +252,26 @@ class _BoardReading:
             used = math.nan
         return bytes_to_mib(used), bytes_to_mib(total)
 
-    def _utilization(self, means: Mapping[str, float]) -> tuple[float, str]:
+    def _counters(self, means: Mapping[str, float]) -> dict[str, float]:
+        """Return what tells how busy the device is, by the names of `metric_dialects`."""
         calls, board = self.calls, self.board
-        if "sm_active" in means:
-            return means["sm_active"], "sm_active"
+        counters = {
+            "gr_engine_active" if name == "engine_active" else name: means[name]
+            for name in ("sm_active", "engine_active", "tensor_active", "dram_active")
+            if name in means
+        }
         if board.in_mig_mode:
             # the driver's rates are of the whole board, and not given in MIG mode
-            calls.missing["utilization: none on MIG"] += 1
-            return math.nan, ""
-        rates = calls.read(pynvml.nvmlDeviceGetUtilizationRates, board.handle)
-        percent = calls.number("utilization", rates.gpu if rates else None, blank=101, scale=1)
-        return (percent / 100, "gpu_util") if math.isfinite(percent) else (math.nan, "")
+            if "sm_active" not in counters:
+                calls.missing["utilization: none on MIG"] += 1
+            return counters
+        if "sm_active" in counters:
+            rates, _ = calls.attempt(pynvml.nvmlDeviceGetUtilizationRates, board.handle)
+            percent = math.nan if rates is None or rates.gpu > 100 else float(rates.gpu)
+        else:
+            rates = calls.read(pynvml.nvmlDeviceGetUtilizationRates, board.handle)
+            percent = calls.number("utilization", rates.gpu if rates else None, blank=101, scale=1)
+        return counters | ({"gpu_util": percent / 100} if math.isfinite(percent) else {})
 
     def _holders(self, instance: Instance | None) -> tuple[str, ...]:
         """Return who holds the device: the jobs of its processes, else those of the prolog's files.

@@ -30,6 +30,7 @@ from data.records.jobs import Job
 from data.store import board_xids, job_progress, samples_sql, tables
 from data.store.bridge import spoken
 from data.store.bulk import frame_of, read_table
+from data.store.contradictions import ContradictionReader
 from data.store.job_sql import FIELDS
 from data.store.models_held import catalogued, with_models_held
 from data.store.planning_view import PlanningView, lately_read
@@ -75,7 +76,7 @@ _GROUP_DAYS = 90
 """Groups are forecast for a month, so they look further back than jobs."""
 
 
-class FactReader(QuotaReader):
+class FactReader(QuotaReader, ContradictionReader):
     """What is known of fleet and jobs; nothing here writes."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -105,8 +106,7 @@ class FactReader(QuotaReader):
     def observed_until(self, now: datetime) -> datetime | None:
         """Return the newest hour up to `now` that retention may count from; None: no hour yet.
 
-        That is one with samples in at least a quarter of the two days up to it. A clock that runs
-        ahead by months leaves a few hours alone there, from which nothing follows.
+        One with samples in a quarter of the two days up to it: a clock that ran ahead leaves fewer.
         """
         instant = sa.bindparam("now", now, type_=sa.DateTime(timezone=True))
         rows = self._rows(sa.text(samples_sql.OBSERVED_UNTIL).bindparams(instant))
@@ -128,7 +128,6 @@ class FactReader(QuotaReader):
         read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
         window = slots_of(start, upto)
         nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
-        signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
         gpus = self.gpus(start=start, end=upto)
         return PlanningView(
             as_of=as_of,
@@ -154,7 +153,8 @@ class FactReader(QuotaReader):
             groups=self.group_history(
                 start=as_of - timedelta(days=_GROUP_DAYS), end=upto, slot_seconds=SECONDS_PER_HOUR
             ),
-            signals=dict(zip(signals["job_id"], signals["signal"], strict=True)),
+            signals=self.signals(start=window["start"], end=window["end"]),
+            contradicted=self.contradicted_jobs(end=upto),
         )
 
     def jobs(self, *, seen_since: datetime = _EPOCH) -> tuple[Job, ...]:

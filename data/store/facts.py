@@ -23,6 +23,7 @@ from data.store.board_activity import keep_activity
 from data.store.board_xids import keep_xids
 from data.store.bridge import count_changed, make_temporary
 from data.store.bulk import incoming, put_rows
+from data.store.contradictions import keep_contradictions
 from data.store.job_progress import keep_progress
 from data.store.ledger import next_sequence
 from data.store.partitions import make_partitions
@@ -81,6 +82,7 @@ def keep_collected(
     for keep, frame in (
         (keep_serving, collected.serving),
         (keep_activity, collected.activity),
+        (keep_contradictions, collected.contradictions),
         (keep_progress, collected.progress),
     ):
         if not frame.empty:

@@ -30,6 +30,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "board_xids": {"cycle": _KEEP},
         "serving_slots": {"cycle": _REPLACE},
         "board_activity": {"cycle": _REPLACE},
+        "contradictions": {"cycle": _REPLACE},
         "job_progress": {"cycle": _REPLACE},
         "quotas": {"cycle": _REPLACE},
         "measured_peaks": {"cycle": _APPEND},

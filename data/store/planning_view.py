@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from data.clock import floor_to_slot
 from data.kept_on import is_quiet
 from data.records.cluster import Cluster
+from data.records.contradictions import ContradictedCounter
 from data.records.jobs import Job
 from data.records.progress import ProgressReport
 from data.records.quotas import Quota
@@ -24,7 +25,8 @@ class PlanningView:
 
     `jobs` have history; `known_jobs` are all, those that only wait among them; `read` are the ids
     of those whose history is new enough to plan them. `signals` maps a job to its utilization
-    signal. `quotas` are those that schedulers enforced in the last day,
+    signal, `contradicted` to the counters of its boards that other readings contradicted in the
+    last day. `quotas` are those that schedulers enforced in the last day,
     `progress` is what jobs reported of their work in the last week, by time. `as_of` is the time of
     the newest sample up to the time asked for.
     """
@@ -37,6 +39,7 @@ class PlanningView:
     groups: pd.DataFrame
     readings: pd.DataFrame
     signals: Mapping[str, str]
+    contradicted: Mapping[str, tuple[ContradictedCounter, ...]] = field(default_factory=dict)
     read: frozenset[str] = frozenset()
     quotas: tuple[Quota, ...] = ()
     progress: Mapping[str, tuple[ProgressReport, ...]] = field(default_factory=dict)

@@ -30,6 +30,7 @@ _RESOLUTIONS = (
     ("board_xids", "last_seen_at", "five_minute_days"),
     ("serving_slots", "slot_start", "five_minute_days"),
     ("board_activity", "slot_start", "five_minute_days"),
+    ("contradictions", "slot_start", "five_minute_days"),
     ("job_progress", "reported_at", "five_minute_days"),
     ("quotas", "observed_at", "five_minute_days"),
 )

@@ -55,6 +55,12 @@ board_activity = sa.Table(
     metadata,
     *(_time("slot_start"), _text("gpu_uuid", key=True), _text("mig_instance", key=True)),
 )
+contradictions = sa.Table(
+    "contradictions",
+    metadata,
+    _time("slot_start"),
+    *(_text(name, key=True) for name in ("gpu_uuid", "mig_instance", "counter")),
+)
 job_progress = sa.Table("job_progress", metadata, _time("reported_at"), _text("label_id", key=True))
 quotas = sa.Table(
     "quotas",

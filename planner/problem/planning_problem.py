@@ -15,6 +15,7 @@ from data.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeu
 from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
 from data.grid_forecast import GridOutlook
 from data.records.cluster import Cluster
+from data.records.contradictions import FIX, ContradictedCounter, contradictions_text
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
 from data.records.power_caps import CapLaw
@@ -34,7 +35,7 @@ from planner.problem.cost import change_cost, slot_costs
 from planner.problem.elasticity import standing_of
 from planner.problem.fleet import fleet_facts
 from planner.problem.fleet_nodes import FleetFacts, Reach
-from planner.problem.job_demand import check_demand, job_demand, restart_slots
+from planner.problem.job_demand import JobDemand, check_demand, job_demand, restart_slots
 from planner.problem.job_end import remaining_of
 from planner.problem.job_history import NO_HISTORY, job_histories
 from planner.problem.job_problem import JobProblem, with_pin
@@ -147,6 +148,21 @@ _SHARED = (
 )
 
 
+def _unreliable(
+    demand: JobDemand,
+    signals: Mapping[str, str],
+    contradicted: Mapping[str, Sequence[ContradictedCounter]],
+) -> str:
+    """Return why the readings of a job are no ground for a change, '' where they are."""
+    if counters := contradicted.get(demand.job.job_id):
+        return (
+            f"its readings contradict each other: {contradictions_text(counters)}. {FIX} "
+            "Nothing is proposed until a day after (see docs/what-is-believed.md)"
+        )
+    shared = signals.get(demand.job.job_id) == "shared" and demand.share is None
+    return _SHARED if shared else ""
+
+
 def make_problem(
     cluster: Cluster,
     jobs: Sequence[Job],
@@ -159,6 +175,7 @@ def make_problem(
     energy: EnergySettings,
     as_of: datetime,
     signals: Mapping[str, str] | None = None,
+    contradicted: Mapping[str, Sequence[ContradictedCounter]] | None = None,
     cap_laws: Mapping[str, CapLaw] | None = None,
     rules: FleetRules | None = None,
     held_memory_mib: Mapping[str, float] | None = None,
@@ -172,11 +189,12 @@ def make_problem(
 
     `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards of
     each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
-    taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
-    under whose phase of more memory is over; `past_runs` (lengths in s of ended runs of the same
-    job) and `progress` (what it reported itself) tell its end; `queue_waits` is how long a job
-    would wait to be started again, or still waits for its start; `serving` is what is foreseen of
-    the requests of services; `grid` is what is forecast of the hours of the grid.
+    taught; without them those of the catalogue hold. `contradicted` by job are counters on which no
+    change may rest. `held_memory_mib` by job is what a job stays under whose phase of more memory
+    is over; `past_runs` (lengths in s of ended runs of the same job) and `progress` (what it
+    reported itself) tell its end; `queue_waits` is how long a job would wait to be started again,
+    or still waits for its start; `serving` is what is foreseen of the requests of services; `grid`
+    is what is forecast of the hours of the grid.
 
     Raises ImpossibleProblemError for a demand below zero and a forecast of another length. A job
     whose pins contradict one another or the job is kept as it is.
@@ -243,9 +261,8 @@ def make_problem(
         check_demand(demand, planning)
         demands.append(demand)
     kept = {
-        entry.job.job_id: _SHARED
-        if (signals or {}).get(entry.job.job_id) == "shared" and entry.share is None
-        else keep_reason(entry, catalogue, planning)
+        entry.job.job_id: _unreliable(entry, signals or {}, contradicted or {})
+        or keep_reason(entry, catalogue, planning)
         for entry in demands
     }
     partners = partners_of(

@@ -104,6 +104,7 @@ _UNDONE_BY = {
     18: ("DROP TABLE workload_forecasts",),
     19: ("DROP TABLE job_progress",),
     20: ("ALTER TABLE allocations DROP COLUMN runs",),
+    21: ("DROP TABLE contradictions",),
 }
 
 

@@ -1,0 +1,242 @@
+"""Readings of one device that contradict each other, and the counter that the others outvote.
+
+Each rule says how little one counter may show beside what another shows. A broken rule names both.
+The counter that most sources contradict is unknown for that time; of two that only contradict each
+other neither is believed. The counters of the profiling module fail together and are one source.
+docs/what-is-believed.md has the table, and the measurements that the limits come from.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from collectors.metric_dialects import UTILIZATION_PREFERENCE
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.columns import ACTIVITY, CONTRADICTIONS, SAMPLES, check_frame, empty_frame
+from data.units import SLOT_SECONDS
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+REST_POWER_RATIO = 0.45
+"""No board was measured at rest above this share of its limit: an L40S at rest 0.41, an RTX 2080
+Super at 8 % 0.45, an H200 with a program loaded 0.19."""
+POWER_TOLERANCE = 0.2
+"""The most by which activity fell short of what power asks for was 0.05, over 37 programs."""
+REST_CLAIM = 0.1
+"""A counter at most this high says that the board rests, which must hold reading by reading."""
+WORK_CLAIM = 0.5
+"""A counter above this says that the board works: it then draws more than at rest."""
+_APART = 0.4
+"""GPU_UTIL looks at one moment where profiling counters are means, so only means are compared."""
+_INSIDE = 0.15
+"""An SM, a tensor core or memory is at work while the engine is, but for rounding and copies."""
+_NEIGHBOURS = 5
+"""Readings that a mean is taken over."""
+_SLOT_SHARE = 0.25
+"""A counter that is contradicted in more than this share of a slot's readings is in it."""
+
+_SLOT_KEY = ("slot_start", "gpu_uuid", "mig_instance")
+_IN_ACTIVITY = {
+    "gr_engine_active": "engine_active",
+    "gpu_util": "engine_active",
+    "power_watts": "power_ratio",
+}
+
+_SOURCES = {
+    "sm_active": 0,
+    "gr_engine_active": 0,
+    "tensor_active": 0,
+    "dram_active": 0,
+    "gpu_util": 1,
+    "power_watts": 2,
+}
+COUNTERS = tuple(_SOURCES)
+"""The counters that are held against each other; power as a share of its limit, the others 0..1."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """`low` may not show less than `least` of what `high` shows; `at_once`: in a single reading."""
+
+    low: str
+    high: str
+    least: Callable[[Floats], Floats]
+    at_once: bool = False
+
+
+def _needs_work(power: Floats) -> Floats:
+    return (power - REST_POWER_RATIO) / (1 - REST_POWER_RATIO) - POWER_TOLERANCE
+
+
+_RULES = (
+    _Rule("gr_engine_active", "gpu_util", lambda high: high / 10 - 0.005, at_once=True),
+    _Rule("sm_active", "gpu_util", lambda high: high / 200, at_once=True),
+    _Rule("gr_engine_active", "power_watts", _needs_work, at_once=True),
+    _Rule("sm_active", "power_watts", _needs_work, at_once=True),
+    _Rule("gpu_util", "power_watts", _needs_work, at_once=True),
+    *(_Rule("gpu_util", high, lambda high: high - _APART) for high in COUNTERS[:4]),
+    *(_Rule("gr_engine_active", high, lambda high: high - _INSIDE) for high in COUNTERS if high in
+      ("sm_active", "tensor_active", "dram_active")),
+    _Rule("sm_active", "tensor_active", lambda high: high - _INSIDE),
+    _Rule("sm_active", "gr_engine_active", lambda high: np.where(high > 0.2, high / 100, -1.0)),
+)  # fmt: skip
+
+
+def contradicted(
+    readings: Mapping[str, Floats], at_rest: Flags, device: npt.NDArray[np.int64]
+) -> dict[str, Flags]:
+    """Return by counter in which readings the others contradict it.
+
+    `readings` has arrays of COUNTERS, NaN where unknown, ordered by device and time. `at_rest` says
+    where power is that of a board without work. Shapes: all alike.
+    """
+    known = {name: readings[name].copy() for name in COUNTERS if name in readings}
+    outvoted = {name: np.zeros(len(device), dtype=bool) for name in known}
+    # What one counter hides is seen once that counter is left out.
+    for _round in range(2):
+        for name, flags in _outvoted(known, at_rest, device).items():
+            outvoted[name] |= flags
+            known[name][flags] = np.nan
+    return outvoted
+
+
+def _outvoted(
+    known: Mapping[str, Floats], at_rest: Flags, device: npt.NDArray[np.int64]
+) -> dict[str, Flags]:
+    against = {name: np.zeros((3, len(device)), dtype=bool) for name in known}
+    for low, high, broken in _broken(known, at_rest, device):
+        against[low][_SOURCES[high]] |= broken
+        against[high][_SOURCES[low]] |= broken
+    votes = {name: sources.sum(axis=0) for name, sources in against.items()}
+    most = np.max([*votes.values(), np.zeros(len(device), dtype=np.int64)], axis=0)
+    return {name: (count == most) & (most > 0) for name, count in votes.items()}
+
+
+def _broken(
+    known: Mapping[str, Floats], at_rest: Flags, device: npt.NDArray[np.int64]
+) -> Iterator[tuple[str, str, Flags]]:
+    """Yield (low counter, high counter, where they contradict each other)."""
+    means = {name: _means(values, device) for name, values in known.items()}
+    for rule in _RULES:
+        if rule.low not in known or rule.high not in known:
+            continue
+        broken = means[rule.low] < rule.least(means[rule.high])
+        if rule.at_once:
+            low = known[rule.low]
+            broken |= (low <= REST_CLAIM) & (low < rule.least(known[rule.high]))
+        # Neighbours tell nothing of a reading that is not there.
+        yield rule.low, rule.high, broken & ~np.isnan(known[rule.low]) & ~np.isnan(known[rule.high])
+    if "power_watts" in known:
+        resting = _means(at_rest.astype(float), device) == 1.0
+        for name in known:
+            if name != "power_watts":
+                works = means[name] > WORK_CLAIM
+                yield "power_watts", name, resting & works & ~np.isnan(known[name])
+
+
+def _means(values: Floats, device: npt.NDArray[np.int64]) -> Floats:
+    """Return the mean of each reading and those of the same device beside it."""
+    rolled = pd.Series(values).groupby(device).rolling(_NEIGHBOURS, center=True, min_periods=1)
+    return np.asarray(rolled.mean(), dtype=np.float64)
+
+
+def believed_samples(
+    samples: pd.DataFrame, counters: Mapping[str, Floats], catalogue: GpuCatalogue
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return samples (SAMPLES) without contradicted counters, and these by slot (CONTRADICTIONS).
+
+    `counters` are arrays beside the samples by name of COUNTERS, power apart. Where one is unknown
+    the next signal tells the utilization. Holders of one device share its readings. Of a MIG
+    instance the board's power tells nothing.
+    """
+    if samples.empty:
+        return samples, empty_frame(CONTRADICTIONS)
+    power, limit, rest = _power_of(samples, catalogue)
+    keys = samples[["gpu_uuid", "mig_instance"]]
+    device = keys.groupby(["gpu_uuid", "mig_instance"], sort=False).ngroup().to_numpy(np.int64)
+    at = samples["sampled_at"].to_numpy()
+    readings = {**counters, "power_watts": power / limit}
+    order = np.lexsort((at, device))
+    ordered = {name: values[order] for name, values in readings.items()}
+    flags = {name: np.zeros(len(samples), dtype=bool) for name in readings}
+    for name, flag in contradicted(ordered, (power <= rest)[order], device[order]).items():
+        flags[name][order] = flag
+    if not any(flag.any() for flag in flags.values()):
+        return samples, empty_frame(CONTRADICTIONS)
+    ratio, signal = (
+        samples["utilization_ratio"].to_numpy(),
+        samples["utilization_signal"].to_numpy(),
+    )
+    doubted = np.any([flags[name] for name in UTILIZATION_PREFERENCE if name in flags], axis=0)
+    believed_ratio = np.full(len(samples), np.nan)
+    believed_signal = np.full(len(samples), "", dtype=object)
+    for name in reversed(UTILIZATION_PREFERENCE):
+        if name in counters:
+            there = ~flags[name] & ~np.isnan(counters[name])
+            believed_ratio = np.where(there, counters[name], believed_ratio)
+            believed_signal = np.where(there, name, believed_signal)
+    believed = samples.assign(
+        utilization_ratio=np.where(doubted, believed_ratio, ratio),
+        utilization_signal=np.where(doubted, believed_signal, signal),
+        power_watts=samples["power_watts"].where(~flags["power_watts"]),
+    )
+    return check_frame(believed, SAMPLES), _by_slot(samples, readings, flags)
+
+
+def without_counters(activity: pd.DataFrame, contradictions: pd.DataFrame) -> pd.DataFrame:
+    """Return activity (ACTIVITY) in which contradicted counters are unknown."""
+    if activity.empty or contradictions.empty:
+        return activity
+    believed = activity.set_index(list(_SLOT_KEY))
+    for counter, rows in contradictions.groupby("counter"):
+        name = _IN_ACTIVITY.get(str(counter), str(counter))
+        places = pd.MultiIndex.from_frame(rows[list(_SLOT_KEY)])
+        believed.loc[believed.index.isin(places), name] = np.nan
+    return check_frame(believed.reset_index(), ACTIVITY)
+
+
+def _power_of(samples: pd.DataFrame, catalogue: GpuCatalogue) -> tuple[Floats, Floats, Floats]:
+    """Return the power of whole boards, its limit, and the most without work, in W or NaN."""
+    models = {name: catalogue.find(name) for name in samples["gpu_model"].unique()}
+    tdp, rest = (
+        samples["gpu_model"]
+        .map({name: getattr(model, what) if model else np.nan for name, model in models.items()})
+        .to_numpy(dtype=float)
+        for what in ("tdp_watts", "idle_watts_high")
+    )
+    whole = (samples["mig_instance"] == "").to_numpy()
+    limit = samples["power_limit_watts"].to_numpy(dtype=float)
+    power = np.where(whole, samples["power_watts"].to_numpy(dtype=float), np.nan)
+    return power, np.where(limit > 0, limit, tdp), rest
+
+
+def _by_slot(
+    samples: pd.DataFrame, readings: Mapping[str, Floats], flags: Mapping[str, Flags]
+) -> pd.DataFrame:
+    """Return the slots in which counters are contradicted, with what they and the others showed."""
+    slots = samples["sampled_at"].dt.floor(f"{SLOT_SECONDS}s")
+    keys = samples[["gpu_uuid", "mig_instance"]].assign(slot_start=slots)
+    shown = pd.concat([keys, pd.DataFrame(dict(readings))], axis=1)
+    rows = [empty_frame(CONTRADICTIONS)]
+    for name, flag in flags.items():
+        share = keys.assign(flag=flag).groupby(list(_SLOT_KEY))["flag"].mean()
+        means = shown[flag].groupby(list(_SLOT_KEY)).mean()
+        means = means[share[means.index] > _SLOT_SHARE].reset_index()
+        others = [other for other in flags if other != name]
+        texts = [_text(others, values) for values in means[others].to_numpy()]
+        found = means.assign(counter=name, reading=means[name], others=texts)
+        rows.append(check_frame(found[list(CONTRADICTIONS.names)], CONTRADICTIONS))
+    return pd.concat(rows, ignore_index=True)
+
+
+def _text(names: list[str], values: Floats) -> str:
+    """Return the other counters in percent, power of its limit."""
+    return ", ".join(
+        f"{name} {100 * value:.0f} %"
+        for name, value in zip(names, values, strict=True)
+        if not np.isnan(value)
+    )
