@@ -2,12 +2,13 @@
 
 Each rule says how little one counter may show beside what another shows. A broken rule names both.
 The counter that most sources contradict is unknown for that time; of two that only contradict each
-other neither is believed. The counters of the profiling module fail together and are one source.
-docs/what-is-believed.md has the table, and the measurements that the limits come from.
+other neither is believed, but for power. The counters of the profiling module fail together and
+are one source. docs/what-is-believed.md has the table, and the measurements behind the limits.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +21,19 @@ from data.units import SLOT_SECONDS
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.integer[Any]]
 
-REST_POWER_RATIO = 0.45
-"""No board was measured at rest above this share of its limit: an L40S at rest 0.41, an RTX 2080
-Super at 8 % 0.45, an H200 with a program loaded 0.19."""
-POWER_TOLERANCE = 0.2
-"""The most by which activity fell short of what power asks for was 0.05, over 37 programs."""
+REST_FACTOR, REST_POWER_RATIO = 2.5, 0.45
+"""Without work a board draws at most so many times its idle power, and so much of its limit."""
+WORK_TOLERANCE = 0.05
+"""By how much activity may fall short of the work that power asks for. No measured program did."""
 REST_CLAIM = 0.1
 """A counter at most this high says that the board rests, which must hold reading by reading."""
 WORK_CLAIM = 0.5
 """A counter above this says that the board works: it then draws more than at rest."""
-_APART = 0.4
-"""GPU_UTIL looks at one moment where profiling counters are means, so only means are compared."""
+_SOME_WORK = 0.02
+_APART, _WORK_APART = 0.4, 0.3
+"""GPU_UTIL and power are of a moment where profiling counters are means: means are compared."""
 _INSIDE = 0.15
 """An SM, a tensor core or memory is at work while the engine is, but for rounding and copies."""
 _NEIGHBOURS = 5
@@ -46,21 +48,18 @@ _IN_ACTIVITY = {
     "power_watts": "power_ratio",
 }
 
-_SOURCES = {
-    "sm_active": 0,
-    "gr_engine_active": 0,
-    "tensor_active": 0,
-    "dram_active": 0,
-    "gpu_util": 1,
-    "power_watts": 2,
-}
+_PROFILED = ("gr_engine_active", "sm_active", "tensor_active", "dram_active")
+_SOURCES = {**dict.fromkeys(_PROFILED, 0), "gpu_util": 1, "power_watts": 2}
 COUNTERS = tuple(_SOURCES)
 """The counters that are held against each other; power as a share of its limit, the others 0..1."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """`low` may not show less than `least` of what `high` shows; `at_once`: in a single reading."""
+    """`low` may not show less than `least` of what `high` shows, in the mean of some readings.
+
+    `at_once`: in a single reading, of a counter that says that the board rests.
+    """
 
     low: str
     high: str
@@ -68,31 +67,32 @@ class _Rule:
     at_once: bool = False
 
 
-def _needs_work(power: Floats) -> Floats:
-    return (power - REST_POWER_RATIO) / (1 - REST_POWER_RATIO) - POWER_TOLERANCE
-
-
 _RULES = (
     _Rule("gr_engine_active", "gpu_util", lambda high: high / 10 - 0.005, at_once=True),
     _Rule("sm_active", "gpu_util", lambda high: high / 200, at_once=True),
-    _Rule("gr_engine_active", "power_watts", _needs_work, at_once=True),
-    _Rule("sm_active", "power_watts", _needs_work, at_once=True),
-    _Rule("gpu_util", "power_watts", _needs_work, at_once=True),
-    *(_Rule("gpu_util", high, lambda high: high - _APART) for high in COUNTERS[:4]),
-    *(_Rule("gr_engine_active", high, lambda high: high - _INSIDE) for high in COUNTERS if high in
-      ("sm_active", "tensor_active", "dram_active")),
+    *(
+        rule
+        for low in ("gr_engine_active", "sm_active", "gpu_util")
+        for rule in (
+            _Rule(low, "power_watts", lambda high: high - WORK_TOLERANCE, at_once=True),
+            _Rule(low, "power_watts", lambda high: high - _WORK_APART),
+        )
+    ),
+    *(_Rule("gpu_util", high, lambda high: high - _APART) for high in _PROFILED),
+    *(_Rule("gr_engine_active", high, lambda high: high - _INSIDE) for high in _PROFILED[1:]),
     _Rule("sm_active", "tensor_active", lambda high: high - _INSIDE),
     _Rule("sm_active", "gr_engine_active", lambda high: np.where(high > 0.2, high / 100, -1.0)),
-)  # fmt: skip
+)
 
 
 def contradicted(
-    readings: Mapping[str, Floats], at_rest: Flags, device: npt.NDArray[np.int64]
+    readings: Mapping[str, Floats], at_rest: Flags, device: Numbers
 ) -> dict[str, Flags]:
     """Return by counter in which readings the others contradict it.
 
-    `readings` has arrays of COUNTERS, NaN where unknown, ordered by device and time. `at_rest` says
-    where power is that of a board without work. Shapes: all alike.
+    `readings` has arrays of COUNTERS, NaN where unknown, ordered by device and time; power as the
+    work that it asks for, 0 for the most without work and 1 for its limit. `at_rest` says where
+    power is that of a board without a program. Shapes: all alike.
     """
     known = {name: readings[name].copy() for name in COUNTERS if name in readings}
     outvoted = {name: np.zeros(len(device), dtype=bool) for name in known}
@@ -104,41 +104,46 @@ def contradicted(
     return outvoted
 
 
-def _outvoted(
-    known: Mapping[str, Floats], at_rest: Flags, device: npt.NDArray[np.int64]
-) -> dict[str, Flags]:
+def _outvoted(known: Mapping[str, Floats], at_rest: Flags, device: Numbers) -> dict[str, Flags]:
     against = {name: np.zeros((3, len(device)), dtype=bool) for name in known}
     for low, high, broken in _broken(known, at_rest, device):
         against[low][_SOURCES[high]] |= broken
         against[high][_SOURCES[low]] |= broken
-    votes = {name: sources.sum(axis=0) for name, sources in against.items()}
-    most = np.max([*votes.values(), np.zeros(len(device), dtype=np.int64)], axis=0)
-    return {name: (count == most) & (most > 0) for name, count in votes.items()}
+    # Power is measured by the board itself: where it is one against one, it is kept.
+    votes = {
+        name: sources.sum(axis=0) - 0.5 * (name == "power_watts")
+        for name, sources in against.items()
+    }
+    most = np.max([*votes.values(), np.full(len(device), 0.5)], axis=0)
+    return {name: (count == most) & (most > 0.5) for name, count in votes.items()}
 
 
 def _broken(
-    known: Mapping[str, Floats], at_rest: Flags, device: npt.NDArray[np.int64]
+    known: Mapping[str, Floats], at_rest: Flags, device: Numbers
 ) -> Iterator[tuple[str, str, Flags]]:
     """Yield (low counter, high counter, where they contradict each other)."""
     means = {name: _means(values, device) for name, values in known.items()}
     for rule in _RULES:
         if rule.low not in known or rule.high not in known:
             continue
-        broken = means[rule.low] < rule.least(means[rule.high])
+        low, high = (known if rule.at_once else means)[rule.low], known[rule.high]
+        broken = low < rule.least(high if rule.at_once else means[rule.high])
         if rule.at_once:
-            low = known[rule.low]
-            broken |= (low <= REST_CLAIM) & (low < rule.least(known[rule.high]))
+            broken &= low <= REST_CLAIM
         # Neighbours tell nothing of a reading that is not there.
-        yield rule.low, rule.high, broken & ~np.isnan(known[rule.low]) & ~np.isnan(known[rule.high])
-    if "power_watts" in known:
-        resting = _means(at_rest.astype(float), device) == 1.0
-        for name in known:
-            if name != "power_watts":
-                works = means[name] > WORK_CLAIM
-                yield "power_watts", name, resting & works & ~np.isnan(known[name])
+        yield rule.low, rule.high, broken & ~np.isnan(known[rule.low]) & ~np.isnan(high)
+    if "power_watts" not in known:
+        return
+    resting = (_means(at_rest.astype(float), device) == 1.0) & ~np.isnan(known["power_watts"])
+    for name in set(known) - {"power_watts"}:
+        works = (means[name] > WORK_CLAIM) & ~np.isnan(known[name])
+        if name != "sm_active" and "sm_active" in known:
+            # One small kernel keeps engine and GPU_UTIL at 1: where SMs tell of it, they decide.
+            works &= ~(means["sm_active"] > _SOME_WORK)
+        yield "power_watts", name, resting & works
 
 
-def _means(values: Floats, device: npt.NDArray[np.int64]) -> Floats:
+def _means(values: Floats, device: Numbers) -> Floats:
     """Return the mean of each reading and those of the same device beside it."""
     rolled = pd.Series(values).groupby(device).rolling(_NEIGHBOURS, center=True, min_periods=1)
     return np.asarray(rolled.mean(), dtype=np.float64)
@@ -155,13 +160,15 @@ def believed_samples(
     """
     if samples.empty:
         return samples, empty_frame(CONTRADICTIONS)
-    power, limit, rest = _power_of(samples, catalogue)
+    power, limit, idle, rest = _power_of(samples, catalogue)
     keys = samples[["gpu_uuid", "mig_instance"]]
-    device = keys.groupby(["gpu_uuid", "mig_instance"], sort=False).ngroup().to_numpy(np.int64)
+    device = keys.groupby(["gpu_uuid", "mig_instance"], sort=False).ngroup().to_numpy()
     at = samples["sampled_at"].to_numpy()
     readings = {**counters, "power_watts": power / limit}
     order = np.lexsort((at, device))
-    ordered = {name: values[order] for name, values in readings.items()}
+    loaded = np.fmin(REST_FACTOR * idle / limit, REST_POWER_RATIO)
+    work = {"power_watts": (readings["power_watts"] - loaded) / (1 - loaded)}
+    ordered = {name: values[order] for name, values in (readings | work).items()}
     flags = {name: np.zeros(len(samples), dtype=bool) for name in readings}
     for name, flag in contradicted(ordered, (power <= rest)[order], device[order]).items():
         flags[name][order] = flag
@@ -199,19 +206,21 @@ def without_counters(activity: pd.DataFrame, contradictions: pd.DataFrame) -> pd
     return check_frame(believed.reset_index(), ACTIVITY)
 
 
-def _power_of(samples: pd.DataFrame, catalogue: GpuCatalogue) -> tuple[Floats, Floats, Floats]:
-    """Return the power of whole boards, its limit, and the most without work, in W or NaN."""
+def _power_of(
+    samples: pd.DataFrame, catalogue: GpuCatalogue
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the power of whole boards, its limit, idle power and its highest, in W or NaN."""
     models = {name: catalogue.find(name) for name in samples["gpu_model"].unique()}
-    tdp, rest = (
+    tdp, idle, rest = (
         samples["gpu_model"]
         .map({name: getattr(model, what) if model else np.nan for name, model in models.items()})
         .to_numpy(dtype=float)
-        for what in ("tdp_watts", "idle_watts_high")
+        for what in ("tdp_watts", "idle_watts", "idle_watts_high")
     )
     whole = (samples["mig_instance"] == "").to_numpy()
     limit = samples["power_limit_watts"].to_numpy(dtype=float)
     power = np.where(whole, samples["power_watts"].to_numpy(dtype=float), np.nan)
-    return power, np.where(limit > 0, limit, tdp), rest
+    return power, np.where(limit > 0, limit, tdp), idle, rest
 
 
 def _by_slot(

@@ -15,6 +15,7 @@ from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.metric_dialects import BY_NAME, INFOS
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
+from data.columns import CONTRADICTIONS, empty_frame
 from data.errors import UnexpectedAnswerError, scrub
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -171,7 +172,7 @@ def _collected(
         samples=samples,
         jobs=jobs_of(samples, source),
         xids=xids_of(series, catalogue, dropped),
-        contradictions=pd.concat(dropped.contradictions, ignore_index=True),
+        contradictions=pd.concat([empty_frame(CONTRADICTIONS), *dropped.contradictions]),
         report=SourceReport(
             source=source,
             state=SourceState.RAN,

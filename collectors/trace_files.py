@@ -29,7 +29,7 @@ from collectors.trace_tables import Columns, failures_named, read_columns
 from collectors.trace_times import NO_TIME, times_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
-from data.columns import NUMBER, SAMPLES, check_frame
+from data.columns import CONTRADICTIONS, NUMBER, SAMPLES, check_frame, empty_frame
 from data.energy_integration import MAX_GAP_SECONDS
 from data.errors import SettingsError, UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
@@ -303,7 +303,7 @@ class Trace:
         return Collected(
             batch_id=digest_of([*said, self._number]),
             samples=samples,
-            contradictions=pd.concat(contradictions, ignore_index=True),
+            contradictions=pd.concat([empty_frame(CONTRADICTIONS), *contradictions]),
             jobs=jobs,
             report=SourceReport(
                 source=mapping.source,

@@ -65,9 +65,9 @@ class Collected:
 
     `serving` is what inference engines served (SERVING), `activity` what kept devices at work
     (ACTIVITY), `contradictions` which counters others contradicted (CONTRADICTIONS), `progress`
-    what share of their work jobs reported as done (PROGRESS). `quotas` are all that a scheduler enforces
-    at the window's end, None where it was not asked or does not tell. `batch_id` is the same for
-    the same source, window and content: keeping it twice is harmless.
+    what share of their work jobs reported as done (PROGRESS). `quotas` are all that a scheduler
+    enforces at the window's end, None where it was not asked or does not tell. `batch_id` is the
+    same for the same source, window and content: keeping it twice is harmless.
     """
 
     batch_id: str

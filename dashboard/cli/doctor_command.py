@@ -23,6 +23,7 @@ from data.counts import count_text
 from data.errors import TrimtabError
 from data.grid_forecast import current_outlook
 from data.records.clusters import named_in
+from data.records.contradictions import FIX, contradictions_text
 from data.serving_settings import without_number
 from data.settings import Settings
 from data.source_settings import real_source_switches
@@ -51,6 +52,16 @@ def _check_shares(settings: Settings) -> tuple[str, str]:
     if otherwise:
         return "missing", f"tenants.shares: {'; '.join(otherwise)}."
     return "ok", "no scheduler says otherwise than tenants.shares"
+
+
+def _check_readings(settings: Settings) -> tuple[str, str]:
+    """Tell of which boards a counter shows what their other readings rule out."""
+    with open_or_ask(settings.store.url) as store:
+        latest = store.reader.latest_sample_at()
+        counters = store.reader.contradicted_counters(end=latest or utc_now())
+    if not counters:
+        return "ok", "no counter is contradicted by the other readings of its board"
+    return "missing", f"contradicted in the last day: {contradictions_text(counters)}. {FIX}"
 
 
 def _check_region(settings: Settings) -> tuple[str, str]:
@@ -142,6 +153,7 @@ def doctor(options: argparse.Namespace) -> int:
     settings = settings_of(options).settings
     checks = {
         "store": _check_store,
+        "readings": _check_readings,
         "grid carbon": _check_region,
         "change files": _check_changes,
     }

@@ -76,6 +76,7 @@ class OwnMetrics:
         yield InfoMetricFamily("trimtab_build", "Release.", {"version": version("trimtab")})
         yield from self._freshness(now)
         yield from self._sources()
+        yield from self._contradictions(now)
         yield from self._fleet()
         yield from self._advice(now)
         yield from self._services(now)
@@ -127,6 +128,21 @@ class OwnMetrics:
             for reason, count in report.dropped:
                 dropped.add_metric([_label(report.source), _label(reason)], count)
         yield from (ran, complete, dropped)
+
+    def _contradictions(self, now: datetime) -> Iterator[Metric]:
+        slots = GaugeMetricFamily(
+            "trimtab_contradicted_counter_slots",
+            "Slots of five minutes in which other readings contradicted a counter, in a day.",
+            labels=["node", "gpu_uuid", "counter"],
+        )
+        latest = self._reader.latest_sample_at() or now
+        most: dict[tuple[str, str, str], int] = {}
+        for entry in self._reader.contradicted_counters(end=latest):
+            key = _label(entry.node), _label(entry.gpu_uuid), entry.counter
+            most[key] = max(entry.slots, most.get(key, 0))
+        for labels, count in sorted(most.items()):
+            slots.add_metric([*labels], count)
+        yield slots
 
     def _fleet(self) -> Iterator[Metric]:
         latest = self._reader.latest_sample_at()

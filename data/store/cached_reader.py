@@ -142,6 +142,7 @@ class CachedReader(StoreReader):
     gpus = _kept(StoreReader.gpus)
     boards = _kept(StoreReader.boards)
     silent_boards = _kept(StoreReader.silent_boards)
+    contradicted_counters = _kept(StoreReader.contradicted_counters)
     board_xids = _kept(StoreReader.board_xids)
     service = _kept(StoreReader.service)
     served_boards = _kept(StoreReader.served_boards)

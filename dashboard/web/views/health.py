@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.findings import OUTCOME_COLUMNS, findings_now, outcome_rows
+from dashboard.web.contradiction_section import contradiction_section
 from dashboard.web.identity import current_role
 from dashboard.web.memory_line import memory_section
 from dashboard.web.page import finding, plain, table, tense
@@ -76,6 +77,7 @@ if outcomes and current_role() != "owner":
     happened = [name for name in OUTCOME_COLUMNS if name in _ALWAYS or rows[name].astype(int).any()]
     titled = rows.assign(kind=[Action(kind).spec.title for kind in rows["kind"]])
     table(titled[happened], "outcomes", every=lambda: rows)
+contradiction_section(reader, world.clock())
 memory_section()
 xid_section(reader, world.clock())
 st.subheader("Store")

@@ -1,0 +1,34 @@
+"""The counters that other readings of their board contradict, on the page Health."""
+
+from dataclasses import asdict
+from datetime import datetime
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.web.page import plain, table
+from data.counts import count_text
+from data.records.contradictions import FIX
+from data.store.cached_reader import CachedReader
+
+
+def contradiction_section(reader: CachedReader, now: datetime) -> None:
+    """Show which counters were contradicted in the last day of readings; nothing where none was."""
+    counters = reader.contradicted_counters(end=reader.latest_sample_at() or now)
+    if not counters:
+        return
+    st.subheader("Readings that contradict each other")
+    boards = count_text(len({entry.gpu_uuid for entry in counters}), "board")
+    st.error(
+        plain(
+            f"On {boards} a counter shows what the other readings rule out. It is unknown for that "
+            f"time, and no change is proposed for the jobs on them. {FIX}"
+        )
+    )
+    rows = [
+        asdict(entry)
+        | {"counter": entry.term, "reading": 100 * entry.reading, "others": entry.evidence}
+        for entry in counters
+    ]
+    named = {"reading": "showed (%)", "others": "beside", "slots": "slots of five minutes"}
+    table(pd.DataFrame(rows).rename(columns=named), "contradictions")
