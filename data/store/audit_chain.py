@@ -113,4 +113,7 @@ def head_problems(entries: Sequence[AuditEntry], head: str) -> Iterator[str]:
     """Tell when the entry whose hash was noted down before is no longer in the chain."""
     wanted = head.strip().lower()
     if wanted and all(entry.entry_hash != wanted for entry in entries):
-        yield f"no entry has the noted hash {wanted[:80]!r}: the end of the record was cut off"
+        yield (
+            f"no entry has the noted hash {wanted[:80]!r}: the end of the record was cut off, the "
+            "record was replaced, or the store is an older backup"
+        )

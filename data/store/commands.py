@@ -99,15 +99,16 @@ class Commands:
         """Take the oldest command that is due and that nobody works on; None when there is none."""
         leases = tables.leases.c
         with self._transaction() as connection:
+            commands = tables.accounted(tables.commands)
             due = (
                 sa.select(tables.leases)
-                .join(tables.commands, tables.commands.c.command_id == leases.command_id)
+                .join(commands, commands.c.command_id == leases.command_id)
                 .where(
                     leases.finished.is_(False),
                     leases.not_before <= now,
                     sa.or_(leases.owner == _NOBODY, leases.until <= now),
                 )
-                .order_by(tables.commands.c.sequence)
+                .order_by(commands.c.sequence)
                 .limit(1)
             )
             row = connection.execute(claimable(connection, due, tables.leases)).first()
@@ -239,7 +240,7 @@ def _replace(
 
 def _require_latest(connection: sa.Connection, command_id: str, digest: str) -> None:
     """Refuse (StalePlanError) to move a recommendation for a command that another one followed."""
-    commands = tables.commands.c
+    commands = tables.accounted(tables.commands).c
     latest = connection.execute(
         sa.select(commands.command_id)
         .where(commands.digest == digest)

@@ -83,7 +83,7 @@ class FindingReader(FactReader):
 
         `among` is a query of the numbers that are meant.
         """
-        events = tables.finding_events
+        events = tables.accounted(tables.finding_events)
         statement = sa.select(events).order_by(events.c.sequence)
         if number:
             statement = statement.where(events.c.number == number)

@@ -134,7 +134,9 @@ def events_by_digest(digests: Any = None) -> sa.CompoundSelect[Any]:
     That is every decision, command and journal row: of these digests, a sequence or a query of
     them, or of all.
     """
-    decisions, commands, journal = tables.decisions, tables.commands, tables.journal
+    decisions, commands, journal = (
+        tables.accounted(table) for table in (tables.decisions, tables.commands, tables.journal)
+    )
     parts = [
         sa.select(
             sa.func.coalesce(decisions.c.entry, 0).label("entry"),

@@ -252,7 +252,8 @@ class StoreReader(
 
     def spoken_of_since(self, at: datetime, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Return what was decided on, or worked on, after a time."""
-        decisions, journal = tables.decisions.c, tables.journal.c
+        decisions = tables.accounted(tables.decisions).c
+        journal = tables.accounted(tables.journal).c
         digests = sa.union(
             sa.select(decisions.digest).where(decisions.decided_at > at),
             sa.select(journal.digest).where(journal.written_at > at),
@@ -276,7 +277,7 @@ class StoreReader(
         )
 
     def _stored(self, statement: sa.Select[Any], now: datetime) -> list[StoredRecommendation]:
-        advice, decisions = tables.recommendations.c, tables.decisions
+        advice, decisions = tables.recommendations.c, tables.accounted(tables.decisions)
         digests = statement.with_only_columns(advice.digest)
         of_these = sa.select(decisions).where(decisions.c.digest.in_(digests))
         decided = {row.digest: row for row in self._rows(of_these.order_by(decisions.c.sequence))}

@@ -31,7 +31,7 @@ def record_problems(
     for table, rows in covered.items():
         for row in rows:
             name = f"{table}:{row['sequence']}"
-            if row["entry"]:
+            if row["entry"] or table != "decisions":
                 if name in digests:
                     doubled.append(f"row {name} is there twice")
                 digests[name] = row_digest(dict(row))

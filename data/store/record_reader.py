@@ -31,13 +31,14 @@ class RecordReader(FactReader):
 
     def commands(self, digest: str = "") -> tuple[CommandStatus, ...]:
         """Return the commands of one recommendation or of all, oldest first."""
+        commands = tables.accounted(tables.commands)
         statement = (
-            sa.select(tables.commands, tables.leases.c.finished, tables.leases.c.held)
-            .join(tables.leases, tables.leases.c.command_id == tables.commands.c.command_id)
-            .order_by(tables.commands.c.sequence)
+            sa.select(commands, tables.leases.c.finished, tables.leases.c.held)
+            .join(tables.leases, tables.leases.c.command_id == commands.c.command_id)
+            .order_by(commands.c.sequence)
         )
         if digest:
-            statement = statement.where(tables.commands.c.digest == digest)
+            statement = statement.where(commands.c.digest == digest)
         return tuple(
             CommandStatus(command=command_of(row), finished=row.finished, held=row.held)
             for row in self._rows(statement)
@@ -45,18 +46,17 @@ class RecordReader(FactReader):
 
     def command(self, command_id: str) -> Command:
         """Return one command that must exist."""
-        rows = self._rows(
-            sa.select(tables.commands).where(tables.commands.c.command_id == command_id)
-        )
+        commands = tables.accounted(tables.commands)
+        rows = self._rows(sa.select(commands).where(commands.c.command_id == command_id))
         return command_of(rows[0])
 
     def approval_row(self, digest: str) -> Any:
         """Return the last approval of a recommendation as its row, None without one."""
-        decisions = tables.decisions.c
+        decisions = tables.accounted(tables.decisions)
         rows = self._rows(
-            sa.select(tables.decisions)
-            .where(decisions.digest == digest, decisions.decision == "approved")
-            .order_by(decisions.sequence.desc())
+            sa.select(decisions)
+            .where(decisions.c.digest == digest, decisions.c.decision == "approved")
+            .order_by(decisions.c.sequence.desc())
             .limit(1)
         )
         return rows[0] if rows else None
@@ -65,8 +65,9 @@ class RecordReader(FactReader):
         self, *, command_id: str = "", digest: str = "", events: tuple[str, ...] = ()
     ) -> tuple[JournalRow, ...]:
         """Return what the worker wrote, oldest first, for a command, a recommendation or all."""
-        columns = tables.journal.c
-        statement = sa.select(tables.journal).order_by(columns.sequence)
+        rows = tables.accounted(tables.journal)
+        columns = rows.c
+        statement = sa.select(rows).order_by(columns.sequence)
         if command_id:
             statement = statement.where(columns.command_id == command_id)
         if digest:
@@ -82,15 +83,15 @@ class RecordReader(FactReader):
 
         Oldest first.
         """
-        journal, commands = tables.journal.c, tables.commands.c
+        journal, commands = tables.accounted(tables.journal), tables.accounted(tables.commands)
         statement = (
-            sa.select(tables.commands, journal.written_at)
-            .join(tables.journal, journal.command_id == commands.command_id)
-            .where(journal.event == "prepared", journal.written_at > at)
-            .order_by(journal.sequence)
+            sa.select(commands, journal.c.written_at)
+            .join(journal, journal.c.command_id == commands.c.command_id)
+            .where(journal.c.event == "prepared", journal.c.written_at > at)
+            .order_by(journal.c.sequence)
         )
         if kind is not None:
-            statement = statement.where(commands.kind == str(kind))
+            statement = statement.where(commands.c.kind == str(kind))
         return tuple((command_of(row), as_utc(row.written_at)) for row in self._rows(statement))
 
     def audit(self) -> tuple[AuditEntry, ...]:

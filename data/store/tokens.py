@@ -23,7 +23,8 @@ PREFIX = "trimtab_"
 _MADE, _REVOKED = "token-made", "token-revoked"
 _BYTES = 32
 _ID_LENGTH = 12
-_EVENTS = sa.select(tables.token_events).order_by(tables.token_events.c.sequence)
+_ACCOUNTED = tables.accounted(tables.token_events)
+_EVENTS = sa.select(_ACCOUNTED).order_by(_ACCOUNTED.c.sequence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class TokenReader(FactReader):
             return None
         events = tables.token_events.c
         named = sa.select(events.token_id).where(events.token_hash == _hash_of(text))
-        found = _tokens_of(self._rows(_EVENTS.where(events.token_id.in_(named))))
+        found = _tokens_of(self._rows(_EVENTS.where(_ACCOUNTED.c.token_id.in_(named))))
         return found[0] if found else None
 
 

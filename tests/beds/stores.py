@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 
 from data.records.decisions import Recommendation
 from data.store import Store, open_store
+from data.store.bridge import is_postgres
 
 DUCKDB, POSTGRES = "duckdb", "postgres"
 ENGINES = [DUCKDB, pytest.param(POSTGRES, marks=pytest.mark.postgres)]
@@ -114,6 +115,8 @@ def back_to_schema(store: Store, version: int) -> None:
         for number, statements in reversed(_UNDONE_BY.items()):
             for statement in statements if number > version else ():
                 connection.exec_driver_sql(statement)
+        if version < 21 and is_postgres(connection):
+            connection.exec_driver_sql("DROP FUNCTION require_entry CASCADE")
         connection.exec_driver_sql(f"DELETE FROM schema_version WHERE version > {version}")  # noqa: S608
 
 

@@ -1,6 +1,5 @@
 """What a real server makes of raw requests: uploads, other names, other pages, many sessions."""
 
-import http.client
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from beds.raw_requests import answer
 from browser.bed import TRIMTAB, Server, running_server
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -30,25 +30,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         TRIMTAB_SERVE_HOST="0.0.0.0",
     ) as running:
         yield running
-
-
-def answer(
-    server: Server, path: str = "/", *, method: str = "GET", body: bytes = b"", **headers: str
-) -> tuple[int, str]:
-    """Send one request; give status and text."""
-    parts = urlsplit(server.base)
-    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
-    try:
-        connection.putrequest(method, path, skip_host="Host" in headers)
-        for name, value in headers.items():
-            connection.putheader(name.replace("_", "-"), value)
-        connection.endheaders()
-        if body:
-            connection.send(body)
-        said = connection.getresponse()
-        return said.status, said.read().decode()
-    finally:
-        connection.close()
 
 
 @contextmanager
