@@ -32,11 +32,12 @@ REST_CLAIM = 0.1
 WORK_CLAIM = 0.5
 """A counter above this says that the board works: it then draws more than at rest."""
 _SOME_WORK = 0.02
-_APART, _WORK_APART = 0.4, 0.3
+_APART, _WORK_APART = 0.4, 0.4
 """GPU_UTIL and power are of a moment where profiling counters are means: means are compared."""
+_TOO_LITTLE = 1 / 3
 _INSIDE = 0.15
 """An SM, a tensor core or memory is at work while the engine is, but for rounding and copies."""
-_NEIGHBOURS = 5
+_NEIGHBOURS = 9
 """Readings that a mean is taken over."""
 _SLOT_SHARE = 0.25
 """A counter that is contradicted in more than this share of a slot's readings is in it."""
@@ -58,7 +59,8 @@ COUNTERS = tuple(_SOURCES)
 class _Rule:
     """`low` may not show less than `least` of what `high` shows, in the mean of some readings.
 
-    `at_once`: in a single reading, of a counter that says that the board rests.
+    `at_once`: in a single reading, of a counter that says that the board rests, and that shows far
+    too little in that mean.
     """
 
     low: str
@@ -126,10 +128,13 @@ def _broken(
     for rule in _RULES:
         if rule.low not in known or rule.high not in known:
             continue
-        low, high = (known if rule.at_once else means)[rule.low], known[rule.high]
-        broken = low < rule.least(high if rule.at_once else means[rule.high])
+        low, high = known[rule.low], known[rule.high]
         if rule.at_once:
-            broken &= low <= REST_CLAIM
+            broken = (low <= REST_CLAIM) & (low < rule.least(high))
+            # Of bursts of seconds a mean shows a little where a moment shows all or nothing.
+            broken &= means[rule.low] < _TOO_LITTLE * means[rule.high]
+        else:
+            broken = means[rule.low] < rule.least(means[rule.high])
         # Neighbours tell nothing of a reading that is not there.
         yield rule.low, rule.high, broken & ~np.isnan(known[rule.low]) & ~np.isnan(high)
     if "power_watts" not in known:
@@ -167,7 +172,7 @@ def believed_samples(
     readings = {**counters, "power_watts": power / limit}
     order = np.lexsort((at, device))
     loaded = np.fmin(REST_FACTOR * idle / limit, REST_POWER_RATIO)
-    work = {"power_watts": (readings["power_watts"] - loaded) / (1 - loaded)}
+    work = {"power_watts": np.maximum(readings["power_watts"] - loaded, 0) / (1 - loaded)}
     ordered = {name: values[order] for name, values in (readings | work).items()}
     flags = {name: np.zeros(len(samples), dtype=bool) for name in readings}
     for name, flag in contradicted(ordered, (power <= rest)[order], device[order]).items():

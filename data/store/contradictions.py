@@ -21,15 +21,23 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _KEY = ("slot_start", "gpu_uuid", "mig_instance", "counter")
-MIN_SLOTS = 3
-"""With fewer a counter is not told: a reading may fall on the moment in which work begins."""
+MIN_SLOTS, _MIN_SHARE = 3, 0.03
+"""With fewer slots, or a smaller share of those observed, a counter is not told: a reading may fall
+on the moment in which work begins.
+"""
 _DAY = timedelta(days=1)
 _BY_DEVICE = f"""
-told AS (
-    SELECT gpu_uuid, mig_instance, counter, count(*) AS slots,
+observed AS (
+    SELECT gpu_uuid, mig_instance, count(DISTINCT slot_start) AS slots FROM five_minute
+    WHERE {WINDOW} AND samples > 0 GROUP BY 1, 2
+), told AS (
+    SELECT c.gpu_uuid, c.mig_instance, counter, count(*) AS slots,
         min(slot_start) AS first_at, max(slot_start) AS last_at,
         avg(reading) AS reading, arg_max(others, slot_start) AS others
-    FROM contradictions WHERE {WINDOW} GROUP BY 1, 2, 3 HAVING count(*) >= {MIN_SLOTS}
+    FROM contradictions AS c LEFT JOIN observed
+        ON observed.gpu_uuid = c.gpu_uuid AND observed.mig_instance = c.mig_instance
+    WHERE {WINDOW} GROUP BY 1, 2, 3
+    HAVING count(*) >= greatest({MIN_SLOTS}, {_MIN_SHARE} * max(coalesce(observed.slots, 0)))
 )"""  # noqa: S608 - only constants of this package are put together
 
 OF_BOARDS = f"""

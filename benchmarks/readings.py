@@ -1,0 +1,119 @@
+"""How often a faulty counter makes a board at work look idle, beside rules in common use.
+
+`python -m benchmarks.readings`. Jobs with a known truth are drawn (`benchmarks._drawn_boards`), told
+by a faulty exporter, and go through import, cycle and recommendations. The peers read the same series:
+idle is at most 1 % over the last four hours of the best counter, of GPU_UTIL, or its P95 of all hours.
+"""
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks._drawn_boards import (
+    GPU_UTIL,
+    PREFERENCE,
+    DrawnJob,
+    Values,
+    draw,
+    is_hidden,
+    readings_of,
+    truth_of,
+)
+from benchmarks._readings_judging import Judgement, judge
+
+RESULTS = Path(__file__).parent / "results" / "readings.md"
+SEED = "P14"
+JOBS, FULL_JOBS, JOBS_A_STORE = 400, 5_800, 400
+IDLE, WINDOW_SECONDS = 0.01, 4 * 3600
+PEERS = (
+    "best counter at most 1 % for 4 h",
+    "GPU_UTIL at most 1 % for 4 h",
+    "P95 of GPU_UTIL at most 1 %",
+)
+
+
+def peers_of(job: DrawnJob) -> tuple[bool | None, ...]:
+    """Return whether each peer calls the job idle; None where it has no counter to look at."""
+    series: dict[str, list[Values]] = {}
+    for board in range(job.boards):
+        truth = truth_of(job, board)
+        fault = job.fault if board < job.faulty_boards else ""
+        for name, values in readings_of(job, board, truth, fault).items():
+            scale = 0.01 if name == GPU_UTIL else 1.0
+            series.setdefault(name, []).append(np.where(values > 100, np.nan, values * scale))
+    last = WINDOW_SECONDS // job.step_seconds
+    best = next(name for name in PREFERENCE if name in series)
+    util = series.get(GPU_UTIL)
+    return (
+        bool(np.nanmax([values[-last:] for values in series[best]]) <= IDLE),
+        None if util is None else bool(np.nanmean([values[-last:] for values in util]) <= IDLE),
+        None if util is None else bool(np.nanquantile(util, 0.95) <= IDLE),
+    )
+
+
+def judged_peers(jobs: Sequence[DrawnJob]) -> dict[str, Counter[str]]:
+    """Return by peer the boards at work that it would stop, and the idle ones it misses."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in PEERS}
+    for job in jobs:
+        for name, says_idle in zip(PEERS, peers_of(job), strict=True):
+            if job.works and says_idle and not is_hidden(job):
+                counts[name]["stopped"] += job.boards
+            if not job.works and not job.fault and not says_idle:
+                counts[name]["missed"] += job.boards
+    return counts
+
+
+def product_of(jobs: Sequence[DrawnJob]) -> Judgement:
+    """Return what the product makes of the jobs, some hundred in a store."""
+    total = Judgement()
+    for first in range(0, len(jobs), JOBS_A_STORE):
+        with TemporaryDirectory() as folder:
+            total.add(judge(jobs[first : first + JOBS_A_STORE], Path(folder)))
+    return total
+
+
+def report(jobs: Sequence[DrawnJob], total: Judgement, peers: dict[str, Counter[str]]) -> str:
+    """Return the page of results."""
+    working = sum(job.boards for job in jobs if job.works)
+    rows = [
+        f"| {name} | {count['stopped']} | {count['missed']} | – | – |"
+        for name, count in peers.items()
+    ]
+    changed = sum(job.boards for job, reason in total.failures if reason.startswith("at work"))
+    return f"""# Readings that contradict each other
+
+`python -m benchmarks.readings`: {total.boards} boards in {len(jobs)} drawn jobs, seed {SEED}.
+{working} boards are at work, {total.idle} are idle without a fault; of {total.visible} a counter shows
+what the others rule out.
+
+| | at work, to be stopped, shrunk, capped or shared | idle, missed | contradicted, untold \
+| no wrong counter, told |
+|---|---:|---:|---:|---:|
+| Trimtab | {changed} | {total.missed} | {total.untold} | {total.false_alarms} |
+{chr(10).join(rows)}
+
+Of {total.hidden} more boards at work nothing that the exporter tells shows the work: all their
+activity counters are stuck at rest, and a small program draws no more power than a board with an idle
+one. They are counted in no column. Work that returns after hours, and boards that several jobs share,
+are not drawn yet.
+"""
+
+
+def main() -> None:
+    """Draw, judge and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", help="not read: truth is drawn from benchmarks/measured")
+    parser.add_argument("--full", action="store_true", help="10,000 boards")
+    options = parser.parse_args()
+    count = FULL_JOBS if options.full else JOBS
+    jobs = [draw(random.Random(f"{SEED}:{n}"), n) for n in range(count)]  # noqa: S311 - a draw
+    RESULTS.write_text(report(jobs, product_of(jobs), judged_peers(jobs)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
