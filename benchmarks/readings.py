@@ -1,8 +1,9 @@
 """How often a faulty counter makes a board at work look idle, beside rules in common use.
 
-`python -m benchmarks.readings`. Jobs with a known truth are drawn (`benchmarks._drawn_boards`), told
-by a faulty exporter, and go through import, cycle and recommendations. The peers read the same series:
-idle is at most 1 % over the last four hours of the best counter, of GPU_UTIL, or its P95 of all hours.
+`python -m benchmarks.readings --data DIR`. Jobs with a known truth are drawn
+(`benchmarks._drawn_boards`), told by a faulty exporter, and go through import, cycle and
+recommendations. The peers read the same series: idle is at most 1 % over the last four hours of the
+best counter, of GPU_UTIL, or its P95 of all hours. DIR has what the limits were measured on.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from benchmarks._drawn_boards import (
     truth_of,
 )
 from benchmarks._readings_judging import Judgement, judge
+from benchmarks._readings_limits import limits
 
 RESULTS = Path(__file__).parent / "results" / "readings.md"
 SEED = "P14"
@@ -77,7 +79,9 @@ def product_of(jobs: Sequence[DrawnJob]) -> Judgement:
     return total
 
 
-def report(jobs: Sequence[DrawnJob], total: Judgement, peers: dict[str, Counter[str]]) -> str:
+def report(
+    jobs: Sequence[DrawnJob], total: Judgement, peers: dict[str, Counter[str]], data: Path
+) -> str:
     """Return the page of results."""
     working = sum(job.boards for job in jobs if job.works)
     rows = [
@@ -88,8 +92,8 @@ def report(jobs: Sequence[DrawnJob], total: Judgement, peers: dict[str, Counter[
     return f"""# Readings that contradict each other
 
 `python -m benchmarks.readings`: {total.boards} boards in {len(jobs)} drawn jobs, seed {SEED}.
-{working} boards are at work, {total.idle} are idle without a fault; of {total.visible} a counter shows
-what the others rule out.
+{working} boards are at work, {total.idle} are idle without a fault; of {total.visible} a counter
+shows what the others rule out.
 
 | | at work, to be stopped, shrunk, capped or shared | idle, missed | contradicted, untold \
 | no wrong counter, told |
@@ -98,21 +102,28 @@ what the others rule out.
 {chr(10).join(rows)}
 
 Of {total.hidden} more boards at work nothing that the exporter tells shows the work: all their
-activity counters are stuck at rest, and a small program draws no more power than a board with an idle
-one. They are counted in no column. Work that returns after hours, and boards that several jobs share,
-are not drawn yet.
+activity counters are stuck at rest, and a small program draws no more power than a board with an
+idle one. They are counted in no column. Work that returns after hours, and boards that several jobs
+share, are not drawn yet.
+
+## Limits, as measured
+
+| | | source |
+|---|---:|---|
+{chr(10).join(f"| {what} | {value} | {source} |" for what, value, source in limits(data))}
 """
 
 
 def main() -> None:
     """Draw, judge and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", help="not read: truth is drawn from benchmarks/measured")
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     parser.add_argument("--full", action="store_true", help="10,000 boards")
     options = parser.parse_args()
     count = FULL_JOBS if options.full else JOBS
     jobs = [draw(random.Random(f"{SEED}:{n}"), n) for n in range(count)]  # noqa: S311 - a draw
-    RESULTS.write_text(report(jobs, product_of(jobs), judged_peers(jobs)), encoding="utf-8")
+    text = report(jobs, product_of(jobs), judged_peers(jobs), options.data)
+    RESULTS.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
