@@ -19,6 +19,7 @@ from collectors.contradictions import without_counters
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import parse_answer
 from collectors.metric_dialects import ACTIVITY, HEALTH, INFOS, NEEDED, XIDS
+from collectors.missing_labels import missing_label_warnings
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
 from collectors.reported_progress import progress_of
@@ -132,7 +133,11 @@ class PrometheusDcgmCollector:
                 completeness_ratio=answered * min(1.0, len(readings) / expected)
                 if expected
                 else None,
-                warnings=(*warnings, *dropped.two_nodes.warnings()),
+                warnings=(
+                    *warnings,
+                    *dropped.two_nodes.warnings(),
+                    *missing_label_warnings(samples),
+                ),
                 window_start=window.start,
                 window_end=window.end,
                 complete_until=None if gap_start is None else max(window.start, gap_start),

@@ -13,6 +13,7 @@ import pandas as pd
 from collectors.board_xids import xids_of
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.metric_dialects import BY_NAME, INFOS
+from collectors.missing_labels import missing_label_warnings
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import CONTRADICTIONS, empty_frame
@@ -180,7 +181,7 @@ def _collected(
             samples=len(samples),
             dropped=dropped.as_pairs(),
             completeness_ratio=None,
-            warnings=dropped.two_nodes.warnings(),
+            warnings=(*dropped.two_nodes.warnings(), *missing_label_warnings(samples)),
             window_start=samples["sampled_at"].min().to_pydatetime(),
             window_end=samples["sampled_at"].max().to_pydatetime(),
             recorded=True,

@@ -21,7 +21,11 @@ What it settles, in this order:
 from data.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
 from data.units import SLOT_SECONDS
 
-REACH_SECONDS = 2 * MAX_GAP_SECONDS
+BRIDGE_SECONDS = 1800.0
+"""Between two readings that name the same job those that name nobody are its own: exporters lose
+labels in single scrapes, which some sources read every 15 minutes.
+"""
+REACH_SECONDS = BRIDGE_SECONDS + MAX_GAP_SECONDS
 """How far a sample or a holder reaches: over a hole in the mapping, then back over the interval."""
 
 IDLE_UTILIZATION = 0.01
@@ -54,7 +58,7 @@ WITH raw AS MATERIALIZED (
         power_watts AS power, power_limit_watts AS limit_watts, energy_joules AS counter,
         {host("node")} AS host
     FROM samples
-    WHERE sampled_at >= to_timestamp(:start - {MAX_GAP_SECONDS})
+    WHERE sampled_at >= to_timestamp(:start - {REACH_SECONDS})
         AND sampled_at < to_timestamp(:end + {REACH_SECONDS})
 ), cut_boards AS (
     SELECT DISTINCT gpu_uuid, moment FROM raw WHERE mig_instance <> ''
@@ -136,11 +140,11 @@ WITH raw AS MATERIALIZED (
     SELECT {_DEVICE}, CASE WHEN before <> '' THEN before ELSE before2 END AS job
     FROM around
     WHERE job = '' AND (
-        (before <> '' AND after = before AND after_at - before_at <= {MAX_GAP_SECONDS})
+        (before <> '' AND after = before AND after_at - before_at <= {BRIDGE_SECONDS})
         OR (before <> '' AND after = '' AND after2 = before
-            AND after2_at - before_at <= {MAX_GAP_SECONDS})
+            AND after2_at - before_at <= {BRIDGE_SECONDS})
         OR (before = '' AND before2 <> '' AND after = before2
-            AND after_at - before2_at <= {MAX_GAP_SECONDS}))
+            AND after_at - before2_at <= {BRIDGE_SECONDS}))
 ), readings AS MATERIALIZED (
     SELECT *, 'job' AS holder FROM labelled
     UNION ALL SELECT *, 'job' FROM allocated

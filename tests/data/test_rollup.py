@@ -11,10 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rollup_cases import START, allocations, facts, nameless, rows_of
 
+from collectors.missing_labels import missing_label_warnings
 from data.columns import SAMPLES, check_frame, empty_frame
 from data.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
 from data.settings import RetentionSettings
 from data.store import Store, open_store, rollup
+from data.store.rollup_sql import BRIDGE_SECONDS
 
 TDP_WATTS = 700.0
 CUTS = [[("", "")], [("1", "3g.40gb"), ("2", "2g.20gb")], [("7", "x")]]
@@ -233,25 +235,31 @@ def test_a_short_loss_of_the_mapping_is_bridged(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("step", "hole", "after"),
-    [(60, 1, "a/x"), (100, 2, "a/x"), (60, 3, "a/x"), (101, 2, "a/x"), (151, 1, "a/x"),
-     (60, 1, "a/y"), (60, 2, "a/y")],
+    [(60, 1, "a/x"), (100, 2, "a/x"), (60, 3, "a/x"), (300, 1, "a/x"), (300, 2, "a/x"),
+     (600, 2, "a/x"), (601, 2, "a/x"), (900, 1, "a/x"), (901, 1, "a/x"), (900, 2, "a/x"),
+     (60, 1, "a/y"), (60, 2, "a/y"), (300, 1, "a/y")],
 )  # fmt: skip
 def test_a_hole_is_bridged_within_one_job_only(
     store: Store, step: int, hole: int, after: str
 ) -> None:
-    """At most two readings and five minutes; between two jobs nobody held the board."""
+    """At most two readings and half an hour; between two jobs nobody held the board."""
     samples = make_samples(minutes=20, job_id="a/x", utilization_ratio=0.7)
     samples["sampled_at"] = pd.Timestamp(START) + pd.to_timedelta(np.arange(20) * step, unit="s")
     samples["sampled_at"] = samples["sampled_at"].astype("datetime64[us, UTC]")
     samples.loc[9 : 8 + hole, "job_id"] = ""
     samples.loc[9 + hole :, "job_id"] = after
-    store.keep(facts(samples))
-    bridged = after == "a/x" and hole <= 2 and (hole + 1) * step <= MAX_GAP_SECONDS
-    lost = 0 if bridged else hole * step
-    found = holders(store)
-    assert found.get("unattributed", 0) == lost
-    assert sum(found.values()) == 19 * step
-    assert found["a/x"] == (8 * step if after == "a/y" else 19 * step - lost)
+    first, last = samples[:11], samples[11:]  # what comes later bridges what is kept
+    store.keep(facts(first))
+    store.keep(facts(last))
+    bridged = after == "a/x" and hole <= 2 and (hole + 1) * step <= BRIDGE_SECONDS
+    lost = 0 if bridged else hole
+    rows = rows_of(store, "five_minute")
+    found = rows.groupby(rows["job_id"].where(rows["holder"] == "job", rows["holder"]))
+    readings = found["samples"].sum().to_dict()
+    assert readings.get("unattributed", 0) == lost
+    assert sum(readings.values()) == len(samples)
+    assert readings["a/x"] == (9 if after == "a/y" else len(samples) - lost)
+    assert bool(missing_label_warnings(samples)) is (bridged and hole > 0.05 * len(samples))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Readings that name no holder between two that name the same: labels that an exporter lost.
+
+The roll-up gives them to that holder (`data.store.rollup_sql`). Here they are counted, to be told.
+"""
+
+import pandas as pd
+
+from data.counts import count_text
+from data.store.rollup_sql import BRIDGE_SECONDS
+
+_DEVICE = ["gpu_uuid", "mig_instance"]
+_MAX_READINGS = 2
+_MIN_SHARE = 0.05
+_TOLD = (
+    "they are counted for the one that is named before and after. dcgm-exporter loses labels where "
+    "the kubelet's pod-resources socket does not answer in time: see its log."
+)
+
+
+def missing_label_warnings(samples: pd.DataFrame) -> tuple[str, ...]:
+    """Return a warning where single readings of held devices name no holder, none elsewhere."""
+    key = [*_DEVICE, "sampled_at"]
+    # A reading that one exporter names and another does not has a holder.
+    rows = samples[[*key, "job_id"]].sort_values([*key, "job_id"]).drop_duplicates(key, keep="last")
+    named = rows["job_id"].where(rows["job_id"] != "")
+    times = rows["sampled_at"].where(named.notna())
+    of_device = [rows[name] for name in _DEVICE]
+    before, after = (getattr(named.groupby(of_device), fill)() for fill in ("ffill", "bfill"))
+    gap = times.groupby(of_device).bfill() - times.groupby(of_device).ffill()
+    hole = named.notna().groupby(of_device).cumsum()
+    length = named.isna().groupby([*of_device, hole]).transform("sum")
+    lost = named.isna() & (before == after) & (length <= _MAX_READINGS)
+    lost &= gap.dt.total_seconds() <= BRIDGE_SECONDS
+    held = int((named.notna() | lost).sum())
+    if int(lost.sum()) <= _MIN_SHARE * held:
+        return ()
+    boards = count_text(rows.loc[lost, "gpu_uuid"].nunique(), "board")
+    share = f"{100 * lost.sum() / held:.0f} % of the readings of held devices"
+    return (f"{share} name no pod or job, on {boards}: {_TOLD}",)
