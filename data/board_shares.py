@@ -25,9 +25,22 @@ BOARD_SHARE = "board_share"
 """Fact of a job: the boards that its shares amount to where it is not known on which they are."""
 SHARING = "sharing"
 """Fact of a job that holds shares of boards: by what it shares them, in words."""
-MIXED = " + "
-"""Between the parts of the profile of a job that holds whole boards beside MIG instances."""
+MIXED, WHOLE = " + ", "whole"
+"""Between the parts of the profile of a job that holds devices of several kinds; whole boards."""
 _NAMES = 6
+
+
+def mixed_profile(kinds: Mapping[str, int]) -> str:
+    """Return what stands for the MIG profile of a job with devices of several kinds, '' whole."""
+    return MIXED.join(f"{count} × {profile or WHOLE}" for profile, count in sorted(kinds.items()))
+
+
+def parts_of_profile(profile: str, count: int) -> dict[str, int]:
+    """Return how many devices of each kind a job of so many devices has, '' for whole boards."""
+    if MIXED not in profile:
+        return {profile: count}
+    parts = (part.partition(" × ") for part in profile.split(MIXED))
+    return {"" if kind == WHOLE else kind: int(number) for number, _sign, kind in parts}
 
 
 def holding(gpus: Iterable[Gpu]) -> list[Gpu]:
@@ -47,13 +60,20 @@ def board_shares(
     gpus = holding(gpus)
     parts: dict[str, float] = defaultdict(float)
     others: dict[str, set[str]] = defaultdict(set)
-    kinds: dict[str, set[bool]] = defaultdict(set)
+    kinds: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
         for job_id in gpu.holders:
-            parts[job_id] += _size(gpu, catalogue) / len(gpu.holders)
+            size = _size(gpu.gpu_model, gpu.mig_profile, catalogue)
+            parts[job_id] += size / len(gpu.holders)
             others[job_id].update({*gpu.holders} - {job_id})
-            kinds[job_id].add(bool(gpu.mig_profile))
-    shares = dict(_told(jobs, parts))
+            kinds[job_id].add(gpu.mig_profile)
+    jobs = list(jobs)
+    whole = {job.job_id: _whole(job, catalogue) for job in jobs}
+    shares = {
+        job.job_id: BoardShare(boards=whole[job.job_id], why=_MIXED_WHY)
+        for job in jobs
+        if MIXED in job.mig_profile
+    } | dict(_told(jobs, whole | parts))
     for job_id, boards in parts.items():
         if others[job_id]:
             beside = tuple(sorted(others[job_id]))
@@ -63,13 +83,19 @@ def board_shares(
     return shares
 
 
-_MIXED_WHY = "it holds whole GPUs beside MIG instances, and no change of such a job is planned yet"
+_MIXED_WHY = "it holds GPUs of several kinds (whole, MIG), and no change of such a job is planned"
 
 
-def _size(gpu: Gpu, catalogue: GpuCatalogue) -> float:
+def _whole(job: Job, catalogue: GpuCatalogue) -> float:
+    """Return the boards that a job's devices are where nobody else is on them."""
+    kinds = parts_of_profile(job.mig_profile, job.gpu_count)
+    return sum(count * _size(job.gpu_model, kind, catalogue) for kind, count in kinds.items())
+
+
+def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float:
     """Return what a device is of its board; a profile that the catalogue lacks is all of it."""
-    model = catalogue.find(gpu.gpu_model)
-    profile = model.mig_profile(gpu.mig_profile) if model and gpu.mig_profile else None
+    model = catalogue.find(gpu_model)
+    profile = model.mig_profile(mig_profile) if model and mig_profile else None
     return model.board_share(profile) if model and profile else 1.0
 
 
@@ -87,12 +113,12 @@ def _told(jobs: Iterable[Job], seen: Mapping[str, float]) -> Iterator[tuple[str,
         boards = sum(1 / len(on_board[place]) for place in places)
         if not places:
             beside = {other for named in on_node.values() if job.job_id in named for other in named}
-            boards = _number(facts.get(BOARD_SHARE, "")) or seen.get(job.job_id, 0.0)
+            boards = _number(facts.get(BOARD_SHARE, "")) or seen[job.job_id]
         names = tuple(sorted(beside - {job.job_id}))
         yield (
             job.job_id,
             BoardShare(
-                boards=boards or float(job.gpu_count),
+                boards=boards,
                 others=names,
                 why=f"it holds a share of its GPUs ({facts[SHARING]})"
                 + (f", beside {_named(names)}" if names else "")
@@ -101,15 +127,16 @@ def _told(jobs: Iterable[Job], seen: Mapping[str, float]) -> Iterator[tuple[str,
         )
 
 
-def boards_named(job: Job) -> tuple[str, ...]:
-    """Return the boards that a scheduler names of which a job holds shares, with their cluster."""
+def boards_named(job: Job) -> tuple[tuple[str, str], ...]:
+    """Return (node, board) of the boards of which a scheduler says that a job holds shares."""
     told = _facts(job).get(SHARED_BOARDS, "")
-    return tuple(named_in(place, job.cluster) for place in told.split(",") if place)
+    places = (place.rpartition(":") for place in told.split(",") if place)
+    return tuple((named_in(node, job.cluster), board) for node, _colon, board in places)
 
 
-def jobs_by_board(jobs: Iterable[Job]) -> dict[str, set[str]]:
+def jobs_by_board(jobs: Iterable[Job]) -> dict[tuple[str, str], set[str]]:
     """Return the jobs by the boards of which schedulers say that they hold shares."""
-    found: dict[str, set[str]] = defaultdict(set)
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
     for job in jobs:
         for place in boards_named(job):
             found[place].add(job.job_id)

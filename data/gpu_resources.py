@@ -14,6 +14,7 @@ BOARDS = (WHOLE_GPU, AMD_GPU)
 SHARED_GPU = f"{WHOLE_GPU}.shared"
 PIECES = (f"{VENDOR}gpumem", f"{VENDOR}gpumem-percentage", f"{VENDOR}gpucores")
 """HAMi's words for a piece of a board; beside them WHOLE_GPU counts pieces."""
+PERCENTAGES = PIECES[1:]
 MIG_PREFIX = f"{VENDOR}mig-"
 
 PRODUCT_LABEL = f"{WHOLE_GPU}.product"

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
-from data.board_shares import boards_named
+from data.board_shares import boards_named, parts_of_profile
 from data.feasible_changes import required_nodes
 from data.gpu_resources import NOT_READ
 from data.records.cluster import Node
@@ -65,13 +65,14 @@ def occupied(
     rounded up. A job on a MIG slice counts no board, and a board that several jobs share is one.
     """
     found: Counter[tuple[str, str]] = Counter()
-    shared: set[tuple[str, str]] = set()
+    shared: set[tuple[str, str, str]] = set()
     for job in unread(jobs, read, nodes):
-        names = () if job.scheduler is None or job.mig_profile else job.scheduler.nodes
-        shared |= {(place, job.gpu_model) for place in boards_named(job)}
-        for name in () if boards_named(job) else names:
-            found[name, job.gpu_model] += -(-job.gpu_count // len(names))
-    found.update((place.rpartition(":")[0], model) for place, model in shared)
+        names = () if job.scheduler is None else job.scheduler.nodes
+        boards = parts_of_profile(job.mig_profile, job.gpu_count).get("", 0)
+        shared |= {(*place, job.gpu_model) for place in boards_named(job)}
+        for name in () if boards_named(job) or not boards else names:
+            found[name, job.gpu_model] += -(-boards // len(names))
+    found.update((node, model) for node, _board, model in shared)
     return dict(found)
 
 

@@ -32,13 +32,17 @@ DeviceName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedDevice:
-    """A GPU. `mig_profile` is '' for a board; `gpu_uuid` and `gpu_index` are its board's or ''."""
+    """A GPU. `mig_profile` is '' for a board; `gpu_uuid` and `gpu_index` are its board's or ''.
+
+    `ratio` is the part of each of those that have the claim.
+    """
 
     node: str
     gpu_uuid: str
     gpu_index: str
     product: str
     mig_profile: str
+    ratio: float = 1.0
 
 
 def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
@@ -67,6 +71,7 @@ def claimed_devices(
 ) -> tuple[ClaimedDevice, ...]:
     """Return the GPUs that a claim was given to use. Admin access is a monitor's: it takes none."""
     found = []
+    users = max(1, len(list_in(claim, "status", "reservedFor")))
     for result in list_in(claim, "status", "allocation", "devices", "results"):
         if text_in(result, "driver") != BOARD_CLASS or part(result, "adminAccess") is True:
             continue
@@ -80,7 +85,8 @@ def claimed_devices(
             mig_profile=UNKNOWN_PROFILE if _INSTANCE_NAME.fullmatch(name) else "",
         )
         # The board of an instance is not the pod's own.
-        found.append(replace(device, gpu_uuid="") if device.mig_profile else device)
+        uuid = "" if device.mig_profile else device.gpu_uuid
+        found.append(replace(device, gpu_uuid=uuid, ratio=1 / users))
     return tuple(found)
 
 

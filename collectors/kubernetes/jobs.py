@@ -38,14 +38,21 @@ from collectors.kubernetes.objects import (
     part,
     product_of,
     read_pod,
-    shares_gpus,
     text_in,
     time_in,
 )
 from collectors.kubernetes.placement_rules import OpenNodes, rules_of
-from collectors.kubernetes.pod_shares import share_facts
+from collectors.kubernetes.pod_shares import own_work_facts
 from collectors.kubernetes.progress import progress_of_workloads
 from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
+from collectors.kubernetes.shares import (
+    device_rows,
+    is_reservation,
+    replicas_in_use,
+    reservations,
+    share_facts,
+    share_of,
+)
 from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.templates import (
     KINDS_WITH_TEMPLATES,
@@ -141,10 +148,13 @@ class _View:
         self._pods: dict[Workload, list[PodFacts]] = {}
         self._wanted: dict[Workload, tuple[GpuRequest, ...]] = {}
         self.dropped["unreadable-object"] += inventory.unreadable
+        self._reserved = reservations(inventory.of("Pod"))
         for document in inventory.of("Pod"):
             pod = self._pod(document)
             if pod is not None:
                 self._pods.setdefault(self._owners.workload_of(pod), []).append(pod)
+        living = (pod for pods in self._pods.values() for pod in pods)
+        self._in_use = replicas_in_use(living, self._nodes)
         for kind in KINDS_WITH_TEMPLATES:
             for document in inventory.of(kind):
                 workload = self._owners.workload_over(kind, document)
@@ -155,6 +165,9 @@ class _View:
 
     def _pod(self, document: Document) -> PodFacts | None:
         """Return a pod with GPUs, None of any other, which is counted."""
+        if is_reservation(document):
+            self.dropped["board-reservation"] += 1
+            return None
         pod = read_pod(document)
         if pod is None:
             self.dropped["no-gpu-pod"] += 1
@@ -173,7 +186,9 @@ class _View:
         budget = self._budgets.over(document)
         asks = asked_of_host(part(document, "spec"))
         bound = replace(counted, rules=rules, queue=queue, budget=budget, asks=asks)
-        return on_node(bound, self._nodes.get(pod.node, {}))
+        node = self._nodes.get(pod.node, {})
+        placed = on_node(bound, node)
+        return replace(placed, share=share_of(placed, document, node, self._reserved))
 
     def progress(self) -> pd.DataFrame:
         """Return how much of their work workloads with GPUs report as done."""
@@ -203,12 +218,10 @@ class _View:
         made = (time_in(entry, "metadata", "creationTimestamp") for entry in workload.chain)
         created = [pod.created_at for pod in pods if pod.created_at] or list(filter(None, made))
         last = standing.ended_at or self.window.end
-        profiles = sorted({device.mig_profile for device in standing.devices})
         models = self._models(pods)
-        if len(models) > 1 or len(profiles) > 1:
-            more = max(0, len(models) - 1) + len(profiles) - 1
-            self.dropped["further-gpu-type-of-workload"] += more
-        model, profile = models[0] if models else "", profiles[-1]
+        if len(models) > 1:
+            self.dropped["further-gpu-type-of-workload"] += len(models) - 1
+        model, profile = models[0] if models else "", standing.profile
         if profile == UNKNOWN_PROFILE:
             profile = ""
         user = self._owners.user_of(workload)
@@ -299,7 +312,7 @@ class _View:
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             (RESOURCE, next((pod.resource for pod in holding or waiting if pod.resource), "")),
             ("pods_stay", why_pods_stay(top)),
-            *share_facts(workload.kind, top),
+            *own_work_facts(workload.kind, top),
             *self._budgets.floor_facts(top, len(holding)),
             (SERVER_VERSION, self._version if workload.kind == "Job" else ""),
             ("deadline_at", deadline_of(workload.chain)),
@@ -309,8 +322,7 @@ class _View:
         ):
             if value:
                 yield fact, value
-        if any(device.shared for device in standing.devices):
-            yield "sharing", "others use the same boards"
+        yield from share_facts(holding, self._devices_of, self._nodes, self._in_use)
 
     def _bound_to(self, pods: Sequence[PodFacts]) -> str:
         """Return the nodes of pods that may not be on all nodes of their model, '' of others."""
@@ -364,28 +376,12 @@ class _View:
             "seen_at": self.window.end,
             "source": self.source,
         }
-        named = [
-            {
-                "gpu_uuid": claimed_device.gpu_uuid,
-                "gpu_index": claimed_device.gpu_index,
-                "gpu_count": 1.0,
-            }
-            for claimed_device in self._devices_of(pod)
-            if claimed_device.node == pod.node
-            and (claimed_device.gpu_uuid or claimed_device.gpu_index)
-        ]
-        # A share or a slice is no board: a count would claim the node's boards for this pod.
-        whole = not any(
-            request.mig_profile or request.shared for request in pod.requests
-        ) and not shares_gpus(self._nodes.get(pod.node, {}))
-        count = float(pod.gpus) if whole and pod.gpus else None
         labels = [f"{pod.namespace}/{pod.name}"] + ([f"pod-uid:{pod.uid}"] if pod.uid else [])
-        for label in labels:
-            for device in named:
+        reserved = pod.share.reserved_by if pod.share else ""
+        node = self._nodes.get(pod.node, {})
+        for label in [*labels, *([reserved] if reserved else [])]:
+            for device in device_rows(pod, self._devices_of(pod), node):
                 yield common | {"label_id": label} | device
-            rest = None if count is None else count - len(named)
-            if not named or rest:
-                yield common | {"label_id": label, "gpu_count": rest}
 
     def _devices_of(self, pod: PodFacts) -> list[ClaimedDevice]:
         """Return the devices of a pod's claims."""

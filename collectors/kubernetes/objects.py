@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collectors.kubernetes.api import Document
+from collectors.kubernetes.pod_share import PodShare
 from collectors.kubernetes.quantities import HostRequest
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
@@ -82,6 +83,7 @@ class PodFacts:
     runs: str = ""
     resource: str = ""
     asks: HostRequest | None = None
+    share: PodShare | None = None
 
     @property
     def holds(self) -> bool:
@@ -318,12 +320,15 @@ def _since(status: object, condition: str) -> datetime | None:
 
 
 def on_node(pod: PodFacts, node: Document) -> PodFacts:
-    """Return the pod with what whole GPUs of its node really are: instances under `single`."""
-    profile = single_profile(node)
-    if not profile:
-        return pod
+    """Return the pod with what whole GPUs of its node really are: instances under `single`.
+
+    Or replicas of boards that others are on too.
+    """
+    profile, shared = single_profile(node), shares_gpus(node)
     requests = [
-        request if request.mig_profile or request.shared else replace(request, mig_profile=profile)
+        request
+        if request.mig_profile or request.shared
+        else replace(request, mig_profile=profile, shared=shared)
         for request in pod.requests
     ]
     return replace(pod, requests=tuple(requests))

@@ -108,7 +108,7 @@ def why_no_other_number(kind: str, document: Document) -> str:
     )
 
 
-def share_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
+def own_work_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     """Yield as facts of a job why its number of pods may not change, '' where it may."""
     yield "fixed_work", why_no_fewer(kind, document)
     yield "own_shares", why_no_other_number(kind, document)

@@ -1,5 +1,6 @@
 """Where a workload stands: by its pods that live, else by its own word, else by its dead pods."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,6 +10,7 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import GpuRequest, PodFacts, list_in, part, text_in, time_in
 from collectors.kubernetes.templates import added
 from collectors.kubernetes.workloads import Workload
+from data.board_shares import mixed_profile
 from data.records.jobs import JobState
 
 _FINISHED = frozenset({"Complete", "Completed", "Succeeded", "SUCCEEDED", "STOPPED"})
@@ -35,6 +37,14 @@ class WorkloadState:
     def count(self) -> int:
         """Devices of all kinds."""
         return sum(device.count for device in self.devices)
+
+    @property
+    def profile(self) -> str:
+        """The MIG profile of its devices, '' of boards; of several kinds how many of each."""
+        kinds = Counter[str]()
+        for device in self.devices:
+            kinds[device.mig_profile] += device.count
+        return next(iter(kinds), "") if len(kinds) < 2 else mixed_profile(kinds)
 
 
 def standing_of(
