@@ -137,7 +137,9 @@ class GpuCatalogue:
         self.models = models
         self._by_name = {model.name: model for model in models}
         self._by_reported = {
-            _words(reported): model.name for model in models for reported in model.vendor_names
+            _key(reported): model.name
+            for model in models
+            for reported in (model.name, *model.vendor_names)
         }
 
     def __iter__(self) -> Iterator[GpuModel]:
@@ -171,7 +173,7 @@ class GpuCatalogue:
         board = reported.partition(" MIG ")[0].strip()
         if board in self._by_name:
             return board
-        return self._by_reported.get(_words(board), board)
+        return self._by_reported.get(_key(board), board)
 
     def lacking(self, boards: Iterable[str]) -> tuple[str, ...]:
         """Return what to say of boards whose model is not known, a sentence for each name.
@@ -190,6 +192,11 @@ class GpuCatalogue:
 def _words(reported: str) -> str:
     """Return a reported name as its words: labels join them by hyphens, gres types by `_`."""
     return reported.replace("-", " ").replace("_", " ").casefold()
+
+
+def _key(reported: str) -> str:
+    """Return what stands for a reported name: sites write rtx3090 and rtx_3090 for one board."""
+    return _words(reported).replace(" ", "")
 
 
 def _rows(name: str) -> list[dict[str, str]]:

@@ -30,6 +30,28 @@ REPORTED = {
     "NVIDIA A10G": ("A10G-24GB", 23_028, 300),
     "Tesla V100-PCIE-32GB": ("V100-PCIE-32GB", 32_768, 250),
     "Tesla V100-PCIE-16GB": ("V100-PCIE-16GB", 16_384, 250),
+    "NVIDIA H20": ("H20-96GB", 97_871, 500),
+    "NVIDIA H800": ("H800-SXM-80GB", 81_559, 700),
+    "NVIDIA A800-SXM4-80GB": ("A800-SXM4-80GB", 81_920, 400),
+    "NVIDIA A800 80GB PCIe": ("A800-PCIE-80GB", 81_920, 300),
+    "NVIDIA A100-SXM-64GB": ("A100-SXM-64GB", 65_536, 440),
+    "NVIDIA A2": ("A2-16GB", 15_356, 60),
+    "NVIDIA L20": ("L20-48GB", 46_068, 275),
+    "NVIDIA RTX A6000": ("RTX-A6000-48GB", 49_140, 300),
+    "NVIDIA RTX A5000": ("RTX-A5000-24GB", 24_564, 230),
+    "NVIDIA RTX 6000 Ada Generation": ("RTX-6000-ADA-48GB", 49_140, 300),
+    "NVIDIA GeForce RTX 3090": ("RTX-3090-24GB", 24_576, 350),
+    "NVIDIA GeForce RTX 4090": ("RTX-4090-24GB", 24_564, 450),
+    "NVIDIA GeForce RTX 5090": ("RTX-5090-32GB", 32_607, 575),
+    "NVIDIA GeForce RTX 2080 Ti": ("RTX-2080-TI-11GB", 11_264, 250),
+    "Quadro RTX 8000": ("QUADRO-RTX-8000-48GB", 49_152, 260),
+    "Tesla V100S-PCIE-32GB": ("V100S-PCIE-32GB", 32_768, 250),
+    "Tesla P100-PCIE-16GB": ("P100-PCIE-16GB", 16_384, 250),
+    "Tesla P100-SXM2-16GB": ("P100-SXM2-16GB", 16_384, 300),
+    "AMD Instinct MI210": ("MI210-64GB", 65_520, 300),
+    "AMD Instinct MI250X": ("MI250X-64GB", 65_520, 280),
+    "AMD Instinct MI300A": ("MI300A-128GB", 131_072, 550),
+    "AMD Instinct MI355X": ("MI355X-288GB", 294_896, 1400),
 }
 """What NVML, or AMD SMI, says of a board: name, then its model here, MiB of memory, limit in W."""
 
@@ -75,7 +97,37 @@ def test_programs_run_on_the_boards_of_one_vendor() -> None:
     """Whatever is the cheapest and the fastest."""
     catalogue = load_gpu_catalogue()
     others = {model.name for model in catalogue if not model.runs_cuda}
-    assert others == {"MI300X-192GB", "MI325X-256GB"}
+    assert others == {
+        "MI210-64GB", "MI250-64GB", "MI250X-64GB", "MI300A-128GB", "MI300X-192GB", "MI325X-256GB",
+        "MI355X-288GB",
+    }  # fmt: skip
     for here, there in product(catalogue, catalogue):
         alike = (here.name in others) == (there.name in others)
         assert here.runs_what_runs_on(there) is alike
+
+
+GRES_TYPES = {
+    "l40s": "L40S-48GB", "L40": "L40-48GB", "l4": "L4-24GB", "t4": "T4-16GB", "a40": "A40-48GB",
+    "a30": "A30-24GB", "a2": "A2-16GB", "b200": "B200-SXM-180GB", "gb200": "GB200-186GB",
+    "mi300x": "MI300X-192GB", "mi250x": "MI250X-64GB", "rtx_a6000": "RTX-A6000-48GB",
+    "a6000": "RTX-A6000-48GB", "rtx3090": "RTX-3090-24GB", "rtx_4090": "RTX-4090-24GB",
+    "2080ti": "RTX-2080-TI-11GB", "rtx8000": "QUADRO-RTX-8000-48GB", "v100s": "V100S-PCIE-32GB",
+    "nvidia_geforce_rtx_3090": "RTX-3090-24GB", "nvidia_a100-sxm4-40gb": "A100-SXM4-40GB",
+}  # fmt: skip
+"""Words that sites use as gres types, each of one board alone."""
+
+
+@pytest.mark.parametrize("word", GRES_TYPES)
+def test_a_gres_type_that_means_one_board_needs_no_setting(word: str) -> None:
+    """Whatever parts its words."""
+    known = load_gpu_catalogue()
+    for written in (word, word.upper(), word.replace("_", "-"), word.replace("_", "")):
+        assert known.recognise(written) == GRES_TYPES[word], written
+
+
+@pytest.mark.parametrize(
+    "word", ["a100", "h100", "h200", "h20", "h800", "a800", "v100", "p100", "rtx6000", "gpu", "3g"]
+)
+def test_a_word_of_several_boards_is_no_board(word: str) -> None:
+    """Memory, form and price differ between them: the site says which it has."""
+    assert load_gpu_catalogue().find(word) is None

@@ -119,7 +119,7 @@ def test_the_table_is_data_and_the_rest_is_said_beside_it(
         ({}, ("--data", "3"), "a batch of 64 over 3 data-parallel ranks"),
         ({}, ("--tensor", "0"), "tensor parallelism of 0"),
         ({}, ("--gpu", "quantum"), "no GPU type on offer is called 'quantum'"),
-        ({}, ("--gpu", "H20"), "no GPU type on offer is called 'H20'"),
+        ({}, ("--gpu", "H30"), "no GPU type on offer is called 'H30'"),
         ({}, ("--optimizer", "magic"), "'magic' is none of the known optimizers"),
         ({}, ("--framework", "tortitan"), "'tortitan' is none of the known frameworks"),
         ({}, ("--framework", "tortitan"), "Did you mean torchtitan?"),
