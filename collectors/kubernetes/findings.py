@@ -14,7 +14,8 @@ from collectors.kubernetes.objects import (
     product_of,
     text_in,
 )
-from collectors.kubernetes.unread import UnreadAccelerators, unread_accelerators
+from collectors.kubernetes.unread import unread_accelerators
+from collectors.unread import UnreadAccelerators
 from data.counts import count_text
 from data.errors import CollectorError, scrub
 from data.gpu_resources import BOARDS, MIG_STRATEGY_LABEL, PRODUCT_LABELS

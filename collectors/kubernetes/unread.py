@@ -1,65 +1,27 @@
-"""Accelerators that a cluster holds and Trimtab does not read, counted by name."""
+"""Accelerators of a Kubernetes cluster that are not read: resources of nodes and pods, drivers."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import count_of, gpu_resources, is_read, list_in, part, text_in
-from data.counts import count_text
+from collectors.unread import UnreadAccelerators, grouped
 from data.errors import scrub
 from data.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator
 
-_SHOWN = 3
-"""Names of nodes and pods that a text names at most."""
 _OVER = frozenset({"Succeeded", "Failed"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreadAccelerators:
-    """What is not read, by the name of the resource or driver: its nodes, and who asks for it.
-
-    `whole_ratio` is the share of nodes with accelerators of which all are read.
-    """
-
-    nodes: Mapping[str, tuple[str, ...]]
-    pods: Mapping[str, tuple[str, ...]]
-    whole_ratio: float
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """A sentence for each name."""
-        return tuple(
-            " and ".join(filter(None, (_held("node", nodes), _held("pod", pods))))
-            + f" {'holds' if len({*nodes, *pods}) == 1 else 'hold'} {scrub(name, limit=80)}, "
-            f"which is {NOT_READ}"
-            for name in sorted({*self.nodes, *self.pods})
-            for nodes, pods in [(self.nodes.get(name, ()), self.pods.get(name, ()))]
-        )
-
-    def reason(self, *, nothing_else: bool) -> str:
-        """Return what a report says of it; `nothing_else`: nor does anything else ask for GPUs."""
-        return "; ".join(self.texts) or "no node offers and no pod asks for GPUs" * nothing_else
 
 
 def unread_accelerators(inventory: Inventory) -> UnreadAccelerators:
     """Return the accelerators of nodes, pods and resource claims that no reader understands."""
-    nodes, pods = _grouped(_of_nodes(inventory)), _grouped(_of_pods(inventory))
+    nodes, pods = grouped(_of_nodes(inventory)), grouped(_of_pods(inventory))
     unknown = {node for names in nodes.values() for node in names}
     whole = sum(
         bool(gpu_resources(node)) and text_in(node, "metadata", "name") not in unknown
         for node in inventory.of("Node")
     )
     ratio = whole / (whole + len(unknown)) if unknown else 1.0
-    return UnreadAccelerators(nodes=nodes, pods=pods, whole_ratio=ratio)
-
-
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return the holders of each name, each once."""
-    found: dict[str, set[str]] = {}
-    for name, holder in pairs:
-        found.setdefault(name, set()).add(holder)
-    return {name: tuple(sorted(holders)) for name, holders in found.items()}
+    return UnreadAccelerators(noun="pod", nodes=nodes, holders=pods, whole_ratio=ratio)
 
 
 def _of_nodes(inventory: Inventory) -> Iterator[tuple[str, str]]:
@@ -117,13 +79,3 @@ def _asked(pod: Document) -> Iterator[str]:
             for name in limits if isinstance(limits, Mapping) else ():
                 if _is_unread(str(name)) and str(limits[name]) != "0":
                     yield str(name)
-
-
-def _held(noun: str, names: Iterable[str]) -> str:
-    """Return how many there are, with the first of them, '' of none."""
-    names = tuple(names)
-    if not names:
-        return ""
-    more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
-    shown = ", ".join(scrub(name, limit=80) for name in names[:_SHOWN])
-    return f"{count_text(len(names), noun)} ({shown}{more})"

@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
 from collectors.base import Window
 from collectors.slurm.answers import number_of
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
+from collectors.slurm.unread import unread_gres
+from collectors.unread import UnreadAccelerators
 from data.errors import UnexpectedAnswerError
 from data.records.quotas import Quota
 
@@ -29,6 +31,7 @@ class SlurmAnswers:
     warnings: tuple[str, ...]
     dropped: Counter[str]
     quotas: tuple[Quota, ...] | None = None
+    unread: UnreadAccelerators = field(default_factory=lambda: unread_gres((), ()))
 
 
 class SlurmBackend(Protocol):

@@ -36,6 +36,7 @@ from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.quotas import qos_of_partitions, slurm_quotas, with_partition_qos
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in, with_reservations
+from collectors.slurm.unread import unread_gres
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -75,15 +76,9 @@ class SlurmCommands:
         dropped: Counter[str] = Counter()
         configuration = self.configuration()
         self._refuse_hidden(configuration)
-        document = self.document("squeue", "--json", "--states=all")
-        release = release_in(document)
-        listed = list_in(document, "jobs", asked="squeue --json")
+        listed, records, release = self.listed()
         queue = read_queue(listed, dropped, release=release)
-        if release >= _NODES_BY_SCONTROL:
-            answered = self.document("scontrol", "show", "nodes", "--json")
-        else:
-            answered = self.document("sinfo", "--json")
-        nodes = read_nodes(list_in(answered, "nodes", asked="the list of nodes"), dropped)
+        nodes = read_nodes(records, dropped)
         nodes, warnings = with_reservations(nodes, self._reservations, window.end)
         try:
             rows = rows_of(self._accounting(window.start, window.end), dropped)
@@ -113,7 +108,19 @@ class SlurmCommands:
             warnings=(*warnings, *hidden),
             dropped=dropped,
             quotas=quotas,
+            unread=unread_gres(records, listed),
         )
+
+    def listed(self) -> tuple[list[Record], list[Record], tuple[int, int]]:
+        """Return the records of all jobs and nodes, and the release. Errors: CollectorError."""
+        document = self.document("squeue", "--json", "--states=all")
+        release = release_in(document)
+        listed = list_in(document, "jobs", asked="squeue --json")
+        if release >= _NODES_BY_SCONTROL:
+            answered = self.document("scontrol", "show", "nodes", "--json")
+        else:
+            answered = self.document("sinfo", "--json")
+        return listed, list_in(answered, "nodes", asked="the list of nodes"), release
 
     def _reservations(self) -> list[Record]:
         return reservations_in(self.output("scontrol", "--oneliner", "show", "reservations"))

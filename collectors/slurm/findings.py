@@ -1,12 +1,17 @@
 """What a Slurm cluster lacks for Trimtab to see all of it, and the line that mends it."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from collectors.base import Finding
 from collectors.slurm.answering import list_in, read_nodes, read_queue
 from collectors.slurm.commands import COMMANDS, SlurmCommands, hidden_kinds
 from collectors.slurm.failures import OPERATOR_HINT
+from collectors.slurm.gpu_models import ModelNames, gpu_models_of
+from collectors.slurm.records import Record
 from collectors.slurm.rest import SlurmRest
+from collectors.slurm.unread import unread_gres
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.counts import count_text
 from data.errors import CollectorError, scrub
 from data.source_settings import SlurmSettings
@@ -53,7 +58,27 @@ def _by_commands(commands: SlurmCommands) -> tuple[Finding, ...]:
         if prologs
         else ("slurm job mapping", "missing", _MAPPING)
     )
+    try:
+        listed, records, _release = commands.listed()
+        found += _understood(commands.settings, records, listed)
+    except CollectorError as error:
+        found.append(("slurm nodes", "missing", str(error)))
     return tuple(found)
+
+
+def _understood(
+    settings: SlurmSettings, nodes: list[Record], jobs: list[Record]
+) -> Iterator[Finding]:
+    """Yield what of the cluster is not understood, so that it is not taken for all of it."""
+    for text in unread_gres(nodes, jobs).texts:
+        yield "accelerators", "missing", f"{text}."
+    read = read_nodes(nodes, Counter())
+    models = ModelNames(gpu_models_of(settings.gpu_models), load_gpu_catalogue(), read)
+    lacking = models.lacking(read)
+    for text in lacking:
+        yield "GPU models", "missing", f"{text}."
+    if not lacking and any(node.gpus for node in read):
+        yield "GPU models", "ok", "every node with GPUs names a known model"
 
 
 def _accounting(configuration: dict[str, str]) -> list[Finding]:
@@ -93,11 +118,13 @@ def _by_rest(rest: SlurmRest) -> tuple[Finding, ...]:
     try:
         version = rest.api_version()
         asked = rest.document(f"/slurm/{version}/jobs"), rest.document(f"/slurm/{version}/nodes")
-        jobs = read_queue(list_in(asked[0], "jobs", asked="slurmrestd"), Counter())
-        nodes = read_nodes(list_in(asked[1], "nodes", asked="slurmrestd"), Counter())
+        lists = [list_in(answer, name, asked="slurmrestd")
+                 for answer, name in zip(asked, ("jobs", "nodes"), strict=True)]  # fmt: skip
+        jobs, nodes = read_queue(lists[0], Counter()), read_nodes(lists[1], Counter())
     except CollectorError as error:
         return (("slurmrestd", "missing", str(error)),)
     found: list[Finding] = [("slurmrestd", "ok", f"{rest.name}, API {version}")]
+    found += _understood(rest.settings, lists[1], lists[0])
     try:
         rest.document(f"/slurmdb/{version}/jobs", start_time="now")
         found.append(("slurm accounting", "ok", "slurmdbd answers through slurmrestd"))

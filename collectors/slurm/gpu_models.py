@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from collectors.slurm.answers import mig_of
 from collectors.slurm.records import SlurmJob, SlurmNode
+from collectors.unread import grouped, held_by
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import SourceNotConfiguredError, scrub
 
@@ -21,6 +22,10 @@ def gpu_models_of(setting: str) -> dict[str, str]:
             )
         found[gpu_type.casefold()] = model
     return found
+
+
+def _gres(gpu_type: str) -> str:
+    return f"gres/gpu:{scrub(gpu_type)}" if gpu_type else "gres/gpu of no type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,25 @@ class ModelNames:
     def is_known(self, name: str) -> bool:
         """Return whether one of these names, parted by commas, is a model of the catalogue."""
         return any(self.catalogue.find(part) is not None for part in name.split(","))
+
+    def lacking(self, nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
+        """Return what to say of the gres types of nodes whose model is not known, of each once."""
+        pairs = ((gpu.gpu_type, node.name) for node in nodes for gpu in node.gpus)
+        return tuple(
+            f"{held_by('node', names)} with {_gres(gpu_type)}: its model is not known, and nothing "
+            f"is planned on it. {self._way_out(gpu_type)}"
+            for gpu_type, names in sorted(grouped(pairs).items())
+            if not self.is_known(self.of_type(gpu_type)[0])
+        )
+
+    def _way_out(self, gpu_type: str) -> str:
+        if not gpu_type:
+            return "Give its GPUs a Type in gres.conf and slurm.conf"
+        board = mig_of(gpu_type)[0].casefold()
+        names = [
+            model.name for model in self.catalogue if model.name.casefold().split("-")[0] == board
+        ]
+        return f"Set slurm.gpu_models to {scrub(board)}={' or '.join(names) or 'MODEL'}"
 
     def _is_mapped(self, gpu_type: str) -> bool:
         return bool({gpu_type.casefold(), mig_of(gpu_type)[0].casefold()} & set(self._map))

@@ -89,6 +89,7 @@ class SlurmCollector:
                 f"nodes report {in_use} GPUs in use, the visible jobs hold {explained}: jobs of "
                 "other users are hidden, or changed while asking"
             )
+        warnings += [*answers.unread.texts, *view.models.lacking(answers.nodes)]
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows, quotas]),
             jobs=jobs,
@@ -98,10 +99,13 @@ class SlurmCollector:
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
-                reason="" if jobs else "no job with GPUs in the window",
+                reason="; ".join(answers.unread.texts)
+                or ("" if jobs else "no job with GPUs in the window"),
                 samples=0,
                 dropped=tuple(sorted(view.dropped.items())),
-                completeness_ratio=min(1.0, explained / in_use) if in_use else None,
+                completeness_ratio=answers.unread.whole_ratio * min(1.0, explained / in_use)
+                if in_use
+                else None,
                 warnings=tuple(warnings),
                 window_start=window.start,
                 window_end=window.end,

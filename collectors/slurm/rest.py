@@ -29,6 +29,7 @@ from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import with_reservations
+from collectors.slurm.unread import unread_gres
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -72,7 +73,8 @@ class SlurmRest:
         listed = list_in(jobs, "jobs", asked=f"{self.name} /jobs")
         queue = read_queue(listed, dropped, release=release_in(jobs))
         answered = self.document(f"/slurm/{version}/nodes")
-        nodes = read_nodes(list_in(answered, "nodes", asked=f"{self.name} /nodes"), dropped)
+        records = list_in(answered, "nodes", asked=f"{self.name} /nodes")
+        nodes = read_nodes(records, dropped)
         nodes, warnings = with_reservations(nodes, lambda: self._reservations(version), window.end)
         _refuse_hidden(self.name, len(queue), sum(node.gpus_in_use for node in nodes))
         try:
@@ -83,15 +85,22 @@ class SlurmRest:
                 end_time=f"uts{int(window.end.timestamp())}",
                 **({} if version == "v0.0.38" else {"show_duplicates": "true"}),
             )
-            records = list_in(document, "jobs", asked=f"{self.name} /slurmdb jobs")
+            stretches = list_in(document, "jobs", asked=f"{self.name} /slurmdb jobs")
             past: tuple[SlurmJob, ...] | None = read_each(
-                records, read_accounting_record, what="accounting-row", dropped=dropped
+                stretches, read_accounting_record, what="accounting-row", dropped=dropped
             )
         except CollectorError as error:
             past = None
             warnings += (f"finished jobs are not visible: {error}",)
         queue = with_queue_facts(queue, listed, nodes)
-        return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=warnings, dropped=dropped)
+        return SlurmAnswers(
+            queue=queue,
+            nodes=nodes,
+            past=past,
+            warnings=warnings,
+            dropped=dropped,
+            unread=unread_gres(records, listed),
+        )
 
     def _reservations(self, version: str) -> list[Record]:
         document = self.document(f"/slurm/{version}/reservations")

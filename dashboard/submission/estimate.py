@@ -68,7 +68,8 @@ def _is_named(model: str, wanted: str) -> bool:
     """
     name, start = model.casefold(), wanted.casefold()
     board = name.partition("-")[0]
-    return name.startswith(start) and len(start) >= len(board)
+    whole = load_gpu_catalogue().recognise(wanted) == model
+    return whole or (name.startswith(start) and len(start) >= len(board))
 
 
 def layouts(

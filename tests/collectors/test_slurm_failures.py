@@ -135,8 +135,7 @@ def test_without_accounting_the_rest_is_still_told(sacct: str, tmp_path: Path) -
     command_folder(folder, sacct=sacct)
     told = by_commands(folder)
     assert len(told.jobs) == 11
-    (warning,) = told.report.warnings
-    assert warning.startswith("finished jobs are not visible: sacct")
+    assert told.report.warnings[0].startswith("finished jobs are not visible: sacct")
 
 
 def test_without_slurmdbd_slurmrestd_still_tells_the_queue() -> None:
@@ -168,9 +167,13 @@ def test_hidden_jobs_are_refused_rather_than_half_told(
     assert len(by_commands(folder).jobs) == 11
 
 
-def findings(folder: Path) -> tuple[tuple[str, str, str], ...]:
+MODELS = "h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
+
+
+def findings(folder: Path, models: str = "") -> tuple[tuple[str, str, str], ...]:
     """What the commands of a folder lack."""
-    return slurm_findings(SlurmSettings(mode="commands", bin_directory=str(folder)))
+    settings = SlurmSettings(mode="commands", bin_directory=str(folder), gpu_models=models)
+    return slurm_findings(settings)
 
 
 def test_each_finding_names_the_line_to_change(tmp_path: Path) -> None:
@@ -178,7 +181,8 @@ def test_each_finding_names_the_line_to_change(tmp_path: Path) -> None:
     empty = command_folder(tmp_path / "empty")
     assert [(what, state) for what, state, _ in findings(empty)] == [("slurm commands", "missing")]
     folder = recorded_commands(tmp_path / "bin", "24.11")
-    assert {state for _what, state, _detail in findings(folder)} == {"ok"}
+    assert {state for _what, state, _detail in findings(folder, MODELS)} == {"ok"}
+    lists = (folder / "scontrol").read_text().removeprefix("#!/bin/sh\n").strip()
     lines = {
         "AccountingStorageType = (null)\\nProlog = (null)": {
             "slurm accounting": "AccountingStorageType=accounting_storage/slurmdbd",
@@ -190,8 +194,11 @@ def test_each_finding_names_the_line_to_change(tmp_path: Path) -> None:
         },
     }
     for said, expected in lines.items():
-        command_folder(folder, scontrol=f"printf '{said}\\n'")
-        missing = {what: detail for what, state, detail in findings(folder) if state == "missing"}
+        command_folder(
+            folder, scontrol=f"case \"$*\" in *config*) printf '{said}\\n';; *) {lists};; esac"
+        )
+        told = findings(folder, MODELS)
+        missing = {what: detail for what, state, detail in told if state == "missing"}
         assert missing.keys() == expected.keys()
         assert all(line in missing[what] for what, line in expected.items())
     command_folder(folder, scontrol="echo Connection refused >&2; exit 1")

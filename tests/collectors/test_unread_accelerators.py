@@ -1,16 +1,27 @@
 """Accelerators that are not read: counted by name on every door, never passed over in silence."""
 
+import json
 import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from beds.kubernetes_lists import CLAIMS, GPU, NODES, PODS, SLICES, node, only, pod, served, told
+from beds.slurm_replay import RECORDED, command_folder, recorded_commands
 
+from collectors.base import Window
 from collectors.kubernetes.findings import kubernetes_findings
+from collectors.slurm.answering import SlurmAnswers, read_nodes, read_queue
+from collectors.slurm.findings import slurm_findings
+from collectors.slurm.jobs import SlurmCollector
+from collectors.slurm.unread import unread_gres
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.gpu_resources import NOT_READ, is_accelerator
 from data.kept_on import kept_on
+from data.source_settings import SlurmSettings
 
 UNREAD = (
     "habana.ai/gaudi",
@@ -166,3 +177,89 @@ def test_a_node_of_amd_without_its_label_is_named(tmp_path: Path) -> None:
     assert found["GPU resources"][1].startswith("8 GPUs")
     assert found["GPU models"][0] == "missing"
     assert "amd.com/gpu.product-name" in found["GPU models"][1]
+
+
+class SlurmOf:
+    """Slurm as these records tell of it."""
+
+    name = "slurm"
+
+    def __init__(self, nodes: list[dict[str, Any]], jobs: list[dict[str, Any]]) -> None:
+        self.nodes, self.jobs = nodes, jobs
+
+    def answers(self, _window: Window) -> SlurmAnswers:
+        """All of it."""
+        dropped: Counter[str] = Counter()
+        return SlurmAnswers(
+            queue=read_queue(self.jobs, dropped),
+            nodes=read_nodes(self.nodes, dropped),
+            past=None,
+            warnings=(),
+            dropped=dropped,
+            unread=unread_gres(self.nodes, self.jobs),
+        )
+
+
+def slurm_told(nodes: dict[str, str], jobs: dict[int, dict[str, str]]) -> Collected:
+    """What the collector tells of nodes with this gres, and of jobs with these requests."""
+    records = [{"name": name, "state": ["IDLE"], "gres": gres} for name, gres in nodes.items()]
+    asked = [{"job_id": number, "job_state": ["RUNNING"]} | job for number, job in jobs.items()]
+    end = datetime(2026, 5, 4, tzinfo=UTC)
+    collector = SlurmCollector(SlurmOf(records, asked), {}, load_gpu_catalogue())
+    return collector.collect(Window(start=end - timedelta(hours=1), end=end))
+
+
+def test_gres_of_other_names_are_counted_with_their_nodes_and_jobs() -> None:
+    """In every spelling of a request, and not what is no accelerator, or over."""
+    found = slurm_told(
+        {
+            "a1": "npu:ascend:8(S:0-1)", "a2": "gres/npu:8,tmpfs:100", "g1": "gpu:l4:4,nvme:2",
+            "h1": "gpu:t4:2(S:0,1),gaudi:8", "c1": "(null)",
+        },
+        {
+            7: {"tres_per_node": "gres/npu:2"}, 8: {"tres_per_job": "gres:npu:ascend:1"},
+            9: {"tres_req_str": "cpu=2,mem=8G,node=1,gres/gaudi=8"},
+            10: {"tres_per_node": "gres/nvme:1"}, 11: {"tres_per_node": "gres/gpu:l4:1"},
+            12: {"tres_per_node": "gres/npu:1", "job_state": ["COMPLETED"]},
+        },
+    )  # fmt: skip
+    assert unread_texts(found) == [
+        f"1 node (h1) and 1 job (9) hold gres/gaudi, which is {NOT_READ}",
+        f"2 nodes (a1, a2) and 2 jobs (7, 8) hold gres/npu, which is {NOT_READ}",
+    ]
+    assert found.report.completeness_ratio is None
+    assert all(text in found.report.reason for text in unread_texts(found))
+
+
+def test_types_without_a_model_are_told_with_the_line_that_names_one() -> None:
+    """A type of one board is known; of several, and of none, the node is named with the way out."""
+    nodes = {
+        "n1": "gpu:l40s:4",
+        "n2": "gpu:h100:8",
+        "n3": "gpu:4",
+        "n4": "gpu:h100:8",
+        "n5": "gpu:zz:1",
+    }
+    warnings = slurm_told(nodes, {}).report.warnings
+    assert [text.partition(":")[0] for text in warnings] == [
+        "1 node (n3) with gres/gpu of no type",
+        "2 nodes (n2, n4) with gres/gpu",
+        "1 node (n5) with gres/gpu",
+    ]
+    assert "slurm.gpu_models to h100=H100-SXM5-80GB or H100-PCIE-80GB" in warnings[1]
+    assert "slurm.gpu_models to zz=MODEL" in warnings[2]
+
+
+def test_doctor_names_what_slurm_holds_and_nobody_reads(tmp_path: Path) -> None:
+    """From the commands of a recorded cluster, one of whose nodes has other accelerators too."""
+    folder = recorded_commands(tmp_path / "bin", "24.11")
+    document = json.loads((RECORDED / "24.11" / "nodes.json").read_text())
+    document["nodes"][0]["gres"] += ",dcu:4"
+    changed = tmp_path / "nodes.json"
+    changed.write_text(json.dumps(document))
+    others = (folder / "scontrol").read_text().removeprefix("#!/bin/sh\n").strip()
+    command_folder(folder, scontrol=f'case "$*" in *nodes*) cat {changed};; *) {others};; esac')
+    found = slurm_findings(SlurmSettings(mode="commands", bin_directory=str(folder)))
+    missing = [(what, detail) for what, state, detail in found if state == "missing"]
+    assert [what for what, _detail in missing] == ["accelerators", "GPU models", "GPU models"]
+    assert "gres/dcu" in missing[0][1]

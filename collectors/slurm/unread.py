@@ -1,0 +1,49 @@
+"""Accelerators of a Slurm cluster that are not read: gres of names that nobody understands."""
+
+import re
+from collections.abc import Collection, Iterator
+
+from collectors.slurm.answers import gpus_of, identifier_of, job_state_of, text_of, words_of
+from collectors.slurm.records import Record
+from collectors.unread import UnreadAccelerators, grouped
+from data.gpu_resources import is_accelerator
+from data.records.jobs import OVER
+
+_READ = frozenset({"gpu", "shard", "mps"})
+_ASKED = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_req_str")
+_END_OF_NAME = re.compile(r"[:=(]")
+
+
+def unread_gres(nodes: Collection[Record], jobs: Collection[Record]) -> UnreadAccelerators:
+    """Return the gres of nodes, and of jobs that are not over, that no reader understands."""
+    held, asked = grouped(_of_nodes(nodes)), grouped(_of_jobs(jobs))
+    unknown = {node for names in held.values() for node in names}
+    whole = sum(
+        bool(gpus_of(node.get("gres"))) and text_of(node.get("name")) not in unknown
+        for node in nodes
+    )
+    ratio = whole / (whole + len(unknown)) if unknown else 1.0
+    return UnreadAccelerators(noun="job", nodes=held, holders=asked, whole_ratio=ratio)
+
+
+def _of_nodes(nodes: Collection[Record]) -> Iterator[tuple[str, str]]:
+    for node in nodes:
+        for name in _unread_in(node.get("gres")):
+            yield name, text_of(node.get("name"))
+
+
+def _of_jobs(jobs: Collection[Record]) -> Iterator[tuple[str, str]]:
+    for job in jobs:
+        if job_state_of(words_of(job.get("job_state"))) not in OVER:
+            for field in _ASKED:
+                for name in _unread_in(job.get(field)):
+                    yield name, identifier_of(job.get("job_id"))
+
+
+def _unread_in(gres: object) -> Iterator[str]:
+    """Yield the names in `npu:ascend:8(S:0-1)`, `gres:npu:2` or `cpu=2,gres/npu=8`."""
+    for part in text_of(gres).split(","):
+        whole = part.strip().removeprefix("gres/").removeprefix("gres:")
+        name = _END_OF_NAME.split(whole, maxsplit=1)[0]
+        if name not in _READ and is_accelerator(f"gres/{name}"):
+            yield f"gres/{name}"

@@ -1,0 +1,61 @@
+"""Accelerators that a scheduler tells of and Trimtab does not read, counted by name."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from data.counts import count_text
+from data.errors import scrub
+from data.gpu_resources import NOT_READ
+
+_SHOWN = 3
+"""Names of nodes and holders that a text names at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadAccelerators:
+    """What is not read, by the name of the resource or driver: its nodes, and who asks for it.
+
+    `noun` is what the scheduler calls these. `whole_ratio` is the share of nodes with accelerators
+    of which all are read.
+    """
+
+    noun: str
+    nodes: Mapping[str, tuple[str, ...]]
+    holders: Mapping[str, tuple[str, ...]]
+    whole_ratio: float
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """A sentence for each name."""
+        return tuple(
+            " and ".join(filter(None, (held_by("node", nodes), held_by(self.noun, holders))))
+            + f" {'holds' if len(nodes) + len(holders) == 1 else 'hold'} {scrub(name, limit=80)}, "
+            f"which is {NOT_READ}"
+            for name in sorted({*self.nodes, *self.holders})
+            for nodes, holders in [(self.nodes.get(name, ()), self.holders.get(name, ()))]
+        )
+
+    def reason(self, *, nothing_else: bool) -> str:
+        """Return what a report says of it; `nothing_else`: nor does anything else ask for GPUs."""
+        return (
+            "; ".join(self.texts)
+            or f"no node offers and no {self.noun} asks for GPUs" * nothing_else
+        )
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return the holders of each name, each once."""
+    found: dict[str, set[str]] = {}
+    for name, holder in pairs:
+        found.setdefault(name, set()).add(holder)
+    return {name: tuple(sorted(holders)) for name, holders in found.items()}
+
+
+def held_by(noun: str, names: Iterable[str]) -> str:
+    """Return how many there are, with the first of them, '' of none."""
+    names = tuple(names)
+    if not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
+    shown = ", ".join(scrub(name, limit=80) for name in names[:_SHOWN])
+    return f"{count_text(len(names), noun)} ({shown}{more})"
