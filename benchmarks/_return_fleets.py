@@ -6,10 +6,11 @@ people keep office hours, sessions are lognormal, services follow day and week.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from benchmarks._return_sets import WorkSet
 
 Values = npt.NDArray[np.float64]
 Work = npt.NDArray[np.bool_]
@@ -18,27 +19,8 @@ TURNS = (1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 24.0, 168.0)
 """Hours from one start of work to the next of jobs that work in turns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DrawnJob:
-    """A job: which slots it worked in [slots], seen up to `now` and to be seen after it."""
-
-    name: str
-    kind: str
-    namespace: str
-    work: Work
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReturnFleet:
-    """Jobs on one grid of slots; `now` is the first slot that nobody has seen yet."""
-
-    jobs: tuple[DrawnJob, ...]
-    slot_hours: float
-    now: int
-
-
-def draw_return_fleet(seed: int) -> ReturnFleet:
-    """Return a fleet of 20 to 60 jobs, seen for 3 to 42 days."""
+def draw_return_fleet(seed: int) -> WorkSet:
+    """Return a fleet of 20 to 60 jobs, seen for 3 to 42 days and for `DAYS_AFTER` after that."""
     rng = np.random.default_rng(seed)
     slot_hours = float(rng.choice((0.25, 0.5, 1.0)))
     seen_days = int(rng.choice((3, 7, 14, 28, 42)))
@@ -48,7 +30,8 @@ def draw_return_fleet(seed: int) -> ReturnFleet:
     names = tuple(_HABITS)
     shares = rng.dirichlet(np.full(len(names), 0.7))
     given_up = rng.beta(1.0, 2.0)
-    jobs = []
+    jobs: dict[str, tuple[int, Values]] = {}
+    groups: dict[str, tuple[str, str]] = {}
     for number in range(int(rng.integers(20, 61))):
         name = str(rng.choice(names, p=shares))
         began = 0 if rng.random() < 0.6 else int(rng.integers(0, count))
@@ -57,12 +40,10 @@ def draw_return_fleet(seed: int) -> ReturnFleet:
             # Given up at any time: what works no more is idle, and is the job to be found.
             work[int(rng.integers(0, count)) :] = False
         kind = {"turns": "notebook", "office": "notebook", "sessions": "notebook"}.get(name, name)
-        space = f"team-{int(rng.integers(0, 4))}"
-        jobs.append(
-            DrawnJob(name=f"{name}-{number}", kind=kind, namespace=space, work=work[began:])
-        )
+        jobs[f"{name}-{number}"] = (began, work[began:].astype(np.float64))
+        groups[f"{name}-{number}"] = (kind, f"{kind} of team {int(rng.integers(0, 4))}")
     now = round(seen_days * 24 / slot_hours)
-    return ReturnFleet(jobs=tuple(jobs), slot_hours=slot_hours, now=now - count)
+    return WorkSet(slot_hours=slot_hours, jobs=jobs, groups=groups, moments=(now,))
 
 
 def _turns(rng: np.random.Generator, hours: Values) -> Work:

@@ -5,9 +5,9 @@ ends is taken as alpha / t, constant in the logarithm of time (Pareto's law; Lom
 a rest has lasted, the longer it goes on. With alpha ~ Gamma(k, b), conjugate to d ends in an
 exposure E = sum of ln(hours / LEAST), a rest of `a` hours ends within the next `H` with
 
-    k = B alpha' + d,   b = B + E,   P = 1 - (b / (b + ln((a + H) / a)))^k           (1)
+    k = B alpha' + d + s,   b = B + E,   P = 1 - (b / (b + ln((a + H) / a)))^k           (1)
 
-where alpha' is the mean of similar jobs, theirs in the same way that of all of the same kind, and
+where alpha' is the mean of similar jobs and s that of any work seen (`_STARTED`), theirs in the same way that of all of the same kind, and
 that one's `_PRIOR`. A rest that nobody saw end adds exposure alone. While the job has rested for as
 long before, what it did then counts on top, as a beta-binomial: of n earlier rests of `a` hours and
 more r ended within H; of windows of H hours that began whole days or weeks ago, some had work:
@@ -28,10 +28,12 @@ from planner.problem.job_history import JobHistory
 Values = npt.NDArray[np.float64]
 LEAST = 1.0
 """Hours from which a rest counts: shorter ones are pauses of work under way."""
-_PRIOR = 0.25
-_WEIGHTS = (1.0, 8.0, 4.0)
+_PRIOR = 0.2
+_WEIGHTS = (1.0, 8.0, 8.0)
 """B of `_PRIOR` for the kind, of the kind for similar jobs, of these for the job: exposures."""
-_OWN, _REST, _DAY, _WEEK = 2.0, 0.3, 0.6, 1.0
+_STARTED = 2.0
+"""Ends of rests that a job stands for which was seen to work at all: most work is begun again."""
+_OWN, _REST, _DAY, _WEEK = 3.0, 0.5, 0.6, 1.25
 """M, and w of an earlier rest and of a window some days or weeks ago, which tell the same twice."""
 _HOURS_PER_DAY, _DAYS_PER_WEEK = 24.0, 7
 _MOST = 10.0
@@ -176,16 +178,13 @@ class WorkReturn:
 
 
 def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float) -> WorkReturn:
-    """Return the chance by equations (1) and (2); `similar` is of the widest group first.
-
-    Work whose first rest is not over yet counts as one end.
-    """
+    """Return the chance by equations (1) and (2); `similar` is of the widest group first."""
     mean, weight, age = _PRIOR, _WEIGHTS[-1], max(rests.present, LEAST)
     present = RestEvidence(exposure=float(np.log(age / LEAST)))
     own = rests.evidence.plus(present, -1.0).at_most(_MOST).plus(present)
     for before, evidence in zip(_WEIGHTS, similar, strict=False):
         mean = evidence.mean(mean, before)
-    shape = mean * weight + max(own.events, float(len(rests.worked) > 0))
+    shape = mean * weight + own.events + _STARTED * bool(len(rests.worked))
     rate = weight + own.exposure
     log_time = float(np.log((age + ahead_hours) / age))
     reached = rests.returned[rests.returned >= age]

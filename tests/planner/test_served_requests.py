@@ -350,7 +350,7 @@ def test_a_restart_is_no_work_of_a_service(
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 @pytest.mark.parametrize("missing", ["none", "first", "middle"])
-@pytest.mark.parametrize(("hours", "reclaimed"), [(30, True), (12, False)])
+@pytest.mark.parametrize(("hours", "reclaimed"), [(36, True), (12, False)])
 def test_a_service_is_known_for_a_day_of_the_one_that_is_asked_for(
     slot_minutes: int, missing: str, hours: int, reclaimed: bool
 ) -> None:
