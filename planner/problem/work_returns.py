@@ -7,10 +7,11 @@ exposure E = sum of ln(hours / LEAST), a rest of `a` hours ends within the next 
 
     k = B alpha' + d + s,   b = B + E,   P = 1 - (b / (b + ln((a + H) / a)))^k           (1)
 
-where alpha' is the mean of similar jobs and s that of any work seen (`_STARTED`), theirs in the same way that of all of the same kind, and
-that one's `_PRIOR`. A rest that nobody saw end adds exposure alone. While the job has rested for as
-long before, what it did then counts on top, as a beta-binomial: of n earlier rests of `a` hours and
-more r ended within H; of windows of H hours that began whole days or weeks ago, some had work:
+where alpha' is the mean of similar jobs, in the same way from that of all of the kind, and this
+from `_PRIOR`; s is `_STARTED` if any work was seen. A rest that nobody saw end adds exposure alone.
+While the job has rested for as long before, what it did then counts on top, as a beta-binomial: n
+rests of `a` hours and more, of which x ended within H, and n windows of H hours that began at rest
+at this hour, whole days or weeks ago, of which x had work:
 
     chance = (M P + sum of w x) / (M + sum of w n)                                    (2)
 
@@ -33,7 +34,7 @@ _WEIGHTS = (1.0, 8.0, 8.0)
 """B of `_PRIOR` for the kind, of the kind for similar jobs, of these for the job: exposures."""
 _STARTED = 2.0
 """Ends of rests that a job stands for which was seen to work at all: most work is begun again."""
-_OWN, _REST, _DAY, _WEEK = 3.0, 0.5, 0.6, 1.25
+_OWN, _REST, _DAY, _WEEK = 1.5, 0.3, 0.6, 1.25
 """M, and w of an earlier rest and of a window some days or weeks ago, which tell the same twice."""
 _HOURS_PER_DAY, _DAYS_PER_WEEK = 24.0, 7
 _MOST = 10.0
@@ -207,19 +208,24 @@ def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float)
 
 
 def _windows(rests: Rests, ahead_hours: float) -> list[tuple[float, bool]]:
-    """Return the weights of the windows that began one to six days or whole weeks ago.
+    """Return the weights of the windows that began one to six days or whole weeks ago, at rest.
 
-    Each with whether there was work in it. One in which nothing is known of the job does not count.
+    Each with whether there was work in it. One in which nothing is known of the job does not count,
+    nor one that began at work: that it went on says nothing of rests.
     """
     days = np.arange(1, int(rests.seen[-1] / _HOURS_PER_DAY) + 1)
     days = days[(days < _DAYS_PER_WEEK) | (days % _DAYS_PER_WEEK == 0)]
     begins = days * _HOURS_PER_DAY
-    ends = np.maximum(begins - ahead_hours, 0.0)
+    slot = rests.seen[0]
 
-    def any_of(ages: Values) -> npt.NDArray[np.bool_]:
-        after, before = np.searchsorted(ages, ends, "right"), np.searchsorted(ages, begins, "right")
-        return np.asarray(before > after)
+    def any_between(ages: Values, low: Values, high: Values) -> npt.NDArray[np.bool_]:
+        return np.asarray(
+            np.searchsorted(ages, high, "right") > np.searchsorted(ages, low, "right")
+        )
 
-    seen, worked = any_of(rests.seen), any_of(rests.worked)
+    at_rest = any_between(rests.seen, begins, begins + slot)
+    at_rest &= ~any_between(rests.worked, begins, begins + slot)
+    counts = at_rest & any_between(rests.seen, begins - slot, begins)
+    worked = any_between(rests.worked, np.maximum(begins - ahead_hours, 0.0), begins)
     weights = np.where(days < _DAYS_PER_WEEK, _DAY, _WEEK)
-    return list(zip(weights[seen].tolist(), worked[seen].tolist(), strict=True))
+    return list(zip(weights[counts].tolist(), worked[counts].tolist(), strict=True))
