@@ -43,6 +43,8 @@ _ROLLS = frozenset({"deployment", "statefulset"})
 """Kinds that make their pods anew for another template."""
 NO_DISRUPTIONS = "no_disruptions"
 """The fact of a job that names a PodDisruptionBudget which allows none of its pods to be ended."""
+CHECKPOINTS, CHECKPOINT_AT = "checkpoints", "checkpoint_at"
+"""The facts of a job that writes checkpoints: by what sign, and when it wrote the last one."""
 SERVER_VERSION = "server_version"
 """The fact of a Kubernetes Job: the release of its API server, which decides what may change."""
 AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")

@@ -181,6 +181,11 @@ class PlanningSettings(Section, name="planning"):
     protected_jobs: str = documented_list(
         "", "jobs that plans leave alone, patterns of ids such as prod/*, comma-separated"
     )
+    checkpointed_jobs: str = documented_list(
+        "",
+        "jobs that write checkpoints, patterns of ids, namespaces or partitions, comma-separated: "
+        "of others all that a run has done counts as lost when it ends",
+    )
     pins: tuple[Pin, ...] = documented_rows(
         Pin, "jobs planned on exactly this: tables of job, gpu_model, gpu_count, mig_profile"
     )

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ def fleet_case(
     """
     rng = np.random.default_rng(seed)
     planning = planning or PlanningSettings(slot_minutes=60, horizon_slots=slots)
+    planning = replace(planning, checkpointed_jobs=planning.checkpointed_jobs or "*")
     gpus, jobs, history, forecasts = [], [], [], []
     own_nodes = [whole_node(f"node-{number}", MODELS[number % 3]) for number in range(nodes)]
     for number in range(nodes):

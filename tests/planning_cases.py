@@ -138,9 +138,10 @@ def case(
 ) -> PlanningProblem:
     """A problem of jobs as (job, level 0..1, memory MiB, power W or None).
 
-    `history` stands for two days at these levels.
+    `history` stands for two days at these levels. All jobs write checkpoints unless told.
     """
     wanted = demand or {}
+    planning = replace(planning, checkpointed_jobs=planning.checkpointed_jobs or "*")
     slot = timedelta(minutes=planning.slot_minutes)
     forecasts: list[DemandForecast | ForecastSkipped] = [
         forecast_of(

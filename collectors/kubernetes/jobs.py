@@ -42,7 +42,7 @@ from collectors.kubernetes.objects import (
     time_in,
 )
 from collectors.kubernetes.placement_rules import OpenNodes, rules_of
-from collectors.kubernetes.pod_shares import own_work_facts
+from collectors.kubernetes.pod_shares import checkpoint_facts, own_work_facts
 from collectors.kubernetes.progress import progress_of_workloads
 from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
 from collectors.kubernetes.shares import (
@@ -312,7 +312,7 @@ class _View:
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             (RESOURCE, next((pod.resource for pod in holding or waiting if pod.resource), "")),
             ("pods_stay", why_pods_stay(top)),
-            *own_work_facts(workload.kind, top),
+            *(*own_work_facts(workload.kind, top), *checkpoint_facts(top, self.window.end)),
             *self._budgets.floor_facts(top, len(holding)),
             (SERVER_VERSION, self._version if workload.kind == "Job" else ""),
             ("deadline_at", deadline_of(workload.chain)),

@@ -6,13 +6,17 @@ does its own part. Only the owner's mark says that the pods share the work.
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import count_of, labels_of, list_in, part, text_in
+from collectors.kubernetes.objects import count_of, labels_of, list_in, part, text_in, time_in
 from collectors.kubernetes.workloads import is_elastic_in_kueue
+from data.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
 
 ELASTIC_MARK = "trimtab/elastic"
 """Annotation by which an owner says that the pods of a workload share its work or data."""
+_CHECKPOINTS, _CHECKPOINT_AT = "trimtab/checkpoints", "trimtab/checkpoint-at"
+"""Annotations: that a workload writes checkpoints, and when it wrote its last one."""
 COMPLETIONS_FOLLOW = "completions_follow"
 """The fact of an indexed Job whose owner lets its completions follow its pods."""
 _NODE_RANGE = re.compile(r"(?:^|\s)(?:--nnodes[=\s]|PET_NNODES=)\d+:\d+(?!\S)")
@@ -116,6 +120,16 @@ def own_work_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     elastic = kind in _JOBS_AT and is_elastic(kind, document)
     spec = part(document, *_JOBS_AT.get(kind, ()), "spec")
     yield COMPLETIONS_FOLLOW, "yes" if elastic and follows(spec) else ""
+
+
+def checkpoint_facts(document: Document, seen_at: datetime) -> Iterator[tuple[str, str]]:
+    """Yield that an owner says a workload writes checkpoints, and when it wrote the last one."""
+    marks = labels_of(document)
+    if marks.get(_CHECKPOINTS) == "true":
+        yield CHECKPOINTS, f"the annotation {_CHECKPOINTS}"
+    written = time_in(document, "metadata", "annotations", _CHECKPOINT_AT)
+    if written is not None and written <= seen_at:
+        yield CHECKPOINT_AT, written.isoformat()
 
 
 def why_not_stopped(document: Document) -> str:

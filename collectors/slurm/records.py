@@ -19,6 +19,7 @@ from collectors.slurm.answers import (
     text_of,
     words_of,
 )
+from data.feasible_changes import CHECKPOINTS
 from data.records.jobs import OVER, JobState
 
 Record = Mapping[str, Any]
@@ -37,6 +38,8 @@ _UNFIT = (
 )
 
 
+_CHECKPOINTS = "trimtab/checkpoints=true"
+"""The words of a job's --comment by which its owner says that it writes checkpoints."""
 _PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
 GPU_FIELDS = {
     "node": "Gres",
@@ -271,6 +274,7 @@ def _queue_extra(
         "gres_per": spelling[0],
         "resized_at": resized_at.isoformat() if resized_at else "",
         "deadline_at": deadline.isoformat() if deadline else "",
+        CHECKPOINTS: "its --comment" if _CHECKPOINTS in text_of(record.get("comment")) else "",
         "time_min_minutes": str(int(number_of(record.get("time_minimum")) or 0) or ""),
     } | requested_facts(gpus_of(spelling[1]))
     return tuple((name, value) for name, value in pairs.items() if value)

@@ -237,7 +237,7 @@ class ChangeTime:
     """Seconds of a change, and what its hours hold and use, as low, central, high.
 
     `parts` are (what, central seconds). `wait_price` is no money: what the time in the queue is
-    taken to be worth.
+    taken to be worth; nor is `loss_price`: what the worst case of lost work costs beyond its mean.
     """
 
     parts: tuple[tuple[str, float], ...]
@@ -246,6 +246,12 @@ class ChangeTime:
     kwh: tuple[float, float, float]
     cost: tuple[float, float, float]
     wait_price: float = 0.0
+    loss_price: float = 0.0
+
+    @property
+    def price(self) -> float:
+        """What plans count beside the money: the wait, and the worst case of lost work."""
+        return self.wait_price + self.loss_price
 
 
 def change_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> ChangeTime:
@@ -259,7 +265,7 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
     if waits_for_start(demand.job):
         return _taken(requesting(present, option), demand, present, option, terms)
     parts = (
-        *leaving(elasticity, present, option),
+        *leaving(demand.standing, present, option),
         *entering(elasticity, present, option, demand.queue_wait),
     )
     return _taken(parts, demand, present, option, terms)
@@ -267,7 +273,7 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
 
 def move_costs(demand: JobDemand, present: Option, terms: Terms) -> ChangeTime:
     """Return what a start of the present configuration on other nodes takes and costs once."""
-    parts = moving(demand.standing.elasticity, present, demand.queue_wait)
+    parts = moving(demand.standing, present, demand.queue_wait)
     return _taken(parts, demand, present, present, terms)
 
 
@@ -286,7 +292,7 @@ def _taken(
         watts = max(0.0, float(demand.power_q50.mean()) - idle_watts(present, terms))
     # Changes cost time: what nobody pays for their energy is no reason to make them.
     price = max(0.0, float(terms.tariff.per_kwh.mean()))
-    sums = np.zeros((4, 3))
+    sums, beyond = np.zeros((4, 3)), 0.0
     for part in parts:
         side = present if part.leaving else option
         hours = np.array([part.low, part.central, part.high]) / SECONDS_PER_HOUR
@@ -295,6 +301,7 @@ def _taken(
             continue
         kwh = hours * watts / 1000 * terms.energy.pue
         cost = hours * rent_per_hour(side, terms) + kwh * price
+        beyond += float(cost[2] - mean_of(*cost)) * part.at_worst
         sums += np.array([hours * SECONDS_PER_HOUR, hours * side.boards, kwh, cost])
     waits = wait is not None and any(not part.held for part in parts)
     waited = wait.mean / SECONDS_PER_HOUR if wait is not None and waits else 0.0
@@ -306,10 +313,11 @@ def _taken(
         kwh=used,
         cost=costs,
         wait_price=waited * rent_per_hour(present, terms),
+        loss_price=beyond,
     )
 
 
 def change_cost(demand: JobDemand, present: Option, option: Option, terms: Terms) -> float:
     """Return the one-time cost of changing to an option, its mean, with the price of its wait."""
     found = change_costs(demand, present, option, terms)
-    return mean_of(*found.cost) + found.wait_price
+    return mean_of(*found.cost) + found.price

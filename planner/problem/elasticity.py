@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from data.feasible_changes import AUTOSCALERS, unit_of, whole_fact
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.settings import PlanningSettings
+from planner.problem.lost_work import LostWork, lost_work_of
 
 
 class Elasticity(StrEnum):
@@ -28,7 +29,8 @@ class JobElasticity:
 
     `scaled_by` names who would undo a change of its number of GPUs. `step` is the smallest such
     change, in devices; `least` and `most` the fewest and most devices it may have, None when nobody
-    said. `is_of_copies`: each of its units holds its own model, as the pods of a Deployment do.
+    said. `lost` is what the end of its run loses. `is_of_copies`: each of its units holds its own
+    model, as the pods of a Deployment do.
     """
 
     elasticity: Elasticity
@@ -38,6 +40,7 @@ class JobElasticity:
     step: int = 1
     least: int | None = None
     most: int | None = None
+    lost: LostWork | None = None
     is_of_copies: bool = False
 
     @property
@@ -91,6 +94,7 @@ def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
         step=step,
         least=None if low is None else max(1, low) * step,
         most=None if high is None else high * step,
+        lost=lost_work_of(job, planning),
         is_of_copies=_workload_kind(job, facts) in _OF_COPIES
         and whole_fact(extra, "gpus_per_pod") is not None,
     )

@@ -217,7 +217,7 @@ def times_of(problem: PlanningProblem) -> WhenText:
 def move_cost(problem: PlanningProblem, job: JobProblem, option: int = 0) -> float:
     """Return what a start elsewhere costs a job, as it is promised: its mean, with its wait."""
     found = move_costs(job.demand, job.options[option], problem.terms)
-    return mean_of(*found.cost) + found.wait_price
+    return mean_of(*found.cost) + found.price
 
 
 def _pins(problem: PlanningProblem, home_row: Indices) -> npt.NDArray[np.int16]:

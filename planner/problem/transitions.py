@@ -1,23 +1,24 @@
 """What changing a job takes: leaving one configuration and entering another, in seconds.
 
 Priors until changes have been measured here: Sia (SOSP 2023) measured 15-250 s for a rescale on
-real jobs, Tiresias (NSDI 2019) took 62 s for a restart. Work since the last checkpoint is lost and
-done again; half of ten minutes between checkpoints is assumed. To change a request in the queue is
-one call of the scheduler, about a second.
+real jobs, Tiresias (NSDI 2019) took 62 s for a restart. Work since the last checkpoint, or since
+the start of a run without one, is lost and done again (`lost_work.py`). To change a request in the
+queue is one call of the scheduler, about a second.
 """
 
 from dataclasses import dataclass
 
 from data.records.queue_waits import QueueWait
 from planner.problem.configurations import Option
-from planner.problem.elasticity import Elasticity
+from planner.problem.elasticity import Elasticity, JobElasticity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransitionPart:
     """One part of a change, s as low, central, high. `leaving`: on the devices held before.
 
-    Devices are held during a part, unless the job waits for them (`held` is False).
+    Devices are held during a part, unless the job waits for them (`held` is False). `at_worst`: no
+    more than the worst case is known, so that plans count it.
     """
 
     what: str
@@ -26,12 +27,10 @@ class TransitionPart:
     high: float
     leaving: bool
     held: bool = True
+    at_worst: bool = False
 
 
 _CHECKPOINT = TransitionPart(what="write a checkpoint", low=5, central=30, high=120, leaving=True)
-_LOST = TransitionPart(
-    what="redo the work since a checkpoint", low=0, central=300, high=1800, leaving=True
-)
 _RESTART = TransitionPart(what="start again", low=15, central=62, high=250, leaving=False)
 _RESCALE = TransitionPart(what="rescale while running", low=15, central=62, high=250, leaving=False)
 _ROLL_OUT = TransitionPart(what="start new replicas", low=15, central=62, high=250, leaving=False)
@@ -45,12 +44,6 @@ _REQUEST = TransitionPart(
     what="change its request in the queue", low=0.5, central=1, high=10, leaving=False, held=False
 )
 
-_LEAVING = {
-    Elasticity.SERVICE: (),
-    Elasticity.ELASTIC: (_CHECKPOINT,),
-    Elasticity.RESTARTABLE: (_CHECKPOINT, _LOST),
-    Elasticity.RIGID: (_CHECKPOINT, _LOST),
-}
 _ENTERING = {
     Elasticity.SERVICE: _ROLL_OUT,
     Elasticity.ELASTIC: _RESCALE,
@@ -59,11 +52,28 @@ _ENTERING = {
 }
 
 
-def leaving(elasticity: Elasticity, present: Option, option: Option) -> tuple[TransitionPart, ...]:
+def leaving(standing: JobElasticity, present: Option, option: Option) -> tuple[TransitionPart, ...]:
     """Return what leaving `present` for `option` takes; a cap and giving up a job take nothing."""
-    if not _restarts(present, option):
+    return _leaving(standing) if _restarts(present, option) else ()
+
+
+def _leaving(standing: JobElasticity) -> tuple[TransitionPart, ...]:
+    if standing.elasticity is Elasticity.SERVICE:
         return ()
-    return _LEAVING[elasticity]
+    lost = standing.lost
+    if standing.elasticity is Elasticity.ELASTIC or lost is None:
+        return (_CHECKPOINT,)
+    low, central, high = lost.seconds
+    redo = TransitionPart(
+        what=f"redo the work since {lost.since}",
+        low=low,
+        central=central,
+        high=high,
+        leaving=True,
+        at_worst=lost.at_worst,
+    )
+    # A run that is not known to write checkpoints is not waited for to write one.
+    return (redo,) if lost.at_worst else (_CHECKPOINT, redo)
 
 
 def entering(
@@ -87,10 +97,10 @@ def entering(
 
 
 def moving(
-    elasticity: Elasticity, present: Option, wait: QueueWait | None = None
+    standing: JobElasticity, present: Option, wait: QueueWait | None = None
 ) -> tuple[TransitionPart, ...]:
     """Return what a move to other nodes takes: a start of the present configuration there."""
-    return (*_LEAVING[elasticity], *entering(elasticity, present, present, wait))
+    return (*_leaving(standing), *entering(standing.elasticity, present, present, wait))
 
 
 def requesting(present: Option, option: Option) -> tuple[TransitionPart, ...]:

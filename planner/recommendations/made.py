@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from data.records.actions import Action
+from data.records.actions import Action, Risk
 from data.records.decisions import Recommendation, Transition
 from data.records.plans import Configuration, Plan
 from planner.problem.planning_problem import PlanningProblem
@@ -12,7 +12,7 @@ from planner.recommendations.evidence import FleetEvidence, confidence_of, evide
 from planner.recommendations.fleet_advice import FleetAdvice
 from planner.recommendations.proposals import Proposal
 from planner.recommendations.savings import ProposalOutcome
-from planner.recommendations.wording import change_text, named_first, why
+from planner.recommendations.wording import change_text, loses_a_run, named_first, why
 
 
 def of_proposal(
@@ -36,7 +36,7 @@ def of_proposal(
         why=why(proposal, problem),
         evidence=evidence,
         savings=outcome.savings,
-        risk=action.spec.risk,
+        risk=Risk.HIGH if loses_a_run(proposal) else action.spec.risk,
         confidence=confidence_of(evidence),
         details=_details(proposal, problem),
         change=change_text(proposal, problem),

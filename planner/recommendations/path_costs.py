@@ -42,7 +42,7 @@ def path_cost(
         if number != before:
             change = change_costs(job.demand, present, job.options[number], terms)
             money += mean_of(*change.cost)
-            missed += change.wait_price
+            missed += change.price
     return PathCost(money=money, shortfall=missed)
 
 

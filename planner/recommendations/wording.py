@@ -10,6 +10,7 @@ from planner.problem.cost import missed_service
 from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.time_shift import goes_on_later, work_means
+from planner.problem.transitions import leaving
 from planner.recommendations.proposals import Proposal
 
 
@@ -18,7 +19,7 @@ def why(proposal: Proposal, problem: PlanningProblem) -> str:
     text = _REASONS.get(proposal.action or Action.FEWER_GPUS, _less_work)(proposal, problem)
     if proposal.action is Action.SCALE_OUT and proposal.job.limited_by:
         text += f" More are not asked for: {proposal.job.limited_by}."
-    text += _ends_pods(proposal)
+    text += _ends_pods(proposal) + _loses_work(proposal)
     load = proposal.job.demand.peak_load_ratio
     if load is None:
         return text
@@ -36,6 +37,22 @@ def _ends_pods(proposal: Proposal) -> str:
     return (
         f" Risk: its PodDisruptionBudget {budget} allows 0 disruptions now, and the change ends "
         "pods all the same: a budget holds back evictions alone. Ask its owner first."
+    )
+
+
+def loses_a_run(proposal: Proposal) -> bool:
+    """Return whether a change ends a run that nothing tells of a checkpoint of."""
+    parts = leaving(proposal.job.demand.standing, proposal.present, proposal.chosen)
+    return not waits_for_start(proposal.job.demand.job) and any(part.at_worst for part in parts)
+
+
+def _loses_work(proposal: Proposal) -> str:
+    lost = proposal.job.demand.standing.lost
+    if lost is None or not loses_a_run(proposal):
+        return ""
+    return (
+        f" Risk: nothing says that it writes checkpoints, so that up to all {lost.hours:.1f} h of "
+        f"its run on {proposal.present.boards:g} GPUs may be lost and done again: that is counted."
     )
 
 

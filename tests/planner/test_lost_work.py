@@ -1,0 +1,118 @@
+"""What ending a run loses: all since its last checkpoint, or since its start without one."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from factories import make_job
+from hypothesis import given
+from hypothesis import strategies as st
+from planning_cases import AS_OF, H100, advised, boards, case
+
+from data.records.actions import Risk
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.settings import PlanningSettings
+from planner.problem.cost import change_cost, change_costs
+from planner.problem.expected_value import mean_of
+from planner.problem.lost_work import lost_work_of
+
+PLAIN = PlanningSettings(slot_minutes=60, horizon_slots=24)
+NO_SIGNS: tuple[tuple[tuple[str, str], ...], ...] = (
+    (),
+    (("requeue", "yes"), ("batch", "yes")),
+    (("requeue", "yes"), ("restarts", "2")),
+    (("pods_stay", ""),),
+)
+
+
+def run_of(hours: float, *extra: tuple[str, str], **changes: Any) -> Job:
+    """A batch job of Slurm that has run for so long on four boards."""
+    started = AS_OF - timedelta(hours=hours)
+    facts = SchedulerFacts(
+        state=JobState.RUNNING,
+        started_at=started,
+        extra=(("requeue", "yes"), ("batch", "yes"), ("gres_per", "node"),
+               ("nodes_requested", "1"), ("requested_gpus", "4"), *extra),
+    )  # fmt: skip
+    values: dict[str, Any] = {
+        "gpu_model": H100,
+        "gpu_count": 4,
+        "platform": Platform.SLURM,
+        "scheduler": facts,
+        "first_seen_at": started,
+        "last_seen_at": AS_OF,
+    }
+    return make_job("slurm:7", **(values | changes))
+
+
+@given(hours=st.floats(min_value=0, max_value=900), extra=st.sampled_from(NO_SIGNS))
+def test_that_a_job_may_be_requeued_is_no_sign_of_a_checkpoint(
+    hours: float, extra: tuple[tuple[str, str], ...]
+) -> None:
+    """JobRequeue=1 is Slurm's default: all that the run has done may be lost."""
+    lost = lost_work_of(run_of(hours, *extra), PLAIN)
+    assert lost.at_worst
+    assert lost.hours == pytest.approx(hours, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("extra", "patterns", "hours", "seconds"),
+    [
+        ((("checkpoints", "its --comment"),), "", 30.0, (0, 300, 1800)),
+        ((("checkpoints", "its --comment"),), "", 0.05, (0, 180, 180)),
+        ((), "slurm:*", 30.0, (0, 300, 1800)),
+        ((("checkpoint_at", (AS_OF - timedelta(hours=2)).isoformat()),), "", 30.0, (7200,) * 3),
+        ((("checkpoint_at", (AS_OF - timedelta(hours=9)).isoformat()),), "", 1.0, (3600,) * 3),
+    ],
+)
+def test_with_a_sign_its_last_checkpoint_counts(
+    extra: tuple[tuple[str, str], ...], patterns: str, hours: float, seconds: tuple[float, ...]
+) -> None:
+    """No more than the run itself has lasted."""
+    planning = PlanningSettings(checkpointed_jobs=patterns)
+    lost = lost_work_of(run_of(hours, *extra), planning)
+    assert lost.seconds == pytest.approx(seconds, abs=1e-3)
+    assert not lost.at_worst
+
+
+@pytest.mark.parametrize("hours", [0.5, 6.0, 30.4])
+def test_plans_pay_for_the_worst_case_of_a_run_without_signs(hours: float) -> None:
+    """Its boards for all its hours; money counts the mean, so that no saving is told too large."""
+    problem = case(
+        (run_of(hours), 0.1, 9_000.0, 900.0),
+        gpus=boards(H100, 4),
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=24, checkpointed_jobs="none"),
+    )
+    job = problem.jobs[0]
+    option = next(entry for entry in job.options if 0 < entry.boards < 4)
+    rent = 4 * problem.terms.catalogue.get(H100).price_per_hour
+    found = change_costs(job.demand, job.options[0], option, problem.terms)
+    assert change_cost(job.demand, job.options[0], option, problem.terms) >= hours * rent
+    assert found.gpu_hours[2] >= hours * 4
+    assert found.cost[2] >= hours * rent
+    assert found.loss_price == pytest.approx(0.3 * hours * rent, rel=0.05), (
+        "beside the mean of the money"
+    )
+    assert mean_of(*found.cost) + found.loss_price >= hours * rent
+
+
+@pytest.mark.parametrize(("hours", "signs"), [(30.4, False), (30.4, True), (0.2, False)])
+def test_a_change_that_costs_more_work_than_it_saves_is_not_proposed(
+    hours: float, signs: bool
+) -> None:
+    """With checkpoints, or soon after its start, the same change is; the risk is on the card."""
+    planning = PlanningSettings(
+        slot_minutes=60, horizon_slots=24, checkpointed_jobs="*" if signs else "none"
+    )
+    problem = case((run_of(hours), 0.1, 9_000.0, 900.0), gpus=boards(H100, 4), planning=planning)
+    resized = [
+        entry for entry in advised(problem).recommendations if 0 < entry.proposed.gpu_count < 4
+    ]
+    if hours > 24 and not signs:
+        assert not resized
+        return
+    (found,) = resized
+    assert (found.risk is Risk.HIGH) == (not signs)
+    assert ("nothing says that it writes checkpoints" in found.why) == (not signs)
+    assert found.transition is not None
+    assert any("since its start" in what for what, _s in found.transition.parts) == (not signs)
