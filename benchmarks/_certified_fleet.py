@@ -115,6 +115,7 @@ def problem_of(features: FleetFeatures) -> PlanningProblem:
     pin = Pin(job=jobs[0].job_id, gpu_model=jobs[0].gpu_model, gpu_count=jobs[0].gpu_count)
     planning = PlanningSettings(
         slot_minutes=features.slot_minutes,
+        checkpointed_jobs="*",
         horizon_slots=features.slots,
         shift_slack_hours=features.slack_hours,
         max_changes_per_day=features.max_changes,

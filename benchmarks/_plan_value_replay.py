@@ -127,6 +127,7 @@ def planning(hours: int) -> PlanningSettings:
     return PlanningSettings(
         slot_minutes=60,
         horizon_slots=hours,
+        checkpointed_jobs="*",
         headroom_ratio=0.0,
         shortfall_weight=MISSING_PRICE,
         max_changes_per_day=0,

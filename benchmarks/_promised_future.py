@@ -18,8 +18,8 @@ from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from data.records.actions import Action
 from data.records.decisions import Recommendation
 from data.records.plans import Configuration
+from data.settings import PlanningSettings
 from planner.problem.configurations import Option
-from planner.problem.elasticity import Elasticity
 from planner.problem.transitions import moving
 
 _HOURS = STEP / 3_600
@@ -322,7 +322,9 @@ def _moved(fleet: DrawnFleet, job: DrawnJob, setting: Setting) -> tuple[float, f
     now = now_of(fleet, job, setting)
     wanted = Configuration(gpu_model=now.model.name, gpu_count=job.job.gpu_count)
     present = Option(configuration=wanted, boards=now.boards, service=now.boards)
-    parts = moving(Elasticity.RESTARTABLE if has_end(job) else Elasticity.SERVICE, present)
+    standing = standing_of(job.job, PlanningSettings(checkpointed_jobs="*"))
+    kind = Elasticity.RESTARTABLE if has_end(job) else Elasticity.SERVICE
+    parts = moving(replace(standing, elasticity=kind), present)
     ends = (sum(getattr(part, end) for part in parts) for end in ("low", "central", "high"))
     hours = drawn_between(job.chance[7], *ends) * now.boards / 3_600
     kwh = hours / now.boards * float(now.watts.mean()) / 1000 * fleet.site.pue

@@ -155,6 +155,7 @@ def settings_of(part: Part, slack: int, min_saving: float, file: str, by_hour: s
         planning=PlanningSettings(
             slot_minutes=60,
             horizon_slots=48,
+            checkpointed_jobs="*",
             shift_slack_hours=float(slack),
             min_saving_ratio=min_saving,
             workers=1,

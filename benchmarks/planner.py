@@ -130,7 +130,9 @@ def main() -> None:
     parser.add_argument("--data", default="../shared/data", help="not used: the fleet is simulated")
     parser.add_argument("--nodes", type=int, help="one fleet of so many nodes, not written")
     options = parser.parse_args()
-    planning = PlanningSettings(slot_minutes=60, horizon_slots=24, budget_seconds=60)
+    planning = PlanningSettings(
+        slot_minutes=60, horizon_slots=24, budget_seconds=60, checkpointed_jobs="*"
+    )
     lines = [
         f"Simulated fleet, seed 7, {planning.horizon_slots} slots of {planning.slot_minutes} min.",
         "",

@@ -82,6 +82,7 @@ def settings_of(number: int) -> Settings:
         Settings(),
         planning=PlanningSettings(
             slot_minutes=minutes,
+            checkpointed_jobs="*",
             horizon_slots=hours * 60 // minutes,
             history_days=PAST_DAYS,
             workers=1,

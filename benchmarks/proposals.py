@@ -54,7 +54,7 @@ COMES_UP_AGAIN = FOR_MEMORY
 
 def world_of(store: Store, nodes: int) -> World:
     """Return the world of the simulated fleet, planned a day ahead by slots of 15 minutes."""
-    planning = PlanningSettings(history_days=PAST_DAYS, budget_seconds=2.0)
+    planning = PlanningSettings(history_days=PAST_DAYS, budget_seconds=2.0, checkpointed_jobs="*")
     energy = EnergySettings(region="DEU")
     settings = replace(Settings(), planning=planning, energy=energy)
     lookback = replace(settings.prometheus, lookback_hours=24.0 * PAST_DAYS)

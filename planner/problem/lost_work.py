@@ -47,7 +47,7 @@ def lost_work_of(job: Job, planning: PlanningSettings) -> LostWork:
     sign = extra.get(CHECKPOINTS, "") or _named_by(job, planning)
     if sign:
         low, central, high = (min(elapsed, seconds) for seconds in _BETWEEN)
-        return LostWork(seconds=(low, central, high), since=f"a checkpoint ({sign})")
+        return LostWork(seconds=(low, central, high), since="a checkpoint")
     return LostWork(seconds=(0.0, elapsed, elapsed), since="its start", at_worst=True)
 
 
