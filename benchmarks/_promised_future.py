@@ -20,6 +20,7 @@ from data.records.decisions import Recommendation
 from data.records.plans import Configuration
 from data.settings import PlanningSettings
 from planner.problem.configurations import Option
+from planner.problem.elasticity import Elasticity, standing_of
 from planner.problem.transitions import moving
 
 _HOURS = STEP / 3_600
