@@ -61,6 +61,8 @@ REQUEUE_TAKES = timedelta(minutes=5)
 """Until a requeued Slurm job may start: cred_expire (120 s by default), its last run's end."""
 NO_NODE = "(none)"
 """Stands for the name of a required node where the rules of pods admit none."""
+_RESIZES_JOBS_FROM = (1, 36)
+"""A Kubernetes that lets the pods of a suspended Job ask for other GPUs, without a feature gate."""
 _TYPE_FROM = (24, 11)
 """An older Slurm accepts another GPU type, and does something else."""
 
@@ -225,7 +227,7 @@ def _on_kubernetes(job: Job, proposed: Configuration) -> str:
             return ""
         why = _of_template(job, kind, proposed.gpu_count)
         no = f"no number of its pods gives {proposed.gpu_count} GPUs"
-        no = extra.get("own_shares") or _below_floor(job, kind, proposed.gpu_count) or no
+        no = _not_so_many_pods(job, kind, proposed.gpu_count) or no
         return why and f"{no}, and {why}"
     if proposed.gpu_count != job.gpu_count:
         return "another kind of GPU and another number of them are two changes"
@@ -239,7 +241,7 @@ def _no_fewer(job: Job, count: int) -> str:
     extra = _extra(job)
     if (named := whole_fact(extra, "named_processes")) and count < named <= job.gpu_count:
         return f"its command starts {named} processes, one for each GPU: with fewer they fail"
-    return extra.get("fixed_work", "")
+    return ""
 
 
 def _counts(job: Job, kind: str, count: int) -> bool:
@@ -248,7 +250,7 @@ def _counts(job: Job, kind: str, count: int) -> bool:
     unit, fixed = _unit(job, kind), whole_fact(extra, "fixed_gpus") or 0
     if kind not in _COUNTED or not unit or count <= fixed or (count - fixed) % unit:
         return False
-    if extra.get("own_shares") or _below_floor(job, kind, count):
+    if _not_so_many_pods(job, kind, count):
         return False
     units = (count - fixed) // unit
     low, high = whole_fact(extra, "min_replicas"), whole_fact(extra, "max_replicas")
@@ -256,6 +258,13 @@ def _counts(job: Job, kind: str, count: int) -> bool:
         return False  # without elasticPolicy another number of workers breaks WORLD_SIZE
     low = max(low or 1, whole_fact(extra, "named_pods") or 0)
     return low <= units and (high is None or units <= high)
+
+
+def _not_so_many_pods(job: Job, kind: str, count: int) -> str:
+    """Return why another number of pods loses work, data or what its owner wants, '' if not."""
+    extra = _extra(job)
+    fewer = extra.get("fixed_work", "") if count < job.gpu_count else ""
+    return fewer or extra.get("own_shares", "") or _below_floor(job, kind, count)
 
 
 def _below_floor(job: Job, kind: str, count: int) -> str:
@@ -289,8 +298,11 @@ def _unit(job: Job, kind: str) -> int:
 def _of_template(job: Job, kind: str, count: int) -> str:
     """Return why the GPUs of each pod cannot be changed, '' when they can."""
     extra = _extra(job)
-    if kind not in _ROLLS:
-        return f"a {kind} makes no pods anew for another template"
+    resumes = kind == "job" and release_of(extra.get(SERVER_VERSION, "")) >= _RESIZES_JOBS_FROM
+    if kind not in _ROLLS and not resumes:
+        return f"a {kind} makes no pods anew for another template" + " before 1.36" * (
+            kind == "job"
+        )
     if extra.get("pods_stay"):
         return extra["pods_stay"]
     unit, containers = _unit(job, kind), whole_fact(extra, "gpu_containers")
@@ -322,7 +334,7 @@ def _on_slurm(job: Job, proposed: Configuration) -> str:
     same = _same_devices(job, proposed)
     if not same and not extra.get("requested_gpu_type"):
         return "it names no GPU type, and Slurm refuses to mix requests with and without one"
-    if not same and _release(extra) < _TYPE_FROM:
+    if not same and release_of(extra.get("slurm_release", "")) < _TYPE_FROM:
         return "Slurm before 24.11 cannot change a GPU type"
     return _slurm_count(job, extra, proposed.gpu_count, same=same)
 
@@ -338,9 +350,9 @@ def _slurm_count(job: Job, extra: Mapping[str, str], count: int, *, same: bool) 
     return "Slurm does not say how it asks for GPUs"
 
 
-def _release(extra: Mapping[str, str]) -> tuple[int, int]:
-    """Return Slurm's release, (0, 0) when it is not told."""
-    major, _, minor = extra.get("slurm_release", "").partition(".")
+def release_of(text: str) -> tuple[int, int]:
+    """Return a release such as 24.11 or 1.36 as numbers, (0, 0) when it is not told."""
+    major, _, minor = text.partition(".")
     return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
 
 

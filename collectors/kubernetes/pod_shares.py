@@ -30,6 +30,7 @@ _JOBS_AT: Mapping[str, tuple[str, ...]] = {"Job": (), "CronJob": ("spec", "jobTe
 _TEMPLATES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "Job": (("spec", "template"),),
     "CronJob": (("spec", "jobTemplate", "spec", "template"),),
+    "Deployment": (("spec", "template"),),
     "StatefulSet": (("spec", "template"),),
     "LeaderWorkerSet": (
         ("spec", "leaderWorkerTemplate", "leaderTemplate"),
@@ -90,6 +91,8 @@ def _of_job_set(document: Document) -> str:
 
 def why_no_other_number(kind: str, document: Document) -> str:
     """Return why another number of replicas loses work or data, '' where nothing says so."""
+    if shared := _shared_claims(kind, document):
+        return f"its pods share the claim {', '.join(shared)}: fewer of them free no GPU"
     if kind not in ("StatefulSet", "LeaderWorkerSet") or is_marked_elastic(labels_of(document)):
         return ""
     claims = [
@@ -138,6 +141,16 @@ def why_not_stopped(document: Document) -> str:
     if policy != "Delete" or not list_in(document, "spec", "volumeClaimTemplates"):
         return ""
     return "its volumes are deleted with its pods (whenScaled: Delete)"
+
+
+def _shared_claims(kind: str, document: Document) -> list[str]:
+    """Return the claims (DRA) that all pods of a template name, instead of having their own."""
+    return [
+        name
+        for place in _TEMPLATES.get(kind, ())
+        for claim in list_in(document, *place, "spec", "resourceClaims")
+        if (name := text_in(claim, "resourceClaimName"))
+    ]
 
 
 def _lines(kind: str, document: Document) -> Iterator[str]:

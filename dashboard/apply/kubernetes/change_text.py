@@ -59,18 +59,14 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
         place = Place(kind="Deployment", namespace=named.namespace, name="OWNER")
     document = _assumed(recommendation, place, job)
     wanted = recommendation.proposed.gpu_model
-    told = _facts_of(job)
-    facts = {LABEL_FACT + wanted: _product(wanted)}
-    facts |= {fact: told[name] for name, fact in SHARES.items() if name in told}
-    if COMPLETIONS_FOLLOW in told:
-        facts |= {ELASTIC_FACT: "yes", SERVER_FACT: told.get(SERVER_VERSION, "")}
+    facts = {LABEL_FACT + wanted: _product(wanted)} | _target_facts(job)
     edits = edits_for(recommendation, place.kind, document, facts)
     require_possible(place, document, edits, facts)
     owners, notes = _owners(job, [edit.at for edit in edits])
     if owners:
         why = f"{' and '.join(owners)} would undo the change"
         raise refuse_with_difference(place, document, edits, why)
-    (step,) = steps_for(place, place.paths()[0], document, edits)
+    steps = steps_for(place, place.paths()[0], document, edits)
     lines = [
         f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
         f"# recommendation {recommendation.digest}",
@@ -97,7 +93,12 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
             "# nodeSelector replaces an existing one: merge by hand. The value is what "
             f"gpu-feature-discovery writes: check it against {PRODUCT_LABEL} of the wanted nodes."
         )
-    return _patch_file(recommendation, lines, step)
+    if len(steps) > 1:
+        lines += [
+            f"# {len(steps)} patches, each a file of its own: send the second when no pod is left.",
+            "# Suspending deletes the pods: work since their last checkpoint is lost.",
+        ]
+    return _patch_file(recommendation, lines, *steps)
 
 
 def _product(model: str) -> str:
@@ -107,8 +108,8 @@ def _product(model: str) -> str:
     return names[0].replace(" ", "-") if names else model
 
 
-def _patch_file(recommendation: Recommendation, lines: list[str], step: ChangeStep) -> ChangeText:
-    body = yaml.safe_dump(command_of(step).operations, sort_keys=False)
+def _patch_file(recommendation: Recommendation, lines: list[str], *steps: ChangeStep) -> ChangeText:
+    body = yaml.safe_dump_all([command_of(step).operations for step in steps], sort_keys=False)
     return ChangeText(
         file_name=f"{recommendation.recommendation_id}.kubernetes-patch.yaml",
         text="\n".join(lines) + "\n" + body,
@@ -229,6 +230,14 @@ def _pods_of(job: Job | None) -> tuple[int, int]:
     facts = _facts_of(job)
     pods, each = facts.get("pods", ""), facts.get("gpus_per_pod", "")
     return (int(pods), int(each)) if pods.isdecimal() and each.isdecimal() else (1, 0)
+
+
+def _target_facts(job: Job | None) -> dict[str, str]:
+    """Return the facts of a target that the scheduler told of its job."""
+    told = _facts_of(job)
+    facts = {fact: told[name] for name, fact in SHARES.items() if name in told}
+    facts |= {SERVER_FACT: told.get(SERVER_VERSION, "")}
+    return facts | ({ELASTIC_FACT: "yes"} if COMPLETIONS_FOLLOW in told else {})
 
 
 def _facts_of(job: Job | None) -> dict[str, str]:

@@ -8,9 +8,21 @@ from typing import Any
 
 from collectors.kubernetes.pod_shares import follows
 from dashboard.apply.kubernetes.bounds import bound_edit
-from dashboard.apply.kubernetes.obstacles import ELASTIC_FACT, NUMBER_FACT
+from dashboard.apply.kubernetes.obstacles import (
+    ELASTIC_FACT,
+    FEWER_FACT,
+    NUMBER_FACT,
+    is_resized_suspended,
+)
 from dashboard.apply.kubernetes.pointers import Edit, names_of, pointer, value_at
-from dashboard.apply.kubernetes.shape import Document, GpuContainer, Role, holders, roles_of
+from dashboard.apply.kubernetes.shape import (
+    Document,
+    GpuContainer,
+    Role,
+    holders,
+    roles_by_claims,
+    roles_of,
+)
 from data.errors import ChangeRefusedError
 from data.gpu_resources import PRODUCT_LABEL, WHOLE_GPU, resource_of
 from data.records.decisions import Recommendation
@@ -49,7 +61,9 @@ def edits_for(
         return [bound_edit(recommendation, kind, document)]
     if recommendation.proposed.gpu_count == 0:
         return _stop(recommendation, kind, document)
-    roles = roles_of(kind, document)
+    roles = roles_of(kind, document) or roles_by_claims(
+        kind, document, recommendation.now.gpu_count
+    )
     if not roles:
         raise ChangeRefusedError(
             f"no pod template of {recommendation.job_id} asks for GPUs that can be counted",
@@ -57,7 +71,8 @@ def edits_for(
         )
     if _same_devices(recommendation) and PER_POD not in dict(recommendation.details):
         pods = max(1, roles[0].count)
-        if NUMBER_FACT in facts and recommendation.proposed.gpu_count % pods == 0:
+        stays = NUMBER_FACT in facts or (FEWER_FACT in facts and is_resized_suspended(kind, facts))
+        if stays and recommendation.proposed.gpu_count % pods == 0:
             return _per_pod(recommendation, document, roles, facts)
         counted = _counts(recommendation, document, roles, facts)
         if counted:

@@ -5,7 +5,6 @@ then a difference of the manifest for who owns it.
 """
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
@@ -17,6 +16,7 @@ from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
 from dashboard.apply.kubernetes.shape import Document, excerpt
 from data.errors import ChangeRefusedError
+from data.feasible_changes import release_of
 
 SERVER_FACT = "server"
 ELASTIC_FACT = "elastic"
@@ -150,5 +150,9 @@ def _of_elastic_policy(document: Document, edits: Sequence[Edit]) -> str:
 
 def _before(facts: Mapping[str, str], version: tuple[int, int]) -> bool:
     """Whether the server is older than a version, or does not tell its own."""
-    told = re.match(r"(\d+)\.(\d+)", facts.get(SERVER_FACT, ""))
-    return told is None or (int(told[1]), int(told[2])) < version
+    return release_of(facts.get(SERVER_FACT, "")) < version
+
+
+def is_resized_suspended(kind: str, facts: Mapping[str, str]) -> bool:
+    """Return whether the server lets the pods of a Job ask for other GPUs while it is suspended."""
+    return kind == "Job" and not _before(facts, _RESIZES_SUSPENDED_JOBS)

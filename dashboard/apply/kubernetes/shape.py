@@ -5,7 +5,7 @@ reads an excerpt or a whole object alike: kinds of pods with their number and th
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from collectors.kubernetes.objects import count_of, list_in, part, requests_of, text_in
@@ -49,7 +49,9 @@ _KEPT = frozenset(
         "unschedulable",
     }
 )
-_WHOLE = frozenset({"strategy", "updateStrategy", "nodeSelector", "scaleTargetRef"})
+_WHOLE = frozenset(
+    {"strategy", "updateStrategy", "nodeSelector", "scaleTargetRef", "resourceClaims"}
+)
 _OF_CONTAINERS = ("containers", "initContainers")
 
 
@@ -163,6 +165,20 @@ def roles_of(kind: str, document: Document) -> list[Role]:
     """Return the kinds of pods of a workload; none for a kind whose templates are not known."""
     reader = _BY_KIND.get(kind)
     return [entry for entry in reader(document) if entry.gpus_each] if reader else []
+
+
+def roles_by_claims(kind: str, document: Document, gpus: int) -> list[Role]:
+    """Return the one kind of pods that hold so many GPUs in all, by a claim of their own each.
+
+    None where pods share a claim: fewer of them free nothing.
+    """
+    roles = list(_BY_KIND[kind](document)) if kind in _BY_KIND else []
+    if len(roles) != 1 or not roles[0].count or gpus % roles[0].count:
+        return []
+    claims = list_in(value_at(document, roles[0].template_at), "resourceClaims")
+    if not claims or not all(text_in(claim, "resourceClaimTemplateName") for claim in claims):
+        return []
+    return [replace(roles[0], gpus_each=gpus // roles[0].count)]
 
 
 def pods_of(kind: str, document: Document) -> int:

@@ -1,5 +1,6 @@
 """Suspend, resize, resume: what servers from 1.35 on let a Job do, and older ones refuse."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from dashboard.apply.kubernetes.steps import StepWait, command_of
 from data.errors import ChangeRefusedError
+from data.feasible_changes import why_not
 from data.records.changes import Change, StepOutcome, VerificationResult
-from data.records.jobs import SchedulerFacts
+from data.records.jobs import Platform, SchedulerFacts
 
 PATH = "apis/batch/v1/namespaces/ml/jobs/train"
 WISH = (("gpus_per_pod", "1"),)
@@ -152,6 +154,7 @@ def test_no_completion_is_dropped_without_its_owners_mark(
     fake: FakeApi, newer: KubernetesApplier, mark: dict[str, str]
 ) -> None:
     """As many completions as pods may be shards of one piece of work: each runs to its end."""
+    fake.version = ("1", "34")
     fake.put(PATH, job(completionMode="Indexed"))["metadata"]["annotations"] = mark
     with pytest.raises(ChangeRefusedError, match="each of its 2 completions") as refusal:
         planned(newer, proposal("ml/job/train", gpus(4), gpus(2)))
@@ -189,6 +192,41 @@ def test_a_job_that_its_owner_marked_moves_its_completions_along(
     fake.put(PATH, job(completionMode="Indexed"))["metadata"]["annotations"] = elastic
     with pytest.raises(ChangeRefusedError, match="completions of an indexed Job"):
         planned(newer, proposal("ml/job/train", gpus(4), gpus(2)))
+
+
+def test_where_the_server_lets_it_the_pods_of_a_job_get_fewer_gpus_and_none_is_dropped(
+    fake: FakeApi, newer: KubernetesApplier
+) -> None:
+    """Planned, shown and sent alike: suspend, resize, resume; the planner asks for the release."""
+    fake.put(PATH, job(completionMode="Indexed"))
+    running(fake, 2, 2)
+    change = planned(newer, proposal("ml/job/train", gpus(4), gpus(2)))
+    fields = [step.field for step in change.steps]
+    assert fields == ["suspend", "nvidia.com/gpu of container main", "suspend"]
+    told = {
+        "pods": "2", "gpus_per_pod": "2", "gpus_per_unit": "2", "gpu_containers": "1",
+        "fixed_work": "each of its 2 completions needs a pod", "server_version": "1.36",
+    }  # fmt: skip
+    stored = make_job(
+        "ml/job/train",
+        gpu_count=4,
+        gpu_model=gpus(4).gpu_model,
+        platform=Platform.KUBERNETES,
+        scheduler=SchedulerFacts(extra=tuple(told.items())),
+    )
+    assert why_not(stored, gpus(2)) == ""
+    assert why_not(stored, gpus(3)) != ""
+    shown = yaml.safe_load_all(
+        kubernetes_change(proposal("ml/job/train", gpus(4), gpus(2)), stored).text
+    )
+    assert [[entry["path"] for entry in patch if entry["op"] != "test"] for patch in shown] == [
+        ["/spec/suspend"],
+        ["/spec/template/spec/containers/0/resources/limits/nvidia.com~1gpu"],
+        ["/spec/suspend"],
+    ]
+    for version in ("1.35", "1.34", "", "x"):
+        older = tuple((told | {"server_version": version}).items())
+        assert why_not(replace(stored, scheduler=SchedulerFacts(extra=older)), gpus(2)) != ""
 
 
 def test_a_job_near_its_end_is_not_as_the_plan_saw_it(
