@@ -33,4 +33,5 @@ ENV PATH=/opt/trimtab/bin:$PATH PYTHONUNBUFFERED=1 XDG_STATE_HOME=/var/lib \
 USER trimtab
 WORKDIR /var/lib/trimtab
 EXPOSE 8501
+# With TRIMTAB_ACCESS_MODE=open everybody who reaches it looks; local mode is for loopback alone.
 CMD ["trimtab", "serve", "--host", "0.0.0.0"]

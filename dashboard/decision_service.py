@@ -257,7 +257,12 @@ class DecisionService:
             )
         now = self.clock()
         return self.store.tokens.make(
-            holder=holder, role=role, expires_at=now + lasts, by=person, now=now
+            holder=holder,
+            role=role,
+            expires_at=now + lasts,
+            by=person,
+            now=now,
+            mode=self.settings().access.mode,
         )
 
     def revoke_token(self, token_id: str, person: Person) -> ApiToken:
@@ -289,8 +294,8 @@ class DecisionService:
     def stop(self, person: Person, reason: str = "") -> Stopped:
         """Stop all applying at once: whoever is let in may. The worker puts it into the audit."""
         path = Path(self.settings().apply.stop_file)
-        made = stop(path, by=person.name, reason=reason, at=self.clock())
-        ask(self.store, STOP, by=person.name, at=self.clock(), reason=reason)
+        made = stop(path, by=person.actor, reason=reason, at=self.clock())
+        ask(self.store, STOP, by=person.actor, at=self.clock(), reason=reason)
         return made
 
     def resume(self, person: Person) -> bool:
@@ -302,8 +307,8 @@ class DecisionService:
             return False
         # Noted first: the worker, which notes what files do, then finds it noted.
         self.store.append_audit(
-            at=self.clock(), actor=person.name, event="resumed", digest="", detail=""
+            at=self.clock(), actor=person.actor, event="resumed", digest="", detail=""
         )
-        ask(self.store, RESUME, by=person.name, at=self.clock())
+        ask(self.store, RESUME, by=person.actor, at=self.clock())
         resume(path)
         return True

@@ -74,7 +74,7 @@ def dismiss_matching(
         comment=comment,
     )
     made = replace(made, pattern_id=digest_of([asdict(made)])[:SHORT_ID_LENGTH])
-    store.append_audit(at=now, actor=by.name, event=MADE, digest="", detail=to_json(made))
+    store.append_audit(at=now, actor=by.actor, event=MADE, digest="", detail=to_json(made))
     return made
 
 
@@ -86,7 +86,7 @@ def end_dismissal(
     for pattern in active_patterns(store.reader, now):
         if pattern.pattern_id == pattern_id.strip().lower():
             store.append_audit(
-                at=now, actor=by.name, event=ENDED, digest="", detail=pattern.pattern_id
+                at=now, actor=by.actor, event=ENDED, digest="", detail=pattern.pattern_id
             )
             return pattern
     raise NotKnownError(

@@ -28,9 +28,10 @@ def role_of(person: Person, access: AccessSettings) -> str:
     """Return the highest role that the settings give to the person or one of their groups.
 
     Names are compared with names and groups with groups, character by character: another case or
-    a look-alike letter is another name. In local mode whoever reaches the loopback address, or has
-    the store's file, is the admin. A token never gives more than it was made for: of a viewer, who
-    sees the jobs of others, and an owner, who decides, it is an owner who only looks.
+    a look-alike letter is another name. In local mode the account of the server is the admin; in
+    open mode everybody looks, and whoever has the store's file is the admin. A token never gives
+    more than it was made for: of a viewer, who sees the jobs of others, and an owner, who decides,
+    it is an owner who only looks.
     """
     roles = {_role_by_name(person, access), person.max_role} - {""}
     return "owner" if roles == _LOOKING_OWNER else min(roles, key=ROLES.index)
@@ -43,6 +44,8 @@ def _only_looks(person: Person, access: AccessSettings) -> bool:
 def _role_by_name(person: Person, access: AccessSettings) -> str:
     if access.mode == "local":
         return "admin"
+    if access.mode == "open":
+        return "admin" if person.via == "cli" else "viewer"
     for role in reversed(ROLES[1:]):
         names, groups = names_and_groups(getattr(access, f"{role}s"))
         if person.name in names or groups.intersection(person.groups):

@@ -13,7 +13,7 @@ from data.records.lifecycle import LifecycleEvent
 from data.report_settings import require_named_addresses
 from data.setting_fields import Section, documented, documented_list, require
 
-MODES: tuple[str, ...] = ("local", "proxy", "oidc")
+MODES: tuple[str, ...] = ("local", "open", "proxy", "oidc")
 ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
 """Each role may do what the one before may; an owner decides about jobs of their own only."""
 
@@ -126,7 +126,8 @@ class AccessSettings(Section, name="access"):
 
     mode: str = documented(
         "local",
-        "sign-in: local (one person, loopback), proxy (trusted headers) or oidc",
+        "sign-in: local (the account that started it, on loopback), open (everybody who reaches it "
+        "looks, nobody decides), proxy (trusted headers) or oidc",
         choices=MODES,
     )
     default_role: str = documented(
@@ -182,6 +183,11 @@ class AccessSettings(Section, name="access"):
         return bool(self.public_origins() or entries(self.allowed_hosts))
 
     def _check(self) -> None:
+        self.require(
+            not self.four_eyes or self.mode in ("proxy", "oidc"),
+            "four_eyes",
+            f"off while mode is {self.mode}, where no two people are told apart",
+        )
         self.require(
             self.public_url.rstrip("/").lower() in ("", _origin_of(self.public_url)),
             "public_url",

@@ -270,22 +270,27 @@ class Settings(SourceSections):
     catalogue: CatalogueSettings = CatalogueSettings()  # noqa: RUF009
 
     def __post_init__(self) -> None:
-        known = self.access.mode != "local" or is_loopback(self.serve.host)
+        require(
+            is_loopback(self.serve.host) or (self.access.mode != "local" and self.serve.host != ""),
+            "serve.host",
+            self.serve.host,
+            "127.0.0.1 or ::1 while access.mode is local; elsewhere set access.mode to open "
+            "(everybody who reaches it looks, nobody decides), proxy or oidc",
+        )
         for name, on in (("apply", self.apply.enabled), ("submit", self.submit.enabled)):
             require(
-                known or not on,
+                self.access.mode != "open" or not on,
                 f"{name}.enabled",
                 True,
-                f"off while access.mode is local and serve.host is {self.serve.host!r}: set "
-                "access.mode to proxy or oidc, or serve.host to 127.0.0.1",
+                "off while access.mode is open: set it to proxy or oidc, or to local on 127.0.0.1",
             )
         for chat, name in zip(CHATS, ("slack_signing_secret", "teams_security_token"), strict=True):
             require(
-                self.access.mode != "local" or not self.chat.takes(chat),
+                self.access.mode in ("proxy", "oidc") or not self.chat.takes(chat),
                 f"chat.{name}",
                 "***",
-                "empty while access.mode is local, where everybody is the admin: set it to proxy "
-                "or oidc",
+                f"empty while access.mode is {self.access.mode}, which knows nobody by name: set "
+                "it to proxy or oidc",
             )
         if self.apply_simulated.enabled:
             _require_only_simulated(self)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -16,6 +17,10 @@ PERSON_HEADER = "x-trimtab-person"
 """Of the middleware that believes a sign-in proxy; it takes out what anybody else sent."""
 _BEARER = "bearer "
 _HINT = "An admin makes a token: `trimtab token make --for NAME --role viewer --by NAME`."
+
+
+OPEN = Person(name="anybody", via="open")
+"""Who looks where everybody may."""
 
 
 def proxied(stated: str) -> Person:
@@ -45,12 +50,14 @@ def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
     Errors: NotSignedInError.
     """
     if carries_token(request.headers.raw):
-        return _by_token(service, request.headers["authorization"][len(_BEARER) :].strip())
+        return _by_token(service, mode, request.headers["authorization"][len(_BEARER) :].strip())
     if mode == "local":
         if "authorization" in request.headers:
             # Whoever sends one means to be somebody, and not the admin that nobody is here.
             raise NotSignedInError("the Authorization header holds no token", _HINT)
-        return named(request, "local")
+        return replace(named(request, "local"), account=request.headers.get(PERSON_HEADER, ""))
+    if mode == "open":
+        return OPEN
     stated = request.headers.get(PERSON_HEADER)
     if mode == "proxy" and stated is not None:
         return proxied(stated)
@@ -59,10 +66,14 @@ def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
     raise NotSignedInError("the API needs a token here (Authorization: Bearer …)", _HINT)
 
 
-def _by_token(service: DecisionService, text: str) -> Person:
+def _by_token(service: DecisionService, mode: str, text: str) -> Person:
     """Return who acts by a token. Errors: NotSignedInError."""
     found = service.store.reader.token_of(text)
-    if found is None or not found.is_valid(service.clock()):
+    if found is None or found.mode != mode or not found.is_valid(service.clock()):
         why = "is not known" if found is None else "is revoked or has expired"
+        if found is not None and found.mode != mode:
+            why = (
+                f"was made while access.mode was {found.mode or 'not noted'}, and is void in {mode}"
+            )
         raise NotSignedInError(f"the token {why}", _HINT)
     return found.holder()

@@ -26,7 +26,7 @@ from dashboard.cycle_world import Progress, World
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world
-from data.access_settings import is_loopback
+from data.access_settings import AccessSettings, is_loopback
 from data.apply_settings import SimulatedApplySettings
 from data.clock import PacedClock, floor_to_slot, utc_now
 from data.compiled import compiling
@@ -207,7 +207,7 @@ def demo(options: argparse.Namespace) -> int:
 def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
     """Return demo's settings: of the user's own, what reaches neither a source nor a cluster."""
     own = loaded.settings
-    # Elsewhere than on loopback nobody is known, so nobody may apply: the demo is read-only there.
+    # Elsewhere than on loopback nobody is known, so everybody may look and nobody may apply.
     alone = is_loopback(own.serve.host)
     fleet = replace(
         own.simulated_fleet,
@@ -227,6 +227,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         simulated_fleet=fleet,
         apply=replace(own.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
         apply_simulated=SimulatedApplySettings(enabled=alone),
+        access=AccessSettings(mode="local" if alone else "open"),
     )
     origins = {
         name: origin if _value(settings, name) == _value(own, name) else "demo"

@@ -49,6 +49,7 @@ def serve_pages(
     `demo_pace` is how fast the clock of the parts runs in the demo, None elsewhere.
     """
     from dashboard.api.local_door import LocalDoor, local_app
+    from dashboard.web.local_peer import printed_address
     from dashboard.web.server import serve as serve_web
     from dashboard.web.world import WebWorld
 
@@ -73,7 +74,9 @@ def serve_pages(
         if (file := parts.store.file) is not None:
             door = LocalDoor(local_app(parts.store, web.decision_service, web.clock), file)
             stack.enter_context(door.running())
-        print(f"Trimtab on http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr)
+        local = loaded.settings.access.mode == "local"
+        address = printed_address(host, port) if local else f"http://{host}:{port}"
+        print(f"Trimtab on {address} (Ctrl-C ends it)", file=sys.stderr)
         serve_web(web, host=host, port=port)
     return 0
 

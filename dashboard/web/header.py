@@ -50,6 +50,6 @@ def _person(person: Person) -> None:
     with st.popover(label, icon=":material/person:", width="content"):
         ask_name("header-name")
         st.caption(
-            "Decisions are recorded under it. It is kept until this tab is closed. Whoever reaches "
-            "this address is the admin: access.mode is local."
+            "Decisions are recorded under it. It is kept until this tab is closed. The account "
+            "that started this server is the admin: access.mode is local."
         )

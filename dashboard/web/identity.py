@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard.api.callers import PERSON_HEADER, proxied
+from dashboard.api.callers import OPEN, PERSON_HEADER, proxied
 from dashboard.api.press_tickets import ticket_of
 from dashboard.rights import role_of
 from dashboard.web.page import plain
@@ -50,7 +50,10 @@ def signed_in(access: AccessSettings) -> Person | None:
         return (
             claimed(claims, access) if st.user.is_logged_in and is_fresh(claims, access) else None
         )
-    return Person(name=known_name(), via="local")
+    if access.mode == "open":
+        return OPEN
+    account = st.context.headers.get(PERSON_HEADER, "")
+    return Person(name=known_name(), via="local", account=account)
 
 
 def press_ticket(method: str, path: str) -> str:
@@ -69,7 +72,9 @@ def acting(access: AccessSettings, key: str) -> Person | None:
     name of the session.
     """
     if access.mode == "local":
-        return Person(name=str(st.session_state.get(key, known_name())), via="local")
+        name = str(st.session_state.get(key, known_name()))
+        account = st.context.headers.get(PERSON_HEADER, "")
+        return Person(name=name, via="local", account=account)
     return signed_in(access)
 
 

@@ -7,12 +7,14 @@ out; what is left is one header of our own, which nobody outside can set.
 
 import ipaddress
 import json
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard.api.callers import PERSON_HEADER, carries_token
 from dashboard.api.chat_door import CHAT_PATHS
 from dashboard.web.admission import API_PATHS, OPEN_PATHS, Headers, RequestRefusedError, refuse
+from dashboard.web.local_peer import brings_key, is_own_account, peer_uid, redirect_of
 from data.access_settings import AccessSettings, entries
 
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
@@ -83,18 +85,30 @@ def _is_by_chat(scope: Scope) -> bool:
 class AuthMiddleware:
     """ASGI middleware: lets a request in as somebody, or answers why not.
 
-    `guarded`: changes can be applied.
+    `guarded`: changes can be applied. `peer` tells the account of a connection in local mode.
     """
 
-    def __init__(self, app: ASGIApp, access: AccessSettings, *, guarded: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: AccessSettings,
+        *,
+        guarded: bool,
+        peer: Callable[[Scope], int | None] = peer_uid,
+    ) -> None:
         self._app = app
         self._access = access
         self._guarded = guarded
+        self._peer = peer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with one header that says who it is."""
         if scope["type"] not in ("http", "websocket") or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
+            return
+        if self._access.mode == "local" and (moved := redirect_of(scope)) is not None:
+            await send({"type": "http.response.start", "status": 303, "headers": moved})
+            await send({"type": "http.response.body"})
             return
         try:
             headers = self._checked(scope)
@@ -121,4 +135,15 @@ class AuthMiddleware:
             raise RequestRefusedError(
                 403, "a proxy forwards to a single-user dashboard: set access.mode to proxy"
             )
+        if self._access.mode == "local" and not _is_by_token(scope):
+            uid = self._peer(scope)
+            if not is_own_account(uid) and not brings_key(scope):
+                whose = "no account that the kernel names" if uid is None else f"the account {uid}"
+                raise RequestRefusedError(
+                    403,
+                    f"this dashboard is for the account that started it, not for {whose}: open the "
+                    "address that its start printed, with its key, or set access.mode",
+                )
+            account = f"uid {uid}" if is_own_account(uid) else "the key of the start"
+            kept.append((PERSON_HEADER.encode(), account.encode()))
         return kept

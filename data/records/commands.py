@@ -16,14 +16,22 @@ from data.records.identifiers import digest_of
 class Person:
     """Who acts.
 
-    `via` says how that is known: local, cli, proxy, oidc, token, slack, teams or rule (the worker).
-    `max_role` is the highest role that a token gives, '' without one.
+    `via` says how that is known: local, open, cli, proxy, oidc, token, slack, teams or rule (the
+    worker).
+    `max_role` is the highest role that a token gives, '' without one. `account` is that of the
+    machine by which somebody asked who typed the name.
     """
 
     name: str
     groups: tuple[str, ...] = ()
     via: str = "cli"
     max_role: str = ""
+    account: str = ""
+
+    @property
+    def actor(self) -> str:
+        """The name for the record, with the account behind it where the name was typed."""
+        return f"{self.name} ({self.account})" if self.account else self.name
 
 
 class CommandKind(StrEnum):

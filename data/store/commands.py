@@ -268,7 +268,7 @@ def _insert_command(connection: sa.Connection, command: Command) -> None:
             "asked_at": command.asked_at,
         },
         at=command.asked_at,
-        actor=command.person.name,
+        actor=command.person.actor,
         event=f"{command.kind}-asked",
         digest=command.digest,
         detail=command.change_digest,

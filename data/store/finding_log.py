@@ -163,7 +163,7 @@ def append_event(connection: sa.Connection, event: FindingEvent) -> AuditEntry:
             "remark": event.comment,
         },
         at=event.at,
-        actor=event.person.name,
+        actor=event.person.actor,
         event=str(event.kind),
         digest=event.digest,
         detail=": ".join(filter(None, (" ".join([*said, event.reason]).strip(), event.comment))),

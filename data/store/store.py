@@ -339,7 +339,7 @@ class Store:
                     "person": to_json(person or Person(name=by)),
                 },
                 at=at,
-                actor=by,
+                actor=person.actor if person else by,
                 event=str(decision),
                 digest=digest,
                 detail=comment,

@@ -29,7 +29,10 @@ _EVENTS = sa.select(_ACCOUNTED).order_by(_ACCOUNTED.c.sequence)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiToken:
-    """A token as people may see it; `person` acts by it, with `role` at most."""
+    """A token as people may see it; `person` acts by it, with `role` at most.
+
+    It is good for the `access.mode` that it was made in alone, which its first event names.
+    """
 
     token_id: str
     person: str
@@ -38,6 +41,7 @@ class ApiToken:
     made_by: str
     expires_at: datetime
     revoked_at: datetime | None
+    mode: str = ""
 
     def is_valid(self, now: datetime) -> bool:
         """Return whether it lets anybody in."""
@@ -72,7 +76,7 @@ class Tokens:
         self._transaction = transaction
 
     def make(
-        self, *, holder: str, role: str, expires_at: datetime, by: Person, now: datetime
+        self, *, holder: str, role: str, expires_at: datetime, by: Person, now: datetime, mode: str
     ) -> tuple[ApiToken, str]:
         """Make a token; give it with its text, which nobody can read again."""
         text = PREFIX + secrets.token_urlsafe(_BYTES)
@@ -84,6 +88,7 @@ class Tokens:
             made_by=by.name,
             expires_at=expires_at,
             revoked_at=None,
+            mode=mode,
         )
         with self._transaction(Lock.RECORD) as connection:
             _append(connection, made, _MADE, by=by, at=now, token_hash=_hash_of(text))
@@ -117,7 +122,7 @@ def _append(
         tables.token_events,
         {
             "token_id": token.token_id,
-            "event": event,
+            "event": f"{event} {token.mode}" if event == _MADE else event,
             "person": token.person,
             "role": token.role,
             "token_hash": token_hash,
@@ -126,7 +131,7 @@ def _append(
             "made_by": by.name,
         },
         at=at,
-        actor=by.name,
+        actor=by.actor,
         event=event,
         digest="",
         detail=f"{token.token_id}: {token.person} as {token.role} {until}",
@@ -137,7 +142,7 @@ def _tokens_of(rows: Iterable[Any]) -> tuple[ApiToken, ...]:
     """Return the tokens of their events in order, the newest token first."""
     made, revoked = dict[str, Any](), dict[str, datetime]()
     for row in rows:
-        if row.event == _MADE:
+        if row.event.partition(" ")[0] == _MADE:
             made[row.token_id] = row
         else:
             revoked[row.token_id] = as_utc(row.made_at)
@@ -157,4 +162,5 @@ def _token_of(row: Any, revoked_at: datetime | None) -> ApiToken:
         made_by=row.made_by,
         expires_at=as_utc(row.expires_at),
         revoked_at=revoked_at,
+        mode=row.event.partition(" ")[2],
     )

@@ -28,6 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         f"duckdb:///{folder}/t.duckdb",
         folder,
         TRIMTAB_SERVE_HOST="0.0.0.0",
+        TRIMTAB_ACCESS_MODE="open",
     ) as running:
         yield running
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -55,7 +56,9 @@ def asked(
     scope = {"type": kind, "path": path, "headers": headers, "client": (peer, 1234)}
     # In a thread of its own: while the browser of other tests is open, this one has a loop already.
     with ThreadPoolExecutor(1) as thread:
-        request = AuthMiddleware(inside, access, guarded=guarded)(scope, receive, send)
+        request = AuthMiddleware(inside, access, guarded=guarded, peer=lambda _scope: os.geteuid())(
+            scope, receive, send
+        )
         thread.submit(asyncio.run, request).result()
     return (reached[0] if reached else None), sent
 
@@ -123,7 +126,7 @@ def test_our_own_header_from_outside_is_dropped_in_every_mode() -> None:
     headers, _sent = asked([forged, (b"x-forwarded-user", b"robin")])
     assert person_of(headers).name == "robin"
     headers, _sent = asked([forged], access=AccessSettings(), peer="127.0.0.1")
-    assert headers == []
+    assert headers == [(b"x-trimtab-person", f"uid {os.geteuid()}".encode())]
 
 
 def test_a_single_user_dashboard_behind_a_proxy_is_refused_when_it_can_apply() -> None:
@@ -364,7 +367,7 @@ def test_applying_needs_a_sign_in_unless_bound_to_loopback() -> None:
     on = ApplySettings(enabled=True)
     Settings(apply=on)
     Settings(apply=on, serve=ServeSettings(host="::1"))
-    with pytest.raises(SettingsError, match=r"apply\.enabled.*access\.mode.*127\.0\.0\.1"):
+    with pytest.raises(SettingsError, match=r"serve\.host.*127\.0\.0\.1.*access\.mode"):
         Settings(apply=on, serve=ServeSettings(host="0.0.0.0"))
     Settings(apply=on, serve=ServeSettings(host="0.0.0.0"), access=PROXY)
 
