@@ -19,7 +19,7 @@ from data.errors import SettingsError, scrub, without_password
 from data.renamed_settings import RENAMED, current_name, current_value, in_minutes, warn_once
 from data.setting_fields import LIST, PATH, shown_value
 from data.settings import Settings
-from data.small_files import read_small_file
+from data.small_files import read_small_file, require_own
 from data.state_folder import EARLIER, USUAL, state_folder
 
 DEFAULT_FILE = Path("trimtab.toml")
@@ -222,6 +222,7 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
     chosen = path or DEFAULT_FILE
     where = f"file {chosen}"
     try:
+        require_own(chosen)
         document = tomllib.loads(read_small_file(chosen).decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(
@@ -266,7 +267,10 @@ def _line_of_long_number(path: Path) -> str:
 def _state_values(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     """Return the defaults that stand in the state folder, with the path of that folder."""
     folder, defaults = state_folder(environ), Settings()
-    where = _DEFAULT_HERE if folder == EARLIER and Path(EARLIER).is_dir() else "default"
+    where = "default"
+    if folder == EARLIER and Path(EARLIER).is_dir():
+        where = _DEFAULT_HERE
+        require_own(Path(EARLIER), group=True)  # people may stop applying there
     values: dict[str, tuple[Any, str]] = {}
     for name in _marked(PATH):
         section, _, field = name.partition(".")
@@ -341,6 +345,13 @@ def load_settings(
         settings = replace(settings, **{section.name: part})
     origins = {name: values[name][1] if name in values else "default" for name in known}
     return LoadedSettings(settings=settings, origins=origins)
+
+
+def files_read(loaded: LoadedSettings) -> str:
+    """Return the files that settings came from, in words."""
+    names = {origin.partition(", ")[0] for origin in loaded.origins.values()}
+    paths = sorted(str(Path(name[5:]).absolute()) for name in names if name.startswith("file "))
+    return f"settings from {', '.join(paths)}" if paths else "no setting from a file"
 
 
 def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dashboard.apply import build_appliers
@@ -22,6 +22,7 @@ from data.clock import utc_now
 from data.counts import count_text
 from data.errors import TrimtabError
 from data.grid_forecast import current_outlook
+from data.load_settings import files_read
 from data.records.clusters import named_in
 from data.records.contradictions import FIX, contradictions_text
 from data.serving_settings import without_number
@@ -150,8 +151,10 @@ def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
 
 def doctor(options: argparse.Namespace) -> int:
     """Check the store, every source and the change folder; 3 when something is missing."""
-    settings = settings_of(options).settings
-    checks = {
+    loaded = settings_of(options)
+    settings = loaded.settings
+    checks: dict[str, Callable[[Settings], tuple[str, str]]] = {
+        "settings": lambda _settings: ("ok", files_read(loaded)),
         "store": _check_store,
         "readings": _check_readings,
         "grid carbon": _check_region,

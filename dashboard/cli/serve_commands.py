@@ -27,7 +27,7 @@ from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world, sampling
 from data.clock import utc_now
 from data.errors import TrimtabError
-from data.load_settings import LoadedSettings
+from data.load_settings import LoadedSettings, files_read
 from data.records.cluster import Recording
 from data.serving_settings import without_number
 from data.store import open_store
@@ -76,6 +76,7 @@ def serve_pages(
             stack.enter_context(door.running())
         local = loaded.settings.access.mode == "local"
         address = printed_address(host, port) if local else f"http://{host}:{port}"
+        print(f"Trimtab: {files_read(loaded)}", file=sys.stderr)
         print(f"Trimtab on {address} (Ctrl-C ends it)", file=sys.stderr)
         serve_web(web, host=host, port=port)
     return 0

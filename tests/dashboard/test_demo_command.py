@@ -70,9 +70,7 @@ def test_what_a_cycle_foresees_of_services_lasts_until_the_next(tmp_path: Path) 
 
 def test_where_nobody_is_known_the_demo_is_read_only(tmp_path: Path) -> None:
     """On an address that others reach, nothing can be applied, not even to a simulation."""
-    settings = settings_with(
-        tmp_path, TRIMTAB_SERVE_HOST="0.0.0.0", TRIMTAB_ACCESS_MODE="open"
-    )
+    settings = settings_with(tmp_path, TRIMTAB_SERVE_HOST="0.0.0.0", TRIMTAB_ACCESS_MODE="open")
     assert settings.access.mode == "open"
     assert not settings.apply.enabled
     assert not settings.apply_simulated.enabled
