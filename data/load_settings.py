@@ -222,8 +222,9 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
     chosen = path or DEFAULT_FILE
     where = f"file {chosen}"
     try:
+        body = read_small_file(chosen)
         require_own(chosen)
-        document = tomllib.loads(read_small_file(chosen).decode("utf-8-sig"))
+        document = tomllib.loads(body.decode("utf-8-sig"))
     except OSError as error:
         raise SettingsError(
             f"cannot read the settings file {chosen}: {error.strerror}",

@@ -247,9 +247,9 @@ class Settings(SourceSections):
     ray: RaySettings = RaySettings()
     energy: EnergySettings = EnergySettings()  # noqa: RUF009
     grid: GridSettings = GridSettings()  # noqa: RUF009
-    serve: ServeSettings = ServeSettings()
     # Frozen values: sharing one instance as the default is safe.
     access: AccessSettings = AccessSettings()  # noqa: RUF009
+    serve: ServeSettings = ServeSettings()
     notify: NotifySettings = NotifySettings()  # noqa: RUF009
     chat: ChatSettings = ChatSettings()  # noqa: RUF009
     apply: ApplySettings = ApplySettings()  # noqa: RUF009

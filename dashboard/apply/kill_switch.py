@@ -5,12 +5,17 @@ shell: `touch` stops, `rm` resumes. It is asked before every command that is sen
 """
 
 import json
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from data.clock import utc_now
 from data.errors import ApplyError, scrub
+from data.small_files import read_small_file
+
+_SEEN_FOLDERS: set[Path] = set()
+"""Folders of stop files that were there in this process: one that is gone may have held a stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +34,25 @@ class Stopped:
 
 
 def stopped(path: Path) -> Stopped | None:
-    """Tell whether applying is stopped. A file that cannot be read stops it too."""
+    """Tell whether applying is stopped, as by what cannot be read or a folder that is gone."""
+    folder = path.absolute().parent
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_small_file(path).decode()
+        _SEEN_FOLDERS.add(folder)
     except FileNotFoundError:
-        if not path.is_symlink():
-            return None
-        return Stopped(reason=f"{path} leads to a file that is not there")
+        if path.is_symlink():
+            return Stopped(reason=f"{path} leads to a file that is not there")
+        if folder.is_dir():
+            _SEEN_FOLDERS.add(folder)
+        elif folder in _SEEN_FOLDERS:
+            return Stopped(reason=f"the folder {folder} of the stop file was there and is gone")
+        return None
     except (OSError, UnicodeDecodeError) as error:
-        return Stopped(reason=f"{path} cannot be read ({type(error).__name__})")
+        told = getattr(error, "strerror", None) or type(error).__name__
+        return Stopped(reason=f"{path} cannot be read ({told})")
     try:
         said = json.loads(text) if text.strip() else {}
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # also a number of thousands of digits
         said = {"reason": text}
     if not isinstance(said, dict):
         said = {"reason": text}
@@ -54,8 +66,13 @@ def stop(path: Path, *, by: str, reason: str, at: datetime | None = None) -> Sto
     text = json.dumps({"by": made.by, "at": made.at, "reason": made.reason}, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n", encoding="utf-8")
+        # A pipe that stands there has no reader to wait for.
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o666)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
     except OSError as error:
+        if stopped(path) is not None:  # whatever stands there stops as it is
+            return made
         raise ApplyError(
             f"cannot make the stop file {path}: {error.strerror}",
             "Make it by hand where apply.stop_file points, or set apply.enabled to false.",
