@@ -10,7 +10,7 @@ from datetime import datetime
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
-from collectors.kubernetes.pod_shares import is_elastic, share_facts
+from collectors.kubernetes.pod_shares import is_elastic, own_work_facts
 from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.kubernetes import bounds, cutting, reading
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
@@ -231,7 +231,7 @@ def _own_facts(api: KubernetesApi, place: Place, document: Document) -> dict[str
         facts[ELASTIC_FACT] = "yes" if reading.is_elastic(document) else "no"
     if place.kind in ("Job", "CronJob", "JobSet"):
         facts[ELASTIC_FACT] = "yes" if is_elastic(place.kind, document) else "no"
-    told = dict(share_facts(place.kind, document))
+    told = dict(own_work_facts(place.kind, document))
     facts |= {fact: told[name] for name, fact in SHARES.items() if told[name]}
     if was_applied_by_hand(document):
         facts[KUBECTL_FACT] = "yes"
