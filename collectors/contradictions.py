@@ -71,7 +71,7 @@ class _Rule:
 
 _RULES = (
     _Rule("gr_engine_active", "gpu_util", lambda high: high / 10 - 0.005, at_once=True),
-    _Rule("sm_active", "gpu_util", lambda high: high / 200, at_once=True),
+    _Rule("sm_active", "gpu_util", lambda high: high / 200 - 0.0005, at_once=True),
     *(
         rule
         for low in ("gr_engine_active", "sm_active", "gpu_util")
@@ -144,7 +144,8 @@ def _broken(
         works = (means[name] > WORK_CLAIM) & ~np.isnan(known[name])
         if name != "sm_active" and "sm_active" in known:
             # One small kernel keeps engine and GPU_UTIL at 1: where SMs tell of it, they decide.
-            works &= ~(means["sm_active"] > _SOME_WORK)
+            some = (means["sm_active"] > _SOME_WORK) & (means["sm_active"] <= WORK_CLAIM)
+            works &= ~some
         yield "power_watts", name, resting & works
 
 

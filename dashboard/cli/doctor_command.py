@@ -20,7 +20,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import CURRENCY
 from data.clock import utc_now
 from data.counts import count_text
-from data.errors import TrimtabError
+from data.errors import StoreError, TrimtabError
 from data.grid_forecast import current_outlook
 from data.load_settings import files_read
 from data.records.clusters import named_in
@@ -57,9 +57,14 @@ def _check_shares(settings: Settings) -> tuple[str, str]:
 
 def _check_readings(settings: Settings) -> tuple[str, str]:
     """Tell of which boards a counter shows what their other readings rule out."""
-    with open_or_ask(settings.store.url) as store:
-        latest = store.reader.latest_sample_at()
-        counters = store.reader.contradicted_counters(end=latest or utc_now())
+    try:
+        with open_or_ask(settings.store.url) as store:
+            latest = store.reader.latest_sample_at()
+            counters = store.reader.contradicted_counters(end=latest or utc_now())
+    except StoreError:  # the row of the store says why
+        latest, counters = None, ()
+    if latest is None:
+        return "warning", "none is kept yet, so none was held against others: run `trimtab cycle`"
     if not counters:
         return "ok", "no counter is contradicted by the other readings of its board"
     return "missing", f"contradicted in the last day: {contradictions_text(counters)}. {FIX}"
