@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-FIRST = 1_771_200_000
+FIRST = 1_772_280_000
 """The first reading, s since the epoch."""
 STEP = 300
 END = datetime.fromtimestamp(FIRST + 24 * 3600, tz=UTC)
