@@ -7,7 +7,7 @@ shares of a board add up to it whoever else is on it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.records.cluster import BoardShare, Gpu
@@ -101,7 +101,17 @@ def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float:
 
 def _told(jobs: Iterable[Job], seen: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:
     """Yield the shares that schedulers tell of jobs that run."""
-    live = [job for job in jobs if _facts(job).get(SHARING) and _runs(job)]
+    jobs = list(jobs)
+    told_at: dict[str, datetime] = {}
+    for job in jobs:
+        told_at[job.source] = max(job.last_seen_at, told_at.get(job.source, job.last_seen_at))
+    live = [
+        job
+        for job in jobs
+        if _facts(job).get(SHARING)
+        and _runs(job)
+        and job.last_seen_at > told_at[job.source] - HOLDS_FOR
+    ]
     on_board = jobs_by_board(live)
     on_node: dict[str, set[str]] = defaultdict(set)
     for job in live:

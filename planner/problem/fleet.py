@@ -79,7 +79,7 @@ def fleet_facts(
     for node in cluster.nodes:
         if node.seen_at > since:
             described[short_name(node.name)].append(node)
-    homes = _homes(present, jobs, described)
+    homes = _homes(present, jobs, described, cluster.shares)
     on_node: Counter[str] = Counter()
     for home in homes.values():
         for name, count in home.counted:
@@ -263,9 +263,15 @@ def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNo
 
 
 def _homes(
-    gpus: Sequence[Gpu], jobs: Sequence[Job], described: Mapping[str, Sequence[Node]]
+    gpus: Sequence[Gpu],
+    jobs: Sequence[Job],
+    described: Mapping[str, Sequence[Node]],
+    shares: Collection[str],
 ) -> dict[str, Home]:
-    """Return where jobs are: as telemetry says, else on the nodes that their scheduler names."""
+    """Return where jobs are: as telemetry says, else on the nodes that their scheduler names.
+
+    Of a job in `shares` its nodes do not tell which boards are its own.
+    """
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
     models = Counter(name for name, _model in {(gpu.node, gpu.gpu_model) for gpu in gpus})
     held: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -305,7 +311,9 @@ def _homes(
             for entry in named
             if short_name(entry) in {**full, **described}
         ]
-        if job.job_id not in homes and known and not job.mig_profile:
+        if job.job_id in homes or job.job_id in shares:
+            continue
+        if known and not job.mig_profile:
             each, rest = divmod(job.gpu_count, len(known))
             counts = [(name, each + (index < rest)) for index, name in enumerate(known)]
             homes[job.job_id] = Home(boards=tuple(count for count in counts if count[1] > 0))

@@ -80,6 +80,11 @@ class JobDemand:
     share: BoardShare | None = None
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether no change of it is advised: it is protected, or others are on its boards."""
+        return bool(self.standing.protected) or self.share is not None
+
+    @property
     def start_unknown(self) -> bool:
         """Whether it waits for its start and nobody knows how long."""
         known = self.queue_wait is not None and self.queue_wait.known

@@ -69,7 +69,7 @@ def _known(
         proposal, use = proposals.get(service.job_id), service.bounds
         if proposal is None or use is None or service.job_id not in kept:
             continue
-        if not proposal.job.demand.standing.protected and use.known_hours >= _MIN_KNOWN_HOURS:
+        if not proposal.job.demand.is_fixed and use.known_hours >= _MIN_KNOWN_HOURS:
             yield proposal, use
 
 

@@ -35,7 +35,7 @@ def slow_work_advice(
         proposal = proposals.get(found.job_id)
         if proposal is None or found.job_id not in kept or not found.cause.is_slow:
             continue
-        if proposal.job.demand.standing.protected or found.confidence not in _TOLD:
+        if proposal.job.demand.is_fixed or found.confidence not in _TOLD:
             continue
         lost = found.lost_ratio
         if lost is None or lost.central >= problem.planning.min_saving_ratio:

@@ -44,7 +44,7 @@ def smaller_advice(
 def _is_held(proposal: Proposal) -> bool:
     standing, facts = proposal.job.demand.standing, proposal.job.demand.job.scheduler
     keepers = set(facts.managed_by) if facts is not None else set()
-    return bool(standing.protected or keepers - {standing.scaled_by})
+    return proposal.job.demand.is_fixed or bool(keepers - {standing.scaled_by})
 
 
 def _saved(
