@@ -9,16 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collectors.device_labels import MAX_LABEL
-from collectors.exposition_text import number_of
+from collectors.trace_numbers import NumberForm
 from data.errors import SettingsError
 from data.storable_text import storable
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-_MISSING = frozenset(("-", "na", "n/a", "[n/a]", "nan", "null", "none", "nat", "<na>", r"\n"))
+_MISSING = frozenset(
+    ("-", "na", "n/a", "[n/a]", "nan", "null", "none", "nat", "<na>", r"\n", "[not supported]",
+     "[unknown error]", "[insufficient permissions]", "[gpu is lost]")
+)  # fmt: skip
 """Words, in lower case, for a value that is not there: of numbers, times and names alike."""
 _MAX_BYTES = 4 * MAX_LABEL
-_MAX_NUMBER = 64
 _MAX_WHOLE = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
 
 
@@ -111,21 +113,21 @@ def _whole_numbers(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_finite(wide), wide, None).cast(pa.int64())
 
 
-def numbers_of(array: pa.Array, column: str, *, decimal: str = ".") -> tuple[Floats, Flags]:
+def numbers_of(array: pa.Array, form: NumberForm) -> tuple[Floats, Flags]:
     """Return the cells as numbers, NaN where there is none, and which of them are no numbers.
 
-    Errors: SettingsError for a column of times or truth values.
+    Errors: SettingsError for a column of times or truth values, and of NumberForm.read.
     """
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if is_text(kind):
         texts = texts_of(array)
-        values = [_number(text, decimal) for text in texts.distinct]
+        values = [form.read(text) for text in texts.distinct]
         bad = np.array([value is None for value in values])
         numbers = np.array([np.nan if value is None else value for value in values])
         return texts.spread(numbers), texts.spread(bad) | texts.long
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise SettingsError(
-            f"the column {column!r} of the trace holds {kind}, where numbers are needed",
+            f"the column {form.column!r} of the trace holds {kind}, where numbers are needed",
             "Name another column, or write it as numbers.",
         )
     if pa.types.is_dictionary(array.type):
@@ -134,17 +136,3 @@ def numbers_of(array: pa.Array, column: str, *, decimal: str = ".") -> tuple[Flo
         array = array.cast(pa.float32())
     found = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return found.astype(np.float64), np.zeros(len(found), dtype=bool)
-
-
-def _number(text: str, decimal: str) -> float | None:
-    """Return the number that a cell holds, NaN where it holds nothing, None for other text."""
-    if not text:
-        return float("nan")
-    if decimal == "," and "." not in text:
-        text = text.replace(",", ".")
-    if len(text) > _MAX_NUMBER:
-        return None
-    try:
-        return number_of(text)
-    except ValueError:
-        return None

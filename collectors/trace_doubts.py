@@ -1,12 +1,13 @@
-"""Whether the values of a trace fit the unit that its map states."""
+"""Whether a trace fits its map: the units of values, and what tells boards apart."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
 from collectors.trace_cells import Floats
-from collectors.trace_map import FACTORS, MappedColumn
-from data.errors import SettingsError
+from collectors.trace_map import FACTORS, MappedColumn, TraceMap
+from data.errors import SettingsError, scrub
 
 _USUAL = {
     "memory_used_mib": (300.0, 1e6),
@@ -64,3 +65,47 @@ class UnitTally:
     def _doubtful(self, stated: str) -> bool:
         needed = _NEARLY_ALL if stated == "ratio" else _FEW
         return self.usual[stated] < needed * self.positive
+
+
+_READINGS = ["utilization_ratio", "power_watts", "memory_used_mib"]
+
+
+@dataclass(slots=True)
+class BoardTally:
+    """At how many times a name of a board stands beside several indices or sets of readings.
+
+    Then it names more than one board, and all but one would be lost without a word.
+    """
+
+    mapping: TraceMap
+    moments: int = 0
+    several: int = 0
+    example: str = ""
+
+    def add(self, frame: pd.DataFrame) -> None:
+        """Count the times of a piece."""
+        by = frame.groupby(["gpu_uuid", "node", "mig_instance", "sampled_at"], sort=False)
+        if "gpu_index" in self.mapping.columns:
+            several = by["gpu_index"].min() != by["gpu_index"].max()
+        elif "gpu_uuid" in self.mapping.constants:
+            several = (by[_READINGS].max() > by[_READINGS].min()).any(axis=1)
+        else:
+            return
+        self.moments += len(several)
+        self.several += int(several.sum())
+        if several.any() and not self.example:
+            self.example = str(several[several].index[0][0])
+
+    def require_one(self) -> None:
+        """Refuse names that stand for several boards. Errors: SettingsError."""
+        if not self.several or self.several < _FEW * self.moments:
+            return
+        named = self.mapping.columns.get("gpu_uuid")
+        what = f"the column {named.column!r}" if named else "the constant"
+        beside = "gpu_index" if "gpu_index" in self.mapping.columns else "readings"
+        raise SettingsError(
+            f"{what} (gpu_uuid) names one board, {scrub(self.example, limit=60)!r}, where "
+            f"{beside} differ at the same time, {self.several} of {self.moments} times",
+            "Map gpu_uuid to the column that tells boards apart; or leave it out and map "
+            "gpu_index: boards are then told apart by node and index.",
+        )

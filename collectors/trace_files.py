@@ -23,8 +23,9 @@ from collectors.contradictions import COUNTERS, believed_samples
 from collectors.device_labels import board_uuid
 from collectors.plausible_values import plausible
 from collectors.trace_cells import numbers_of, texts_of
-from collectors.trace_doubts import UnitTally
-from collectors.trace_map import MappedColumn, TraceMap, field_of, load_map, nearest
+from collectors.trace_doubts import BoardTally, UnitTally
+from collectors.trace_map import FACTORS, MappedColumn, TraceMap, field_of, load_map, nearest
+from collectors.trace_numbers import NumberForm
 from collectors.trace_tables import Columns, failures_named, read_columns
 from collectors.trace_times import NO_TIME, times_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -88,6 +89,7 @@ class Trace:
         self._zone_used = False
         self._far_apart = self._steps = 0
         self._nodes = NodeRuns()
+        self._boards = BoardTally(mapping)
         self._span: list[Any] = []
         self._contradictions: list[pd.DataFrame] = []
 
@@ -120,7 +122,9 @@ class Trace:
     def pieces(self) -> Iterator[Collected]:
         """Yield the samples piece by piece, the jobs with the last. Errors: TrimtabError."""
         mapping = self._mapping
-        for required in SAMPLES.required - {*mapping.columns, *mapping.constants, "sampled_at"}:
+        given = {*mapping.columns, *mapping.constants, "sampled_at"}
+        given |= {"gpu_uuid"} if mapping.tells_boards_by_index else set()
+        for required in SAMPLES.required - given:
             raise SettingsError(
                 f"{mapping.path} gives no {required}",
                 f"Add [columns.{required}] or a constant {required} = ...",
@@ -157,6 +161,7 @@ class Trace:
             self._tallies["energy_joules"].add(np.array(rates))
         for tally in self._tallies.values():
             tally.require_fit()
+        self._boards.require_one()
 
     def _samples(self, columns: Columns) -> pd.DataFrame:
         mapping = self._mapping
@@ -177,6 +182,9 @@ class Trace:
         }
         found["sampled_at"] = pd.to_datetime(times, unit="us", utc=True)
         frame = pd.DataFrame(found, index=pd.RangeIndex(len(times)))
+        if mapping.tells_boards_by_index:
+            named = (frame["node"] != "") & (frame["gpu_index"] != "")
+            frame["gpu_uuid"] = (frame["node"] + ":" + frame["gpu_index"]).where(named, "")
         nameless = kept & (frame["gpu_uuid"] == "").to_numpy()
         self.dropped["no-uuid"] += int(nameless.sum())
         frame = check_frame(frame[kept & ~nameless].reset_index(drop=True), SAMPLES)
@@ -206,7 +214,13 @@ class Trace:
             written = _WRITTEN.get(target, str)
             named = [mapped.prefix + written(text) if text else "" for text in texts.distinct]
             return pd.Series(pd.array(named, dtype="str").take(texts.places))
-        raw, bad = numbers_of(array, mapped.column, decimal=self._mapping.form.decimal)
+        form = NumberForm(
+            column=mapped.column,
+            decimal=self._mapping.form.decimal,
+            units=FACTORS[target],
+            factor=mapped.factor,
+        )
+        raw, bad = numbers_of(array, form)
         there = kept & ~np.isnan(raw)
         if mapped.zero_is_unknown:
             there &= raw != 0
@@ -228,6 +242,7 @@ class Trace:
         if frame.empty:
             return
         self._span += [frame["sampled_at"].min(), frame["sampled_at"].max()]
+        self._boards.add(frame)
         self._nodes.note(frame)
         ordered = frame.sort_values("sampled_at", kind="stable")
         steps = ordered.groupby(["gpu_uuid", "mig_instance"])["sampled_at"].diff().dropna()

@@ -19,7 +19,10 @@ from data.errors import SettingsError, scrub
 from data.storable_text import storable
 
 _JOB_FACTS = ("platform", "kind", "owner", "namespace")
-_MEMORY = {"mib": 1.0, "gib": 1024.0, "bytes": 1 / 1_048_576, "mb": 1e6 / 1_048_576}
+_MEMORY = {
+    "mib": 1.0, "gib": 1024.0, "bytes": 1 / 1_048_576, "mb": 1e6 / 1_048_576,
+    "gb": 1e9 / 1_048_576,
+}  # fmt: skip
 _POWER = {"watts": 1.0, "kilowatts": 1000.0, "milliwatts": 0.001}
 FACTORS: Mapping[str, Mapping[str, float]] = {
     "utilization_ratio": {"ratio": 1.0, "percent": 0.01},
@@ -73,7 +76,7 @@ class FileFormat:
 
     delimiter: str = ""
     encoding: str = ""
-    decimal: str = "."
+    decimal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +91,19 @@ class TraceMap:
     constants: Mapping[str, Any]
 
     @property
+    def tells_boards_by_index(self) -> bool:
+        """Whether node and index tell boards apart: the file has no column that names them."""
+        return "gpu_uuid" not in self.columns and "gpu_index" in self.columns
+
+    @property
     def assumed(self) -> tuple[tuple[str, str], ...]:
         """What the map states; its zone is assumed only where a time of the file names none."""
         start, zone = self.time.start, self.time.zone
         told = {"start": start.isoformat() if start else "", "timezone": zone}
-        return tuple((name, text) for name, text in told.items() if text) + tuple(
-            (name, str(value)) for name, value in self.constants.items()
-        )
+        constants = {name: str(value) for name, value in self.constants.items()}
+        if self.tells_boards_by_index:
+            constants["gpu_uuid"] = "node and gpu_index: no column names boards"
+        return tuple((name, text) for name, text in (told | constants).items() if text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from collectors.trace_cells import Floats, is_text, numbers_of, texts_of
 from collectors.trace_map import TIME_UNITS, TraceTime
+from collectors.trace_numbers import NumberForm
 from data.errors import SettingsError, scrub
 
 Times = npt.NDArray[np.int64]
@@ -52,7 +53,7 @@ def times_of(array: pa.Array, time: TraceTime, dropped: Counter[str]) -> tuple[T
         return _of_numbers(array, time, time.start, dropped), False
     if is_text(kind):
         return _of_texts(array, time, dropped)
-    numbers, _bad = numbers_of(array, time.column)
+    numbers, _bad = numbers_of(array, NumberForm(column=time.column))
     raise _numbers_without_unit(numbers, time)
 
 
@@ -67,7 +68,7 @@ def _kept(seconds: Floats, bad: npt.NDArray[np.bool_], dropped: Counter[str]) ->
 
 
 def _of_numbers(array: pa.Array, time: TraceTime, start: datetime, dropped: Counter[str]) -> Times:
-    numbers, bad = numbers_of(array, time.column)
+    numbers, bad = numbers_of(array, NumberForm(column=time.column))
     present = numbers[np.isfinite(numbers)]
     origin = start.timestamp()
     with np.errstate(over="ignore", invalid="ignore"):

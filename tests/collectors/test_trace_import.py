@@ -108,8 +108,8 @@ def test_rows_told_twice_say_which_counts(
 def test_most_readings_refused_is_a_partial_import(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Cells with a unit are no numbers: the exit code is 3, and the column is named."""
-    code, out, err = imported(tmp_path, capsys, rows(power=lambda n: f"{n} W"))
+    """Cells with a unit of another kind are no numbers: the exit code is 3, the column is named."""
+    code, out, err = imported(tmp_path, capsys, rows(power=lambda n: f"{n} BTU"))
     assert code == 3
     assert "40 power_watts: no-number" in out
     assert "Most readings of power_watts were refused" in err
