@@ -27,6 +27,7 @@ import numpy.typing as npt
 from planner.problem.job_history import JobHistory
 
 Values = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 LEAST = 1.0
 """Hours from which a rest counts: shorter ones are pauses of work under way."""
 _PRIOR = 0.2
@@ -83,6 +84,11 @@ class Rests:
     worked: Values
 
     @property
+    def slot_hours(self) -> float:
+        """The length of a slot; 0 where nothing is known."""
+        return float(self.seen[0]) if len(self.seen) else 0.0
+
+    @property
     def evidence(self) -> RestEvidence:
         """What they say of the hazard with which rests end."""
         hours = np.concatenate([self.returned, self.unended])
@@ -95,7 +101,7 @@ def rests_of(
 ) -> Rests:
     """Return the rests of a job; a slot that is missing or unknown ends a rest without its end.
 
-    Work of at most `restart_slots` in a row is a restart, and part of the rest.
+    Work of at most `restart_slots` in a row is a restart, and part of a rest, but for `present`.
     """
     none = np.empty(0)
     if not len(rows):
@@ -103,23 +109,30 @@ def rests_of(
     busy = rows.utilization_max_ratio > idle_ratio
     idle = rows.utilization_max_ratio <= idle_ratio
     apart = np.diff(rows.slot_start) != np.timedelta64(round(slot_hours * 3600), "s")
+    first, _last = _runs(idle, apart)
+    present = (len(rows) - first[-1]) * slot_hours if idle[-1] else 0.0
     if restart_slots:
         run = np.concatenate([[0], np.cumsum((busy[1:] != busy[:-1]) | apart)])
         busy &= np.bincount(run)[run] > restart_slots
         idle |= (rows.utilization_max_ratio > idle_ratio) & ~busy
-    first = idle & np.concatenate([[True], ~idle[:-1] | apart])
-    last = idle & np.concatenate([~idle[1:] | apart, [True]])
-    ends = np.flatnonzero(last)
-    hours = (ends - np.flatnonzero(first) + 1) * slot_hours
-    returned = np.concatenate([busy[1:] & ~apart, [False]])[ends]
+    first, last = _runs(idle, apart)
+    hours = (last - first + 1) * slot_hours
+    returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
     ages = (rows.slot_start[-1] - rows.slot_start) / np.timedelta64(3600, "s") + slot_hours
     return Rests(
         returned=hours[returned],
         unended=hours[~returned],
-        present=float(hours[-1]) if idle[-1] else 0.0,
+        present=float(present),
         seen=ages[idle | busy][::-1],
         worked=ages[busy][::-1],
     )
+
+
+def _runs(idle: Flags, apart: Flags) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the first and the last slot of each run of idle slots without a gap."""
+    first = idle & np.concatenate([[True], ~idle[:-1] | apart])
+    last = idle & np.concatenate([~idle[1:] | apart, [True]])
+    return np.flatnonzero(first), np.flatnonzero(last)
 
 
 def similar_rests(
@@ -189,19 +202,21 @@ def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float)
     rate = weight + own.exposure
     log_time = float(np.log((age + ahead_hours) / age))
     reached = rests.returned[rests.returned >= age]
-    back = int((reached <= age + ahead_hours).sum())
+    # A rest shows up to a slot shorter than it was, and the present one up to a slot longer.
+    earlier = rests.returned[rests.returned >= age - 2 * rests.slot_hours]
     worked = _OWN * (1.0 - (rate / (rate + log_time)) ** shape)
     total = _OWN
     if len(reached):
-        worked, total = worked + _REST * back, total + _REST * len(reached)
+        worked += _REST * int((reached <= age + ahead_hours).sum())
+        total += _REST * len(reached)
         for weight, with_work in _windows(rests, ahead_hours):
             worked, total = worked + weight * with_work, total + weight
     return WorkReturn(
         chance=min(max(worked / total, _FLOOR), 1.0 - _FLOOR),
         ahead_hours=ahead_hours,
         present=rests.present,
-        earlier=len(reached),
-        back=back,
+        earlier=len(earlier),
+        back=int((earlier <= age + ahead_hours).sum()),
         longest=float(rests.returned.max(initial=0.0)),
         events=similar[0].events if similar else 0.0,
     )
@@ -216,9 +231,9 @@ def _windows(rests: Rests, ahead_hours: float) -> list[tuple[float, bool]]:
     days = np.arange(1, int(rests.seen[-1] / _HOURS_PER_DAY) + 1)
     days = days[(days < _DAYS_PER_WEEK) | (days % _DAYS_PER_WEEK == 0)]
     begins = days * _HOURS_PER_DAY
-    slot = rests.seen[0]
+    slot = rests.slot_hours
 
-    def any_between(ages: Values, low: Values, high: Values) -> npt.NDArray[np.bool_]:
+    def any_between(ages: Values, low: Values, high: Values) -> Flags:
         return np.asarray(
             np.searchsorted(ages, high, "right") > np.searchsorted(ages, low, "right")
         )

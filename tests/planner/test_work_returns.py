@@ -75,9 +75,7 @@ def test_a_job_that_works_in_turns_is_never_stopped(
     job = make_job(gpu_count=2, kind=kind)
     busy = max(slot_minutes / 60, turn * 0.2)
     for share in (0.25, 0.6, 1.0):
-        rest = max(
-            slot_minutes / 60, share * (turn - busy) // (slot_minutes / 60) * slot_minutes / 60
-        )
+        rest = max(slot_minutes / 60, share * (turn - busy))
         problem = problem_in_turns(
             slot_minutes, job, turn=turn, busy=busy, hours=max(24.0, 3.2 * turn), rest=rest
         )
@@ -105,6 +103,16 @@ def test_the_reason_to_keep_it_names_its_own_gaps() -> None:
     assert "it has been idle for 4.5 h" in reason
     assert "returned after 4.5 h of rest in 7 of 7 earlier gaps, 7 times within 24 h" in reason
     assert found.idle[job.job_id].reason == reason
+
+
+def test_a_job_that_comes_back_gets_what_is_safe_instead() -> None:
+    """Four GPUs for little work every eight hours: fewer of them, not none."""
+    job = make_job(gpu_count=4, kind=WorkloadKind.TRAINING)
+    problem = problem_in_turns(15, job, turn=8, busy=3.0, hours=64.0, rest=4.5)
+    advice = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
+    (found,) = advice.recommendations
+    assert (found.action, found.proposed.gpu_count) == (Action.FEWER_GPUS, 1)
+    assert "return of work" not in dict(found.evidence.factors)
 
 
 def test_a_stop_says_its_chance_on_card_evidence_and_range() -> None:
@@ -168,13 +176,13 @@ def test_a_longer_horizon_never_lowers_the_chance(
 @given(
     returned=st.lists(hours, max_size=12),
     others=evidence,
-    beyond=st.floats(0.01, 100.0),
+    beyond=st.floats(2.01, 100.0),
     more=st.floats(0.0, 300.0),
 )
 def test_beyond_all_earlier_rests_the_chance_falls(
     returned: list[float], others: list[RestEvidence], beyond: float, more: float
 ) -> None:
-    """The longer it has rested, the longer it goes on."""
+    """The longer it has rested, the longer it goes on; two slots may be how slots were cut."""
     present = max([1.0, *returned]) + beyond
     chances = [
         return_of(rests(returned, [], age), others, 24.0).chance
