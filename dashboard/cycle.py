@@ -223,7 +223,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         if withheld
         else resting(world.store.reader, view.jobs, now, view.as_of) | over,
         rejections={
-            **rejections(world.store.reader, now, planning.rejected_days),
+            **rejections(world.store.reader, now, planning.rejected_days, view.jobs),
             **dismissed_targets(world.store.reader, targets, now),
         },
         last=last,

@@ -88,8 +88,9 @@ class KubernetesClient(KubernetesApi):
                     "Is this the address of a Kubernetes API?",
                 )
         self._read_mig_config(found)
-        with suppress(CollectorError):  # unknown then: nothing that needs a release is offered
-            found.version = version_of(self.read("version"))
+        if not any(isinstance(error, SourceUnreachableError) for error in errors.values()):
+            with suppress(CollectorError):  # unknown then: nothing that needs a release is offered
+                found.version = version_of(self.read("version"))
         return found
 
     def _read_mig_config(self, found: Inventory) -> None:

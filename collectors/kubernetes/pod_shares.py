@@ -117,6 +117,8 @@ def why_no_other_number(kind: str, document: Document) -> str:
 
 def own_work_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     """Yield as facts of a job why its number of pods may not change, '' where it may."""
+    generation = part(document, "metadata", "generation")
+    yield "generation", str(generation) if type(generation) is int else ""
     yield "fixed_work", why_no_fewer(kind, document)
     yield "own_shares", why_no_other_number(kind, document)
     yield "deleted_when_stopped", why_not_stopped(document)

@@ -6,13 +6,15 @@ from datetime import datetime, timedelta
 
 from dashboard.dismissals import active_patterns
 from data.collected import Collected
+from data.errors import scrub
 from data.records.actions import Action
 from data.records.cluster import SourceState
 from data.records.decisions import Recommendation
 from data.records.findings import FindingEventKind
 from data.records.jobs import OVER, Job
-from data.records.lifecycle import OPEN, STANDING, UNDER_WAY, State
+from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, UNDER_WAY, State
 from data.store import StoredRecommendation, StoreReader
+from data.target_facts import TARGET_FACTS, target_facts
 from planner.recommendations.rejections import Dismissal, Rejection, Rejections
 
 REST = timedelta(hours=24)
@@ -25,7 +27,12 @@ _UNDONE = {
     State.ROLLBACK_REFUSED: "changed by others before it could be rolled back",
 }
 
-_NOT_AGAIN = _UNDONE | {State.REJECTED: "rejected", State.FELL_SHORT: "fell short of its promise"}
+_NOT_AGAIN = _UNDONE | {
+    State.REJECTED: "rejected",
+    State.FELL_SHORT: "fell short of its promise",
+    State.REFUSED: "refused",
+}
+_MAX_REFUSAL = 300
 
 
 def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
@@ -87,6 +94,7 @@ class _Done:
     """What the worker did: when each change was undone, and whether it is watched still."""
 
     ended_at: Mapping[tuple[str, str], datetime]
+    refusals: Mapping[str, str]
     watched: Mapping[str, bool]
 
     @classmethod
@@ -96,6 +104,11 @@ class _Done:
         commands = reader.commands()
         return cls(
             ended_at={(row.digest, row.event): row.at for row in rows},
+            refusals={
+                row.digest: row.detail
+                for row in rows
+                if row.event == State.REFUSED and row.record != TARGET_MOVED
+            },
             watched={status.command.digest: not status.finished for status in commands},
         )
 
@@ -139,11 +152,15 @@ def _is_as_before(recommendation: Recommendation, job: Job) -> bool:
     return has == before != after
 
 
-def rejections(reader: StoreReader, now: datetime, days: float) -> Rejections:
-    """Return what was rejected, undone or fell short within so many days, and what is snoozed.
+def rejections(
+    reader: StoreReader, now: datetime, days: float, jobs: Iterable[Job] = ()
+) -> Rejections:
+    """Return what was rejected, refused, undone or fell short within so many days, or is snoozed.
 
-    The newest of each target and kind; what was reopened since is none.
+    The newest of each target and kind; what was reopened since is none, nor is a refusal of a
+    target whose facts have changed since.
     """
+    facts = {job.job_id: target_facts(job) for job in jobs}
     lasts = timedelta(days=days)
     last_said = {event.number: event for event in reader.finding_events()}
     found, done = [], _Done.read(reader)
@@ -155,8 +172,24 @@ def rejections(reader: StoreReader, now: datetime, days: float) -> Rejections:
         reopened = event is not None and event.kind is FindingEventKind.REOPENED
         if at is None or at <= now - lasts or (event is not None and reopened and event.at >= at):
             continue
-        said = _NOT_AGAIN[State(stored.state)]
-        found.append(Rejection(recommendation=recommendation, at=at, until=at + lasts, said=said))
+        said, refused = _NOT_AGAIN[State(stored.state)], stored.state == State.REFUSED
+        if refused:
+            seen = dict(recommendation.evidence.factors).get(TARGET_FACTS, "")
+            if stored.recommendation.digest not in done.refusals or (
+                seen != facts.get(recommendation.job_id, seen)
+            ):
+                continue
+            words = scrub(done.refusals[recommendation.digest], limit=_MAX_REFUSAL)
+            said = f"refused by its applier ({words}), which holds until facts of it change,"
+        found.append(
+            Rejection(
+                recommendation=recommendation,
+                at=at,
+                until=at + lasts,
+                said=said,
+                whatever_it_saves=refused,
+            )
+        )
     snoozed = [event for event in last_said.values() if event.snoozes(now)]
     meant = reader.recommendations_of([event.digest for event in snoozed], now=now)
     found += [

@@ -48,7 +48,7 @@ from data.errors import (
 from data.records.actions import FOR_MEMORY
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult
 from data.records.commands import Command, CommandKind, Lease, Work
-from data.records.lifecycle import OPEN, STANDING, LifecycleEvent, State
+from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, LifecycleEvent, State
 from data.settings import Settings
 from data.store import Store
 from data.store.record_json import to_json
@@ -295,7 +295,8 @@ def _prepare(task: Task) -> None:
     try:
         change = prepare(task)
     except (ChangeRefusedError, StalePlanError, ApprovalMissingError) as refusal:
-        task.write(task.refusal(), detail=str(refusal))
+        moved = not isinstance(refusal, ChangeRefusedError)
+        task.write(task.refusal(), detail=str(refusal), record=TARGET_MOVED * moved)
     else:
         task.write(Work.PREPARED, detail=change.digest, record=to_json(change))
 
@@ -306,16 +307,16 @@ def _is_refused_now(task: Task, progress: Progress) -> bool:
     The fields that it touches say nothing of all others: the target is asked as before approval.
     """
     change, applier = _change(progress), task.applier()
-    detail = ""
+    detail, moved = "", True
     try:
         if applier.look_again(change).fingerprint != change.target.fingerprint:
             detail = "the target has changed since the change was prepared"
         else:
             require_accepted(applier.rehearse(change))
     except (ChangeRefusedError, StalePlanError) as refusal:
-        detail = str(refusal)
+        detail, moved = str(refusal), isinstance(refusal, StalePlanError)
     if detail:
-        task.write(task.refusal(), detail=detail)
+        task.write(task.refusal(), detail=detail, record=TARGET_MOVED * moved)
     return bool(detail)
 
 

@@ -38,6 +38,10 @@ class State(StrEnum):
     SNOOZED = "snoozed"
 
 
+TARGET_MOVED = "the target moved"
+"""Record of a refusal that says nothing of the next plan: the target was no more as it was."""
+
+
 class LifecycleEvent(StrEnum):
     """What moves a recommendation from one state to another."""
 

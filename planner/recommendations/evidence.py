@@ -6,6 +6,7 @@ from data.catalogue.gpu_catalogue import CURRENCY, GpuModel
 from data.records.decisions import Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
+from data.target_facts import TARGET_FACTS, target_facts
 from data.units import MIB_PER_GIB
 from planner.problem.cost import change_costs
 from planner.problem.job_end import waits_for_start
@@ -142,6 +143,8 @@ def _factors(
         factors.append(
             ("memory", f"the phase that took {was:.1f} GiB is over: at most {held:.1f} with 95 %")
         )
+    if told := target_facts(demand.job):
+        factors.append((TARGET_FACTS, told))
     if proposal.spec.caps_power:
         law = problem.cap_laws[proposal.chosen.configuration.gpu_model]
         reach = f"boards settle at {100 * law.reach:.0f} % of a cap"

@@ -44,7 +44,9 @@ def test_a_node_that_a_change_took_out_of_service_is_not_proposed_again(state: S
     node = make_recommendation(
         job_id="", action=Action.CONSOLIDATE, details=(("node", "gpu-7"),)
     )  # fmt: skip
-    undone = SimpleNamespace(at=NOW - timedelta(days=2), digest=node.digest, event=state)
+    undone = SimpleNamespace(
+        at=NOW - timedelta(days=2), digest=node.digest, event=state, record="", detail=""
+    )
     reader: Any = SimpleNamespace(
         states=lambda: {node.digest: state},
         recommendations_of=lambda _digests, now: {
