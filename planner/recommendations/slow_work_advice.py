@@ -77,8 +77,12 @@ _LOOKS = {
 def _lost(
     found: SlowWork, proposal: Proposal, problem: PlanningProblem, hours: float
 ) -> tuple[Range | None, Range | None]:
-    """Return GPU-hours and money that the cause takes in so many hours, None where unknown."""
-    if found.lost_ratio is None:
+    """Return GPU-hours and money that the cause takes in so many hours, None where unknown.
+
+    That no kernel runs for a while is seen, and not why: input is one of several causes, so that
+    nothing measured carries money there.
+    """
+    if found.lost_ratio is None or found.cause is SlowCause.STARVED:
         return None, None
     job = proposal.job.demand.job
     model = problem.catalogue.find(job.gpu_model)
@@ -92,6 +96,8 @@ def _lost(
 
 def _costs(found: SlowWork, proposal: Proposal, problem: PlanningProblem) -> str:
     gpu_hours, cost = _lost(found, proposal, problem, _HOURS_PER_DAY)
+    if found.cause is SlowCause.STARVED:
+        return "Whether it is the input was not measured, so no saving is counted."
     if gpu_hours is None:
         return "What that costs is unknown: boards do not tell how much slower they work."
     money = "an unknown amount" if cost is None else _text(cost)

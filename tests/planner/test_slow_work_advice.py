@@ -53,14 +53,14 @@ def advised(problem: PlanningProblem, *found: SlowWork, **more: Any) -> Advice:
 def test_it_costs_the_rent_of_the_time_that_is_lost() -> None:
     """Of four boards for a day, as an interval, in GPU-hours and money; energy is unknown."""
     problem = problem_of()
-    advice = advised(problem, slow())
+    advice = advised(problem, slow(cause=SlowCause.WAITING))
     (found,) = advice.recommendations
     model = problem.catalogue.find(H100)
     assert model is not None
     assert found.action is Action.SPEED_UP
     assert found.action in ADVICE
     assert found.now == found.proposed
-    assert found.change == "more processes that load data (starved of input)"
+    assert found.change == f"{SHORT[SlowCause.WAITING]} ({SlowCause.WAITING})"
     for lost, each in ((found.savings.gpu_hours, 1.0), (found.savings.cost, model.price_per_hour)):
         assert lost is not None
         assert (lost.low, lost.central, lost.high) == pytest.approx(
@@ -75,6 +75,17 @@ def test_it_costs_the_rent_of_the_time_that_is_lost() -> None:
     assert JOB not in advice.kept
 
 
+def test_a_cause_that_was_not_measured_carries_no_money() -> None:
+    """Activity alone does not tell input from all else that a CPU does."""
+    advice = advised(problem_of(), slow())
+    (found,) = advice.recommendations
+    assert found.change == "more processes that load data (starved of input)"
+    assert (found.savings.cost, found.savings.gpu_hours) == (None, None)
+    assert "was not measured" in found.why
+    assert advice.portfolio is not None
+    assert advice.portfolio.together == 0
+
+
 def test_a_cost_that_boards_do_not_tell_is_unknown() -> None:
     """And said so; it is never 0."""
     lost = slow(cause=SlowCause.THROTTLED, confidence="strong", lost_ratio=None)
@@ -87,7 +98,7 @@ def test_money_is_unknown_for_a_model_without_price() -> None:
     """GPU-hours are known all the same."""
     told = (job(gpu_model="Z9-1GB"), 0.9, 500.0, None)
     problem = case(told, gpus=boards("Z9-1GB", 4), planning=DAY)
-    for found in advised(problem, slow()).recommendations:
+    for found in advised(problem, slow(cause=SlowCause.WAITING)).recommendations:
         assert found.savings.cost is None
         assert found.savings.gpu_hours is not None
         assert "worth an unknown amount" in found.why
