@@ -65,7 +65,7 @@ def allowed(
     person = _require_person(by)
     recommendation = stored.recommendation
     job = store.reader.job(recommendation.job_id)
-    if role_of(person, access) == "owner" and not owns(person, recommendation, job):
+    if role_of(person, access) == "owner" and not owns(person, access, recommendation, job):
         # What belongs to others is answered like what does not exist.
         raise unknown_recommendation(id_or_digest)
     require_right(person, access, recommendation, job, approving=approving)

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
-from data.access_settings import ROLES, AccessSettings, names_and_groups
+from data.access_settings import ROLES, AccessSettings, entries, names_and_groups
 from data.errors import NotAllowedError
 from data.records.commands import Person
 from data.records.decisions import Recommendation
@@ -53,27 +53,32 @@ def _role_by_name(person: Person, access: AccessSettings) -> str:
     return access.default_role
 
 
-def own_names(person: Person) -> OwnNames:
+def own_names(person: Person, access: AccessSettings) -> OwnNames:
     """Return by which names a job is the person's own: as its owner, user or a group of theirs.
 
     A job's owner is the name of a person or of a group; its user in the scheduler is a person's.
+    That alone may be the local part of a mail name, of a domain that the settings list.
     """
-    mine = frozenset({person.name, person.name.partition("@")[0]}) - {""}
-    return OwnNames(owners=mine | frozenset(person.groups) - {""}, users=mine)
+    local, _, domain = person.name.partition("@")
+    users = {person.name, local if domain in entries(access.mail_domains) else ""} - {""}
+    owners = {person.name, *person.groups} - {""}
+    return OwnNames(owners=frozenset(owners), users=frozenset(users))
 
 
-def owns(person: Person, recommendation: Recommendation, job: Job | None) -> bool:
+def owns(
+    person: Person, access: AccessSettings, recommendation: Recommendation, job: Job | None
+) -> bool:
     """Return whether the recommendation is about a job of the person's own."""
     if job is None or recommendation.job_id != job.job_id:
         return False
-    return own_names(person).hold(job)
+    return own_names(person, access).hold(job)
 
 
 def view_of(person: Person, access: AccessSettings, reader: CachedReader) -> CachedReader:
     """Return the reader that the person may look through: an owner's sees their own jobs alone."""
     if role_of(person, access) != "owner":
         return reader
-    names = own_names(person)
+    names = own_names(person, access)
     return reader.remember(("own", names), lambda: OwnedReader(reader, names))
 
 
@@ -126,7 +131,9 @@ def may_look(
 ) -> bool:
     """Return whether the person may see the recommendation: an owner sees their own jobs only."""
     role = role_of(person, access)
-    return role not in ("none", "owner") or (role == "owner" and owns(person, recommendation, job))
+    return role not in ("none", "owner") or (
+        role == "owner" and owns(person, access, recommendation, job)
+    )
 
 
 def why_not_submit(person: Person, access: AccessSettings) -> str:
@@ -151,7 +158,7 @@ def why_not(
         return f"{person.name} is {role or 'none'}: only owners, approvers and admins decide"
     if _only_looks(person, access):
         return _ONLY_LOOKS.format(person.name)
-    if role == "owner" and not owns(person, recommendation, job):
+    if role == "owner" and not owns(person, access, recommendation, job):
         return f"{person.name} may decide about their own jobs only"
     if approving and access.four_eyes and _may_own(person, recommendation, job):
         return f"{person.name} owns the job: with access.four_eyes somebody else approves"

@@ -145,6 +145,11 @@ class AccessSettings(Section, name="access"):
     owners: str = documented_list("", "who may decide about their own jobs only, a list")
     approvers: str = documented_list("", "who may approve, apply and roll back, a list")
     admins: str = documented_list("", "who may also stop and resume applying, a list")
+    mail_domains: str = documented_list(
+        "",
+        "domains of which a mail name counts by its part before @ as a job's user in the "
+        "scheduler, a list; empty: none",
+    )
     four_eyes: bool = documented(False, "nobody approves a change of their own job")
     proxy_addresses: str = documented_list(
         "", "addresses or networks whose headers are believed, a list such as 10.0.0.5,10.1.0.0/16"

@@ -25,10 +25,10 @@ def person(name: str) -> Person:
 def test_a_recommendation_about_another_job_is_not_ones_own() -> None:
     """Whichever job of the person is beside it; advice on the fleet is nobody's own."""
     mine = make_job(owner="olga")
-    assert owns(person("olga"), ADVICE, mine)
-    assert not owns(person("olga"), replace(ADVICE, job_id="search/other"), mine)
-    assert not owns(person("olga"), replace(ADVICE, job_id="", job_name="node-1"), mine)
-    assert not owns(person("olga"), ADVICE, None)
+    assert owns(person("olga"), ACCESS, ADVICE, mine)
+    assert not owns(person("olga"), ACCESS, replace(ADVICE, job_id="search/other"), mine)
+    assert not owns(person("olga"), ACCESS, replace(ADVICE, job_id="", job_name="node-1"), mine)
+    assert not owns(person("olga"), ACCESS, ADVICE, None)
 
 
 @pytest.mark.parametrize(
