@@ -55,7 +55,8 @@ async def refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRef
     if scope["path"].startswith(API_PATHS):
         told = {"type": "about:blank", "title": "refused", "status": refused.status}
         kind, body = "application/problem+json", json.dumps(told | {"detail": refused.reason})
-    headers = [(b"content-type", kind.encode())]
+    # What else the request brings is not read, so it must not be taken for another request.
+    headers = [(b"content-type", kind.encode()), (b"connection", b"close")]
     if refused.status == 405:
         headers.append((b"allow", ", ".join(_METHODS).encode()))
     start = {"type": "http.response.start", "status": refused.status, "headers": headers}
@@ -80,9 +81,11 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on as it came."""
-        if scope["type"] in ("http", "websocket") and scope["path"] not in OPEN_PATHS:
+        if scope["type"] in ("http", "websocket"):
             try:
-                self._require_admissible(scope)
+                _require_one_length(scope)
+                if scope["path"] not in OPEN_PATHS:
+                    self._require_admissible(scope)
             except RequestRefusedError as refused:
                 await refuse(scope, receive, send, refused)
                 return
@@ -121,6 +124,17 @@ class Admission:
                 f"pages of {origin[:100]!a} may not ask this dashboard: set access.public_url "
                 "where that is its own address",
             )
+
+
+def _require_one_length(scope: Scope) -> None:
+    """Refuse a body that two readers could end at two places (RFC 9112, 6.1)."""
+    stated, coded = (
+        _values(scope["headers"], name) for name in (b"content-length", b"transfer-encoding")
+    )
+    if coded and (stated or scope.get("http_version") == "1.0"):
+        raise RequestRefusedError(
+            400, "the length of the body is stated twice: send Content-Length or Transfer-Encoding"
+        )
 
 
 def _require_sendable(scope: Scope) -> None:

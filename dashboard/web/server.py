@@ -1,5 +1,6 @@
 """Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
 
+import asyncio
 import contextlib
 import importlib
 import logging
@@ -25,6 +26,7 @@ from dashboard.api.assistant_door import MCP_PATH, AssistantDoor
 from dashboard.api.callers import web_caller
 from dashboard.api.world import ApiWorld
 from dashboard.web.admission import API_PATH, Admission, allow_descriptors
+from dashboard.web.connections import protocol_for, tell_accept_errors_seldom
 from dashboard.web.inbox_rows import state_of
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.port import require_free_port
@@ -108,6 +110,8 @@ class TellAddress:
 
 
 logger = logging.getLogger(__name__)
+_BACKLOG = 128
+"""Connections that the kernel keeps for a server that is busy."""
 
 _OPTIONS: dict[str, Any] = {
     "browser.gatherUsageStats": False,
@@ -222,6 +226,7 @@ def build_app(world: WebWorld) -> App:
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
+        tell_accept_errors_seldom(asyncio.get_running_loop())
         with world.run_lifespan():
             yield
 
@@ -260,6 +265,8 @@ def serve(world: WebWorld, *, host: str, port: int) -> None:
         build_app(world),
         host=host,
         port=port,
+        http=protocol_for(world.settings.settings.access),
+        backlog=_BACKLOG,
         log_config=None,  # its lines take the form of ours
         log_level="warning",
         proxy_headers=False,
