@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from streamlit.testing.v1 import AppTest
 
 from benchmarks._drawn_boards import DrawnJob, write_answer
 from collectors.exposition_text import read_prometheus_json
@@ -72,3 +73,22 @@ def test_a_metric_counts_the_slots(url: str) -> None:
     assert found.labels["node"] == "node-1"
     assert found.labels["counter"] == "gr_engine_active"
     assert found.value > 200
+
+
+def test_health_lists_the_boards(url: str) -> None:
+    """A row a board and counter, with what it showed and what the others did."""
+
+    def page(address: str) -> None:
+        from dashboard.web.contradiction_section import contradiction_section
+        from data.clock import utc_now
+        from data.store import open_store
+
+        with open_store(address) as store:
+            contradiction_section(store.reader, utc_now())
+
+    shown = AppTest.from_function(page, kwargs={"address": url}).run(timeout=60)
+    assert not shown.exception
+    assert "On 1 board a counter shows" in shown.error[0].value
+    (row,) = shown.dataframe[0].value.to_dict("records")
+    assert (row["node"], row["counter"], row["showed (%)"]) == ("node-1", "GR_ENGINE_ACTIVE", 0.0)
+    assert row["beside"].startswith("GPU_UTIL ")
