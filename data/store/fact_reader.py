@@ -69,6 +69,7 @@ def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
     }
 
 
+_OF_GPU = ("gpu_uuid", "mig_instance", "mig_profile", "node", "gpu_model", "memory_total_mib")
 _READING_DAYS = 7
 _MAX_READINGS = 20_000
 """Of each GPU model and signal: what power models are fitted on."""
@@ -168,8 +169,7 @@ class FactReader(QuotaReader, ContradictionReader):
     def job(self, job_id: str) -> Job | None:
         """Return one job, None when it was never seen."""
         rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id == job_id))
-        found = self._completed(from_json(Job, row.record) for row in rows)
-        return found[0] if found else None
+        return next(iter(self._completed(from_json(Job, row.record) for row in rows)), None)
 
     def jobs_of(self, job_ids: Collection[str]) -> dict[str, Job]:
         """Return those of these jobs that were ever seen, by id, in one question."""
@@ -200,8 +200,8 @@ class FactReader(QuotaReader, ContradictionReader):
     def nodes(self) -> tuple[Node, ...]:
         """Return every node as its scheduler described it last, by name."""
         nodes = tables.nodes.c
-        statement = sa.select(nodes.record).order_by(nodes.name, nodes.source)
-        return tuple(from_json(Node, row.record) for row in self._rows(statement))
+        rows = self._rows(sa.select(nodes.record).order_by(nodes.name, nodes.source))
+        return tuple(from_json(Node, row.record) for row in rows)
 
     def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Return the boards and MIG instances as last seen in the slots of (start, end]."""
@@ -209,21 +209,16 @@ class FactReader(QuotaReader, ContradictionReader):
             sa.bindparam(name, at, type_=sa.DateTime(timezone=True))
             for name, at in slots_of(start, end).items()
         ]
-        rows = self._rows(sa.text(spoken(self._engine, samples_sql.GPUS)).bindparams(*instants))
+        query = sa.text(spoken(self._engine, samples_sql.GPUS)).bindparams(*instants)
         return tuple(
             Gpu(
-                gpu_uuid=row.gpu_uuid,
-                mig_instance=row.mig_instance,
-                mig_profile=row.mig_profile,
-                node=row.node,
-                gpu_model=row.gpu_model,
-                memory_total_mib=row.memory_total_mib,
+                **{name: getattr(row, name) for name in _OF_GPU},
                 job_id=job_id,
                 co_holders=tuple(others),
                 last_seen_at=as_utc(row.last_seen_at),
                 unexplained_at=row.unexplained_at and as_utc(row.unexplained_at),
             )
-            for row in rows
+            for row in self._rows(query)
             for job_id, *others in (row.holders.split("\n"),)
         )
 
