@@ -9,6 +9,7 @@ from collectors.base import Collector, Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.errors import CollectorError
+from data.gpu_resources import NOT_READ
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 
@@ -107,7 +108,7 @@ def fell_short(report: SourceReport) -> bool:
         return True
     if report.complete_until is None or report.window_end is None:
         return False
-    late = MAX_SKEW if report.warnings else _BEHIND
+    late = MAX_SKEW if any(NOT_READ not in text for text in report.warnings) else _BEHIND
     return report.window_end - report.complete_until > late
 
 

@@ -25,6 +25,7 @@ from collectors.prometheus_findings import prometheus_findings
 from collectors.reported_progress import progress_of
 from collectors.serving_dialects import SERVING_NAMES
 from collectors.serving_signals import LatencyHistogram, ServiceSample, service_samples
+from collectors.unread_metrics import unread_metrics
 from data import columns
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot
@@ -77,8 +78,9 @@ class PrometheusDcgmCollector:
         names = self.client.metric_names()
         held = [name for name in (*NEEDED, *sorted(INFOS)) if name in names]
         if not held:
+            others = "".join(f"; {text}" for text in unread_metrics(names))
             raise UnexpectedAnswerError(
-                f"{self.name} holds no GPU metric",
+                f"{self.name} holds no GPU metric{others}",
                 f"Does it scrape dcgm-exporter? Expected names such as {NEEDED[0]}.",
             )
         asked = [*held, *(name for name in (*XIDS, *ACTIVITY, *HEALTH) if name in names)]
@@ -137,6 +139,7 @@ class PrometheusDcgmCollector:
                     *warnings,
                     *dropped.two_nodes.warnings(),
                     *missing_label_warnings(samples),
+                    *unread_metrics(names),
                 ),
                 window_start=window.start,
                 window_end=window.end,

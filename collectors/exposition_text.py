@@ -14,6 +14,7 @@ from collectors.board_xids import xids_of
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.metric_dialects import BY_NAME, INFOS
 from collectors.missing_labels import missing_label_warnings
+from collectors.unread_metrics import unread_metrics
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import CONTRADICTIONS, empty_frame
@@ -33,6 +34,9 @@ _ESCAPE = re.compile(r'\\[\\"n]')
 _MAX_SHOWN = 120
 _MAX_WHOLE = 10**300
 """Below it a whole number has a place among floats."""
+
+_NAMES = re.compile(r'^([A-Za-z_:][\w:]*)[{ ]|"__name__"\s*:\s*"([\w:]+)"', re.MULTILINE)
+"""Names of metrics in a text of either kind of recording."""
 
 
 def parse_labels(text: str) -> dict[str, str] | None:
@@ -161,9 +165,10 @@ def _collected(
     path: Path, source: str, series: list[Series], catalogue: GpuCatalogue, dropped: Dropped
 ) -> Collected:
     samples = samples_of(series, catalogue, dropped)
+    names = [found[1] or found[2] for found in _NAMES.finditer(recording_text(path))]
     if samples.empty:
         raise UnexpectedAnswerError(
-            f"{path} holds no GPU reading that could be kept",
+            "; ".join((f"{path} holds no GPU reading that could be kept", *unread_metrics(names))),
             f"Expected metrics such as {next(iter(BY_NAME))} with a UUID label.",
         )
     return Collected(
@@ -181,7 +186,11 @@ def _collected(
             samples=len(samples),
             dropped=dropped.as_pairs(),
             completeness_ratio=None,
-            warnings=(*dropped.two_nodes.warnings(), *missing_label_warnings(samples)),
+            warnings=(
+                *dropped.two_nodes.warnings(),
+                *missing_label_warnings(samples),
+                *unread_metrics(names),
+            ),
             window_start=samples["sampled_at"].min().to_pydatetime(),
             window_end=samples["sampled_at"].max().to_pydatetime(),
             recorded=True,

@@ -9,6 +9,7 @@ from collectors.board_nodes import TwoNodes
 from collectors.device_labels import board_uuid, device_of, host_of, node_of
 from collectors.metric_dialects import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
 from collectors.prometheus_client import PrometheusClient
+from collectors.unread_metrics import unread_metrics
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.counts import count_text
 from data.errors import CollectorError, scrub
@@ -59,6 +60,7 @@ def prometheus_findings(
     return (
         ("reachable and authorised", "ok", count_text(len(names), "metric")),
         *_metrics(names),
+        *(("other accelerators", "warning", f"{text}.") for text in unread_metrics(names)),
         *_series(client, settings, names, now, schedulers),
     )
 

@@ -12,13 +12,16 @@ from beds.kubernetes_lists import CLAIMS, GPU, NODES, PODS, SLICES, node, only, 
 from beds.slurm_replay import RECORDED, command_folder, recorded_commands
 
 from collectors.base import Window
+from collectors.exposition_text import read_dcgm_text
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.slurm.answering import SlurmAnswers, read_nodes, read_queue
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.unread import unread_gres
+from collectors.unread_metrics import unread_metrics
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
+from data.errors import UnexpectedAnswerError
 from data.gpu_resources import NOT_READ, is_accelerator
 from data.kept_on import kept_on
 from data.source_settings import SlurmSettings
@@ -263,3 +266,39 @@ def test_doctor_names_what_slurm_holds_and_nobody_reads(tmp_path: Path) -> None:
     missing = [(what, detail) for what, state, detail in found if state == "missing"]
     assert [what for what, _detail in missing] == ["accelerators", "GPU models", "GPU models"]
     assert "gres/dcu" in missing[0][1]
+
+
+EXPORTERS = {
+    "AMD's exporters": ("gpu_gfx_activity", "gpu_package_power", "gpu_used_vram"),
+    "Intel's Gaudi exporter": ("habanalabs_utilization", "habanalabs_power_mW"),
+    "HAMi's monitor": ("vGPU_device_memory_usage_in_bytes", "HostGPUMemoryUsage"),
+    "slurm-job-exporter": ("slurm_job_utilization_gpu",),
+}
+"""Whose metrics are not read, with some of them."""
+
+
+def test_metrics_of_accelerators_that_are_not_read_are_counted_by_their_exporter() -> None:
+    """Beside what is read, and what is no accelerator's."""
+    others = ["up", "node_load1", "DCGM_FI_DEV_GPU_UTIL", "nvidia_smi_power_draw_watts",
+              "vllm:gpu_cache_usage_perc", "kube_pod_info"]  # fmt: skip
+    texts = unread_metrics([*others, *(name for names in EXPORTERS.values() for name in names)])
+    assert len(texts) == len(EXPORTERS)
+    for whose, names in EXPORTERS.items():
+        assert any(f"{len(names)} metric" in text and f"of {whose}, " in text for text in texts)
+    assert unread_metrics(others) == ()
+
+
+def test_a_recording_of_another_exporter_says_whose_metrics_it_holds(tmp_path: Path) -> None:
+    """Alone it is refused, beside readings of GPUs it is a warning."""
+    line = '{}{{UUID="GPU-1",gpu="0",Hostname="n1",modelName="NVIDIA L4"}} 50\n'
+    path = tmp_path / "metrics.txt"
+    path.write_text(line.format("gpu_gfx_activity") + line.format("gpu_used_vram"))
+    at, catalogue = datetime(2026, 5, 4, tzinfo=UTC), load_gpu_catalogue()
+    with pytest.raises(
+        UnexpectedAnswerError, match="2 metrics of AMD's exporters, such as"
+    ):
+        read_dcgm_text(path, at, catalogue)
+    path.write_text(line.format("gpu_gfx_activity") + line.format("DCGM_FI_DEV_GPU_UTIL"))
+    report = read_dcgm_text(path, at, catalogue).report
+    assert len(report.warnings) == 1
+    assert f"is {NOT_READ}" in report.warnings[0]
