@@ -279,6 +279,17 @@ def _column(path: Path, target: str, entry: Any) -> MappedColumn:
         unit=unit,
         factor=factor,
         prefix=storable(str(entry.get("prefix", "")))[:MAX_LABEL],
-        zero_is_unknown=bool(entry.get("zero_is_unknown", False)),
-        confirmed=bool(entry.get("confirmed", False)),
+        zero_is_unknown=_flag(path, target, entry, "zero_is_unknown"),
+        confirmed=_flag(path, target, entry, "confirmed"),
     )
+
+
+def _flag(path: Path, target: str, entry: Mapping[str, Any], name: str) -> bool:
+    """Return a flag; the text "false" is none. Errors: SettingsError."""
+    value = entry.get(name, False)
+    if not isinstance(value, bool):
+        raise SettingsError(
+            f"{path}: columns.{target} has {name} = {scrub(str(value)[:40])!r}",
+            f"Write {name} = true or {name} = false, without quotes.",
+        )
+    return value

@@ -407,5 +407,5 @@ def product_of(node: Document) -> str:
 
 
 def shares_gpus(node: Document) -> bool:
-    """Whether a node's device plugin hands one board to several pods."""
-    return text_in(node, "metadata", "labels", SHARING_LABEL) in ("time-slicing", "mps")
+    """Whether a node's device plugin hands one board to several pods, in whatever way."""
+    return text_in(node, "metadata", "labels", SHARING_LABEL) not in ("", "none")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.objects import count_of, gpu_resources, is_read, list_in, part, text_in
+from collectors.kubernetes.objects import gpu_resources, is_read, list_in, part, text_in
 from collectors.unread import UnreadAccelerators, grouped
 from data.errors import scrub
 from data.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator
@@ -52,18 +52,25 @@ def _is_unread_driver(driver: str) -> bool:
     return driver != BOARD_CLASS and is_accelerator(driver)
 
 
-def unread_resources(node: Document) -> dict[str, int]:
-    """Return the accelerator resources that a node offers and nobody reads, with their counts."""
+def unread_resources(node: Document) -> dict[str, str]:
+    """Return the accelerator resources that a node offers and nobody reads, with their quantities.
+
+    These stay as they are written: 20000 of what is counted in MiB is "20k".
+    """
     offered = part(node, "status", "allocatable")
     pairs = offered.items() if isinstance(offered, Mapping) else ()
-    return {str(name): count for name, quantity in pairs
-            if _is_unread(str(name)) and (count := count_of(quantity))}  # fmt: skip
+    return {
+        str(name): str(quantity)
+        for name, quantity in pairs
+        if _is_unread(str(name)) and str(quantity) != "0"
+    }
 
 
 def unread_reason(node: Document) -> str:
     """Return what a node holds that is not read, '' of a node that is understood whole."""
     held = ", ".join(
-        f"{count} {scrub(name, limit=80)}" for name, count in sorted(unread_resources(node).items())
+        f"{scrub(quantity, limit=20)} {scrub(name, limit=80)}"
+        for name, quantity in sorted(unread_resources(node).items())
     )
     return f"holds {held}, {NOT_READ}" if held else ""
 

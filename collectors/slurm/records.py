@@ -36,6 +36,11 @@ _UNFIT = (
     "NOT_RESPONDING",
     "INVAL",
 )
+_FIT = (
+    *("IDLE", "ALLOC", "MIX", "COMPLETING", "PLANNED", "RESERVED", "CLOUD", "DYNAMIC_NORM"),
+    *("POWER", "REBOOT", "RESUME", "UNDRAIN", "PERFCTRS", "NPC"),
+)
+"""Beginnings of the words for nodes that take jobs, at once or soon; of other words none knows."""
 
 
 _CHECKPOINTS = "trimtab/checkpoints=true"
@@ -303,7 +308,8 @@ def read_node(record: Record) -> SlurmNode:
         name=text_of(record["name"]),
         state="+".join(word.lower() for word in dict.fromkeys(words)),
         reason=text_of(record.get("reason")),
-        schedulable=not any(word.startswith(_UNFIT) for word in words),
+        schedulable=bool(words)
+        and all(word.startswith(_FIT) and not word.startswith(_UNFIT) for word in words),
         gpus=gpus_of(record.get("gres")),
         gpus_in_use=sum(gpu.count for gpu in gpus_of(record.get("gres_used"))),
         shared_gpus=frozenset(

@@ -302,13 +302,17 @@ def test_a_detail_of_other_nodes_is_not_believed() -> None:
 
 
 def test_a_node_out_of_service_cannot_be_planned_on() -> None:
-    """Whether Slurm writes state and flags apart or together."""
+    """Whether Slurm writes state and flags apart or together; nor one in a state nobody knows."""
     base = {"name": "n1", "gres": "gpu:h100:8", "features": "a,b", "partitions": ["x"]}
     states = [
         (base | {"state": "mixed", "state_flags": ["DRAIN"]}, False),
         (base | {"state": ["DOWN", "NOT_RESPONDING"]}, False),
         (base | {"state": ["IDLE", "PLANNED"], "features": ["a", "b"]}, True),
         (base | {"state": "idle", "state_flags": []}, True),
+        (base | {"state": ["IDLE", "CLOUD", "POWERED_DOWN"]}, True),
+        (base | {"state": ["ALLOCATED", "COMPLETING", "REBOOT_REQUESTED"]}, True),
+        (base | {"state": ["IDLE", "QUARANTINED"]}, False),
+        (base | {"state": []}, False),
     ]
     assert [read_node(record).schedulable for record, _expected in states] == [
         expected for _record, expected in states

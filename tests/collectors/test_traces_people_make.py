@@ -168,3 +168,15 @@ def test_a_board_that_changed_its_index_is_one_board(
     assert code == 0
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         assert [gpu.gpu_uuid for gpu in store.reader.gpus()] == ["GPU-7"]
+
+
+@pytest.mark.parametrize("flag", ["confirmed", "zero_is_unknown"])
+@pytest.mark.parametrize("value", ['"false"', '"no"', "0", "1"])
+def test_a_flag_of_the_map_is_true_or_false(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str
+) -> None:
+    """The text "false" is no flag: it would be taken for true."""
+    mapping = PLAIN.replace('unit = "watts"\n', f'unit = "watts"\n{flag} = {value}\n')
+    code, _out, err = imported(tmp_path, capsys, rows(), mapping)
+    assert code == 2
+    assert f"Write {flag} = true or {flag} = false" in err

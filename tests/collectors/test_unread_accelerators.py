@@ -19,10 +19,11 @@ from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.unread import unread_gres
 from collectors.unread_metrics import unread_metrics
+from dashboard.apply.kubernetes.shape import profile_of, roles_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.errors import UnexpectedAnswerError
-from data.gpu_resources import NOT_READ, is_accelerator
+from data.gpu_resources import NOT_READ, is_accelerator, resource_of
 from data.kept_on import kept_on
 from data.source_settings import SlurmSettings
 
@@ -85,7 +86,8 @@ def test_every_unread_accelerator_is_counted_by_name(tmp_path: Path, seed: int) 
         held, asked = source.randint(1, 5), source.randint(0, 3)
         slug = name.replace("/", "-").replace(".", "-").lower()
         also = {GPU: "4"} if source.random() < 0.3 else {}
-        nodes += [machine(f"{slug}-{index}", {name: "8"} | also) for index in range(held)]
+        count = source.choice(["8", "80k", "16Ki"])
+        nodes += [machine(f"{slug}-{index}", {name: count} | also) for index in range(held)]
         pods += [
             pod(f"{slug}-{index}", at=f"{slug}-0", limits={name: "1"}) for index in range(asked)
         ]
@@ -171,6 +173,25 @@ def test_boards_of_amd_are_boards(tmp_path: Path, label: str, product: str, mode
     assert found.allocations["gpu_count"].tolist() == [4.0, 4.0]
     assert found.report.completeness_ratio is not None
     assert unread_texts(found) == []
+
+
+@pytest.mark.parametrize("strategy", ["time-slicing", "mps", "another-way", "none", ""])
+def test_a_way_of_sharing_that_nobody_knows_is_sharing(tmp_path: Path, strategy: str) -> None:
+    """Sixteen replicas of four boards are four boards, whatever the plugin calls it."""
+    offers = machine("n9", {GPU: "16"}, {f"{GPU}.count": "4", f"{GPU}.sharing-strategy": strategy})
+    (described,) = told({NODES: [offers]}, tmp_path).nodes
+    assert described.gpu_count == (16 if strategy in ("none", "") else 4)
+
+
+def test_an_applier_finds_boards_of_amd_in_a_template() -> None:
+    """What the plan proposes for such a job can be made: its containers are counted."""
+    container = {"name": "main", "resources": {"limits": {"amd.com/gpu": "4"}}}
+    spec = {"replicas": 3, "template": {"spec": {"containers": [container]}}}
+    deployment = {"kind": "Deployment", "spec": spec}
+    (role,) = roles_of("Deployment", deployment)
+    assert (role.gpus_each, role.count) == (4, 3)
+    assert profile_of(deployment, [role]) == ""
+    assert resource_of("", [("resource", "amd.com/gpu")]) == "amd.com/gpu"
 
 
 def test_a_node_of_amd_without_its_label_is_named(tmp_path: Path) -> None:
@@ -294,9 +315,7 @@ def test_a_recording_of_another_exporter_says_whose_metrics_it_holds(tmp_path: P
     path = tmp_path / "metrics.txt"
     path.write_text(line.format("gpu_gfx_activity") + line.format("gpu_used_vram"))
     at, catalogue = datetime(2026, 5, 4, tzinfo=UTC), load_gpu_catalogue()
-    with pytest.raises(
-        UnexpectedAnswerError, match="2 metrics of AMD's exporters, such as"
-    ):
+    with pytest.raises(UnexpectedAnswerError, match="2 metrics of AMD's exporters, such as"):
         read_dcgm_text(path, at, catalogue)
     path.write_text(line.format("gpu_gfx_activity") + line.format("DCGM_FI_DEV_GPU_UTIL"))
     report = read_dcgm_text(path, at, catalogue).report
