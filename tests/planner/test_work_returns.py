@@ -107,7 +107,7 @@ def test_the_reason_to_keep_it_names_its_own_gaps() -> None:
 
 def test_a_job_that_comes_back_gets_what_is_safe_instead() -> None:
     """Four GPUs for little work every eight hours: fewer of them, not none."""
-    job = make_job(gpu_count=4, kind=WorkloadKind.TRAINING)
+    job = make_job("lab/job/fits", gpu_count=4, kind=WorkloadKind.TRAINING)
     problem = problem_in_turns(15, job, turn=8, busy=3.0, hours=64.0, rest=4.5)
     advice = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
     (found,) = advice.recommendations
