@@ -158,6 +158,11 @@ def portfolio_line(found: Portfolio) -> str:
         + (f"; {named}" if named else "")
         + "."
         + (
+            f" Advice would save another {found.advised:.2f} {unit} if somebody followed it."
+            if abs(found.advised) >= _CENT
+            else ""
+        )
+        + (
             " No plan counts the idle power of boards in nodes that are off."
             if found.nodes >= _CENT
             else ""

@@ -122,6 +122,8 @@ def blast_text(row: InboxRow) -> str:
     stops = "its work is interrupted" if interrupts(said) else "its work goes on"
     stops = "their work is interrupted" if moved else stops
     undone = "cannot be undone" if said.cancels_job else "can be rolled back"
+    if said.is_advice:
+        stops, undone = "it changes nothing by itself", "a person does it by hand"
     where = f" of namespace {said.namespace}" if said.namespace else ""
     return (
         f"Risk {said.risk}, confidence {said.confidence}. Touches {touched}{where}{gpus}; {stops}; "

@@ -38,7 +38,8 @@ class Portfolio:
     nodes down or cutting them saves, `services`, what advice on services saves, `programs`, the
     rent of the time that slow work loses, and `growth`, what boards of elastic training cost.
     `taken` is what those of all that cost money cost: `together` is so much below the savings of
-    the others.
+    the others. `advised` is what advice would save, if a person follows it: it is no part of
+    `together`.
     """
 
     recommended: float
@@ -55,12 +56,13 @@ class Portfolio:
     programs: float = 0.0
     growth: float = 0.0
     taken: float = 0.0
+    advised: float = 0.0
 
     @property
     def together(self) -> float:
-        """What all recommendations save, the sum of their central figures."""
+        """What all changes save, the sum of their central figures; advice changes nothing."""
         beside = self.nodes + self.for_memory + self.services + self.programs + self.growth
-        return self.recommended + beside
+        return self.recommended + beside - self.advised
 
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
@@ -118,7 +120,8 @@ def portfolio_of(
         services=worth_of(row for row in rows if row.action.spec.of_service)[0],
         programs=worth_of(row for row in rows if row.action.spec.of_program)[0],
         growth=worth_of(grown)[0],
-        taken=worth_of(rows)[1],
+        taken=worth_of(row for row in rows if not row.is_advice)[1],
+        advised=worth_of(row for row in rows if row.is_advice)[0],
         for_memory=sum(
             relief.outcome.savings.cost.central
             for relief in relieved

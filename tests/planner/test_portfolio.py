@@ -99,9 +99,10 @@ def test_every_kind_of_change_is_in_the_sum_once() -> None:
     found = portfolio_of([], [], plan, problem.terms, rows=rows, grown=grown)
     parts = (found.nodes, found.services, found.programs, found.growth)
     assert parts == (13.0, -3.0, 64.0, -127.0)
-    assert found.taken == 3.0 + 5.0 + 128.0
+    assert found.taken == 3.0 + 128.0
+    assert found.advised == 64.0 - 3.0, "bounds whose autoscaler nobody names are advice too"
     whole = replace(found, recommended=1_000.0, for_memory=-7.0)
-    assert whole.together == 1_000.0 - 7.0 + sum(parts)
+    assert whole.together == 1_000.0 - 7.0 + sum(parts) - found.advised
 
 
 @pytest.mark.parametrize("problem", [two_gpus_three_jobs(), bursty_week()])
@@ -192,7 +193,7 @@ def test_the_headline_is_the_sum_of_its_rows(seed: int, slot_minutes: int, grows
     rows = [
         recommendation.savings.cost.central
         for recommendation in found.recommendations
-        if recommendation.savings.cost is not None
+        if recommendation.savings.cost is not None and not recommendation.is_advice
     ]
     part = found.portfolio
     assert part.together == pytest.approx(sum(rows), abs=1e-9 * max(1.0, plan.cost_of_now))

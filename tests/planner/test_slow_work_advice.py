@@ -71,7 +71,8 @@ def test_it_costs_the_rent_of_the_time_that_is_lost() -> None:
     assert "`--dataloader_num_workers 8`" in found.why
     assert found.confidence == "medium: CPU work looks the same"
     assert advice.portfolio.programs == pytest.approx(found.savings.cost.central)  # type: ignore[union-attr]
-    assert advice.portfolio.together == pytest.approx(advice.portfolio.programs)
+    assert advice.portfolio.advised == pytest.approx(advice.portfolio.programs)
+    assert advice.portfolio.together == pytest.approx(0.0), "advice is no change"
     assert JOB not in advice.kept
 
 
