@@ -40,14 +40,17 @@ class LargeAnswerError(OSError):
 
 
 @contextlib.contextmanager
-def sent(method: str, url: str, *, seconds: float, **options: Any) -> Iterator[requests.Response]:
+def sent(
+    method: str, url: str, *, seconds: float, trust_env: bool = False, **options: Any
+) -> Iterator[requests.Response]:
     """Send a request once, and yield its answer with the body still to be read.
 
-    Nothing of the environment, such as a proxy or a password, has a part in it, and no redirect is
-    followed. Errors: those of requests and urllib3, when the head does not come in `seconds`.
+    Nothing of the environment, such as a proxy or a password, has a part in it unless `trust_env`,
+    and no redirect is followed. Errors: those of requests and urllib3, when the head does not come
+    in `seconds`.
     """
     with requests.Session() as session:
-        session.trust_env = False
+        session.trust_env = trust_env
         session.mount("https://", DeadlineAdapter())
         session.mount("http://", DeadlineAdapter())
         timeout = (min(_CONNECT_SECONDS, seconds), seconds)
@@ -89,6 +92,15 @@ def _cut_after(seconds: object, connection: socket.socket | None) -> Iterator[No
         timer.cancel()
 
 
+def end_within(stack: contextlib.ExitStack, connection: socket.socket, seconds: object) -> None:
+    """End the connection after so many seconds unless the stack closes before.
+
+    By a descriptor of its own: TLS takes away that of the connection.
+    """
+    copy = stack.enter_context(connection.dup())
+    stack.enter_context(_cut_after(seconds, copy))
+
+
 def _cut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         # Not the method of SSLSocket: that would make a read go on as one of plain text.
@@ -102,6 +114,15 @@ class _Connection(HTTPConnection):
 
 
 class _SecureConnection(HTTPSConnection):
+    def connect(self) -> None:
+        with contextlib.ExitStack() as self._handshake:
+            super().connect()
+
+    def _new_conn(self) -> socket.socket:
+        made = super()._new_conn()
+        end_within(self._handshake, made, self.timeout)
+        return made
+
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as urllib3 has it
         with _cut_after(self.timeout, self.sock):
             return super().getresponse()

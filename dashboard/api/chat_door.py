@@ -19,6 +19,7 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from collectors.http_deadline import sent
 from dashboard.decision_service import DecisionService
 from dashboard.notify.chat_signing import (
     SeenSignatures,
@@ -196,8 +197,9 @@ def _pressed(body: bytes, answers: str) -> Wished | None:
 
 def _post(address: str, told: dict[str, Any]) -> None:
     try:
-        requests.post(address, json=told, timeout=_ANSWER_SECONDS, allow_redirects=False).close()
-    except requests.RequestException as error:
+        with sent("POST", address, seconds=_ANSWER_SECONDS, trust_env=True, json=told):
+            pass
+    except (requests.RequestException, OSError) as error:
         # Its text may hold the address, which lets anybody answer.
         logger.warning("Slack did not take an answer (%s)", type(error).__name__)
 

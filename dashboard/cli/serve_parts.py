@@ -18,7 +18,7 @@ from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.stop_watch import announcing
 from dashboard.apply.worker import Worker
 from dashboard.background import Background, Loop, running_together
-from dashboard.notify.deliver import Notifier
+from dashboard.notify.deliver import SINKS, Notifier
 from dashboard.notify.digest_rounds import DigestRounds
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.notify.urgent_rounds import UrgentRounds
@@ -79,7 +79,14 @@ class Parts:
             store=self.store, reader=pages, settings=self.settings, clock=self.clock
         )
         return (
-            Loop("trimtab-notify", guarded(claim, notifier.deliver_once), _NOTIFIER_PAUSE),
+            *(
+                Loop(
+                    f"trimtab-notify-{sink}",
+                    guarded(claim, partial(notifier.deliver_once, sink)),
+                    _NOTIFIER_PAUSE,
+                )
+                for sink in SINKS
+            ),
             Loop("trimtab-urgent", guarded(claim, urgent.tell_new), _URGENT_PAUSE),
             Loop("trimtab-digest", guarded(claim, digest.tell_due), _REPORT_PAUSE),
             Loop("trimtab-reports", guarded(claim, rounds.file_due), _REPORT_PAUSE),

@@ -1,5 +1,6 @@
 """Fills the outbox from the audit and sends what is due, one message at a time."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
@@ -9,7 +10,7 @@ from dashboard.findings import findings_now
 from dashboard.notify import mail, webhook
 from dashboard.notify.digest_rounds import digest_text, of_team, open_findings, team_of
 from dashboard.notify.failure import NotDeliveredError
-from dashboard.notify.messages import WEBHOOK, messages_for
+from dashboard.notify.messages import MAIL, WEBHOOK, messages_for
 from dashboard.notify.report_mail import (
     REPORT_MAIL,
     REPORT_WEBHOOK,
@@ -20,14 +21,22 @@ from dashboard.notify.report_mail import (
 from dashboard.notify.tickets import TICKET, open_ticket
 from data.access_settings import HOURS
 from data.clock import utc_now
+from data.errors import scrub
 from data.records.audit import AuditEntry
 from data.settings import Settings
 from data.store import Store
 from data.store.outbox import Message
 from data.store.report_log import DIGEST, URGENT
 
+logger = logging.getLogger(__name__)
 _CLAIMED = timedelta(minutes=5)
 """Longer than sending may take (60 s a connection): a claim that ran out belongs to a dead one."""
+SINKS = {
+    "webhook": (WEBHOOK, REPORT_WEBHOOK),
+    "mail": (MAIL, REPORT_MAIL),
+    "ticket": (TICKET,),
+}
+"""Where messages go, with the channels of each."""
 AT_ONCE = frozenset({URGENT, "failing", "stopped", "resumed"})
 """Events that are told at any hour."""
 
@@ -40,8 +49,11 @@ class Notifier:
     settings: Callable[[], Settings]
     clock: Callable[[], datetime] = utc_now
 
-    def deliver_once(self) -> bool:
-        """Send one message that is due; tell whether there was one. Errors: StoreError."""
+    def deliver_once(self, sink: str = "") -> bool:
+        """Send one message that is due; tell whether there was one. Errors: StoreError.
+
+        To one of `SINKS` where it is named: whoever waits for a slow one keeps no other waiting.
+        """
         every = self.settings()
         settings = every.notify
         reader, url = self.store.reader, every.access.public_url
@@ -68,12 +80,21 @@ class Notifier:
             return tuple(replace(message, held_until=held) for message in messages)
 
         self.store.outbox.fill(told, now=self.clock())
-        claim = self.store.outbox.claim(now=self.clock(), lasting=_CLAIMED)
+        claim = self.store.outbox.claim(
+            now=self.clock(), lasting=_CLAIMED, channels=SINKS[sink] if sink else ()
+        )
         if claim is None:
             return False
         try:
             self._send(claim.message, every)
         except NotDeliveredError as error:
+            logger.warning(
+                "%r was not delivered at try %d of %d: %s",
+                scrub(claim.message.subject),
+                claim.attempts,
+                settings.attempts,
+                error,
+            )
             self.store.outbox.failed(claim, error.message, now=self.clock(), most=settings.attempts)
         else:
             self.store.outbox.sent(claim)

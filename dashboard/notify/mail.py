@@ -1,10 +1,13 @@
 """A message by e-mail. The standard library refuses line breaks in headers; so do the settings."""
 
 import smtplib
+import socket
 import ssl
+from contextlib import ExitStack
 from email.message import EmailMessage
 from email.utils import format_datetime
 
+from collectors.http_deadline import end_within
 from dashboard.notify.failure import NotDeliveredError
 from data.access_settings import NotifySettings
 from data.clock import utc_now
@@ -37,6 +40,22 @@ def mail_of(message: Message, settings: NotifySettings) -> EmailMessage:
     return mail
 
 
+class _BoundedSMTP(smtplib.SMTP):
+    """A session that ends after its timeout in all, however slowly the server speaks."""
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        made: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
+        self._bounds = ExitStack()
+        end_within(self._bounds, made, timeout)
+        return made
+
+    def close(self) -> None:
+        """Close the connection, and wait for its end no more."""
+        super().close()
+        if hasattr(self, "_bounds"):
+            self._bounds.close()
+
+
 def send(message: Message, settings: NotifySettings) -> None:
     """Hand a message to the mail server. Errors: NotDeliveredError."""
     hand_over(mail_of(message, settings), message.recipient, settings)
@@ -45,7 +64,7 @@ def send(message: Message, settings: NotifySettings) -> None:
 def hand_over(mail: EmailMessage, recipient: str, settings: NotifySettings) -> None:
     """Hand a mail to the mail server. Errors: NotDeliveredError."""
     try:
-        with smtplib.SMTP(
+        with _BoundedSMTP(
             settings.smtp_host, settings.smtp_port, timeout=settings.timeout_seconds
         ) as server:
             if settings.smtp_starttls:

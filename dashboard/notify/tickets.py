@@ -5,10 +5,13 @@ One ticket a finding: the entry `ticket` of the record, which stands with the fi
 
 import json
 import re
+import time
 from typing import Any
 
 import requests
+from urllib3.exceptions import HTTPError
 
+from collectors.http_deadline import sent, whole_body
 from dashboard.foreign_text import shown
 from dashboard.notify.failure import NotDeliveredError
 from data.access_settings import NotifySettings, entries
@@ -101,17 +104,19 @@ def _post(content: dict[str, Any], message: Message, settings: NotifySettings) -
     elif settings.ticket_token:
         headers["Authorization"] = f"Bearer {settings.ticket_token}"
     try:
-        with requests.post(
+        ends = time.monotonic() + settings.timeout_seconds
+        with sent(
+            "POST",
             settings.ticket_url,
+            seconds=settings.timeout_seconds,
+            trust_env=True,
             json=content,
             headers=headers,
             auth=auth,
-            timeout=settings.timeout_seconds,
-            allow_redirects=False,
-            stream=True,
         ) as answer:
-            status, body = answer.status_code, answer.raw.read(_MAX_ANSWER, decode_content=True)
-    except (requests.RequestException, OSError) as error:
+            status = answer.status_code
+            body = whole_body(answer, ends=ends, max_bytes=_MAX_ANSWER)
+    except (requests.RequestException, HTTPError, OSError) as error:
         raise NotDeliveredError(
             f"notify.ticket_url did not answer ({type(error).__name__})"
         ) from None

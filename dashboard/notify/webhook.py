@@ -5,6 +5,7 @@ from typing import Any
 
 import requests
 
+from collectors.http_deadline import sent
 from dashboard.foreign_text import chat, shown
 from dashboard.notify.failure import NotDeliveredError
 from data.access_settings import NotifySettings
@@ -151,16 +152,16 @@ def post(content: dict[str, Any], message_id: str, settings: NotifySettings) -> 
     """Post what a webhook takes. Errors: NotDeliveredError. The id lets it drop a repeat."""
     try:
         # The body of the answer is not read: it may be endless.
-        with requests.post(
+        with sent(
+            "POST",
             settings.webhook_url,
+            seconds=settings.timeout_seconds,
+            trust_env=True,
             json=content,
             headers={"Idempotency-Key": message_id},
-            timeout=settings.timeout_seconds,
-            allow_redirects=False,
-            stream=True,
         ) as answer:
             status = answer.status_code
-    except requests.RequestException as error:
+    except (requests.RequestException, OSError) as error:
         # The text of the error may hold the address, which is a secret.
         raise NotDeliveredError(f"the webhook did not answer ({type(error).__name__})") from None
     if status // 100 != 2:

@@ -90,13 +90,20 @@ class Outbox:
             )
             return tuple(f"{row.subject} to {row.recipient}: {row.problem}" for row in rows)
 
-    def claim(self, *, now: datetime, lasting: timedelta) -> Claim | None:
-        """Claim the oldest message that is due; None when there is none."""
+    def claim(
+        self, *, now: datetime, lasting: timedelta, channels: tuple[str, ...] = ()
+    ) -> Claim | None:
+        """Claim the oldest message that is due, of these channels or of all; None without one."""
         box = tables.outbox.c
         with self._transaction() as connection:
             due = (
                 sa.select(tables.outbox)
-                .where(box.state == "waiting", box.not_before <= now, box.claimed_until <= now)
+                .where(
+                    box.state == "waiting",
+                    box.not_before <= now,
+                    box.claimed_until <= now,
+                    box.channel.in_(channels) if channels else sa.true(),
+                )
                 .order_by(box.entry, box.message_id)
                 .limit(1)
             )

@@ -1,0 +1,118 @@
+"""A mail server or webhook that answers byte by byte delays its own messages, and no others."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from beds.apply_bench import fill
+from beds.mail_sink import running_mail_sink
+from beds.raw_requests import answer
+from browser.bed import running_server
+
+from dashboard.notify import mail, webhook
+from dashboard.notify.failure import NotDeliveredError
+from data.access_settings import NotifySettings
+from data.store import open_store
+from data.store.outbox import Message
+
+PATIENCE = 120
+ADDRESS = "ops@site.example"
+MESSAGE = Message(entry=1, channel="x", recipient=ADDRESS, subject="s", body="b")
+
+
+def _drip(link: socket.socket, first: bytes, over: threading.Event) -> None:
+    """Send what begins well, and then a letter now and then, until the other end has gone."""
+    with link, contextlib.suppress(OSError):
+        link.sendall(first)
+        while not over.wait(0.05):
+            link.sendall(b"x")
+
+
+@contextlib.contextmanager
+def dripping(first: bytes) -> Iterator[int]:
+    """Listen on loopback until the block ends, and drip to whoever connects."""
+    over, threads = threading.Event(), list[threading.Thread]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    link, _peer = listener.accept()
+                    threads.append(threading.Thread(target=_drip, args=(link, first, over)))
+                    threads[-1].start()
+
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            over.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            accepting.join()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+
+HEADER = b"HTTP/1.1 200 OK\r\nX-Slow: "
+HANDSHAKE = b"\x16\x03\x03\x3f\xff"
+
+
+@pytest.mark.parametrize(("scheme", "first"), [("http", b""), ("https", HANDSHAKE)])
+def test_a_webhook_that_drips_is_given_up(scheme: str, first: bytes) -> None:
+    """Its status line, its side of the handshake."""
+    with dripping(first) as port:
+        slow = NotifySettings(webhook_url=f"{scheme}://127.0.0.1:{port}/x", timeout_seconds=1)
+        with pytest.raises(NotDeliveredError):
+            webhook.send(MESSAGE, slow)
+
+
+def test_a_webhook_that_took_a_message_and_drips_its_header_is_not_waited_for() -> None:
+    """It has said 200: the message has arrived, and nothing of the header is needed."""
+    with dripping(HEADER) as port:
+        address = f"http://127.0.0.1:{port}/x"
+        webhook.send(MESSAGE, NotifySettings(webhook_url=address, timeout_seconds=1))
+
+
+@pytest.mark.parametrize("first", [b"", b"220-", b"220 sink\r\n250-"])
+def test_a_mail_server_that_drips_is_given_up(first: bytes) -> None:
+    """Its banner, and its answer to the first command."""
+    with dripping(first) as port:
+        slow = NotifySettings(
+            smtp_host="127.0.0.1", smtp_port=port, timeout_seconds=1, smtp_starttls=b"sink" in first
+        )
+        with pytest.raises(NotDeliveredError):
+            mail.send(MESSAGE, slow)
+
+
+def test_a_slow_webhook_delays_no_mail(tmp_path: Path) -> None:
+    """A server tells of a stop by mail while its webhook holds it; what fails is in the log."""
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with open_store(url) as store:
+        fill(store)
+    body = b'{"reason": "smoke"}'
+    with dripping(HEADER) as port, running_mail_sink() as sink:
+        settings = {
+            "TRIMTAB_APPLY_ENABLED": "true", "TRIMTAB_APPLY_STOP_FILE": f"{tmp_path}/STOP",
+            "TRIMTAB_NOTIFY_WEBHOOK_URL": f"http://127.0.0.1:{port}/x",
+            "TRIMTAB_NOTIFY_TIMEOUT_SECONDS": "60", "TRIMTAB_NOTIFY_MAIL_TO": ADDRESS,
+            "TRIMTAB_NOTIFY_SMTP_PORT": str(sink.port),
+        }  # fmt: skip
+        with running_server(url, tmp_path, **settings) as server:
+            answer(server, "/api/v1/stop", method="POST", body=body, X_Trimtab_By="Robin",
+                   Content_Type="application/json", Content_Length=str(len(body)))  # fmt: skip
+            subjects = wait_for_mails(sink, 1)
+    assert "stopped" in " ".join(subjects)
+
+
+def wait_for_mails(sink: object, count: int) -> list[str]:
+    """Return the mails once they have come."""
+    waiting = threading.Event()
+    for _tenth in range(10 * PATIENCE):
+        mails: list[object] = sink.mails  # type: ignore[attr-defined]
+        if len(mails) >= count:
+            return [str(kept) for kept in mails]
+        waiting.wait(0.1)
+    pytest.fail("no mail came while the webhook was slow")
