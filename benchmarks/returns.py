@@ -242,7 +242,8 @@ def report(data: Path, *, full: bool) -> Iterator[str]:
         "fleets of the first table, on seeds 2000 to 2399 and on one half of the clients; "
         "the pods were looked at: all of theirs above 20 % are of one service in the last hours of "
         "its one day, a night that no history told of. The servers judged once before: that only "
-        "hours that began at rest count came of it, and no constant. The second table and the other half only judge. "
+        "hours that began at rest count came of it, and no constant. The second table and the "
+        "other half only judge. "
         "Similar jobs alone: the share of their rests of that length that ended in time, as jobs, "
         "what was stated and what came."
     )
