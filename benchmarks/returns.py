@@ -32,7 +32,7 @@ HORIZONS = (6.0, 12.0, 24.0)
 LONG_IDLE = PlanningSettings().reclaim_idle_hours
 MOST = PlanningSettings().max_return_chance
 TUNED, JUDGED = range(300), range(1000, 1500)
-"""Seeds of fleets on which constants were fitted, and of those that only judge."""
+"""Seeds of fleets on which constants were fitted, and of those on which none was."""
 _HISTORY_DAYS = PlanningSettings().history_days
 _EPOCH = np.datetime64("2026-01-05")
 FIFTHS = 5
@@ -241,13 +241,16 @@ def report(data: Path, *, full: bool) -> Iterator[str]:
         "fleet, and moments of one recorded job, are one source. Constants were fitted on the "
         "fleets of the first table, on seeds 2000 to 2399 and on one half of the clients; "
         "the pods were looked at: all of theirs above 20 % are of one service in the last hours of "
-        "its one day, a night that no history told of. The servers judged once before: that only "
-        "hours that began at rest count came of it, and no constant. The second table and the "
-        "other half only judge. "
+        "its one day, a night that no history told of. On the second table, the "
+        "other half of the clients and the servers no constant was fitted, but they were run "
+        "several times between changes of the method and their figures seen; that only hours that "
+        "began at rest count came of the servers. A figure on data that nobody has seen needs new "
+        "seeds. "
         "Similar jobs alone: the share of their rests of that length that ended in time, as jobs, "
         "what was stated and what came."
     )
-    for title, seeds in (("on which constants were fitted", TUNED), ("that only judge", JUDGED)):
+    titles = ("on which constants were fitted", "on which no constant was fitted")
+    for title, seeds in zip(titles, (TUNED, JUDGED), strict=True):
         some = seeds if full else seeds[:50]
         yield from ("", f"## {len(some)} drawn fleets {title} (seeds from {some[0]})", "")
         yield from table(drawn(some))
