@@ -57,10 +57,11 @@ def prometheus_findings(
         names = client.metric_names(selector=settings.selector)
     except CollectorError as error:
         return (("reachable and authorised", "missing", str(error)),)
+    others = unread_metrics(names)
     return (
         ("reachable and authorised", "ok", count_text(len(names), "metric")),
         *_metrics(names),
-        *(("other accelerators", "warning", f"{text}.") for text in unread_metrics(names)),
+        *([("other accelerators", "warning", f"{'; '.join(others)}.")] * bool(others)),
         *_series(client, settings, names, now, schedulers),
     )
 

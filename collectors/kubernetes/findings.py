@@ -34,7 +34,7 @@ def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
         ("reachable and authorised", "ok", f"{client.name}, {count_text(len(nodes), 'node')}"),
         *_rights(inventory),
         *(_devices(nodes, unread) if "Node" in inventory.objects else ()),
-        *(("accelerators", "missing", f"{text}.") for text in unread.texts),
+        *([("accelerators", "missing", f"{'; '.join(unread.texts)}.")] * bool(unread.texts)),
         *_mig(nodes),
         _claims(inventory),
     )

@@ -70,14 +70,14 @@ def _understood(
     settings: SlurmSettings, nodes: list[Record], jobs: list[Record]
 ) -> Iterator[Finding]:
     """Yield what of the cluster is not understood, so that it is not taken for all of it."""
-    for text in unread_gres(nodes, jobs).texts:
-        yield "accelerators", "missing", f"{text}."
+    if unread := unread_gres(nodes, jobs).texts:
+        yield "accelerators", "missing", f"{'; '.join(unread)}."
     read = read_nodes(nodes, Counter())
     models = ModelNames(gpu_models_of(settings.gpu_models), load_gpu_catalogue(), read)
     lacking = models.lacking(read)
-    for text in lacking:
-        yield "GPU models", "missing", f"{text}."
-    if not lacking and any(node.gpus for node in read):
+    if lacking:
+        yield "GPU models", "missing", f"{'; '.join(lacking)}."
+    elif any(node.gpus for node in read):
         yield "GPU models", "ok", "every node with GPUs names a known model"
 
 
