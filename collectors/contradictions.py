@@ -83,7 +83,9 @@ _RULES = (
     *(_Rule("gpu_util", high, lambda high: high - _APART) for high in _PROFILED),
     *(_Rule("gr_engine_active", high, lambda high: high - _INSIDE) for high in _PROFILED[1:]),
     _Rule("sm_active", "tensor_active", lambda high: high - _INSIDE),
-    _Rule("sm_active", "gr_engine_active", lambda high: np.where(high > 0.2, high / 100, -1.0)),
+    _Rule(
+        "sm_active", "gr_engine_active", lambda high: np.where(high > _SOME_WORK, high / 100, -1.0)
+    ),
 )
 
 
@@ -98,17 +100,22 @@ def contradicted(
     """
     known = {name: readings[name].copy() for name in COUNTERS if name in readings}
     outvoted = {name: np.zeros(len(device), dtype=bool) for name in known}
+    # Of all readings, once: without single ones the means of two counters are of other moments.
+    means = {name: _means(values, device) for name, values in known.items()}
+    resting = _means(at_rest.astype(float), device) == 1.0
     # What one counter hides is seen once that counter is left out.
     for _round in range(2):
-        for name, flags in _outvoted(known, at_rest, device).items():
+        for name, flags in _outvoted(known, means, resting).items():
             outvoted[name] |= flags
             known[name][flags] = np.nan
     return outvoted
 
 
-def _outvoted(known: Mapping[str, Floats], at_rest: Flags, device: Numbers) -> dict[str, Flags]:
-    against = {name: np.zeros((3, len(device)), dtype=bool) for name in known}
-    for low, high, broken in _broken(known, at_rest, device):
+def _outvoted(
+    known: Mapping[str, Floats], means: Mapping[str, Floats], resting: Flags
+) -> dict[str, Flags]:
+    against = {name: np.zeros((3, len(resting)), dtype=bool) for name in known}
+    for low, high, broken in _broken(known, means, resting):
         against[low][_SOURCES[high]] |= broken
         against[high][_SOURCES[low]] |= broken
     # Power is measured by the board itself: where it is one against one, it is kept.
@@ -116,15 +123,14 @@ def _outvoted(known: Mapping[str, Floats], at_rest: Flags, device: Numbers) -> d
         name: sources.sum(axis=0) - 0.5 * (name == "power_watts")
         for name, sources in against.items()
     }
-    most = np.max([*votes.values(), np.full(len(device), 0.5)], axis=0)
+    most = np.max([*votes.values(), np.full(len(resting), 0.5)], axis=0)
     return {name: (count == most) & (most > 0.5) for name, count in votes.items()}
 
 
 def _broken(
-    known: Mapping[str, Floats], at_rest: Flags, device: Numbers
+    known: Mapping[str, Floats], means: Mapping[str, Floats], at_rest: Flags
 ) -> Iterator[tuple[str, str, Flags]]:
     """Yield (low counter, high counter, where they contradict each other)."""
-    means = {name: _means(values, device) for name, values in known.items()}
     for rule in _RULES:
         if rule.low not in known or rule.high not in known:
             continue
@@ -139,7 +145,7 @@ def _broken(
         yield rule.low, rule.high, broken & ~np.isnan(known[rule.low]) & ~np.isnan(high)
     if "power_watts" not in known:
         return
-    resting = (_means(at_rest.astype(float), device) == 1.0) & ~np.isnan(known["power_watts"])
+    resting = at_rest & ~np.isnan(known["power_watts"])
     for name in set(known) - {"power_watts"}:
         works = (means[name] > WORK_CLAIM) & ~np.isnan(known[name])
         if name != "sm_active" and "sm_active" in known:

@@ -17,6 +17,8 @@ from benchmarks._readings_judging import Judgement, judge
 JOBS_A_SCENARIO, JOBS_A_STORE = 20, 400
 MAX_SHOWN = 3
 MAX_MISSED, MAX_FALSE_ALARMS = 0.02, 0.02
+MAX_UNTOLD, ALWAYS_TOLD = 0.06, 20
+"""Of work in bursts a latched counter is wrong part of the time, towards work: some stay untold."""
 
 
 def broken_alone(job: DrawnJob) -> str | None:
@@ -46,6 +48,7 @@ def test_no_board_at_work_is_to_be_changed_and_stuck_counters_are_told(
     measured(line)
     plainest = [(*shrink(job, broken_alone), reason) for job, reason in total.failures[:MAX_SHOWN]]
     assert not total.failures, "\n".join([line, *map(str, plainest)])
+    assert total.untold <= MAX_UNTOLD * max(total.visible, ALWAYS_TOLD), line
     assert total.missed <= MAX_MISSED * total.idle, line
     assert total.false_alarms <= MAX_FALSE_ALARMS * total.boards, line
 
