@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS, NEEDED, WITHOUT_NAMESPACE, lean
-from collectors.kubernetes.objects import version_of
+from collectors.kubernetes.objects import text_in
 from data.errors import (
     CollectorError,
     SourceRefusedError,
@@ -130,3 +130,9 @@ class KubernetesClient(KubernetesApi):
         return [
             f"{group}/namespaces/{quote(namespace, safe='')}/{plural}" for namespace in namespaces
         ]
+
+
+def version_of(answer: object) -> str:
+    """Return the release that a server's /version states, as `1.20`; '' where it does not."""
+    major, minor = text_in(answer, "major"), text_in(answer, "minor").rstrip("+")
+    return f"{major}.{minor}" if major.isdecimal() and minor.isdecimal() else ""

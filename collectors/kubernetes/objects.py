@@ -148,12 +148,6 @@ def labels_of(document: Document) -> dict[str, str]:
     return found
 
 
-def version_of(answer: object) -> str:
-    """Return the release that a server's /version states, as `1.20`; '' where it does not."""
-    major, minor = text_in(answer, "major"), text_in(answer, "minor").rstrip("+")
-    return f"{major}.{minor}" if major.isdecimal() and minor.isdecimal() else ""
-
-
 def controller_of(document: Document) -> Owner | None:
     """Return the owner that controls an object, else its first owner."""
     owners = [entry for entry in list_in(document, "metadata", "ownerReferences")
@@ -320,10 +314,7 @@ def _since(status: object, condition: str) -> datetime | None:
 
 
 def on_node(pod: PodFacts, node: Document) -> PodFacts:
-    """Return the pod with what whole GPUs of its node really are: instances under `single`.
-
-    Or replicas of boards that others are on too.
-    """
+    """Return the pod with what whole GPUs of its node really are: instances, shared replicas."""
     profile, shared = single_profile(node), shares_gpus(node)
     requests = [
         request
@@ -399,10 +390,7 @@ def model_of(node: Document, catalogue: GpuCatalogue) -> str:
 
 
 def product_of(node: Document) -> str:
-    """Return the product label of a node's GPUs without what it says of slices and sharing.
-
-    It stays when the catalogue learns another name of it.
-    """
+    """Return the product label of a node's GPUs without what it says of slices and sharing."""
     return _MIG_PRODUCT.sub("", _SHARED_PRODUCT.sub("", _product(node)))
 
 

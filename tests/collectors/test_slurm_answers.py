@@ -17,6 +17,7 @@ from collectors.slurm.accounting import (
 from collectors.slurm.answering import read_queue
 from collectors.slurm.answers import (
     Gpus,
+    gpu_shares_of,
     gpus_of,
     hosts_of,
     identifier_of,
@@ -25,7 +26,6 @@ from collectors.slurm.answers import (
     moment_of,
     number_of,
     seconds_of_minutes,
-    shares_gpus,
     text_of,
     tres_text,
     words_of,
@@ -188,9 +188,9 @@ def test_gpus_are_read_from_every_spelling(
 
 def test_shares_are_no_gpus() -> None:
     """A job on shards holds no device of its own."""
-    assert shares_gpus("gres:shard:2")
-    assert shares_gpus("cpu=1,gres/mps=50")
-    assert not shares_gpus("gres/gpu:h100:2", "cpu=1")
+    assert [gpu.share for gpu in gpu_shares_of("gres:shard:2")] == ["shard"]
+    assert [gpu.share for gpu in gpu_shares_of("cpu=1,gres/mps=50")] == ["mps"]
+    assert not gpu_shares_of("gres/gpu:h100:2")
 
 
 def test_slurmdbds_list_of_resources_is_a_tres_string() -> None:

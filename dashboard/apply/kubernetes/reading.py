@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
+from collectors.kubernetes.client import version_of
 from collectors.kubernetes.kinds import GROUPS, KINDS
 from collectors.kubernetes.objects import (
     controller_of,
@@ -12,7 +13,6 @@ from collectors.kubernetes.objects import (
     part,
     text_in,
     time_in,
-    version_of,
 )
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.refusals import look_error, meaning_of
