@@ -49,6 +49,11 @@ def approve(
         "Only a proposed one can be approved; see `trimtab recommendations list`.",
     )
     digest = stored.recommendation.digest
+    if stored.recommendation.is_advice:
+        raise ChangeRefusedError(
+            f"{stored.reference} is advice: no applier makes it, so there is nothing to approve",
+            f"By hand: {stored.recommendation.summary}. Dismiss it if you do not want it.",
+        )
     if change_digest and number_of(id_or_digest):
         raise StalePlanError(
             f"{stored.reference} names a finding, and the change that was shown is that of one of "

@@ -129,6 +129,8 @@ def why_refused(
     """Return why a verb would be refused, '' where nothing is known against it."""
     if stored.state not in verb.states:
         return f"it is {stored.state}"
+    if verb.approves and stored.recommendation.is_advice:
+        return "it is advice, which a person follows by hand"
     refusal = service.why_not(person, stored.recommendation, approving=verb.approves)
     if refusal:
         return refusal
@@ -150,6 +152,8 @@ def offered(service: DecisionService, stored: StoredRecommendation) -> list[str]
 def _fits(
     service: DecisionService, name: str, stored: StoredRecommendation, can_apply: bool
 ) -> bool:
+    if VERBS[name].approves and stored.recommendation.is_advice:
+        return False
     if name == "write":
         return not can_apply and _has_text(service, stored)
     if name in ("roll-back", "roll-forward") and stored.recommendation.cancels_job:

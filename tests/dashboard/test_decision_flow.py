@@ -24,6 +24,7 @@ from factories import (
 
 from dashboard import decisions
 from dashboard.cli import main
+from dashboard.proposed_again import as_proposed_now
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.actions import ADVICE, Action
 from data.records.decisions import Recommendation, Savings
@@ -170,7 +171,7 @@ def test_advice_is_the_same_whatever_amount_it_names(store: Store, action: Actio
     """It changes nothing by itself: saying yes to 4 more GPUs an hour ago is no no to 5 now."""
     first = again(store, action=action, change="4 more", job_id="", job_name=H100)
     newer = again(store, "p3", action=action, change="5 more", job_id="", job_name=H100)
-    assert decisions.approve(store, first.digest, by="A", now=LATER).digest == newer.digest
+    assert as_proposed_now(store, first.digest, LATER).recommendation.digest == newer.digest
 
 
 @pytest.mark.parametrize("name", ["TT-1", "tt-1"])
@@ -209,6 +210,16 @@ def test_approving_twice_is_refused(store: Store) -> None:
     decisions.approve(store, DIGEST, by="A", now=LATER)
     with pytest.raises(StalePlanError, match="is approved"):
         decisions.approve(store, DIGEST, by="B", now=LATER)
+
+
+@pytest.mark.parametrize("action", sorted(ADVICE))
+def test_advice_is_not_approved(store: Store, action: Action) -> None:
+    """No applier makes it: the refusal says what a person does instead, and nothing is recorded."""
+    advice = again(store, action=action, job_id="", job_name=H100)
+    with pytest.raises(ChangeRefusedError, match="is advice") as refusal:
+        decisions.approve(store, advice.digest, by="A", now=LATER)
+    assert advice.summary in refusal.value.hint
+    assert store.reader.recommendation(advice.digest, now=LATER).state == "proposed"
 
 
 @pytest.mark.slow
