@@ -127,7 +127,7 @@ def test_boards_before_volta_have_no_energy(library: Path, play: Play, proc: Pat
     (row,) = rows(collected)
     assert math.isnan(float(str(row["energy_joules"])))
     assert (row["utilization_ratio"], row["utilization_signal"]) == (0.42, "gpu_util")
-    assert row["gpu_model"] == "Tesla P100-PCIE-16GB"
+    assert row["gpu_model"] == "P100-PCIE-16GB"
     assert collected.report.dropped == (("nvmlDeviceGetTotalEnergyConsumption: NotSupported", 1),)
 
 

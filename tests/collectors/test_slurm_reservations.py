@@ -10,7 +10,7 @@ from collectors.slurm.reservations import reservations_in, with_reservations
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NODE = SlurmNode(
     name="h1", state="idle", reason="", schedulable=True, gpus=(), gpus_in_use=0, cpus=None,
-    memory_mib=None, partitions=(), features=(),
+    memory_mib=None, partitions=(), features=(), shared_gpus=frozenset(), shares={},
 )  # fmt: skip
 
 
