@@ -18,11 +18,15 @@ ADVICE = frozenset({"speed-up-input"})
 
 @dataclass(slots=True)
 class Judgement:
-    """Counts over drawn boards; `failures` are (job, reason)."""
+    """Counts over drawn boards; `failures` are (job, reason).
+
+    Of `idle` boards `kept` have no proposal for a stated reason, `missed` without one.
+    """
 
     boards: int = 0
     idle: int = 0
     missed: int = 0
+    kept: int = 0
     visible: int = 0
     untold: int = 0
     false_alarms: int = 0
@@ -31,7 +35,16 @@ class Judgement:
 
     def add(self, other: "Judgement") -> None:
         """Take in what was counted elsewhere."""
-        for name in ("boards", "idle", "missed", "visible", "untold", "false_alarms", "hidden"):
+        for name in (
+            "boards",
+            "idle",
+            "missed",
+            "kept",
+            "visible",
+            "untold",
+            "false_alarms",
+            "hidden",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures += other.failures
 
@@ -75,7 +88,9 @@ def _judge_job(
         found.failures.append((job, f"at work, and to be changed: {', '.join(changes)}"))
     if not job.works and not job.fault:
         found.idle += job.boards
-        if not changes:
+        if not changes and kept.get(job.job_id):
+            found.kept += job.boards
+        elif not changes:
             found.missed += job.boards
     for board in range(job.boards):
         named = told.get(uuid_of(job, board), set())

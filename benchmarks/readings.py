@@ -85,7 +85,7 @@ def report(
     """Return the page of results."""
     working = sum(job.boards for job in jobs if job.works)
     rows = [
-        f"| {name} | {count['stopped']} | {count['missed']} | – | – |"
+        f"| {name} | {count['stopped']} | – | {count['missed']} | – | – |"
         for name, count in peers.items()
     ]
     changed = sum(job.boards for job, reason in total.failures if reason.startswith("at work"))
@@ -95,10 +95,10 @@ def report(
 {working} boards are at work, {total.idle} are idle without a fault; of {total.visible} a counter
 shows what the others rule out.
 
-| | at work, to be stopped, shrunk, capped or shared | idle, missed | contradicted, untold \
-| no wrong counter, told |
-|---|---:|---:|---:|---:|
-| Trimtab | {changed} | {total.missed} | {total.untold} | {total.false_alarms} |
+| | at work, to be stopped, shrunk, capped or shared | idle, kept for a stated reason \
+| idle, missed | contradicted, untold | no wrong counter, told |
+|---|---:|---:|---:|---:|---:|
+| Trimtab | {changed} | {total.kept} | {total.missed} | {total.untold} | {total.false_alarms} |
 {chr(10).join(rows)}
 
 Of {total.hidden} more boards at work nothing that the exporter tells shows the work: all their

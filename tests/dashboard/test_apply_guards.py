@@ -101,15 +101,18 @@ def test_a_change_is_measured_against_the_others_of_the_day(own: str) -> None:
 
 
 def test_an_applier_is_told_of_the_boards_of_the_job_alone() -> None:
-    """Those of jobs before and after it in the alphabet are not its own."""
+    """Those of jobs before and after it in the alphabet are not its own; shared ones are."""
     wanted = make_recommendation(job_id="b")
-    boards = [SimpleNamespace(job_id=name) for name in ("a", "b", "c", "b", "")]
+    boards = [
+        SimpleNamespace(job_id=name, holders=(name, *more))
+        for name, more in (("a", ()), ("b", ()), ("c", ("b",)), ("b", ("a",)), ("", ()))
+    ]
     reader: Any = SimpleNamespace(job=str.upper, gpus=lambda: boards)
     applier: Any = SimpleNamespace(
         look=lambda _recommendation, *, job, gpus: (job, [board.job_id for board in gpus]),
         change_for=lambda recommendation, target: (recommendation.job_id, *target),
     )
-    assert change_of(applier, wanted, reader) == ("b", "B", ["b", "b"])
+    assert change_of(applier, wanted, reader) == ("b", "B", ["b", "c", "b"])
 
 
 @pytest.mark.parametrize("approver", ["ann", "bob", ""])

@@ -92,6 +92,7 @@ def test_prices_in_another_currency_than_the_sums_are_a_warning(
     if told:
         assert "in EUR, counted as NPR without conversion" in rows["prices"]["detail"]
         assert rows.pop("prices")["state"] == "warning"
+    assert rows.pop("readings")["state"] == "warning"  # none is in an empty store
     assert {row["state"] for row in rows.values()} == {"ok"}
     assert code == 0
 

@@ -217,7 +217,7 @@ def test_without_a_recipe_every_remedy_is_named_in_order() -> None:
     found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024))
     assert [entry.remedy for entry in found.advice] == list(MemoryRemedy)
     larger = found.advice[3]
-    assert larger.text.startswith("GH200-96GB")
+    assert larger.text.startswith("H20-96GB")
 
 
 def with_recipe(framework: str) -> MemoryFinding:

@@ -7,7 +7,7 @@ from beds.kubernetes_apply import gpus, planned, proposal, replicated
 from beds.kubernetes_fake import FakeApi
 from factories import make_job
 
-from collectors.kubernetes.pod_shares import share_facts
+from collectors.kubernetes.pod_shares import own_work_facts
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.errors import ChangeRefusedError
 from data.feasible_changes import why_not
@@ -45,7 +45,7 @@ def test_pods_with_claims_of_their_own_are_scaled(
     pod: dict[str, Any] = {"containers": [container], "resourceClaims": claims}
     path = f"apis/apps/v1/namespaces/ml/{PLACES[kind]}/serve"
     document = fake.put(path, replicated(kind, "ml", replicas=3, pod=pod))
-    found = {name: value for name, value in share_facts(kind, document) if value}
+    found = {name: value for name, value in own_work_facts(kind, document) if value}
     facts = {"pods": "3", "gpus_per_pod": str(count // 3), "wanted_gpus": str(count)} | found
     model = gpus(count).gpu_model
     job = make_job(

@@ -41,8 +41,9 @@ def test_no_board_at_work_is_to_be_changed_and_stuck_counters_are_told(
         total.add(judge([draw(source_of("readings", n), n) for n in numbers], folder))
     line = (
         f"readings: {total.boards} boards, seed {SEED}: {len(total.failures)} failed, "
-        f"{total.missed} of {total.idle} idle missed, {total.untold} of {total.visible} stuck "
-        f"counters untold, {total.false_alarms} false alarms, {total.hidden} hidden"
+        f"{total.missed} of {total.idle} idle missed, {total.kept} kept for a reason, "
+        f"{total.untold} of {total.visible} stuck counters untold, "
+        f"{total.false_alarms} false alarms, {total.hidden} hidden"
     )
     print(line)  # noqa: T201 shown with a failure and by `make test-all`
     measured(line)
