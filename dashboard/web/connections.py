@@ -56,7 +56,9 @@ class BoundedProtocol(H11Protocol):
         """Read on, and wait for what is still missing."""
         super().data_received(data)
         state = self.conn.their_state
-        if state is h11.SEND_BODY:
+        if self.transport.get_protocol() is not self:  # a WebSocket now, which has no body to end
+            self._stop_waiting()
+        elif state is h11.SEND_BODY:
             self._wait("body", BODY_SECONDS)
         elif state is h11.IDLE and self.conn.trailing_data[0]:
             self._wait("head", HEAD_SECONDS)

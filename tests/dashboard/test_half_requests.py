@@ -1,13 +1,22 @@
 """Requests that never end, end twice or end nowhere: what a started server makes of them."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import uvicorn
+from beds.ports import free_port
 from beds.raw_requests import answer
 from browser.bed import TRIMTAB, Server, running_server
+from websockets.asyncio.client import connect
+
+from dashboard.web import connections
+from dashboard.web.connections import protocol_for
+from data.access_settings import AccessSettings
 
 LIMIT = 256
 LIMITED = ("/bin/sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", TRIMTAB)
@@ -124,3 +133,31 @@ def test_a_request_that_is_refused_unread_ends_its_connection(server: Server, pa
         while data := link.recv(65536):
             said += data
     assert said.count(b"HTTP/1.") == 1
+
+
+def test_the_connection_of_a_page_outlives_the_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A WebSocket has no body to end: pages lost theirs after the seconds of a body."""
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.05)
+    port, told = free_port(), protocol_for(AccessSettings())
+
+    async def echo(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (event := await receive())["type"] == "websocket.receive":
+            await send({"type": "websocket.send", "text": event["text"]})
+
+    async def talk() -> None:
+        config = uvicorn.Config(echo, host="127.0.0.1", port=port, http=told, lifespan="off")
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        async with connect(f"ws://127.0.0.1:{port}/") as link:
+            for word in ("first", "after the deadline"):
+                await link.send(word)
+                assert await link.recv() == word
+                await asyncio.sleep(0.2)
+        server.should_exit = True
+        await serving
+
+    asyncio.run(talk())
