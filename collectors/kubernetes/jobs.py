@@ -41,8 +41,8 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
+from collectors.kubernetes.own_work import checkpoint_facts, own_work_facts
 from collectors.kubernetes.placement_rules import OpenNodes, rules_of
-from collectors.kubernetes.pod_shares import checkpoint_facts, own_work_facts
 from collectors.kubernetes.progress import progress_of_workloads
 from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
 from collectors.kubernetes.shares import (

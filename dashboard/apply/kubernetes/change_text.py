@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from collectors.kubernetes.pod_shares import COMPLETIONS_FOLLOW
+from collectors.kubernetes.own_work import COMPLETIONS_FOLLOW
 from collectors.kubernetes.workloads import SCALED_OBJECT
 from dashboard.apply.base import ChangeText
 from dashboard.apply.kubernetes import bounds

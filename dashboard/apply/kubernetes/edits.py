@@ -6,7 +6,7 @@ A recommendation speaks of a job's GPUs in all; an object of pods, and of GPUs i
 from collections.abc import Mapping
 from typing import Any
 
-from collectors.kubernetes.pod_shares import follows
+from collectors.kubernetes.own_work import follows
 from dashboard.apply.kubernetes.bounds import bound_edit
 from dashboard.apply.kubernetes.obstacles import (
     ELASTIC_FACT,

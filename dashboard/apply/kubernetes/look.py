@@ -10,7 +10,7 @@ from datetime import datetime
 
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
-from collectors.kubernetes.pod_shares import is_elastic, own_work_facts
+from collectors.kubernetes.own_work import is_elastic, own_work_facts
 from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.kubernetes import bounds, cutting, reading
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for

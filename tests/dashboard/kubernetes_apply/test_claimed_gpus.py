@@ -7,7 +7,7 @@ from beds.kubernetes_apply import gpus, planned, proposal, replicated
 from beds.kubernetes_fake import FakeApi
 from factories import make_job
 
-from collectors.kubernetes.pod_shares import own_work_facts
+from collectors.kubernetes.own_work import own_work_facts
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.errors import ChangeRefusedError
 from data.feasible_changes import why_not

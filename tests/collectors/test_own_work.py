@@ -7,7 +7,7 @@ from beds.kubernetes_lists import JOBS, PODS, SETS, facts, pod, template, thing,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.kubernetes.pod_shares import why_no_fewer, why_no_other_number
+from collectors.kubernetes.own_work import why_no_fewer, why_no_other_number
 from data.feasible_changes import why_not
 from data.records.plans import Configuration
 
