@@ -1,6 +1,5 @@
 """The counters that other readings of their board contradict, on the page Health."""
 
-from dataclasses import asdict
 from datetime import datetime
 
 import pandas as pd
@@ -26,9 +25,18 @@ def contradiction_section(reader: CachedReader, now: datetime) -> None:
         )
     )
     rows = [
-        asdict(entry)
-        | {"counter": entry.term, "reading": 100 * entry.reading, "others": entry.evidence}
+        {
+            "node": entry.node,
+            "gpu_index": entry.gpu_index,
+            "counter": entry.term,
+            "showed (%)": 100 * entry.reading,
+            "beside": entry.evidence,
+            "slots of five minutes": entry.slots,
+            "since": entry.first_at,
+            "until": entry.last_at,
+            "gpu_uuid": entry.gpu_uuid,
+            "mig_instance": entry.mig_instance,
+        }
         for entry in counters
     ]
-    named = {"reading": "showed (%)", "others": "beside", "slots": "slots of five minutes"}
-    table(pd.DataFrame(rows).rename(columns=named), "contradictions")
+    table(pd.DataFrame(rows), "contradictions")
