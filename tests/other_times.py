@@ -1,8 +1,8 @@
 """Run the tests with the clock at other times: `other_times.py [TIME ...] [-- OPTION ...]`.
 
 libfaketime (Debian package `faketime`) tells pytest, its workers and the servers that they start
-another time. Prometheus, Kubernetes and etcd are written in Go and ask the kernel itself, so tests
-that need one of them do not run here. Files keep the times that the kernel gives them, so that
+another time. Prometheus, Kubernetes and etcd are written in Go and ask the kernel itself, and
+Chromium keeps all cores busy under it, so tests that need one of them do not run here. Files keep the times that the kernel gives them, so that
 compiled code stays valid, and the monotonic clock runs as it is.
 """
 
@@ -19,7 +19,7 @@ WITHOUT_SERVERS = (
     "not slow_end and not prometheus and not slurm and not kubernetes and not postgres"
     " and not browser and not slow"
 )
-WITH_SERVERS = "not slow_end and not prometheus and not kubernetes"
+WITH_SERVERS = "not slow_end and not prometheus and not kubernetes and not browser"
 # While it leaves the monotonic clock alone, libfaketime 0.9.10 refuses (EINVAL) each sleep until a
 # time on that clock, which is how Python sleeps. This function stands before its own.
 SLEEP = """
