@@ -2,8 +2,9 @@
 
 libfaketime (Debian package `faketime`) tells pytest, its workers and the servers that they start
 another time. Prometheus, Kubernetes and etcd are written in Go and ask the kernel itself, and
-Chromium keeps all cores busy under it, so tests that need one of them do not run here. Files keep the times that the kernel gives them, so that
-compiled code stays valid, and the monotonic clock runs as it is.
+Chromium keeps all cores busy under it, so tests that need one of them do not run here. Files keep
+the times that the kernel gives them, so that compiled code stays valid, and the monotonic clock
+runs as it is.
 """
 
 import os
