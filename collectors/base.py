@@ -13,7 +13,7 @@ from data.collected import Collected
 from data.settings import Settings
 
 Finding = tuple[str, str, str]
-"""What was looked at; `ok`, `warning` or `missing`; what was found, or the line to change."""
+"""The subject; `ok`, `warning` or `missing`; the observation, or the line to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

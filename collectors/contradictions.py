@@ -98,24 +98,24 @@ def contradicted(
     work that it asks for, 0 for the most without work and 1 for its limit. `at_rest` says where
     power is that of a board without a program. Shapes: all alike.
     """
-    known = {name: readings[name].copy() for name in COUNTERS if name in readings}
-    outvoted = {name: np.zeros(len(device), dtype=bool) for name in known}
+    valid = {name: readings[name].copy() for name in COUNTERS if name in readings}
+    outvoted = {name: np.zeros(len(device), dtype=bool) for name in valid}
     # Of all readings, once: without single ones the means of two counters are of other moments.
-    means = {name: _means(values, device) for name, values in known.items()}
+    means = {name: _means(values, device) for name, values in valid.items()}
     resting = _means(at_rest.astype(float), device) == 1.0
     # What one counter hides is seen once that counter is left out.
     for _round in range(2):
-        for name, flags in _outvoted(known, means, resting).items():
+        for name, flags in _outvoted(valid, means, resting).items():
             outvoted[name] |= flags
-            known[name][flags] = np.nan
+            valid[name][flags] = np.nan
     return outvoted
 
 
 def _outvoted(
-    known: Mapping[str, Floats], means: Mapping[str, Floats], resting: Flags
+    valid: Mapping[str, Floats], means: Mapping[str, Floats], resting: Flags
 ) -> dict[str, Flags]:
-    against = {name: np.zeros((3, len(resting)), dtype=bool) for name in known}
-    for low, high, broken in _broken(known, means, resting):
+    against = {name: np.zeros((3, len(resting)), dtype=bool) for name in valid}
+    for low, high, broken in _broken(valid, means, resting):
         against[low][_SOURCES[high]] |= broken
         against[high][_SOURCES[low]] |= broken
     # Power is measured by the board itself: where it is one against one, it is kept.
@@ -128,13 +128,13 @@ def _outvoted(
 
 
 def _broken(
-    known: Mapping[str, Floats], means: Mapping[str, Floats], at_rest: Flags
+    valid: Mapping[str, Floats], means: Mapping[str, Floats], at_rest: Flags
 ) -> Iterator[tuple[str, str, Flags]]:
     """Yield (low counter, high counter, where they contradict each other)."""
     for rule in _RULES:
-        if rule.low not in known or rule.high not in known:
+        if rule.low not in valid or rule.high not in valid:
             continue
-        low, high = known[rule.low], known[rule.high]
+        low, high = valid[rule.low], valid[rule.high]
         if rule.at_once:
             broken = (low <= REST_CLAIM) & (low < rule.least(high))
             # Of bursts of seconds a mean shows a little where a moment shows all or nothing.
@@ -142,13 +142,13 @@ def _broken(
         else:
             broken = means[rule.low] < rule.least(means[rule.high])
         # Neighbours tell nothing of a reading that is not there.
-        yield rule.low, rule.high, broken & ~np.isnan(known[rule.low]) & ~np.isnan(high)
-    if "power_watts" not in known:
+        yield rule.low, rule.high, broken & ~np.isnan(valid[rule.low]) & ~np.isnan(high)
+    if "power_watts" not in valid:
         return
-    resting = at_rest & ~np.isnan(known["power_watts"])
-    for name in set(known) - {"power_watts"}:
-        works = (means[name] > WORK_CLAIM) & ~np.isnan(known[name])
-        if name != "sm_active" and "sm_active" in known:
+    resting = at_rest & ~np.isnan(valid["power_watts"])
+    for name in set(valid) - {"power_watts"}:
+        works = (means[name] > WORK_CLAIM) & ~np.isnan(valid[name])
+        if name != "sm_active" and "sm_active" in valid:
             # One small kernel keeps engine and GPU_UTIL at 1: where SMs tell of it, they decide.
             some = (means["sm_active"] > _SOME_WORK) & (means["sm_active"] <= WORK_CLAIM)
             works &= ~some
@@ -241,16 +241,16 @@ def _by_slot(
     """Return the slots in which counters are contradicted, with what they and the others showed."""
     slots = samples["sampled_at"].dt.floor(f"{SLOT_SECONDS}s")
     keys = samples[["gpu_uuid", "mig_instance"]].assign(slot_start=slots)
-    shown = pd.concat([keys, pd.DataFrame(dict(readings))], axis=1)
+    values_by_counter = pd.concat([keys, pd.DataFrame(dict(readings))], axis=1)
     rows = [empty_frame(CONTRADICTIONS)]
     for name, flag in flags.items():
         share = keys.assign(flag=flag).groupby(list(_SLOT_KEY))["flag"].mean()
-        means = shown[flag].groupby(list(_SLOT_KEY)).mean()
+        means = values_by_counter[flag].groupby(list(_SLOT_KEY)).mean()
         means = means[share[means.index] > _SLOT_SHARE].reset_index()
         others = [other for other in flags if other != name]
         texts = [_text(others, values) for values in means[others].to_numpy()]
-        found = means.assign(counter=name, reading=means[name], others=texts)
-        rows.append(check_frame(found[list(CONTRADICTIONS.names)], CONTRADICTIONS))
+        slots_of_counter = means.assign(counter=name, reading=means[name], others=texts)
+        rows.append(check_frame(slots_of_counter[list(CONTRADICTIONS.names)], CONTRADICTIONS))
     return pd.concat(rows, ignore_index=True)
 
 

@@ -155,21 +155,23 @@ def _wide(
         name: rows * len(instants) + np.searchsorted(instants, times)
         for name, (rows, times, _values) in long.items()
     }
-    found = _distinct([of_name for name, of_name in cells.items() if name not in witnesses])
+    distinct_cells = _distinct(
+        [of_name for name, of_name in cells.items() if name not in witnesses]
+    )
     wide: dict[str, npt.NDArray[np.float64]] = {}
     for name, (_rows, _times, values) in long.items():
-        column = np.full(len(found), -np.inf)
-        place = np.minimum(np.searchsorted(found, cells[name]), len(found) - 1)
-        there = found[place] == cells[name]
+        column = np.full(len(distinct_cells), -np.inf)
+        place = np.minimum(np.searchsorted(distinct_cells, cells[name]), len(distinct_cells) - 1)
+        there = distinct_cells[place] == cells[name]
         np.maximum.at(column, place[there], values[there])
         wide[name] = np.where(np.isneginf(column), np.nan, column)
-    holder, instant = np.divmod(found, len(instants))
+    holder, instant = np.divmod(distinct_cells, len(instants))
     keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
     for name in _NAMED:
         keys[name] = [max(getattr(device, name) for device in said) for said in devices]
     named = keys.iloc[holder].reset_index(drop=True)
     times = pd.to_datetime(instants[instant], unit="us", utc=True).as_unit("us")
-    frame = pd.DataFrame(_derived(wide, len(found)))
+    frame = pd.DataFrame(_derived(wide, len(distinct_cells)))
     samples = check_frame(pd.concat([named, frame], axis=1).assign(sampled_at=times), SAMPLES)
     counters = {name: wide[name] for name in COUNTERS if name in wide and name not in frame}
     believed, contradictions = believed_samples(samples, counters, catalogue)

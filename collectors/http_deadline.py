@@ -119,9 +119,9 @@ class _SecureConnection(HTTPSConnection):
             super().connect()
 
     def _new_conn(self) -> socket.socket:
-        made = super()._new_conn()
-        end_within(self._handshake, made, self.timeout)
-        return made
+        connection = super()._new_conn()
+        end_within(self._handshake, connection, self.timeout)
+        return connection
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as urllib3 has it
         with _cut_after(self.timeout, self.sock):

@@ -218,7 +218,7 @@ def _is_gpu(resource: str) -> bool:
 
 
 def is_read(resource: str) -> bool:
-    """Whether requests of a resource are understood."""
+    """Return whether requests of a resource are understood."""
     return _is_gpu(resource) or resource in PIECES
 
 
@@ -395,5 +395,5 @@ def product_of(node: Document) -> str:
 
 
 def shares_gpus(node: Document) -> bool:
-    """Whether a node's device plugin hands one board to several pods, in whatever way."""
+    """Return whether a node's device plugin hands one board to several pods, in whatever way."""
     return text_in(node, "metadata", "labels", SHARING_LABEL) not in ("", "none")

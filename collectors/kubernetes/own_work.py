@@ -25,7 +25,7 @@ _OWN_NUMBER = re.compile(
     r"JOB_COMPLETION_INDEX|\b(?:POD|SHARD|REPLICA)_(?:INDEX|ORDINAL)\b"
     r"|\b(?:HOSTNAME|POD_NAME)(?:##|%%?|:|/)|(?:pod|job-completion|group)-index"
 )
-"""How a container asks which of the pods it runs in; the name of a label, or of a variable."""
+"""Names of labels and variables by which a container learns which of the pods it runs in."""
 _JOBS_AT: Mapping[str, tuple[str, ...]] = {"Job": (), "CronJob": ("spec", "jobTemplate")}
 _TEMPLATES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "Job": (("spec", "template"),),

@@ -1,4 +1,4 @@
-"""What a pod has of boards that it shares with others."""
+"""A pod's part of boards that it shares with others."""
 
 from dataclasses import dataclass
 

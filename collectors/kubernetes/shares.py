@@ -48,14 +48,14 @@ def is_reservation(pod: Document) -> bool:
 
 def reservations(pods: Iterable[Document]) -> dict[str, Reservation]:
     """Return the boards that KAI reserves, by group."""
-    found = {}
+    by_group = {}
     for pod in pods:
         labels = labels_of(pod)
         uuid, group = labels.get(_RESERVED, ""), labels.get(_GROUP, "")
         if group and _UUID.fullmatch(uuid):
             name = f"{text_in(pod, 'metadata', 'namespace')}/{text_in(pod, 'metadata', 'name')}"
-            found[group] = Reservation(board=uuid, label=name)
-    return found
+            by_group[group] = Reservation(board=uuid, label=name)
+    return by_group
 
 
 def share_of(
@@ -67,9 +67,9 @@ def share_of(
         return None
     if labels.get(_FRACTION) or labels.get(_MEMORY):
         group = reserved.get(labels.get(_GROUP, ""))
-        asked = labels.get(_FRACTION) or f"{labels[_MEMORY]} MiB"
+        request = labels.get(_FRACTION) or f"{labels[_MEMORY]} MiB"
         return PodShare(
-            by=f"KAI, {asked} of a GPU",
+            by=f"KAI, {request} of a GPU",
             boards=(group.board,) if group else (),
             ratio=_ratio(labels.get(_FRACTION, "")),
             reserved_by=group.label if group else "",
