@@ -24,6 +24,22 @@ class UnreadAccelerators:
     holders: Mapping[str, tuple[str, ...]]
     whole_ratio: float
 
+    @classmethod
+    def of(
+        cls,
+        noun: str,
+        *,
+        nodes: Iterable[tuple[str, str]],
+        holders: Iterable[tuple[str, str]],
+        readable: Iterable[str],
+    ) -> "UnreadAccelerators":
+        """Return them from pairs of name and holder; `readable` are nodes with boards we read."""
+        by_name = grouped(nodes)
+        unknown = {node for names in by_name.values() for node in names}
+        whole = sum(node not in unknown for node in readable)
+        ratio = whole / (whole + len(unknown)) if unknown else 1.0
+        return cls(noun=noun, nodes=by_name, holders=grouped(holders), whole_ratio=ratio)
+
     @property
     def texts(self) -> tuple[str, ...]:
         """A sentence for each name."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import gpu_resources, is_read, list_in, part, text_in
-from collectors.unread import UnreadAccelerators, grouped
+from collectors.unread import UnreadAccelerators
 from data.errors import scrub
 from data.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator
 
@@ -14,14 +14,16 @@ _OVER = frozenset({"Succeeded", "Failed"})
 
 def unread_accelerators(inventory: Inventory) -> UnreadAccelerators:
     """Return the accelerators of nodes, pods and resource claims that no reader understands."""
-    nodes, pods = grouped(_of_nodes(inventory)), grouped(_of_pods(inventory))
-    unknown = {node for names in nodes.values() for node in names}
-    whole = sum(
-        bool(gpu_resources(node)) and text_in(node, "metadata", "name") not in unknown
-        for node in inventory.of("Node")
+    return UnreadAccelerators.of(
+        "pod",
+        nodes=_of_nodes(inventory),
+        holders=_of_pods(inventory),
+        readable=(
+            text_in(node, "metadata", "name")
+            for node in inventory.of("Node")
+            if gpu_resources(node)
+        ),
     )
-    ratio = whole / (whole + len(unknown)) if unknown else 1.0
-    return UnreadAccelerators(noun="pod", nodes=nodes, holders=pods, whole_ratio=ratio)
 
 
 def _of_nodes(inventory: Inventory) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 
 from collectors.slurm.answers import gpus_of, identifier_of, job_state_of, text_of, words_of
 from collectors.slurm.records import Record
-from collectors.unread import UnreadAccelerators, grouped
+from collectors.unread import UnreadAccelerators
 from data.gpu_resources import is_accelerator
 from data.records.jobs import OVER
 
@@ -16,14 +16,12 @@ _END_OF_NAME = re.compile(r"[:=(]")
 
 def unread_gres(nodes: Collection[Record], jobs: Collection[Record]) -> UnreadAccelerators:
     """Return the gres of nodes, and of jobs that are not over, that no reader understands."""
-    held, asked = grouped(_of_nodes(nodes)), grouped(_of_jobs(jobs))
-    unknown = {node for names in held.values() for node in names}
-    whole = sum(
-        bool(gpus_of(node.get("gres"))) and text_of(node.get("name")) not in unknown
-        for node in nodes
+    return UnreadAccelerators.of(
+        "job",
+        nodes=_of_nodes(nodes),
+        holders=_of_jobs(jobs),
+        readable=(text_of(node.get("name")) for node in nodes if gpus_of(node.get("gres"))),
     )
-    ratio = whole / (whole + len(unknown)) if unknown else 1.0
-    return UnreadAccelerators(noun="job", nodes=held, holders=asked, whole_ratio=ratio)
 
 
 def _of_nodes(nodes: Collection[Record]) -> Iterator[tuple[str, str]]:

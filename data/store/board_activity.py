@@ -25,6 +25,12 @@ _MEANS = ", ".join(
     for name in ACTIVITY.names
     if name not in _KEY
 )
+PLACES = f"""
+places AS (
+    SELECT gpu_uuid, arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index
+    FROM five_minute WHERE {WINDOW} AND samples > 0 GROUP BY gpu_uuid
+)"""  # noqa: S608
+"""Node and index of each board at its newest reading of a window."""
 BY_JOB = f"""
 WITH held AS (
     SELECT slot_start, gpu_uuid, mig_instance, job_id FROM five_minute
@@ -48,10 +54,7 @@ UNWELL = f"""
 WITH unwell AS (
     SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {WINDOW} GROUP BY gpu_uuid
     HAVING avg(throttled_ratio) >= :throttled OR max(remap_failed) > 0
-), places AS (
-    SELECT gpu_uuid, arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index
-    FROM five_minute WHERE {WINDOW} AND samples > 0 GROUP BY gpu_uuid
-)
+), {PLACES}
 SELECT unwell.gpu_uuid, node, gpu_index, {HEALTH_NAMES}
 FROM unwell JOIN places ON places.gpu_uuid = unwell.gpu_uuid
 ORDER BY node, gpu_index, unwell.gpu_uuid

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.columns import CONTRADICTIONS, check_frame
 from data.records.contradictions import ContradictedCounter
+from data.store.board_activity import PLACES
 from data.store.bulk import put_rows
 from data.store.rollup import kept_since
 from data.store.samples_sql import SIGNALS, WINDOW
@@ -41,10 +42,7 @@ observed AS (
 )"""  # noqa: S608 - only constants of this package are put together
 
 OF_BOARDS = f"""
-WITH {_BY_DEVICE}, places AS (
-    SELECT gpu_uuid, arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index
-    FROM five_minute WHERE {WINDOW} AND samples > 0 GROUP BY gpu_uuid
-)
+WITH {_BY_DEVICE}, {PLACES}
 SELECT coalesce(node, '') AS node, coalesce(gpu_index, '') AS gpu_index, told.*
 FROM told LEFT JOIN places ON places.gpu_uuid = told.gpu_uuid
 ORDER BY node, gpu_index, told.gpu_uuid, mig_instance, counter
