@@ -9,7 +9,13 @@ from data.errors import scrub
 from data.gpu_resources import NOT_READ
 
 _FAMILIES = (
-    (re.compile(r"(?:amd_)?gpu_(?!cache)\w+|rocm_\w+|amd_smi_\w+"), "AMD's exporters"),
+    (
+        re.compile(
+            r"amd_(?:gpu|smi)_\w+|rocm_\w+|gpu_(?:gfx|umc|mma|vcn|edge|junction|xgmi|ecc|\w*package)_\w+"
+            r"|gpu_\w*(?:vram|gtt)\w*"
+        ),
+        "AMD's exporters",
+    ),
     (re.compile(r"habanalabs_\w+"), "Intel's Gaudi exporter"),
     (re.compile(r"xpum_\w+"), "Intel's XPU manager"),
     (re.compile(r"npu_\w+|ascend_\w+"), "Huawei's NPU exporter"),
@@ -18,6 +24,7 @@ _FAMILIES = (
     (re.compile(r"mlu_\w+"), "Cambricon's exporter"),
     (re.compile(r"vgpu_\w+|hostgpu\w+|gpudevice\w+|nodegpu\w*|nodevgpu\w*"), "HAMi's monitor"),
     (re.compile(r"slurm_job_\w*gpu\w*"), "slurm-job-exporter"),
+    (re.compile(r"gpu_(?!cache)\w+"), "an exporter that is not known"),
 )
 """Names in lower case, and whose they are; the first that fits counts."""
 

@@ -291,6 +291,7 @@ def test_doctor_names_what_slurm_holds_and_nobody_reads(tmp_path: Path) -> None:
 
 EXPORTERS = {
     "AMD's exporters": ("gpu_gfx_activity", "gpu_package_power", "gpu_used_vram"),
+    "an exporter that is not known": ("gpu_hours_booked",),
     "Intel's Gaudi exporter": ("habanalabs_utilization", "habanalabs_power_mW"),
     "HAMi's monitor": ("vGPU_device_memory_usage_in_bytes", "HostGPUMemoryUsage"),
     "slurm-job-exporter": ("slurm_job_utilization_gpu",),
