@@ -37,8 +37,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def session(server: Server) -> Iterator[ClientConnection]:
     """Open a session as a tab does, wait until its page was drawn, and close it at the end."""
     address = f"ws://{urlsplit(server.base).netloc}/_stcore/stream"
+    # No pings: their thread and this one would both wait for the thread that reads, where
+    # CPython 3.11 can fail (`Thread.join` with a limit of time, called by two threads).
     with connect(
-        address, subprotocols=[Subprotocol("streamlit")], max_queue=None, open_timeout=120
+        address,
+        subprotocols=[Subprotocol("streamlit")],
+        max_queue=None,
+        open_timeout=120,
+        ping_interval=None,
     ) as opened:
         asked, told = BackMsg(), ForwardMsg()
         asked.rerun_script.query_string = ""
