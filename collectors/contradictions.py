@@ -31,14 +31,22 @@ REST_CLAIM = 0.1
 """A counter at most this high says that the board rests, which must hold reading by reading."""
 WORK_CLAIM = 0.5
 """A counter above this says that the board works: it then draws more than at rest."""
+_BUSY = 0.9
+"""GPU_UTIL above this does, by itself: it counts the time between two kernels as work."""
 _SOME_WORK = 0.02
-_APART, _WORK_APART = 0.4, 0.4
-"""GPU_UTIL and power are of a moment where profiling counters are means: means are compared."""
-_TOO_LITTLE = 1 / 3
+_APART, _ERRORS = 0.1, 3.0
+"""GPU_UTIL and power are of a moment where profiling counters are means of seconds: means of
+readings are compared, and differ by this and by so many standard errors of a mean of moments.
+"""
+_TOO_LITTLE, _FEW_ERRORS = 1 / 3, 1.5
 _INSIDE = 0.15
 """An SM, a tensor core or memory is at work while the engine is, but for rounding and copies."""
-_NEIGHBOURS = 9
-"""Readings that a mean is taken over."""
+_NEIGHBOURS = (9, 145)
+"""Readings that means are taken over: few tell soon, many tell small differences."""
+_FROZEN, _MOVES, _OFTEN = 9, 0.4, 3
+"""A counter shows one value for so many readings while another moves by so much, there and back."""
+_ENDS = 0.02
+"""So near to 0 and to 1 a counter may stay while others move: one small kernel is 1 to GPU_UTIL."""
 _SLOT_SHARE = 0.25
 """A counter that is contradicted in more than this share of a slot's readings is in it."""
 
@@ -60,13 +68,18 @@ class _Rule:
     """`low` may not show less than `least` of what `high` shows, in the mean of some readings.
 
     `at_once`: in a single reading, of a counter that says that the board rests, and that shows far
-    too little in that mean.
+    too little in that mean. `of_moments`: one of the two is of a moment, and its mean has an error.
     """
 
     low: str
     high: str
     least: Callable[[Floats], Floats]
     at_once: bool = False
+    of_moments: bool = False
+
+
+def _apart(high: Floats) -> Floats:
+    return high - _APART
 
 
 _RULES = (
@@ -77,10 +90,10 @@ _RULES = (
         for low in ("gr_engine_active", "sm_active", "gpu_util")
         for rule in (
             _Rule(low, "power_watts", lambda high: high - WORK_TOLERANCE, at_once=True),
-            _Rule(low, "power_watts", lambda high: high - _WORK_APART),
+            _Rule(low, "power_watts", _apart, of_moments=True),
         )
     ),
-    *(_Rule("gpu_util", high, lambda high: high - _APART) for high in _PROFILED),
+    *(_Rule("gpu_util", high, _apart, of_moments=True) for high in _PROFILED),
     *(_Rule("gr_engine_active", high, lambda high: high - _INSIDE) for high in _PROFILED[1:]),
     _Rule("sm_active", "tensor_active", lambda high: high - _INSIDE),
     _Rule(
@@ -89,33 +102,119 @@ _RULES = (
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Window:
+    """Readings of the same device around each: the first, and the one after the last."""
+
+    first: Numbers
+    last: Numbers
+
+    @classmethod
+    def of(cls, device: Numbers, length: int) -> "_Window":
+        """Return the windows of `length` readings where `device` is in order."""
+        place = np.arange(len(device))
+        edges = np.flatnonzero(np.diff(device, prepend=device[:1] - 1, append=device[-1:] - 1))
+        own = np.searchsorted(edges, place, "right")
+        first = np.maximum(place - length // 2, edges[own - 1])
+        return cls(first, np.minimum(place + length // 2 + 1, edges[own]))
+
+    def sums(self, values: npt.NDArray[Any]) -> Floats:
+        """Return the sum of the window of each reading."""
+        total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+        return np.asarray(total[self.last] - total[self.first], dtype=np.float64)
+
+    def means(self, values: Floats) -> Floats:
+        """Return the mean of the known readings, NaN where there is none."""
+        known = ~np.isnan(values)
+        count = self.sums(known)
+        total = self.sums(np.where(known, values, 0.0))
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def errors(self, *means: Floats) -> Floats:
+        """Return the standard error of a mean of moments that are 0 or 1."""
+        variance = np.max([mean * (1 - mean) for mean in means], axis=0)
+        return np.asarray(np.sqrt(np.clip(variance, 0, 1) / (self.last - self.first)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Means:
+    """Means by counter, of all readings: without single ones they would be of other moments."""
+
+    window: _Window
+    of: Mapping[str, Floats]
+
+    def broken(self, rule: _Rule) -> Flags:
+        """Return where the means of two counters break a rule."""
+        low, high = self.of[rule.low], self.of[rule.high]
+        if rule.at_once and rule.high == "power_watts":
+            # Of bursts of seconds a mean shows a little where a moment shows all or nothing.
+            return np.asarray(low < _TOO_LITTLE * high)
+        if rule.at_once:
+            # GPU_UTIL also overstates, as it counts the time between two kernels.
+            sure = high - _FEW_ERRORS * self.window.errors(high)
+            return np.asarray(low < np.minimum(_TOO_LITTLE * sure, rule.least(sure)))
+        error = _ERRORS * self.window.errors(low, high) if rule.of_moments else np.zeros(len(low))
+        return np.asarray(low < rule.least(high) - error)
+
+
 def contradicted(
-    readings: Mapping[str, Floats], at_rest: Flags, device: Numbers
+    readings: Mapping[str, Floats], at_rest: Flags, device: Numbers, watts: Floats
 ) -> dict[str, Flags]:
     """Return by counter in which readings the others contradict it.
 
     `readings` has arrays of COUNTERS, NaN where unknown, ordered by device and time; power as the
     work that it asks for, 0 for the most without work and 1 for its limit. `at_rest` says where
-    power is that of a board without a program. Shapes: all alike.
+    power is that of a board without a program, `watts` is the power itself. Shapes: all alike.
     """
-    valid = {name: readings[name].copy() for name in COUNTERS if name in readings}
-    outvoted = {name: np.zeros(len(device), dtype=bool) for name in valid}
-    # Of all readings, once: without single ones the means of two counters are of other moments.
-    means = {name: _means(values, device) for name, values in valid.items()}
-    resting = _means(at_rest.astype(float), device) == 1.0
+    names = [name for name in COUNTERS if name in readings]
+    outvoted = _frozen(readings, device, watts)
+    valid = {name: np.where(outvoted[name], np.nan, readings[name]) for name in names}
+    windows = [_Window.of(device, length) for length in _NEIGHBOURS]
+    means = [
+        _Means(window, {name: window.means(values) for name, values in valid.items()})
+        for window in windows
+    ]
+    resting = windows[0].means(at_rest.astype(float)) == 1.0
+    still = _runs(readings["gpu_util"], device)[1] if "gpu_util" in readings else ~resting
     # What one counter hides is seen once that counter is left out.
     for _round in range(2):
-        for name, flags in _outvoted(valid, means, resting).items():
+        for name, flags in _outvoted(valid, means, resting, still).items():
             outvoted[name] |= flags
             valid[name][flags] = np.nan
     return outvoted
 
 
+def _runs(values: Floats, device: Numbers) -> tuple[Numbers, Flags]:
+    """Return the number of the run of one value that each reading is in, and whether it is long."""
+    changes = np.append(True, (values[1:] != values[:-1]) | (device[1:] != device[:-1]))
+    runs = np.cumsum(changes) - 1
+    return runs, (np.bincount(runs) >= _FROZEN)[runs]
+
+
+def _frozen(readings: Mapping[str, Floats], device: Numbers, watts: Floats) -> dict[str, Flags]:
+    """Return where a counter shows one value on and on, between its ends, while another moves."""
+    frozen = {}
+    for name, values in readings.items():
+        runs, long = _runs(watts if name == "power_watts" else values, device)
+        if name != "power_watts":
+            long &= (values > _ENDS) & (values < 1 - _ENDS)
+        frozen[name] = np.zeros(len(values), dtype=bool)
+        for other in set(readings) - {name}:
+            witness = pd.Series(readings[other][long]).groupby(runs[long])
+            low, high = witness.transform("min"), witness.transform("max")
+            there, back = (
+                (distance > _MOVES).groupby(runs[long]).transform("sum") >= _OFTEN
+                for distance in (readings[other][long] - low, high - readings[other][long])
+            )
+            frozen[name][long] |= (there & back).to_numpy()
+    return frozen
+
+
 def _outvoted(
-    valid: Mapping[str, Floats], means: Mapping[str, Floats], resting: Flags
+    valid: Mapping[str, Floats], means: list[_Means], resting: Flags, still: Flags
 ) -> dict[str, Flags]:
     against = {name: np.zeros((3, len(resting)), dtype=bool) for name in valid}
-    for low, high, broken in _broken(valid, means, resting):
+    for low, high, broken in _broken(valid, means, resting, still):
         against[low][_SOURCES[high]] |= broken
         against[high][_SOURCES[low]] |= broken
     # Power is measured by the board itself: where it is one against one, it is kept.
@@ -128,37 +227,32 @@ def _outvoted(
 
 
 def _broken(
-    valid: Mapping[str, Floats], means: Mapping[str, Floats], at_rest: Flags
+    valid: Mapping[str, Floats], means: list[_Means], at_rest: Flags, still: Flags
 ) -> Iterator[tuple[str, str, Flags]]:
     """Yield (low counter, high counter, where they contradict each other)."""
     for rule in _RULES:
         if rule.low not in valid or rule.high not in valid:
             continue
         low, high = valid[rule.low], valid[rule.high]
+        scales = means if rule.at_once or rule.of_moments else means[:1]
+        broken = np.any([scale.broken(rule) for scale in scales], axis=0)
         if rule.at_once:
-            broken = (low <= REST_CLAIM) & (low < rule.least(high))
-            # Of bursts of seconds a mean shows a little where a moment shows all or nothing.
-            broken &= means[rule.low] < _TOO_LITTLE * means[rule.high]
-        else:
-            broken = means[rule.low] < rule.least(means[rule.high])
+            broken &= (low <= REST_CLAIM) & (low < rule.least(high))
         # Neighbours tell nothing of a reading that is not there.
-        yield rule.low, rule.high, broken & ~np.isnan(valid[rule.low]) & ~np.isnan(high)
+        yield rule.low, rule.high, broken & ~np.isnan(low) & ~np.isnan(high)
     if "power_watts" not in valid:
         return
     resting = at_rest & ~np.isnan(valid["power_watts"])
+    shown = means[0].of
     for name in set(valid) - {"power_watts"}:
-        works = (means[name] > WORK_CLAIM) & ~np.isnan(valid[name])
+        # Of work the whole percents of GPU_UTIL vary.
+        claim = np.where(still, WORK_CLAIM, _BUSY) if name == "gpu_util" else WORK_CLAIM
+        works = (shown[name] > claim) & ~np.isnan(valid[name])
         if name != "sm_active" and "sm_active" in valid:
             # One small kernel keeps engine and GPU_UTIL at 1: where SMs tell of it, they decide.
-            some = (means["sm_active"] > _SOME_WORK) & (means["sm_active"] <= WORK_CLAIM)
+            some = (shown["sm_active"] > _SOME_WORK) & (shown["sm_active"] <= WORK_CLAIM)
             works &= ~some
         yield "power_watts", name, resting & works
-
-
-def _means(values: Floats, device: Numbers) -> Floats:
-    """Return the mean of each reading and those of the same device beside it."""
-    rolled = pd.Series(values).groupby(device).rolling(_NEIGHBOURS, center=True, min_periods=1)
-    return np.asarray(rolled.mean(), dtype=np.float64)
 
 
 def believed_samples(
@@ -182,7 +276,8 @@ def believed_samples(
     work = {"power_watts": np.maximum(readings["power_watts"] - loaded, 0) / (1 - loaded)}
     ordered = {name: values[order] for name, values in (readings | work).items()}
     flags = {name: np.zeros(len(samples), dtype=bool) for name in readings}
-    for name, flag in contradicted(ordered, (power <= rest)[order], device[order]).items():
+    found = contradicted(ordered, (power <= rest)[order], device[order], power[order])
+    for name, flag in found.items():
         flags[name][order] = flag
     if not any(flag.any() for flag in flags.values()):
         return samples, empty_frame(CONTRADICTIONS)

@@ -16,6 +16,7 @@ from collectors.trace_map import load_map
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.columns import ACTIVITY, check_frame
+from data.store.contradictions import MIN_SLOTS
 
 MEASURED = Path(__file__).parents[2] / "benchmarks" / "measured" / "slow_programs_h200.json"
 PROGRAMS = json.loads(MEASURED.read_text(encoding="utf-8"))["rows"]
@@ -122,6 +123,37 @@ def test_work_in_bursts_behind_a_stuck_counter_is_seen_reading_by_reading() -> N
     found, _told = believed(*[moment | {"sm_active": 0.0} for moment in bursts])
     at_work = found["utilization_ratio"] > 0
     assert at_work.tolist() == [moment % 6 == 0 for moment in range(30)]
+
+
+@pytest.mark.parametrize("level", [0.2, 0.5, 0.67])
+@pytest.mark.parametrize("frozen", ["gr_engine_active", "sm_active", "gpu_util", "power_watts"])
+def test_a_counter_that_stands_still_while_the_others_move_is_unknown(
+    frozen: str, level: float
+) -> None:
+    """Between rest and work its level is wrong by too little at a time, and never changes."""
+    value = 700 * level if frozen == "power_watts" else level
+    bursts = [BUSY if moment % 6 < 3 else REST for moment in range(30)]
+    noise = np.random.default_rng(3).normal(1.0, 0.01, 30)
+    moments = [
+        {name: shown * noise[place] for name, shown in moment.items()} | {frozen: value}
+        for place, moment in enumerate(bursts)
+    ]
+    _found, told = believed(*moments)
+    assert set(told["counter"]) == {frozen}
+
+
+@pytest.mark.parametrize("duty", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("seed", range(4))
+def test_moments_of_bursts_contradict_no_means(seed: int, duty: float) -> None:
+    """GPU_UTIL and power show all or nothing of bursts whose means of 30 s vary little."""
+    noise = np.random.default_rng(seed)
+    moments = []
+    for at_work in noise.random(600) < duty:
+        mean = {name: float(noise.normal(duty, 0.03)) * BUSY[name] for name in COUNTERS[:4]}
+        power = noise.normal(620.0 if at_work else 110.0, 5.0)
+        moments.append(mean | {"gpu_util": 0.97 * at_work, "power_watts": power})
+    _found, told = believed(*moments)
+    assert told["counter"].value_counts().max() < MIN_SLOTS or told.empty
 
 
 def test_of_an_instance_the_power_of_the_board_tells_nothing() -> None:

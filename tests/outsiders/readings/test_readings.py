@@ -16,9 +16,8 @@ from benchmarks._readings_judging import Judgement, judge
 
 JOBS_A_SCENARIO, JOBS_A_STORE = 20, 400
 MAX_SHOWN = 3
-MAX_MISSED, MAX_FALSE_ALARMS = 0.02, 0.02
-MAX_UNTOLD, ALWAYS_TOLD = 0.06, 20
-"""Of work in bursts a latched counter is wrong part of the time, towards work: some stay untold."""
+MAX_MISSED, MAX_FALSE_ALARMS, MIN_ALARMS = 0.02, 0.001, 1
+"""Of bursts of seconds a counter is sometimes accused by chance."""
 
 
 def broken_alone(job: DrawnJob) -> str | None:
@@ -49,9 +48,9 @@ def test_no_board_at_work_is_to_be_changed_and_stuck_counters_are_told(
     measured(line)
     plainest = [(*shrink(job, broken_alone), reason) for job, reason in total.failures[:MAX_SHOWN]]
     assert not total.failures, "\n".join([line, *map(str, plainest)])
-    assert total.untold <= MAX_UNTOLD * max(total.visible, ALWAYS_TOLD), line
+    assert not total.untold, line
     assert total.missed <= MAX_MISSED * total.idle, line
-    assert total.false_alarms <= MAX_FALSE_ALARMS * total.boards, line
+    assert total.false_alarms <= max(MIN_ALARMS, MAX_FALSE_ALARMS * total.boards), line
 
 
 @pytest.mark.parametrize("kind", ["steady", "bursts of minutes"])
