@@ -8,7 +8,7 @@ from typing import Any
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.pod_share import PodShare
-from collectors.kubernetes.quantities import HostRequest
+from collectors.kubernetes.quantities import HostRequest, quantity
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
 from data.gpu_resources import (
@@ -30,6 +30,7 @@ _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
 _KAI_SCHEDULER = "kai-scheduler"
 _MAX_TEXT = 300
+_BILLION = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +196,8 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
 
 def _asked(container: object) -> Iterator[tuple[str, int]]:
     limits = part(container, "resources", "limits")
-    for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
-        count = count_of(quantity)
+    for name, amount in limits.items() if isinstance(limits, Mapping) else ():
+        count = count_of(amount)
         if is_read(str(name)) and count:
             yield str(name), count
 
@@ -222,10 +223,15 @@ def is_read(resource: str) -> bool:
     return _is_gpu(resource) or resource in PIECES
 
 
-def count_of(quantity: object) -> int:
-    """Return the whole number of a quantity, "2" or 2; 0 for anything else."""
-    text = str(quantity)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+def whole_number(value: object) -> int | None:
+    """Return the whole number below a billion of a quantity, 2, "2" or "80k", else None."""
+    number = None if isinstance(value, bool) else quantity(value)
+    return None if number is None or number % 1 or number >= _BILLION else int(number)
+
+
+def count_of(value: object) -> int:
+    """Return the whole number of a quantity; 0 for what is absent or not a whole number."""
+    return whole_number(value) or 0
 
 
 def read_pod(pod: Document) -> PodFacts | None:
@@ -348,8 +354,8 @@ def gpu_resources(node: Document) -> dict[str, int]:
         return {}
     profile = single_profile(node)
     found: dict[str, int] = {}
-    for name, quantity in offered.items():
-        count = count_of(quantity)
+    for name, amount in offered.items():
+        count = count_of(amount)
         if _is_gpu(str(name)) and count:
             resource = resource_of(profile) if profile and name == WHOLE_GPU else str(name)
             found[resource] = found.get(resource, 0) + count

@@ -4,7 +4,14 @@ from collections.abc import Iterator, Mapping
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.objects import gpu_resources, is_read, list_in, part, text_in
+from collectors.kubernetes.objects import (
+    gpu_resources,
+    is_read,
+    list_in,
+    part,
+    text_in,
+    whole_number,
+)
 from collectors.unread import UnreadAccelerators
 from data.errors import scrub
 from data.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator
@@ -61,11 +68,7 @@ def unread_resources(node: Document) -> dict[str, str]:
     """
     offered = part(node, "status", "allocatable")
     pairs = offered.items() if isinstance(offered, Mapping) else ()
-    return {
-        str(name): str(quantity)
-        for name, quantity in pairs
-        if _is_unread(str(name)) and str(quantity) != "0"
-    }
+    return {str(name): str(quantity) for name, quantity in pairs if _is_unread(str(name), quantity)}
 
 
 def unread_reason(node: Document) -> str:
@@ -77,8 +80,9 @@ def unread_reason(node: Document) -> str:
     return f"holds {held}, {NOT_READ}" if held else ""
 
 
-def _is_unread(name: str) -> bool:
-    return not is_read(name) and is_accelerator(name)
+def _is_unread(name: str, quantity: object) -> bool:
+    understood = is_read(name) and whole_number(quantity) is not None
+    return is_accelerator(name) and not understood and str(quantity) != "0"
 
 
 def _asked(pod: Document) -> Iterator[str]:
@@ -86,5 +90,5 @@ def _asked(pod: Document) -> Iterator[str]:
         for container in list_in(pod, "spec", section):
             limits = part(container, "resources", "limits")
             for name in limits if isinstance(limits, Mapping) else ():
-                if _is_unread(str(name)) and str(limits[name]) != "0":
+                if _is_unread(str(name), limits[name]):
                     yield str(name)

@@ -14,11 +14,14 @@ from beds.slurm_replay import RECORDED, command_folder, recorded_commands
 from collectors.base import Window
 from collectors.exposition_text import read_dcgm_text
 from collectors.kubernetes.findings import kubernetes_findings
+from collectors.kubernetes.objects import gpu_resources
+from collectors.kubernetes.quantities import quantity
 from collectors.slurm.answering import SlurmAnswers, read_nodes, read_queue
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.unread import unread_gres
 from collectors.unread_metrics import unread_metrics
+from dashboard.apply.kubernetes.quotas import limit_refusal, refusal
 from dashboard.apply.kubernetes.shape import profile_of, roles_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
@@ -130,6 +133,37 @@ def test_pods_whose_request_is_not_understood_are_told_until_they_end(tmp_path: 
     ended = pod("ended", limits={"rebellions.ai/ATOM": "1"}, phase="Succeeded")
     found = told({PODS: [waits, ended]}, tmp_path)
     assert unread_texts(found) == [f"1 pod (ml/waits) holds furiosa.ai/warboy, which is {NOT_READ}"]
+
+
+@pytest.mark.parametrize("text", ["8", "8.0", "8k", "2Ki", "1e3", 4])
+def test_quantities_of_boards_are_read_in_every_notation(tmp_path: Path, text: str | int) -> None:
+    """The API server writes 8000 as "8k": taken as 0, the node had no GPU and the pod no need."""
+    count = int(quantity(text) or 0)
+    big = machine("g1", {GPU: str(text)})
+    found = told({NODES: [big], PODS: [pod("p", at="g1", limits={GPU: text})]}, tmp_path)
+    assert gpu_resources(big) == {GPU: count}
+    assert [job.gpu_count for job in found.jobs] == [count]
+    assert unread_texts(found) == []
+
+
+@pytest.mark.parametrize("text", ["many", "-2", "500m", "1.5", True])
+def test_a_quantity_that_is_not_understood_is_told(tmp_path: Path, text: str | bool) -> None:
+    """Neither node nor pod is without GPUs because nobody can read how many."""
+    found = told({NODES: [machine("g1", {GPU: text}), node("n2")],
+                  PODS: [pod("p", at="g1", limits={GPU: text})]}, tmp_path)  # fmt: skip
+    (line,) = unread_texts(found)
+    assert line == f"1 node (g1) and 1 pod (ml/p) hold {GPU}, which is {NOT_READ}"
+
+
+@pytest.mark.parametrize(("limit", "refuses"), [("2", True), ("1k", False), ("plenty", False)])
+def test_a_quota_that_is_not_understood_refuses_nothing(limit: str, refuses: bool) -> None:
+    """It is no quota of 0, nor is "1k" one."""
+    key = f"requests.{GPU}"
+    quota = {"metadata": {"name": "gpus"}, "status": {"hard": {key: limit}, "used": {key: "1"}}}
+    rule = {"type": "Pod", "max": {GPU: limit}}
+    asks = {"containers": [{"resources": {"limits": {GPU: "3"}}}]}
+    assert bool(refusal([quota], {GPU: 3})) == refuses
+    assert bool(limit_refusal([{"spec": {"limits": [rule]}}], asks)) == refuses
 
 
 def test_devices_of_another_driver_are_told_by_its_name(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ named refuses for sure, another one may.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from collectors.kubernetes.objects import count_of, list_in, part, text_in
+from collectors.kubernetes.objects import count_of, list_in, part, text_in, whole_number
 from dashboard.apply.kubernetes.pointers import value_at
 from dashboard.apply.kubernetes.room import asked_by
 from dashboard.apply.kubernetes.shape import Document, roles_of
@@ -43,9 +43,10 @@ def refusal(quotas: Iterable[Document], more: Mapping[str, int]) -> str:
             # Of GPUs Kubernetes counts `requests.` alone: a bare name holds nobody back.
             wanted = 0 if is_of_vendor(key) else more.get(name, 0)
             used = count_of(part(quota, "status", "used", key) or 0)
-            if wanted > 0 and used + wanted > count_of(limit):
+            most = whole_number(limit)
+            if wanted > 0 and most is not None and used + wanted > most:
                 return (
-                    f"the quota {text_in(quota, 'metadata', 'name')} allows {count_of(limit)} "
+                    f"the quota {text_in(quota, 'metadata', 'name')} allows {most} "
                     f"{name}, {used} are in use: {wanted} more would be refused"
                 )
     return ""
@@ -64,11 +65,11 @@ def limit_refusal(limit_ranges: Iterable[Document], pod_spec: object) -> str:
         for rule in list_in(limit_range, "spec", "limits"):
             for counts in asked.get(text_in(rule, "type"), []):
                 for name, count in counts.items():
-                    low, high = part(rule, "min", name), part(rule, "max", name)
-                    if low is not None and count < count_of(low):
-                        bound = f"at least {count_of(low)}"
-                    elif high is not None and count > count_of(high):
-                        bound = f"at most {count_of(high)}"
+                    low, high = (whole_number(part(rule, end, name)) for end in ("min", "max"))
+                    if low is not None and count < low:
+                        bound = f"at least {low}"
+                    elif high is not None and count > high:
+                        bound = f"at most {high}"
                     else:
                         continue
                     title = text_in(limit_range, "metadata", "name")
