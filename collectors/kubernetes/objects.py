@@ -8,7 +8,7 @@ from typing import Any
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.pod_share import PodShare
-from collectors.kubernetes.quantities import HostRequest, quantity
+from collectors.kubernetes.quantities import HostRequest, whole_number
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
 from data.gpu_resources import (
@@ -30,7 +30,6 @@ _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
 _KAI_SCHEDULER = "kai-scheduler"
 _MAX_TEXT = 300
-_BILLION = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,12 +220,6 @@ def _is_gpu(resource: str) -> bool:
 def is_read(resource: str) -> bool:
     """Return whether requests of a resource are understood."""
     return _is_gpu(resource) or resource in PIECES
-
-
-def whole_number(value: object) -> int | None:
-    """Return the whole number below a billion of a quantity, 2, "2" or "80k", else None."""
-    number = None if isinstance(value, bool) else quantity(value)
-    return None if number is None or number % 1 or number >= _BILLION else int(number)
 
 
 def count_of(value: object) -> int:

@@ -11,6 +11,7 @@ _FACTORS = {unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", 
 _FACTORS |= {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)}
 _FACTORS |= {unit: Decimal(10) ** -power for unit, power in (("", 0), ("m", 3), ("u", 6), ("n", 9))}
 MILLI = 1000
+_BILLION = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +61,9 @@ def quantity(found: object) -> Decimal | None:
     unit = match[2] or ""
     factor = Decimal(10) ** int(unit[1:]) if unit[1:].isdecimal() else _FACTORS[unit]
     return Decimal(match[1]) * factor
+
+
+def whole_number(value: object) -> int | None:
+    """Return the whole number below a billion of a quantity, 2, "2" or "80k", else None."""
+    number = None if isinstance(value, bool) else quantity(value)
+    return None if number is None or number % 1 or number >= _BILLION else int(number)

@@ -4,14 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.objects import (
-    gpu_resources,
-    is_read,
-    list_in,
-    part,
-    text_in,
-    whole_number,
-)
+from collectors.kubernetes.objects import gpu_resources, is_read, list_in, part, text_in
+from collectors.kubernetes.quantities import whole_number
 from collectors.unread import UnreadAccelerators
 from data.errors import scrub
 from data.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator

@@ -7,7 +7,8 @@ named refuses for sure, another one may.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from collectors.kubernetes.objects import count_of, list_in, part, text_in, whole_number
+from collectors.kubernetes.objects import count_of, list_in, part, text_in
+from collectors.kubernetes.quantities import whole_number
 from dashboard.apply.kubernetes.pointers import value_at
 from dashboard.apply.kubernetes.room import asked_by
 from dashboard.apply.kubernetes.shape import Document, roles_of
