@@ -1,9 +1,16 @@
-"""The kinds of objects that are read, where an API serves them, and what is kept of them."""
+"""The kinds of objects that are read, where an API serves them, and the part of them that is kept."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from data.gpu_resources import DYNAMO_GROUP, NIM_GROUP, is_accelerator
+from collectors.kubernetes.objects import part
+from data.gpu_resources import (
+    DYNAMO_GROUP,
+    MIG_LAYOUT_LABEL,
+    NIM_GROUP,
+    is_accelerator,
+    is_of_vendor,
+)
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("api/v1/nodes",),
@@ -170,3 +177,82 @@ def _may_hold_devices(pod: Mapping[str, Any]) -> bool:
             if isinstance(limits, dict) and any(map(is_accelerator, map(str, limits))):
                 return True
     return False
+
+
+_KEPT = frozenset(
+    {
+        "spec",
+        "template",
+        "jobTemplate",
+        "replicas",
+        "parallelism",
+        "completions",
+        "completionMode",
+        "suspend",
+        "paused",
+        "runPolicy",
+        "elasticPolicy",
+        "minReplicas",
+        "maxReplicas",
+        "minReplicaCount",
+        "maxReplicaCount",
+        "idleReplicaCount",
+        "replicatedJobs",
+        "name",
+        "headGroupSpec",
+        "workerGroupSpecs",
+        "groupName",
+        "numOfHosts",
+        "rayClusterConfig",
+        "rayClusterSpec",
+        "leaderWorkerTemplate",
+        "leaderTemplate",
+        "workerTemplate",
+        "size",
+        "trainer",
+        "numNodes",
+        "unschedulable",
+    }
+)
+_WHOLE = frozenset(
+    {"strategy", "updateStrategy", "nodeSelector", "scaleTargetRef", "resourceClaims"}
+)
+_OF_CONTAINERS = ("containers", "initContainers")
+
+
+def excerpt(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of an object that decides about its GPUs; of a node its MIG layout too."""
+    found: dict[str, Any] = {"spec": _lean(part(document, "spec") or {})}
+    layout = part(document, "metadata", "labels", MIG_LAYOUT_LABEL)
+    if layout is not None:
+        found["metadata"] = {"labels": {MIG_LAYOUT_LABEL: layout}}
+    return found
+
+
+def _lean(value: Any, *, whole: bool = False) -> Any:
+    if isinstance(value, list):
+        return [_lean(entry) for entry in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {
+        name: entry if name in _WHOLE else _lean(entry, whole=name.endswith("ReplicaSpecs"))
+        for name, entry in value.items()
+        # Roles go by names of their own under the one field that holds them.
+        if whole or name in _KEPT or name in _WHOLE or name.endswith("ReplicaSpecs")
+    }
+    for name in _OF_CONTAINERS:
+        if isinstance(value.get(name), list):
+            found[name] = [_lean_container(entry) for entry in value[name]]
+    return found
+
+
+def _lean_container(container: Any) -> dict[str, Any]:
+    found = {name: part(container, name) for name in ("name", "restartPolicy")}
+    resources = part(container, "resources")
+    if isinstance(resources, Mapping):
+        found["resources"] = {
+            section: {name: entry for name, entry in asked.items() if is_of_vendor(name)}
+            for section, asked in resources.items()
+            if section in ("limits", "requests") and isinstance(asked, Mapping)
+        }
+    return {name: text for name, text in found.items() if text is not None}

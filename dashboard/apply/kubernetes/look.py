@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from collectors.kubernetes.api import Document, KubernetesApi
+from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
 from collectors.kubernetes.own_work import is_elastic, own_work_facts
 from collectors.kubernetes.workloads import INSTANCE
@@ -43,7 +44,7 @@ from dashboard.apply.kubernetes.pointers import (
 )
 from dashboard.apply.kubernetes.quotas import one_pod, refusal
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
-from dashboard.apply.kubernetes.shape import excerpt, profile_of, roles_of
+from dashboard.apply.kubernetes.shape import profile_of, roles_of
 from dashboard.apply.kubernetes.steps import avoids_surge, command_of, surges
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ChangeRefusedError, StalePlanError

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import yaml
 
+from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.objects import count_of, part
 from collectors.kubernetes.standing import is_suspended
 from collectors.kubernetes.templates import why_pods_stay
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
-from dashboard.apply.kubernetes.shape import Document, excerpt
+from dashboard.apply.kubernetes.shape import Document
 from data.errors import ChangeRefusedError
 from data.feasible_changes import release_of
 

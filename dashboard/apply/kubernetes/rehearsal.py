@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.disruption_budgets import floors_of
+from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.objects import part, text_in
 from collectors.kubernetes.templates import gpus_named_by, pods_named_by, processes_named_by
 from dashboard.apply.kubernetes import reading
@@ -15,7 +16,7 @@ from dashboard.apply.kubernetes.pointers import Edit, as_text, leaves, patched, 
 from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refusal
 from dashboard.apply.kubernetes.refusals import admission_word, meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
-from dashboard.apply.kubernetes.shape import excerpt, holders, pods_of, roles_of
+from dashboard.apply.kubernetes.shape import holders, pods_of, roles_of
 from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, ends_first, sent
 from dashboard.kubernetes_writer import KubernetesWriter
 from data.errors import ApplyError, CollectorError

@@ -1,8 +1,4 @@
-"""What of a workload's object decides about its GPUs: its counts, and what each pod asks for.
-
-`excerpt` keeps only that; everything else of the object may move without anyone minding. `roles_of`
-reads an excerpt or a whole object alike: kinds of pods with their number and their GPUs.
-"""
+"""Kinds of pods of a workload, with their number and their GPUs, from an object or its excerpt."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,48 +6,10 @@ from typing import Any
 
 from collectors.kubernetes.objects import count_of, list_in, part, requests_of, text_in
 from dashboard.apply.kubernetes.pointers import pointer, value_at
-from data.gpu_resources import BOARDS, MIG_LAYOUT_LABEL, MIG_PREFIX, is_of_vendor
+from data.gpu_resources import BOARDS, MIG_PREFIX
 
 Document = Mapping[str, Any]
 
-_KEPT = frozenset(
-    {
-        "spec",
-        "template",
-        "jobTemplate",
-        "replicas",
-        "parallelism",
-        "completions",
-        "completionMode",
-        "suspend",
-        "paused",
-        "runPolicy",
-        "elasticPolicy",
-        "minReplicas",
-        "maxReplicas",
-        "minReplicaCount",
-        "maxReplicaCount",
-        "idleReplicaCount",
-        "replicatedJobs",
-        "name",
-        "headGroupSpec",
-        "workerGroupSpecs",
-        "groupName",
-        "numOfHosts",
-        "rayClusterConfig",
-        "rayClusterSpec",
-        "leaderWorkerTemplate",
-        "leaderTemplate",
-        "workerTemplate",
-        "size",
-        "trainer",
-        "numNodes",
-        "unschedulable",
-    }
-)
-_WHOLE = frozenset(
-    {"strategy", "updateStrategy", "nodeSelector", "scaleTargetRef", "resourceClaims"}
-)
 _OF_CONTAINERS = ("containers", "initContainers")
 
 
@@ -85,44 +43,6 @@ class GpuContainer:
     count: int
     requested: bool
     first: bool
-
-
-def excerpt(document: Document) -> dict[str, Any]:
-    """Return the part of an object that decides about its GPUs; of a node its MIG layout too."""
-    found: dict[str, Any] = {"spec": _lean(part(document, "spec") or {})}
-    layout = part(document, "metadata", "labels", MIG_LAYOUT_LABEL)
-    if layout is not None:
-        found["metadata"] = {"labels": {MIG_LAYOUT_LABEL: layout}}
-    return found
-
-
-def _lean(value: Any, *, whole: bool = False) -> Any:
-    if isinstance(value, list):
-        return [_lean(entry) for entry in value]
-    if not isinstance(value, Mapping):
-        return value
-    found = {
-        name: entry if name in _WHOLE else _lean(entry, whole=name.endswith("ReplicaSpecs"))
-        for name, entry in value.items()
-        # Roles go by names of their own under the one field that holds them.
-        if whole or name in _KEPT or name in _WHOLE or name.endswith("ReplicaSpecs")
-    }
-    for name in _OF_CONTAINERS:
-        if isinstance(value.get(name), list):
-            found[name] = [_lean_container(entry) for entry in value[name]]
-    return found
-
-
-def _lean_container(container: Any) -> dict[str, Any]:
-    found = {name: part(container, name) for name in ("name", "restartPolicy")}
-    resources = part(container, "resources")
-    if isinstance(resources, Mapping):
-        found["resources"] = {
-            section: {name: entry for name, entry in asked.items() if is_of_vendor(name)}
-            for section, asked in resources.items()
-            if section in ("limits", "requests") and isinstance(asked, Mapping)
-        }
-    return {name: text for name, text in found.items() if text is not None}
 
 
 def holders(document: Document, template_at: str) -> list[GpuContainer]:

@@ -10,9 +10,9 @@ import pytest
 from beds.kubernetes_apply import deployment, gpus, planned, pod_spec, proposal
 from beds.kubernetes_fake import FakeApi
 
+from collectors.kubernetes.kinds import excerpt
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.pointers import as_text, leaves, names_of, value_at
-from dashboard.apply.kubernetes.shape import excerpt
 from dashboard.apply.kubernetes.steps import command_of
 from data.errors import ApplyError
 from data.records.changes import Change, StepOutcome
