@@ -8,15 +8,8 @@ TARGET_FACTS = "facts of the target"
 """The factor of a recommendation that holds `target_facts` as the plan saw them."""
 _STABLE_FACTS = frozenset(
     (
-        *(
-            "generation",
-            "fixed_work",
-            "own_shares",
-            "pods_floor",
-            "pods_stay",
-            "completions_follow",
-        ),
-        *("completions_follow", "deleted_when_stopped", "closed_models"),
+        *("generation", "fixed_work", "own_shares", "pods_floor", "pods_stay", "elastic"),
+        *("deleted_when_stopped", "closed_models"),
         *("min_replicas", "max_replicas", "autoscaler"),
         *("bounds_kept_by", "named_gpus", "named_pods", "named_processes", "gpu_containers"),
         *("gpus_per_unit", "gpus_per_pod", "fixed_size", "gres", "gres_per", "nodes_requested"),

@@ -26,7 +26,7 @@ from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.host_requests import asked_of_host, why_unchecked
-from collectors.kubernetes.kinds import KINDS
+from collectors.kubernetes.kinds import EXCERPT, KINDS, excerpt_text
 from collectors.kubernetes.nodes import read_nodes
 from collectors.kubernetes.objects import (
     GpuRequest,
@@ -312,6 +312,7 @@ class _View:
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             (RESOURCE, next((pod.resource for pod in holding or waiting if pod.resource), "")),
             ("pods_stay", why_pods_stay(top)),
+            (EXCERPT, excerpt_text(top)),
             *(*own_work_facts(workload.kind, top), *checkpoint_facts(top, self.window.end)),
             *self._budgets.floor_facts(top, len(holding)),
             (SERVER_VERSION, self._version if workload.kind == "Job" else ""),

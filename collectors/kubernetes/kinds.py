@@ -1,4 +1,4 @@
-"""The kinds of objects that are read, where an API serves them, and the part of them that is kept."""
+"""The kinds of objects that are read, where an API serves them, and what is kept of them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +11,7 @@ from data.gpu_resources import (
     is_accelerator,
     is_of_vendor,
 )
+from data.records.identifiers import canonical_json
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("api/v1/nodes",),
@@ -217,7 +218,16 @@ _KEPT = frozenset(
 _WHOLE = frozenset(
     {"strategy", "updateStrategy", "nodeSelector", "scaleTargetRef", "resourceClaims"}
 )
+EXCERPT, SCALER_EXCERPT = "excerpt", "autoscaler_excerpt"
+"""Facts of a workload: the excerpts of its object and its autoscaler, as changes are shown of."""
+_MAX_EXCERPT = 16_384
 _OF_CONTAINERS = ("containers", "initContainers")
+
+
+def excerpt_text(document: Mapping[str, Any]) -> str:
+    """Return the excerpt as JSON, '' of no object and of one that is too large to be kept."""
+    text = canonical_json(excerpt(document)) if document else ""
+    return text if len(text) <= _MAX_EXCERPT else ""
 
 
 def excerpt(document: Mapping[str, Any]) -> dict[str, Any]:

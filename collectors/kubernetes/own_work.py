@@ -17,8 +17,9 @@ ELASTIC_MARK = "trimtab/elastic"
 """Annotation by which an owner says that the pods of a workload share its work or data."""
 _CHECKPOINTS, _CHECKPOINT_AT = "trimtab/checkpoints", "trimtab/checkpoint-at"
 """Annotations: that a workload writes checkpoints, and when it wrote its last one."""
-COMPLETIONS_FOLLOW = "completions_follow"
-"""The fact of an indexed Job whose owner lets its completions follow its pods."""
+ELASTIC = "elastic"
+"""The fact of a workload whose pods share its work, as its owner or its launcher says."""
+_OF_ELASTIC_HOROVOD = re.compile(r"--host-discovery-script|--min-np")
 _NODE_RANGE = re.compile(r"(?:^|\s)(?:--nnodes[=\s]|PET_NNODES=)\d+:\d+(?!\S)")
 """torchrun that takes a range of nodes: it goes on with fewer."""
 _OWN_NUMBER = re.compile(
@@ -27,8 +28,10 @@ _OWN_NUMBER = re.compile(
 )
 """Names of labels and variables by which a container learns which of the pods it runs in."""
 _JOBS_AT: Mapping[str, tuple[str, ...]] = {"Job": (), "CronJob": ("spec", "jobTemplate")}
+_MAY_BE_ELASTIC = (*_JOBS_AT, "JobSet", "MPIJob")
 _TEMPLATES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "Job": (("spec", "template"),),
+    "MPIJob": (("spec", "mpiReplicaSpecs", "Launcher", "template"),),
     "CronJob": (("spec", "jobTemplate", "spec", "template"),),
     "Deployment": (("spec", "template"),),
     "StatefulSet": (("spec", "template"),),
@@ -46,8 +49,8 @@ def is_marked_elastic(marks: Mapping[str, str]) -> bool:
 
 def is_elastic(kind: str, document: Document) -> bool:
     """Return whether an owner says that pods share the work: by a mark, or by their launcher."""
-    ranges = (_NODE_RANGE.search(line) for line in _lines(kind, document))
-    return is_marked_elastic(labels_of(document)) or any(ranges)
+    says = (_OF_ELASTIC_HOROVOD if kind == "MPIJob" else _NODE_RANGE).search
+    return is_marked_elastic(labels_of(document)) or any(map(says, _lines(kind, document)))
 
 
 def why_no_fewer(kind: str, document: Document) -> str:
@@ -122,9 +125,7 @@ def own_work_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     yield "fixed_work", why_no_fewer(kind, document)
     yield "own_shares", why_no_other_number(kind, document)
     yield "deleted_when_stopped", why_not_stopped(document)
-    elastic = kind in _JOBS_AT and is_elastic(kind, document)
-    spec = part(document, *_JOBS_AT.get(kind, ()), "spec")
-    yield COMPLETIONS_FOLLOW, "yes" if elastic and follows(spec) else ""
+    yield ELASTIC, "yes" if kind in _MAY_BE_ELASTIC and is_elastic(kind, document) else ""
 
 
 def checkpoint_facts(document: Document, seen_at: datetime) -> Iterator[tuple[str, str]]:

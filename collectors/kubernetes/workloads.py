@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
-from collectors.kubernetes.kinds import GROUPS
+from collectors.kubernetes.kinds import GROUPS, SCALER_EXCERPT, excerpt_text
 from collectors.kubernetes.objects import (
     Owner,
     PodFacts,
@@ -180,6 +180,16 @@ class Owners:
         if scalers:
             kept_by = ", ".join(self._keepers_of(workload, scalers))
             yield ("bounds_kept_by", kept_by) if kept_by else ("autoscaler", holder_of(scalers[0]))
+            if not kept_by and (held := excerpt_text(self._holder_of(scalers[0]))):
+                yield SCALER_EXCERPT, held
+
+    def _holder_of(self, scaler: Document) -> Document:
+        """Return the object that holds an autoscaler's bounds, an empty one where it is unknown."""
+        if holder_of(scaler).startswith(AUTOSCALER.lower()):
+            return scaler
+        owner = controller_of(scaler)
+        found = owner and self._object(text_in(scaler, "metadata", "namespace"), owner)
+        return found or {}
 
     def _stops_the_last(self, scaler: Document) -> bool:
         """Return whether an autoscaler may stop the last replica, and something starts it again."""

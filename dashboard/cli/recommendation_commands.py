@@ -195,6 +195,7 @@ def _looked(options: argparse.Namespace) -> str:
     options.id, live = _look(options)
     for step in live.steps:
         say(f"{step.target}: {step.field}: {step.before} -> {step.after}")
+        say(step.text)
     for note in (*live.notes, *live.warnings):
         say(f"note: {note}")
     if live.refusals:

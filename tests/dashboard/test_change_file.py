@@ -65,7 +65,7 @@ def test_a_node_of_kubernetes_is_cordoned_by_name() -> None:
     """The text names the node and the way back; a name that a shell would read is refused."""
     empty = {"job_id": "", "action": Action.CONSOLIDATE, "platform": Platform.KUBERNETES}
     text = change_for(make_recommendation(**empty, details=(("node", "gpu-7"),)), ()).text
-    assert "\nkubectl cordon gpu-7\n" in text
+    assert "\n# The same as: kubectl cordon gpu-7\nkubectl patch node/gpu-7 --type json" in text
     assert "kubectl uncordon gpu-7" in text
     with pytest.raises(ChangeRefusedError, match="no name of a node"):
         change_for(make_recommendation(**empty, details=(("node", "x\nreboot"),)), ())

@@ -1,21 +1,24 @@
-"""Changes as text that a person runs: of a look at the cluster, or of what the plan saw alone.
+"""Changes as text that a person runs, by the code that makes the steps of the applier.
 
-The steps are those that would be sent. Without a look the object is taken to be what the store
-knows of the job, and every patch tests that it is, so that the server refuses it otherwise.
+The object is its excerpt as it was collected, so that the patch is the one that is sent while the
+object stays so: the applier adds its uid and its resourceVersion. Without an excerpt the object is
+taken to be what the store knows of the job. Every patch tests that it is, so that the server
+refuses it otherwise.
 """
 
+import json
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-from collectors.kubernetes.own_work import COMPLETIONS_FOLLOW
+from collectors.kubernetes.kinds import EXCERPT, SCALER_EXCERPT
 from collectors.kubernetes.workloads import SCALED_OBJECT
 from dashboard.apply.base import ChangeText
 from dashboard.apply.kubernetes import bounds
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
-    ELASTIC_FACT,
     SERVER_FACT,
     SHARES,
     in_template,
@@ -24,6 +27,7 @@ from dashboard.apply.kubernetes.obstacles import (
 )
 from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, autoscaler_place, node_place, place_of
+from dashboard.apply.kubernetes.pointers import Edit
 from dashboard.apply.kubernetes.steps import command_of, ended_pods, steps_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError, scrub
@@ -52,7 +56,7 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     if recommendation.action.spec.of_node:
         return _node_text(recommendation)
     if recommendation.action.spec.bound:
-        return _bound_text(recommendation)
+        return _bound_text(recommendation, job)
     named = place_of(recommendation.job_id)
     place = named
     if named.kind == "Pod":  # its owner, which most often is a Deployment
@@ -73,32 +77,44 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
         *(f"# {note}" for note in notes),
         *_how(named, place),
     ]
-    if place.kind == "CronJob":
-        lines.append("# It holds from the next run on: a run under way keeps what it has.")
-    lines += [f"# {warning}" for warning in ended_pods(place.kind, document, edits)]
-    if place.kind != "CronJob" and any(in_template(edit) for edit in edits):
-        lines += [
-            "# The GPUs are those of the first container; adapt the index if another one has them,",
-            "# and lower those of init containers too: a pod holds the larger number.",
-            "# Where the container states requests of GPUs, set them to the same number.",
-            "# On full nodes the rollout waits for ever: set maxSurge to 0 until it is over.",
-        ]
-        if _pods_of(job)[0] == 1 and place.kind in ("Deployment", "StatefulSet"):
-            lines.append(
-                "# It has one pod: without room for a second one the service goes down during the "
-                "change, and stays down for as long as no new pod finds a node."
-            )
-    if recommendation.now.gpu_model != recommendation.proposed.gpu_model:
-        lines.append(
-            "# nodeSelector replaces an existing one: merge by hand. The value is what "
-            f"gpu-feature-discovery writes: check it against {PRODUCT_LABEL} of the wanted nodes."
-        )
+    lines += [f"# {note}" for note in _notes(recommendation, place, job, document, edits)]
     if len(steps) > 1:
         lines += [
             f"# {len(steps)} patches, each a file of its own: send the second when no pod is left.",
             "# Suspending deletes the pods: work since their last checkpoint is lost.",
         ]
     return _patch_file(recommendation, lines, *steps)
+
+
+def _notes(
+    recommendation: Recommendation,
+    place: Place,
+    job: Job | None,
+    document: dict[str, Any],
+    edits: list[Edit],
+) -> Iterator[str]:
+    """Yield what a person should know before the patch is run."""
+    is_collected, of_template = EXCERPT in _facts_of(job), any(map(in_template, edits))
+    if place.kind == "CronJob":
+        yield "It holds from the next run on: a run under way keeps what it has."
+    yield from ended_pods(place.kind, document, edits)
+    if of_template and not is_collected:
+        yield "The GPUs are those of the first container; adapt the index if another one has them,"
+        yield "and lower those of init containers too: a pod holds the larger number."
+        yield "Where the container states requests of GPUs, set them to the same number."
+    if of_template and place.kind != "CronJob":
+        yield "On full nodes the rollout waits for ever: set maxSurge to 0 until it is over."
+        if _pods_of(job)[0] == 1 and place.kind in ("Deployment", "StatefulSet"):
+            yield (
+                "It has one pod: without room for a second one the service goes down during the "
+                "change, and stays down for as long as no new pod finds a node."
+            )
+    if recommendation.now.gpu_model != recommendation.proposed.gpu_model:
+        merged = "" if is_collected else "nodeSelector replaces an existing one: merge by hand. "
+        yield (
+            f"{merged}The label is what gpu-feature-discovery writes: check it against "
+            f"{PRODUCT_LABEL} of the wanted nodes."
+        )
 
 
 def _product(model: str) -> str:
@@ -116,10 +132,12 @@ def _patch_file(recommendation: Recommendation, lines: list[str], *steps: Change
     )
 
 
-def _bound_text(recommendation: Recommendation) -> ChangeText:
+def _bound_text(recommendation: Recommendation, job: Job | None) -> ChangeText:
     told = dict(recommendation.details).get("autoscaler", "")
     place = autoscaler_place(told, recommendation.job_id)
-    document = bounds.bounds_as_planned(recommendation, place.kind)
+    excerpt = _facts_of(job).get(SCALER_EXCERPT)
+    document = json.loads(excerpt) if excerpt else None
+    document = document or bounds.bounds_as_planned(recommendation, place.kind)
     edits = edits_for(recommendation, place.kind, document, {})
     (step,) = steps_for(place, place.paths()[0], document, edits)
     lines = [
@@ -151,9 +169,14 @@ def _node_text(recommendation: Recommendation) -> ChangeText:
             "# The way back: the same with the layout of before.",
         ]
         return _script(recommendation, lines)
+    place = node_place(details.get("node", ""))
+    nothing: dict[str, Any] = {"spec": {}}
+    edits = edits_for(recommendation, place.kind, nothing, {})
+    (step,) = steps_for(place, place.paths()[0], nothing, edits)
     lines += [
         "# No further pod is put on it; the pods that run there stay.",
-        f"kubectl cordon {name}",
+        f"# The same as: kubectl cordon {name}",
+        step.text,
         "# To move the pods, once their owners agree:",
         f"#    kubectl drain {name} --ignore-daemonsets",
         f"# The way back: kubectl uncordon {name}",
@@ -199,8 +222,14 @@ def _how(named: Place, place: Place) -> list[str]:
 
 
 def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> dict[str, Any]:
-    """Return the object as the plan and the scheduler told of it. Errors: ChangeRefusedError."""
+    """Return the object as it was collected, else as the plan and the scheduler told of it.
+
+    Errors: ChangeRefusedError.
+    """
     now, proposed = recommendation.now, recommendation.proposed
+    if excerpt := _facts_of(job).get(EXCERPT):
+        collected: dict[str, Any] = json.loads(excerpt)
+        return collected
     pods, each = _pods_of(job)
     if proposed.gpu_count == 0:
         spec: dict[str, Any] = {_COUNTS.get(place.kind, "replicas"): pods}
@@ -220,8 +249,6 @@ def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> d
     container = {"resources": {"limits": {resource_of(now.mig_profile, facts): str(each)}}}
     template = {"spec": {"containers": [container]}}
     spec = {_COUNTS[place.kind]: pods, "template": template}
-    if _facts_of(job).get(COMPLETIONS_FOLLOW):
-        spec |= {"completions": pods, "completionMode": "Indexed"}
     return {"spec": {"jobTemplate": {"spec": spec}} if place.kind == "CronJob" else spec}
 
 
@@ -236,8 +263,7 @@ def _target_facts(job: Job | None) -> dict[str, str]:
     """Return the facts of a target that the scheduler told of its job."""
     told = _facts_of(job)
     facts = {fact: told[name] for name, fact in SHARES.items() if name in told}
-    facts |= {SERVER_FACT: told.get(SERVER_VERSION, "")}
-    return facts | ({ELASTIC_FACT: "yes"} if COMPLETIONS_FOLLOW in told else {})
+    return facts | {SERVER_FACT: told.get(SERVER_VERSION, "")}
 
 
 def _facts_of(job: Job | None) -> dict[str, str]:

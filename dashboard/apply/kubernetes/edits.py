@@ -6,10 +6,9 @@ A recommendation speaks of a job's GPUs in all; an object of pods, and of GPUs i
 from collections.abc import Mapping
 from typing import Any
 
-from collectors.kubernetes.own_work import follows
+from collectors.kubernetes.own_work import ELASTIC, follows
 from dashboard.apply.kubernetes.bounds import bound_edit
 from dashboard.apply.kubernetes.obstacles import (
-    ELASTIC_FACT,
     FEWER_FACT,
     NUMBER_FACT,
     is_resized_suspended,
@@ -143,7 +142,7 @@ def _followers(document: Document, role: Role, wanted: int, facts: Mapping[str, 
     parent = role.count_at.rpartition("/")[0]
     last = names_of(role.count_at)[-1]
     found = []
-    elastic = facts.get(ELASTIC_FACT) == "yes"
+    elastic = facts.get(ELASTIC) == "yes"
     if last == "parallelism" and elastic and follows(value_at(document, parent)):
         found.append(edit(document, f"{parent}/completions", wanted, "completions"))
     if "workerGroupSpecs" in role.count_at:

@@ -11,12 +11,11 @@ from datetime import datetime
 from collectors.kubernetes.api import Document, KubernetesApi
 from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
-from collectors.kubernetes.own_work import is_elastic, own_work_facts
+from collectors.kubernetes.own_work import own_work_facts
 from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.kubernetes import bounds, cutting, reading
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
-    ELASTIC_FACT,
     SERVER_FACT,
     SHARES,
     in_template,
@@ -228,10 +227,6 @@ def _own_facts(api: KubernetesApi, place: Place, document: Document) -> dict[str
     facts = {}
     if place.kind == "Job":
         facts[SERVER_FACT] = reading.server_version(api)
-    if place.kind == "MPIJob":
-        facts[ELASTIC_FACT] = "yes" if reading.is_elastic(document) else "no"
-    if place.kind in ("Job", "CronJob", "JobSet"):
-        facts[ELASTIC_FACT] = "yes" if is_elastic(place.kind, document) else "no"
     told = dict(own_work_facts(place.kind, document))
     facts |= {fact: told[name] for name, fact in SHARES.items() if told[name]}
     if was_applied_by_hand(document):

@@ -11,6 +11,7 @@ import yaml
 
 from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.objects import count_of, part
+from collectors.kubernetes.own_work import ELASTIC
 from collectors.kubernetes.standing import is_suspended
 from collectors.kubernetes.templates import why_pods_stay
 from dashboard.apply.kubernetes.places import Place
@@ -20,14 +21,14 @@ from data.errors import ChangeRefusedError
 from data.feasible_changes import release_of
 
 SERVER_FACT = "server"
-ELASTIC_FACT = "elastic"
 FEWER_FACT, NUMBER_FACT, STOP_FACT = "no fewer pods", "no other number of pods", "not stopped"
 SHARES: Mapping[str, str] = {
+    ELASTIC: ELASTIC,
     "fixed_work": FEWER_FACT,
     "own_shares": NUMBER_FACT,
     "deleted_when_stopped": STOP_FACT,
 }
-"""Facts of a target by those of a job: why the pods of a workload are not copies of each other."""
+"""Facts of a target by those of a job: whether the pods of a workload are copies of each other."""
 
 _RESIZES_SUSPENDED_JOBS = (1, 35)
 _RESIZES_INDEXED_JOBS = (1, 27)
@@ -94,7 +95,7 @@ def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mappin
         return ""
     if kind == "PyTorchJob":
         return _of_elastic_policy(document, edits)
-    if kind == "MPIJob" and facts.get(ELASTIC_FACT) != "yes":
+    if kind == "MPIJob" and facts.get(ELASTIC) != "yes":
         return (
             "needs recreate: its launcher is started without --host-discovery-script or "
             "--min-np, and plain MPI cannot change its ranks"

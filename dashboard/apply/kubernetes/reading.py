@@ -1,7 +1,5 @@
 """Reads what a change depends on: the object itself, its autoscalers, nodes and pods."""
 
-import json
-from collections.abc import Mapping
 from datetime import datetime
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
@@ -10,7 +8,6 @@ from collectors.kubernetes.kinds import GROUPS, KINDS
 from collectors.kubernetes.objects import (
     controller_of,
     list_in,
-    part,
     text_in,
     time_in,
 )
@@ -20,7 +17,6 @@ from dashboard.apply.kubernetes.rollout import WorkloadPods, own_sets, selector_
 from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 
 _MAX_OWNERS = 8
-_ELASTIC_WORDS = ("--host-discovery-script", "--min-np")
 
 
 def fetch(api: KubernetesApi, place: Place, path: str = "") -> tuple[str, Document]:
@@ -158,15 +154,6 @@ def _all(
 def server_version(api: KubernetesApi) -> str:
     """Return the server's version as `1.20`, '' where it does not tell."""
     return version_of(asking(api, "version").found)
-
-
-def is_elastic(document: Mapping[str, object]) -> bool:
-    """Whether an MPIJob is started by elastic Horovod, which takes other numbers of workers."""
-    launcher = part(document, "spec", "mpiReplicaSpecs", "Launcher", "template", "spec")
-    words = [
-        (part(entry, "command"), part(entry, "args")) for entry in list_in(launcher, "containers")
-    ]
-    return any(word in json.dumps(words) for word in _ELASTIC_WORDS)
 
 
 def require_older(place: Place, document: Document, planned_at: datetime) -> None:

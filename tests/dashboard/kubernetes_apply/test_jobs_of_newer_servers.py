@@ -9,6 +9,7 @@ from beds.kubernetes_apply import gpus, planned, pod_spec, proposal
 from beds.kubernetes_fake import FakeApi
 from factories import make_job
 
+from collectors.kubernetes.kinds import excerpt_text
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from dashboard.apply.kubernetes.steps import StepWait, command_of
@@ -177,7 +178,8 @@ def test_a_job_that_its_owner_marked_moves_its_completions_along(
     told = (
         ("pods", "2"),
         ("gpus_per_pod", "2"),
-        ("completions_follow", "yes"),
+        ("elastic", "yes"),
+        ("excerpt", excerpt_text(job(completionMode="Indexed"))),
         ("server_version", "1.36"),
     )
     stored = make_job("ml/job/train", gpu_count=4, scheduler=SchedulerFacts(extra=told))
