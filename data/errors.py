@@ -19,10 +19,15 @@ import re
 _SECRET = re.compile(
     r"(?i)(bearer\s+|basic\s+|"
     r"(?:password|passwd|token|secret|api[_-]?key|\w-key|authorization|cookie)"
-    r"[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?|://[^/\s:@]*:)"
+    r"[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?"
+    r"|://(?!\[[0-9a-f:.]*\])[^/\s:@]*:"
+    r"(?!\d{1,5}(?=[/?#,;)\]\"'>\s]|\.?(?:\s|$))(?![^\s@]*@)))"
     r"[^\s&@,;\"']+"
 )
-"""A word that announces a secret, as text, header or JSON has it, and the secret after it."""
+"""A word that announces a secret, as text, header or JSON has it, and the secret after it.
+
+What follows the colon of an address is one unless it is a port, with no @ behind it.
+"""
 _CLIP = 300
 _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s/]*(?=@)|([?&]password=)[^&\s]+")
 

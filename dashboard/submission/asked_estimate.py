@@ -22,7 +22,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.store import StoreReader
 from planner.memory.calibration import Calibration
-from planner.memory.framework_traits import require_framework
+from planner.memory.framework_traits import policy_name, require_framework
 from planner.memory.model_config import ReadModel
 from planner.memory.predictor import MemoryEstimate
 from planner.memory.training_job import Adapter, Method, Recompute, Sharding, TrainingJob
@@ -122,7 +122,7 @@ class AskedEstimate:
             micro_batch=self.micro_batch,
             sequence_length=self.seq,
             length_varies=None if self.lengths is None else self.lengths == "vary",
-            precision=self.precision or None,
+            precision=policy_name(self.precision, self.framework) if self.precision else None,
             optimizer=self.optimizer or None,
             quantization=self.quantization,
             recompute=Recompute(self.recompute) if self.recompute else None,

@@ -51,7 +51,8 @@ class SubmissionFleet:
     `unknown` are the GPU names that the catalogue does not know: nothing can be planned on them.
     `default_hours` is the time limit of a job that states none, `max_hours` the longest that one
     may state; None where there is none. `closed` says why the cluster starts no job on these nodes
-    now, '' where it does.
+    now, '' where it does. `default_memory` is the host memory of a job that asks for none, '' where
+    nothing bounds it.
     """
 
     source: str
@@ -60,6 +61,7 @@ class SubmissionFleet:
     default_hours: float | None = None
     max_hours: float | None = None
     closed: str = ""
+    default_memory: str = ""
 
     @property
     def usable(self) -> tuple[SubmissionNode, ...]:

@@ -22,9 +22,9 @@ from data.errors import ChangeRefusedError, scrub
 from data.small_files import read_small_file
 from planner.memory.framework_traits import (
     optimizer,
+    policy_name,
     quantization,
     require_framework,
-    state_policy,
 )
 from planner.memory.model_config import ReadModel
 from planner.memory.model_shape import ModelShape
@@ -227,7 +227,7 @@ def _training(table: Table) -> dict[str, Any]:
     if found["optimizer"]:
         optimizer(found["optimizer"])
     if found["precision"]:
-        state_policy(found["precision"])
+        found["precision"] = policy_name(found["precision"], found["framework"])
     if found["quantization"]:
         quantization(found["quantization"])
     return found

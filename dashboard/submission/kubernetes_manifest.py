@@ -126,6 +126,12 @@ def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) 
         environment["WORLD_SIZE"] = str(placement.plan.gpus)
     mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]  # noqa: S108 - NCCL's rendezvous
     volumes: list[Object] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
+    if job.data_path and not job.data_claim:
+        raise ChangeRefusedError(
+            f"{job.name} reads {job.data_path}, and nothing would be mounted there",
+            "Name the PersistentVolumeClaim that holds it as data.claim of the job file. Data in "
+            "the image or fetched by the program need no data.path.",
+        )
     if job.data_claim:
         mounts.append({"name": "data", "mountPath": job.data_path or "/data"})
         volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": job.data_claim}})

@@ -48,6 +48,26 @@ def plans_for(
     Errors: ImpossibleProblemError with the smallest cluster that would do, or with what the
     program would have to support or be told.
     """
+    question = _question(job, gpu_types, max_gpus, calibration, raised)
+    if not job.recompute and "recompute" not in job.supports:
+        question = replace(question, recomputes=(Recompute.NONE,))
+    told = replace(question, can_run=lambda layout: _can_run(job, layout))
+    if job.micro_batch is None and not _takes_accumulation(job):
+        told = replace(told, micro_batches=_whole_batches(job.global_batch))
+    try:
+        return training_plans(told)
+    except ImpossibleProblemError:
+        # Raises itself where memory is what lacks.
+        raise _untold(job, training_plans(question)) from None
+
+
+def _question(
+    job: JobFile,
+    gpu_types: Sequence[GpuType],
+    max_gpus: int,
+    calibration: Calibration | None,
+    raised: float,
+) -> PlanQuestion:
     question = PlanQuestion(
         job=job.training_job,
         global_batch=job.global_batch,
@@ -60,16 +80,41 @@ def plans_for(
         question = replace(question, micro_batches=(job.micro_batch,))
     if job.recompute:
         question = replace(question, recomputes=(Recompute(job.recompute),))
-    elif "recompute" not in job.supports:
-        question = replace(question, recomputes=(Recompute.NONE,))
-    told = replace(question, can_run=lambda layout: _can_run(job, layout))
-    if job.micro_batch is None and not _takes_accumulation(job):
-        told = replace(told, micro_batches=_whole_batches(job.global_batch))
-    try:
-        return training_plans(told)
-    except ImpossibleProblemError:
-        # Raises itself where memory is what lacks.
-        raise _untold(job, training_plans(question)) from None
+    return question
+
+
+def helpful_knobs(
+    job: JobFile,
+    chosen: TrainingPlan,
+    gpu_types: Sequence[GpuType],
+    *,
+    max_gpus: int,
+    calibration: Calibration | None = None,
+    raised: float = 1.0,
+) -> str:
+    """Return what the command would have to name so that the job fits, or fits on fewer GPUs.
+
+    '' where nothing that its program supports would do that.
+    """
+    if chosen.fits and chosen.gpus == 1:
+        return ""
+    plans = training_plans(_question(job, gpu_types, max_gpus, calibration, raised))
+    better = [
+        plan
+        for plan in plans
+        if plan.fits
+        and _uses(plan.job) <= set(job.supports)
+        and (not chosen.fits or plan.gpus < chosen.gpus)
+        and lacking(job, plan.job)
+    ]
+    if not better:
+        return ""
+    best = min(better, key=lambda plan: (len(lacking(job, plan.job)), plan.gpus, plan.cost))
+    names = " and ".join(map(str, lacking(job, best.job)))
+    return (
+        f"name {names} in the command, or in reads, and {best.gpus} x {best.gpu_type} fits with a "
+        f"probability of {100 * best.fit_probability:.0f} %"
+    )
 
 
 def lacking(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypedDict
 
 from dashboard.submission.decision_notes import decision_notes
 from dashboard.submission.estimate import Offers, chosen_types, offered, why_unlikely
@@ -13,6 +14,7 @@ from dashboard.submission.placement import Arrival, HostNeed, Placement, place
 from dashboard.submission.planning import (
     calibration_of,
     family_of,
+    helpful_knobs,
     limit_warning,
     misses_deadline,
     plans_for,
@@ -30,10 +32,19 @@ from data.records.submissions import (
 )
 from data.store.record_json import to_json
 from data.submit_settings import SubmitSettings
+from planner.memory.calibration import Calibration
 from planner.memory.predictor import finished_run, needed_bytes
-from planner.memory.training_plans import TrainingPlan
+from planner.memory.training_plans import GpuType, TrainingPlan
 from planner.memory.training_time import hours_range
 from planner.scheduling.arrival import WaitingJob
+
+
+class _PlanLimits(TypedDict):
+    """What bounds the plans of a job, and corrects them."""
+
+    max_gpus: int
+    calibration: Calibration
+    raised: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +91,13 @@ def propose(
     """
     learned = lessons or Lessons()
     fleet = target.fleet()
-    plans = _plans(job, fleet, settings=settings, peaks=peaks, lessons=learned)
+    types = _gpu_types(fleet)
+    limits: _PlanLimits = {
+        "max_gpus": min(settings.max_gpus, fleet.gpus),
+        "calibration": calibration_of(family_of(job.training_job), peaks),
+        "raised": learned.raised,
+    }
+    plans = plans_for(job, types, **limits)
     host = host_need(job, raised=learned.host_raised)
     placement = place(
         plans,
@@ -121,6 +138,7 @@ def propose(
     )
     manifest = target.manifest(job, placement, order)
     offers = offered(plans, fleet, host)
+    knobs = helpful_knobs(job, placement.plan, types, **limits)
     before = () if earlier is None else earlier.attempts
     return SubmissionProposal(
         job=job,
@@ -128,8 +146,8 @@ def propose(
         placement=placement,
         manifest=manifest,
         submission=replace(bare, attempts=(*before, replace(attempt, manifest=manifest.text))),
-        notes=(*_notes(job, fleet, placement), *filter(None, (offers.remark,))),
-        warnings=tuple(filter(None, (target.why_not(), *_warnings(job, fleet, placement.plan)))),
+        notes=(*_notes(job, fleet, placement), *filter(None, (offers.remark, knobs))),
+        warnings=tuple(filter(None, (target.why_not(), *_warnings(job, fleet, placement)))),
     )
 
 
@@ -142,7 +160,14 @@ def host_need(job: JobFile, *, raised: float = 1.0) -> HostNeed:
     )
 
 
-def _warnings(job: JobFile, fleet: SubmissionFleet, plan: TrainingPlan) -> tuple[str, ...]:
+def _warnings(job: JobFile, fleet: SubmissionFleet, placement: Placement) -> tuple[str, ...]:
+    plan = placement.plan
+    memory = ""
+    if fleet.default_memory and not (job.memory_mib_per_gpu or placement.fair_memory_mib):
+        memory = (
+            f"no host memory is asked for, as {fleet.source} does not say what its nodes have: "
+            f"the job gets the site's default ({fleet.default_memory}). State memory_gib_per_gpu"
+        )
     stated = job.time_limit_hours is not None
     late = limit_warning(
         plan,
@@ -152,7 +177,9 @@ def _warnings(job: JobFile, fleet: SubmissionFleet, plan: TrainingPlan) -> tuple
         max_hours=fleet.max_hours,
     )
     closed = f"{fleet.closed}: it starts no job" if fleet.closed else ""
-    return tuple(text for text in (closed, late, why_unlikely(plan.job, plan.estimate)) if text)
+    return tuple(
+        text for text in (closed, memory, late, why_unlikely(plan.job, plan.estimate)) if text
+    )
 
 
 def _hours(job: JobFile, plan: TrainingPlan) -> float | None:
@@ -163,14 +190,7 @@ def _hours(job: JobFile, plan: TrainingPlan) -> float | None:
     return math.sqrt(low * high)
 
 
-def _plans(
-    job: JobFile,
-    fleet: SubmissionFleet,
-    *,
-    settings: SubmitSettings,
-    peaks: tuple[MeasuredPeak, ...],
-    lessons: Lessons,
-) -> tuple[TrainingPlan, ...]:
+def _gpu_types(fleet: SubmissionFleet) -> tuple[GpuType, ...]:
     types = chosen_types(fleet.gpu_types(load_gpu_catalogue()), ())
     if not types:
         unknown = f"; not in the catalogue: {', '.join(fleet.unknown)}" if fleet.unknown else ""
@@ -178,13 +198,7 @@ def _plans(
             f"{fleet.source} has no node that takes jobs with GPUs of a known model{unknown}",
             f"Map gres types by slurm.gpu_models, or label nodes with {PRODUCT_LABEL}.",
         )
-    return plans_for(
-        job,
-        types,
-        max_gpus=min(settings.max_gpus, fleet.gpus),
-        calibration=calibration_of(family_of(job.training_job), peaks),
-        raised=lessons.raised,
-    )
+    return types
 
 
 def _notes(job: JobFile, fleet: SubmissionFleet, placement: Placement) -> tuple[str, ...]:

@@ -75,7 +75,8 @@ def _options(
     each = placement.gpus_per_node
     fair = (placement.fair_milli_cpus or 0) // 1000
     cpus = job.cpus_per_gpu * each if job.cpus_per_gpu else fair
-    memory = job.memory_mib_per_gpu
+    stated = job.memory_mib_per_gpu
+    memory = round(stated * each * order.raised_host) if stated else placement.fair_memory_mib
     wanted = {
         "job-name": job.name,
         "comment": order.mark,
@@ -85,7 +86,7 @@ def _options(
         "ntasks-per-node": "1",
         "gres": f"gpu:{gres}:{each}",
         "cpus-per-task": str(cpus) if cpus else "",
-        "mem": f"{round(memory * each * order.raised_host)}M" if memory else "",
+        "mem": f"{memory}M" if memory else "",
         "time": str(max(1, round(job.time_limit_hours * 60))) if job.time_limit_hours else "",
         "chdir": job.workdir or home,
         "output": job.log,

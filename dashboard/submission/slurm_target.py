@@ -51,6 +51,9 @@ _STATES = {
 }
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG")
 _GONE = "Invalid job id"
+_DEFAULT_MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
+_LEAST_MEMORY = 1024
+"""A node that says less has no RealMemory in slurm.conf: Slurm then takes it to be 1 MiB."""
 _UP = "UP"
 """The state of a partition that starts jobs; DOWN, DRAIN and INACTIVE ones do not."""
 
@@ -96,6 +99,10 @@ class SlurmTarget:
             default_hours=_hours(facts.get("DefaultTime", "")) or longest,
             max_hours=longest,
             closed="" if state == _UP else f"Slurm's partition {partition} is {state}",
+            default_memory=next(
+                (f"{name}={facts[name]}" for name in _DEFAULT_MEMORY if facts.get(name)),
+                "all of a node",
+            ),
         )
 
     def _partition(self) -> dict[str, str]:
@@ -263,7 +270,7 @@ def _fleet_node(node: SlurmNode, model: str, *, up: bool) -> SubmissionNode:
         gpus=gpus.count,
         free_gpus=max(0, gpus.count - node.gpus_in_use) if up else 0,
         cpus=node.cpus,
-        memory_mib=node.memory_mib,
+        memory_mib=node.memory_mib if (node.memory_mib or 0) >= _LEAST_MEMORY else None,
         takes_jobs=node.schedulable,
     )
 

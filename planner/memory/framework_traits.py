@@ -133,6 +133,18 @@ def _tables() -> dict[str, dict[str, dict[str, Any]]]:
     return tomllib.loads(text)
 
 
+_PRECISIONS = {
+    "float32": "fp32", "32": "fp32", "32-true": "fp32", "no": "fp32",
+    "mixed": "amp", "bf16-mixed": "amp", "16-mixed": "amp", "fp16-mixed": "amp",
+    "pure-bf16": "bf16-true", "bfloat16-true": "bf16-true", "16-true": "bf16-true",
+    "fp16-true": "bf16-true",
+}  # fmt: skip
+"""Names of frameworks for a policy: two bytes are two bytes, whichever format fills them."""
+_HALF = ("bf16", "bfloat16", "fp16", "float16", "half", "16")
+_MASTER_WEIGHTS = ("transformers", "accelerate", "lightning")
+"""Frameworks whose option of that name is autocast over weights in fp32."""
+
+
 def _row(table: str, name: str) -> dict[str, Any]:
     rows = _tables()[table]
     if name not in rows:
@@ -190,6 +202,26 @@ def require_framework(name: str) -> None:
 def state_policy(name: str) -> StatePolicy:
     """Return a policy by name; an unknown name is refused with the known ones."""
     return StatePolicy(**_row("policies", name))
+
+
+def policy_name(name: str, framework: str = "") -> str:
+    """Return the policy that a precision names, in the words of the field or ours.
+
+    Errors: ImpossibleProblemError for an unknown name, and for `bf16` alone, which is two things.
+    """
+    plain = name.strip().lower().replace("_", "-")
+    if plain in _HALF and framework in _MASTER_WEIGHTS:
+        plain = "amp"
+    if plain in _HALF:
+        raise ImpossibleProblemError(
+            f"the precision {name[:40]!r} is two things: weights in two bytes, or autocast over "
+            "weights in fp32",
+            "Say bf16-true where weights and optimiser states have two bytes, bf16-mixed where "
+            "they are kept in fp32, or zero for DeepSpeed's and FSDP's fp32 master copy.",
+        )
+    found = _PRECISIONS.get(plain, plain)
+    state_policy(found)
+    return found
 
 
 @cache

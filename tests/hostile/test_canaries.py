@@ -66,6 +66,21 @@ def test_no_password_is_left_in_an_address(address: str) -> None:
         assert "example" in text
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://gitea.site:3000/team/fleet/pulls/7", "http://[2001:db8::1]:3000/p?x=1",
+        "see http://h.example:8080.", "(https://h.example:443)", "http://a:1,http://b:2",
+    ],
+)  # fmt: skip
+def test_an_address_with_a_port_is_shown_whole(address: str) -> None:
+    """A port is not a password; with a user before it, or an @ behind it, it may be one."""
+    assert scrub(address) == address
+    for secret in (f"http://u:{MARK}@h.example:3000/p", f"http://h.example:3000/p?token={MARK}",
+                   f"http://u:3000/{MARK}@h.example", f"redis://:{MARK}"):  # fmt: skip
+        assert MARK not in scrub(f"{address} {secret}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["token", "password", "file"])
 def test_no_command_tells_a_secret(

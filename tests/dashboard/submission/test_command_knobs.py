@@ -1,5 +1,6 @@
 """What is submitted is what was planned: every offered plan can be told to the command."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from dashboard.submission.command_knobs import KNOBS
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.launch import Reference, launch_words
 from dashboard.submission.placement import Arrival, HostNeed, place
-from dashboard.submission.planning import plans_for
+from dashboard.submission.planning import helpful_knobs, plans_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError, ImpossibleProblemError
 from planner.memory.framework_traits import known_frameworks
@@ -139,3 +140,44 @@ def test_braces_of_other_programs_stay(word: str) -> None:
     (plan, *_rest) = plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), max_gpus=1)
     placement = place((plan,), FLEET, Arrival(host=HostNeed(), late=lambda _plan: False))
     assert launch_words(job, placement, rank=None)[-1] == word
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(job=asked())
+def test_a_knob_that_would_help_is_named(job: JobFile) -> None:
+    """What is named is enough: with it in the command as many GPUs as said hold the job."""
+    types = FLEET.gpu_types(load_gpu_catalogue())
+    try:
+        plans = plans_for(job, types, max_gpus=8)
+    except ImpossibleProblemError:
+        assume(False)  # the refusal names what is missing
+    chosen = max(plans, key=lambda plan: plan.gpus)
+    text = helpful_knobs(job, chosen, types, max_gpus=8)
+    if not text:
+        return
+    knobs = [word for word in KNOBS if f"{{{word}}}" in text]
+    told = replace(job, command=(*job.command, *(f"{{{word}}}" for word in knobs)))
+    gpus = int(text.partition("in reads, and ")[2].partition(" x ")[0])
+    with_it = plans_for(told, types, max_gpus=8)
+    assert any(plan.fits and plan.gpus == gpus for plan in with_it)
+    assert not chosen.fits or gpus < chosen.gpus
+
+
+def test_one_word_that_fits_an_8b_model_on_one_gpu_is_named() -> None:
+    """Adapters of 8B on one H100: 58 % without {recompute}, 96 % with it."""
+    training = {"global_batch": 8, "sequence_length": 8192, "framework": "transformers",
+                "method": "adapter", "adapter_rank": 16, "precision": "bf16-true",
+                "optimizer": "adamw", "micro_batch": 1}  # fmt: skip
+    job = make_job(
+        command=["train.py", "{gradient_accumulation}"],
+        reads=[],
+        model={"name": "llama3-8b"},
+        training=training,
+    )
+    fleet = make_fleet(node("h1", gpus=1, free=1))
+    types = fleet.gpu_types(load_gpu_catalogue())
+    (chosen,) = plans_for(job, types, max_gpus=1)
+    assert not chosen.fits
+    text = helpful_knobs(job, chosen, types, max_gpus=1)
+    assert text.startswith("name {recompute} in the command, or in reads, and 1 x H100")
+    assert text.endswith(" 96 %")

@@ -51,6 +51,27 @@ retries = 2
 TRAINING = {"global_batch": 8, "sequence_length": 8}
 
 
+@pytest.mark.parametrize(
+    ("precision", "framework", "policy"),
+    [
+        ("bf16-mixed", "", "amp"), ("bf16", "transformers", "amp"), ("fp16", "accelerate", "amp"),
+        ("float32", "", "fp32"), ("pure_bf16", "torchtitan", "bf16-true"), ("zero", "", "zero"),
+        ("bf16", "", ""), ("fp16", "torchtitan", ""), ("BFloat16", "", ""), ("int8", "", ""),
+    ],
+)  # fmt: skip
+def test_a_precision_is_taken_in_the_words_of_the_field(
+    precision: str, framework: str, policy: str
+) -> None:
+    """One name of two things is asked back, with the names of both."""
+    training = TRAINING | {"precision": precision, "framework": framework}
+    if policy:
+        assert make_job(training=training).precision == policy
+        return
+    with pytest.raises(ImpossibleProblemError) as refusal:
+        make_job(training=training)
+    assert ("bf16-mixed" in refusal.value.hint) == (precision != "int8")
+
+
 def written(tmp_path: Path, text: str) -> Path:
     """A job file."""
     path = tmp_path / "job.toml"

@@ -81,6 +81,33 @@ def test_golden_kubernetes_objects(
     golden(f"submission/{kind}-{nodes}-nodes.yaml", made.text)
 
 
+@pytest.mark.parametrize(
+    ("memory", "stated", "expected"),
+    [(131_072.0, None, "65536M"), (131_071.0, None, "65535M"), (None, None, ""),
+     (131_072.0, 4, "8192M")],
+)  # fmt: skip
+def test_a_batch_script_asks_for_its_share_of_host_memory(
+    memory: float | None, stated: int | None, expected: str
+) -> None:
+    """As for CPUs: of a node of four GPUs two take half, unless the job file says how much."""
+    job = make_job(**({"host": {"memory_gib_per_gpu": stated}} if stated else {}))
+    fleet = make_fleet(node("h", gpus=4, free=4, memory_mib=memory))
+    plans = plans_for(job, fleet.gpu_types(load_gpu_catalogue()), max_gpus=2)
+    two = tuple(plan for plan in plans if plan.gpus == 2)
+    seat = place(two, fleet, Arrival(host=HostNeed(), late=lambda _plan: False))
+    lines = slurm_script(job, seat, ORDER).text.splitlines()
+    mem = [line.partition("=")[2] for line in lines if line.startswith("#SBATCH --mem=")]
+    assert mem == ([expected] if expected else [])
+
+
+def test_data_that_nothing_mounts_is_refused_on_kubernetes() -> None:
+    """A path without a claim would be an empty folder, if it is there at all."""
+    job = make_job(data={"path": "/srv/data"})
+    with pytest.raises(ChangeRefusedError, match="nothing would be mounted"):
+        kubernetes_manifest(job, placement_of(job, nodes=1), ORDER, kind="job")
+    assert "/srv/data" in slurm_script(job, placement_of(job, nodes=1), ORDER).text
+
+
 def test_an_image_is_needed_on_kubernetes() -> None:
     """A job without an image can go to Slurm, not to Kubernetes."""
     job = replace(make_job(), image="")
