@@ -1,5 +1,6 @@
 """From a command to the exact change: every condition asked again, then look, steps, rehearsal."""
 
+from dataclasses import replace
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
@@ -74,7 +75,10 @@ def prepare(task: Task) -> Change:
         change = _forward(task, applier)
     else:
         change = _back(task, applier)
-    require_accepted(applier.rehearse(change))
+    rehearsal = applier.rehearse(change)
+    require_accepted(rehearsal)
+    if task.command.kind is not CommandKind.APPLY:
+        change = replace(change, notes=(*change.notes, *rehearsal.warnings))
     return change
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data.feasible_changes import NO_DISRUPTIONS
+from data.feasible_changes import NO_DISRUPTIONS, unit_of
 from data.records.actions import Action
 from data.records.decisions import Recommendation
+from data.records.jobs import Job, Platform
 from planner.problem.cost import missed_service
 from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
@@ -13,13 +14,17 @@ from planner.problem.time_shift import goes_on_later, work_means
 from planner.problem.transitions import leaving
 from planner.recommendations.proposals import Proposal
 
+_MAX_NAMES = 5
+_ADMITTED = "admitted"
+"""The beginning of Kueue's word on a job whose pods the scheduler may bind."""
+
 
 def why(proposal: Proposal, problem: PlanningProblem) -> str:
     """Return the reason for a proposal, and the load of a service whose engines tell it."""
     text = _REASONS.get(proposal.action or Action.FEWER_GPUS, _less_work)(proposal, problem)
     if proposal.action is Action.SCALE_OUT and proposal.job.limited_by:
         text += f" More are not asked for: {proposal.job.limited_by}."
-    text += _ends_pods(proposal) + _loses_work(proposal)
+    text += _ends_pods(proposal) + _loses_work(proposal) + _goes_to_others(proposal, problem)
     load = proposal.job.demand.peak_load_ratio
     if load is None:
         return text
@@ -38,6 +43,37 @@ def _ends_pods(proposal: Proposal) -> str:
         f" Risk: its PodDisruptionBudget {budget} allows 0 disruptions now, and the change ends "
         "pods all the same: a budget holds back evictions alone. Ask its owner first."
     )
+
+
+def _goes_to_others(proposal: Proposal, problem: PlanningProblem) -> str:
+    """Return that jobs wait for the boards that a change of a Kubernetes workload gives back."""
+    job, then = proposal.job.demand.job, proposal.chosen.configuration
+    left = then.gpu_count if (then.gpu_model, then.mig_profile) == _devices(job) else 0
+    if job.platform is not Platform.KUBERNETES or left >= job.gpu_count:
+        return ""
+    waiting = [
+        other.job_id
+        for other in (planned.demand.job for planned in problem.jobs)
+        if waits_for_start(other)
+        and (other.platform, other.cluster) == (job.platform, job.cluster)
+        and _devices(other) in (_devices(job), ("", job.mig_profile))
+        and unit_of(other) <= job.gpu_count - left
+        and dict(other.scheduler.extra if other.scheduler else ())
+        .get("kueue", _ADMITTED)
+        .startswith(_ADMITTED)
+    ]
+    if not waiting:
+        return ""
+    named = ", ".join(waiting[:_MAX_NAMES])
+    more = f" and {len(waiting) - _MAX_NAMES} more" if len(waiting) > _MAX_NAMES else ""
+    return (
+        f" {named}{more} {'wait' if len(waiting) > 1 else 'waits'} for such GPUs and may take what "
+        "is freed: the way back would then wait for room."
+    )
+
+
+def _devices(job: Job) -> tuple[str, str]:
+    return job.gpu_model, job.mig_profile
 
 
 def loses_a_run(proposal: Proposal) -> bool:

@@ -1,6 +1,6 @@
 """What a server says to the steps without taking them, compared with what they intend."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.disruption_budgets import floors_of
@@ -8,23 +8,24 @@ from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.objects import part, text_in
 from collectors.kubernetes.templates import gpus_named_by, pods_named_by, processes_named_by
 from dashboard.apply.kubernetes import reading
-from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.obstacles import difference
 from dashboard.apply.kubernetes.places import AUTOSCALERS
 from dashboard.apply.kubernetes.pointers import Edit, as_text, leaves, patched, value_at
 from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refusal
 from dashboard.apply.kubernetes.refusals import admission_word, meaning_of
-from dashboard.apply.kubernetes.room import NO, asked_by, room_for
+from dashboard.apply.kubernetes.room import NO, asked_by, pods_that_fit, room_for, waits_for_a_node
 from dashboard.apply.kubernetes.shape import holders, pods_of, roles_of
 from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, ends_first, sent
 from dashboard.kubernetes_writer import KubernetesWriter
 from data.errors import ApplyError, CollectorError
+from data.gpu_resources import is_of_vendor
 from data.records.changes import Change, Rehearsal
 
 Difference = tuple[str, str, str]
 
 _POD_SPEC = "/spec/template/spec"
+_MAX_NAMES = 5
 
 
 def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
@@ -259,12 +260,59 @@ def _wanted(document: Document, change: Change) -> Document:
 
 
 def _without_room(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
-    """Warn of more pods than nodes have room for: a cluster may still add a node."""
-    values = touched(change).get("/spec/replicas", [0, 0])
-    if not values[-1] > (values[0] or 0):
-        return
-    nodes, pods = reading.nodes(api), reading.pods(api)
+    """Warn of more pods than nodes have room for, and of pods that wait for what is freed.
+
+    A cluster may still add a node.
+    """
+    place, wanted = seen_of(change.target).place, _wanted(document, change)
+    now, then = (asked_in_all(place.kind, entry) for entry in (document, wanted))
+    roles = zip(*(roles_of(place.kind, entry) for entry in (document, wanted)), strict=True)
+    more = [(new.template_at, new.count - old.count) for old, new in roles if new.count > old.count]
+    freed = {name: count for name, count in (now - then).items() if is_of_vendor(name)}
+    nodes, pods = (reading.nodes(api), reading.pods(api)) if more or freed else ([], [])
     if nodes is None or pods is None:
         yield "Whether nodes have room for more pods is unknown: they may not be listed."
-    elif room_for(value_at(document, _POD_SPEC), nodes, pods) == NO:
-        yield "No node has room for another pod now: it would wait."
+        return
+    for at, count in more:
+        room = pods_that_fit(value_at(wanted, at), nodes, pods, most=count)
+        if room < count:
+            yield (
+                f"Nodes have room for {room} of {count} more pods now: the others would wait until "
+                "GPUs are free."
+            )
+    if freed and (takers := _takers(api, document, change, freed, nodes, pods)):
+        yield (
+            f"{', '.join(takers)} {'wait' if len(takers) > 1 else 'waits'} for such GPUs and would "
+            "take what is freed: the way back would then wait until GPUs are free."
+        )
+
+
+def _takers(
+    api: KubernetesApi,
+    document: Document,
+    change: Change,
+    freed: Mapping[str, int],
+    nodes: Sequence[Document],
+    pods: Sequence[Document],
+) -> list[str]:
+    """Return the pods that no node has room for, and the nodes of the workload would have."""
+    work = reading.work_of(api, seen_of(change.target).place, document)
+    own = {value_at(pod, "/metadata/uid") for pod in (work.pods if work else ())}
+    mine = [pod for pod in pods if value_at(pod, "/metadata/uid") in own]
+    others = [pod for pod in pods if value_at(pod, "/metadata/uid") not in own]
+    homes = {text_in(pod, "spec", "nodeName") for pod in mine}
+    near = [node for node in nodes if text_in(node, "metadata", "name") in homes]
+    names = []
+    for pod in others:
+        spec = part(pod, "spec")
+        asked = +asked_by(spec)
+        if (
+            waits_for_a_node(pod)
+            and asked
+            and all(count <= freed.get(name, 0) for name, count in asked.items())
+            and room_for(spec, nodes, pods) == NO
+            and room_for(spec, near, others) != NO
+        ):
+            names.append("/".join(text_in(pod, "metadata", name) for name in ("namespace", "name")))
+    more = [f"{len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []
+    return sorted(names)[:_MAX_NAMES] + more

@@ -34,13 +34,34 @@ def room_for(pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Docum
     Counts GPUs, cordons, nodeSelector and required node affinity. CPU, memory and taints are not
     looked at: yes may be too kind, no is sure.
     """
+    return YES if pods_that_fit(pod_spec, nodes, pods, most=1) else NO
+
+
+def pods_that_fit(
+    pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document], *, most: int
+) -> int:
+    """Return how many more pods of a spec nodes have the GPUs for, as `room_for` counts them."""
     taken: dict[str, Counter[str]] = {}
     for pod in pods:
         if text_in(pod, "status", "phase") not in ("Succeeded", "Failed"):
             node = text_in(pod, "spec", "nodeName")
             taken.setdefault(node, Counter()).update(asked_by(part(pod, "spec")))
-    wanted, rules = asked_by(pod_spec), rules_of(pod_spec)
-    return YES if any(_fits(wanted, document, taken, rules) for document in nodes) else NO
+    wanted, rules, count = asked_by(pod_spec), rules_of(pod_spec), 0
+    for document in nodes:
+        held = taken.setdefault(text_in(document, "metadata", "name"), Counter())
+        while count < most and _fits(wanted, document, taken, rules):
+            held.update(wanted)
+            count += 1
+            if not +wanted:
+                return most
+    return count
+
+
+def waits_for_a_node(pod: Document) -> bool:
+    """Return whether the scheduler would bind a pod as soon as a node has room for it."""
+    gone = text_in(pod, "metadata", "deletionTimestamp") or text_in(pod, "spec", "nodeName")
+    pending = text_in(pod, "status", "phase") in ("", "Pending")
+    return pending and not gone and not part(pod, "spec", "schedulingGates")
 
 
 def _fits(

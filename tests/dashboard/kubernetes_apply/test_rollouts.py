@@ -183,7 +183,7 @@ def test_more_pods_than_nodes_have_room_for_are_warned_of(
     rolled_out(bed, "crowd")
     more = proposal("crowd/deployment/serve", gpus(2), gpus(4), action=Action.SCALE_OUT)
     change = planned(applier, more)
-    warning = "No node has room for another pod now: it would wait."
+    warning = "Nodes have room for 0 of 1 more pods now: the others would wait until GPUs are free."
     assert rehearsed(applier, change).warnings == (warning,)
     found = carry_out(applier, change)
     assert found.seen is VerificationResult.FAILING
