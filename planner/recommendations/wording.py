@@ -8,6 +8,7 @@ from data.records.actions import Action
 from data.records.decisions import Recommendation
 from data.records.jobs import Job, Platform
 from planner.problem.cost import missed_service
+from planner.problem.elasticity import Elasticity
 from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.time_shift import goes_on_later, work_means
@@ -83,8 +84,19 @@ def loses_a_run(proposal: Proposal) -> bool:
 
 
 def _loses_work(proposal: Proposal) -> str:
-    lost = proposal.job.demand.standing.lost
-    if lost is None or not loses_a_run(proposal):
+    standing = proposal.job.demand.standing
+    lost = standing.lost
+    if lost is None:
+        return ""
+    stops = proposal.action is not None and proposal.action.spec.takes_all
+    is_run = standing.elasticity is not Elasticity.SERVICE and lost.at_worst
+    if stops and is_run and not waits_for_start(proposal.job.demand.job):
+        return (
+            f" Nothing says that it writes checkpoints: if it is to go on, up to all "
+            f"{lost.hours:.1f} h of its run on {proposal.present.boards:g} GPUs are done again, "
+            "which the saving does not contain."
+        )
+    if not loses_a_run(proposal):
         return ""
     return (
         f" Risk: nothing says that it writes checkpoints, so that up to all {lost.hours:.1f} h of "

@@ -1,7 +1,9 @@
 """What ending a run loses: all since its last checkpoint, or since its start without one."""
 
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from factories import make_job
@@ -11,10 +13,14 @@ from planning_cases import AS_OF, H100, advised, boards, case
 
 from data.records.actions import Risk
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.records.plans import Configuration
 from data.settings import PlanningSettings
 from planner.problem.cost import change_cost, change_costs
 from planner.problem.expected_value import mean_of
 from planner.problem.lost_work import lost_work_of
+from planner.problem.planning_problem import PlanningProblem
+from planner.recommendations.proposals import Proposal
+from planner.recommendations.wording import _goes_to_others
 
 PLAIN = PlanningSettings(slot_minutes=60, horizon_slots=24)
 NO_SIGNS: tuple[tuple[tuple[str, str], ...], ...] = (
@@ -116,3 +122,46 @@ def test_a_change_that_costs_more_work_than_it_saves_is_not_proposed(
     assert ("nothing says that it writes checkpoints" in found.why) == (not signs)
     assert found.transition is not None
     assert any("since its start" in what for what, _s in found.transition.parts) == (not signs)
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_a_reclaimed_run_without_signs_is_named_with_its_hours(signs: bool) -> None:
+    """It stands idle, and what it did before is done again if it is to go on."""
+    planning = PlanningSettings(
+        slot_minutes=60, horizon_slots=24, checkpointed_jobs="*" if signs else "none"
+    )
+    problem = case((run_of(30.4), 0.0, 9_000.0, 900.0), gpus=boards(H100, 4), planning=planning)
+    (found,) = (entry for entry in advised(problem).recommendations if not entry.proposed.gpu_count)
+    text = "up to all 30.4 h of its run on 4 GPUs are done again"
+    assert (text in found.why) == (not signs)
+
+
+def on_kubernetes(job_id: str, count: int, state: JobState, **extra: str) -> Job:
+    """A workload of H100 boards as its scheduler tells of it."""
+    facts = SchedulerFacts(state=state, extra=tuple(extra.items()))
+    return make_job(
+        job_id, gpu_count=count, gpu_model=H100, platform=Platform.KUBERNETES, scheduler=facts
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "extra", "named"),
+    [
+        ({}, {"gpus_per_pod": "4"}, True),
+        ({}, {"gpus_per_pod": "16"}, False),
+        ({"gpu_model": "A100-SXM4-80GB"}, {}, False),
+        ({}, {"kueue": "waits for quota"}, False),
+        ({}, {"kueue": "admitted"}, True),
+    ],
+)
+def test_jobs_that_wait_for_what_a_change_frees_are_named_in_its_reason(
+    changes: dict[str, Any], extra: dict[str, str], named: bool
+) -> None:
+    """Of the same model, no larger than what is freed, and admitted where Kueue decides."""
+    idle = on_kubernetes("ml/deployment/idle", 8, JobState.RUNNING)
+    other = replace(on_kubernetes("ml/job/next", 4, JobState.PENDING, **extra), **changes)
+    jobs = [SimpleNamespace(demand=SimpleNamespace(job=job)) for job in (idle, other)]
+    nothing = SimpleNamespace(configuration=Configuration(gpu_model=H100, gpu_count=0))
+    proposal = cast("Proposal", SimpleNamespace(job=jobs[0], chosen=nothing))
+    text = _goes_to_others(proposal, cast("PlanningProblem", SimpleNamespace(jobs=jobs)))
+    assert ("ml/job/next waits for such GPUs" in text) == named
