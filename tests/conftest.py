@@ -11,6 +11,7 @@ import pytest
 import slow_end
 from beds.folder_ends import FolderEnds
 from beds.postgres import PostgresBed, running_postgres
+from beds.slurm_files import ROOT as SLURM_ROOT
 from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores, filled
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -49,6 +50,8 @@ settings.load_profile("same")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Write the table of faults when asked to: `1` runs its tests alone, `whole` all of them."""
+    if SLURM_ROOT:
+        os.environ["PATH"] = f"{SLURM_ROOT}/outside:{os.environ.get('PATH', '')}"
     asked = os.environ.get("TRIMTAB_RELIABILITY")
     if asked in ("1", "whole"):
         config.pluginmanager.register(ReliabilityReport(alone=asked == "1"))

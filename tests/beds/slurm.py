@@ -20,7 +20,7 @@ from pathlib import Path
 
 from beds.ports import free_ports
 from beds.slurm_database import database_folder, start_database
-from beds.slurm_files import NODES, ROOT, BedNode, BedPlan, BedPorts, write_bed
+from beds.slurm_files import NODES, BedNode, BedPlan, BedPorts, write_bed
 
 _READY_SECONDS = 180.0
 _END_SECONDS = 15.0
@@ -33,8 +33,7 @@ _UP = {"idle", "mixed", "allocated"}
 
 def program(name: str) -> str:
     """The program, or a failure that says how to get it: a missing server is no skip."""
-    first = f"{ROOT}/outside:" if ROOT else ""
-    found = shutil.which(name, path=f"{first}{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     assert found, f"{name} is not installed; as root: apt-get install {_PACKAGES}"
     return found
 
@@ -182,7 +181,8 @@ def running_slurm(
     """A cluster: controller and nodes; `accounting` adds slurmdbd, `rest` slurmrestd with JWT."""
     with ExitStack() as stack:
         # A short folder: the path of a UNIX socket must stay under 108 bytes.
-        folder = stack.enter_context(_bed_folder())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp")))
+        folder.chmod(0o755)
         plan = BedPlan(
             folder=folder,
             user=pwd.getpwuid(os.geteuid()).pw_name,
@@ -197,22 +197,6 @@ def running_slurm(
         stack.callback(bed.end_all)
         _start(bed, rest=rest)
         yield bed
-
-
-@contextmanager
-def _bed_folder() -> Iterator[Path]:
-    within = f"{ROOT}{tempfile.gettempdir()}" if ROOT else None
-    with tempfile.TemporaryDirectory(prefix="slurm-", dir=within) as made:
-        real = Path(made)
-        real.chmod(0o755)
-        folder = Path(tempfile.gettempdir()) / real.name if ROOT else real
-        if ROOT:
-            folder.symlink_to(real)
-        try:
-            yield folder
-        finally:
-            if ROOT:
-                folder.unlink()
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from beds.slurm import SlurmBed
-from beds.slurm_files import ROOT
 from beds.steps import send_step
 from factories import make_recommendation
 
@@ -31,7 +30,6 @@ def applier_of(
         enabled=True,
         mode=mode,
         conf_file=str(bed.conf),
-        bin_directory=f"{ROOT}/outside" if ROOT else "",
         rest_url=bed.rest_url,
         rest_user=bed.plan.user,
         rest_token=bed.token() if mode == "rest" else "",

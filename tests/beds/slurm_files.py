@@ -10,7 +10,7 @@ ROOT = os.environ.get("TRIMTAB_SLURM_ROOT", "")
 """A folder with another release of Slurm (`.ci/slurm` makes it), '' for the one installed here.
 
 Its folder `outside` holds a program for each of Slurm's, which runs the one inside: it leads the
-PATH of the tests. A bed lies under one path inside and outside, so that one configuration serves.
+PATH of the tests. /tmp is one folder inside and outside, so that one configuration serves.
 """
 PLUGINS = Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
 
