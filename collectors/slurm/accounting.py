@@ -1,8 +1,11 @@
 """Jobs as Slurm's accounting keeps them: one row for every stretch between requeues and resizes."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise, takewhile
 
 from collectors.slurm.answers import (
     Gpus,
@@ -19,6 +22,7 @@ from collectors.slurm.answers import (
     words_of,
 )
 from collectors.slurm.records import Record, SlurmJob, raw_id_of, requested_facts, workload_of
+from data.feasible_changes import CHECKPOINTS
 from data.records.jobs import JobState
 
 ACCOUNTING_FIELDS = (
@@ -48,6 +52,50 @@ SEPARATOR = "\x1f"
 
 _CUT = ("REQUEUED", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT")
 """Words of a stretch that has ended while its job goes on."""
+
+
+_SIGN = re.compile(r"(?:^|\s)(--signal(?=[=\s])|--open-mode[=\s]+[\"']?append)")
+_WITHOUT_VALUE = re.compile(
+    r"-[HhIkOQsvW]|--(?:contiguous|exclusive|hold|no-requeue|overcommit|oversubscribe|parsable|quiet|"
+    r"reboot|requeue|spread-job|test-only|use-min-nodes|verbose|wait)|-\w\S+|--\S+=\S*"
+)
+"""Options of sbatch behind which the next word is the script, if it is not an option."""
+
+
+def checkpoint_sign(submit_line: str, script: str = "") -> str:
+    """Return the option by which a job announces that it goes on where a run ended, '' for none.
+
+    `--signal` is a warning before the end, `--open-mode=append` output that a next run continues.
+    No record of a job tells either (measured, 22.05.8 and 24.11.5); its submit line and the #SBATCH
+    lines of its script do. Words behind the name of the script are the script's own.
+    """
+    options = []
+    for before, word in pairwise(("", *submit_line.split()[1:])):
+        is_value = before.startswith("-") and not _WITHOUT_VALUE.fullmatch(before)
+        if word.startswith("--wrap") or not (word.startswith("-") or is_value):
+            break
+        options.append(word)
+    head = takewhile(lambda line: line.startswith("#") or not line.strip(), script.splitlines())
+    directives = (line.partition(" #")[0] for line in head if line.startswith("#SBATCH"))
+    signs = (_SIGN.search(text) for text in (" ".join(options), *directives))
+    return next((f"its {'='.join(sign[1].split())}" for sign in signs if sign), "")
+
+
+def submit_lines_of(output: str) -> dict[str, str]:
+    """Return the submit lines of `sacct -P` with JobIDRaw and SubmitLine, by job.
+
+    A line may hold line breaks, so that it may claim another job's: of two lines, none counts.
+    """
+    rows = [line.partition(SEPARATOR) for line in output.split("\n") if SEPARATOR in line]
+    times = Counter(raw_id for raw_id, _, _line in rows)
+    return {raw_id: line for raw_id, _, line in rows if times[raw_id] == 1}
+
+
+def with_sign(job: SlurmJob, sign: str) -> SlurmJob:
+    """Return a job with the sign of checkpoints, unless its owner's own is there or it is ''."""
+    if not sign or CHECKPOINTS in dict(job.extra):
+        return job
+    return replace(job, extra=(*job.extra, (CHECKPOINTS, sign)))
 
 
 def rows_of(output: str, dropped: Counter[str]) -> list[dict[str, str]]:

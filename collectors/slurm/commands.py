@@ -19,8 +19,11 @@ from collectors.base import Window
 from collectors.slurm.accounting import (
     ACCOUNTING_FIELDS,
     SEPARATOR,
+    checkpoint_sign,
     read_accounting_row,
     rows_of,
+    submit_lines_of,
+    with_sign,
 )
 from collectors.slurm.answering import (
     SlurmAnswers,
@@ -45,10 +48,14 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
+from data.records.jobs import JobState
 from data.source_settings import SlurmSettings
 
 MAX_BYTES = 512 * 1024 * 1024
 """Of one command's output: some 100,000 jobs as JSON."""
+
+_MAX_SCRIPTS = 100
+"""Scripts that one collection reads: a request to slurmctld each."""
 
 COMMANDS = ("squeue", "sinfo", "scontrol", "sacct")
 
@@ -88,7 +95,7 @@ class SlurmCommands:
         except CollectorError as error:
             past = None
             warnings += (f"finished jobs are not visible: {error}",)
-        queue = with_queue_facts(queue, listed, nodes)
+        queue = with_queue_facts(self._with_signs(queue), listed, nodes)
         quotas, hidden = slurm_quotas(
             self.output,
             configuration,
@@ -219,6 +226,35 @@ class SlurmCommands:
             "--allocations", "--allusers", f"--format={','.join(ACCOUNTING_FIELDS)}",
             f"--starttime={start:%Y-%m-%dT%H:%M:%S}", f"--endtime={until:%Y-%m-%dT%H:%M:%S}",
         )  # fmt: skip
+
+    def _with_signs(self, queue: tuple[SlurmJob, ...]) -> tuple[SlurmJob, ...]:
+        """Return the jobs with what their submissions tell of checkpoints.
+
+        Accounting has the submit lines. Scripts are read one by one, of those that ran longest.
+        """
+        running = sorted(
+            (job for job in queue if job.state is JobState.RUNNING and job.gpus and job.started_at),
+            key=lambda job: (job.started_at, job.raw_id),
+        )
+        try:
+            rows = self.output(
+                "sacct", "--parsable2", f"--delimiter={SEPARATOR}", "--noheader", "--allocations",
+                "--allusers", "--state=RUNNING", "--format=JobIDRaw,SubmitLine",
+            )  # fmt: skip
+        except CollectorError:
+            rows = ""
+        lines = submit_lines_of(rows)
+        signs = {job.raw_id: checkpoint_sign(lines.get(job.raw_id, "")) for job in running}
+        unsigned = [job for job in running if not signs[job.raw_id]]
+        for job in unsigned[:_MAX_SCRIPTS]:
+            try:
+                script = self.output("scontrol", "write", "batch_script", job.raw_id, "-")
+            except (SourceRefusedError, SourceUnreachableError):
+                break
+            except CollectorError:
+                continue  # it has ended, or has none (salloc)
+            signs[job.raw_id] = checkpoint_sign("", script)
+        return tuple(with_sign(job, signs.get(job.raw_id, "")) for job in queue)
 
     def _refuse_hidden(self, configuration: dict[str, str]) -> None:
         """Refuse to take a part of the jobs for all of them."""

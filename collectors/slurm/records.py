@@ -19,7 +19,7 @@ from collectors.slurm.answers import (
     text_of,
     words_of,
 )
-from data.feasible_changes import CHECKPOINTS
+from data.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
 from data.records.jobs import OVER, JobState
 
 Record = Mapping[str, Any]
@@ -44,7 +44,9 @@ _FIT = (
 
 
 _CHECKPOINTS = "trimtab/checkpoints=true"
-"""The words of a job's --comment by which its owner says that it writes checkpoints."""
+_CHECKPOINT_AT = re.compile(r"trimtab/checkpoint-at=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)Z")
+"""Words of a job's --comment by which its owner says that it writes checkpoints, and of which time
+the last one is: a job sets it anew by `scontrol update JobId=$SLURM_JOB_ID Comment=…`."""
 _PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
 GPU_FIELDS = {
     "node": "Gres",
@@ -260,6 +262,9 @@ def _queue_extra(
     spelling = next(((per, text) for per, text in gpu_requests(record) if gpus_of(text)), ("", ""))
     array, het = identifier_of(record.get("array_job_id")), identifier_of(record.get("het_job_id"))
     deadline = moment_of(record.get("deadline"))
+    comment = text_of(record.get("comment"))
+    written = _CHECKPOINT_AT.search(comment)
+    written_at = moment_of(written[1]) if written else None
     pairs = {
         "array_job": array if array != "0" else "",
         "array_task": identifier_of(record.get("array_task_id")) if array != "0" else "",
@@ -279,7 +284,8 @@ def _queue_extra(
         "gres_per": spelling[0],
         "resized_at": resized_at.isoformat() if resized_at else "",
         "deadline_at": deadline.isoformat() if deadline else "",
-        CHECKPOINTS: "its --comment" if _CHECKPOINTS in text_of(record.get("comment")) else "",
+        CHECKPOINTS: "its --comment" if _CHECKPOINTS in comment else "",
+        CHECKPOINT_AT: written_at.isoformat() if written_at else "",
         "time_min_minutes": str(int(number_of(record.get("time_minimum")) or 0) or ""),
     } | requested_facts(gpus_of(spelling[1]))
     return tuple((name, value) for name, value in pairs.items() if value)

@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from collectors.base import Window
 from collectors.http_deadline import LargeAnswerError, LateAnswerError, whole_body
-from collectors.slurm.accounting import read_accounting_record
+from collectors.slurm.accounting import checkpoint_sign, read_accounting_record, with_sign
 from collectors.slurm.answering import (
     SlurmAnswers,
     errors_in,
@@ -25,6 +25,7 @@ from collectors.slurm.answering import (
     read_queue,
     release_in,
 )
+from collectors.slurm.answers import identifier_of, text_of
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob
@@ -88,6 +89,13 @@ class SlurmRest:
             stretches = list_in(document, "jobs", asked=f"{self.name} /slurmdb jobs")
             past: tuple[SlurmJob, ...] | None = read_each(
                 stretches, read_accounting_record, what="accounting-row", dropped=dropped
+            )
+            lines = {
+                identifier_of(row.get("job_id")): text_of(row.get("submit_line"))
+                for row in stretches
+            }
+            queue = tuple(
+                with_sign(job, checkpoint_sign(lines.get(job.raw_id, ""))) for job in queue
             )
         except CollectorError as error:
             past = None

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from collectors.slurm.accounting import (
     ACCOUNTING_FIELDS,
     SEPARATOR,
+    checkpoint_sign,
     read_accounting_row,
     rows_of,
+    submit_lines_of,
 )
 from collectors.slurm.answering import read_queue
 from collectors.slurm.answers import (
@@ -398,3 +400,46 @@ def test_a_requeued_job_asks_for_the_nodes_of_its_request() -> None:
         for further in ({"restart_cnt": 1}, {"restart_cnt": 0})
     ]
     assert counts == [2, 4]
+
+
+SIGNAL, APPEND = "its --signal", "its --open-mode=append"
+SUBMISSIONS = {
+    "sbatch --signal=B:USR1@120 train.sh": SIGNAL,
+    "sbatch -p gpu --signal B:USR1@120 train.sh": SIGNAL,
+    "sbatch --requeue --open-mode=append train.sh": APPEND,
+    "/usr/bin/sbatch --open-mode append --wrap=train": APPEND,
+    "sbatch --open-mode=truncate train.sh": "",
+    "sbatch --requeue train.sh --signal=USR1": "",
+    "sbatch -t60 train.sh --open-mode=append": "",
+    "sbatch --wrap=train --signal=USR1": "",
+    "sbatch --signalling train.sh": "",
+    "sbatch --requeue": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("line", "sign"), SUBMISSIONS.items())
+def test_a_submission_tells_of_checkpoints_by_its_own_options(line: str, sign: str) -> None:
+    """Options of the script itself, and that it may be requeued, tell nothing."""
+    assert checkpoint_sign(line) == sign
+
+
+@pytest.mark.parametrize(
+    ("script", "sign"),
+    [
+        ("#!/bin/sh\n#SBATCH --signal=USR1@60\ntrain", SIGNAL),
+        ("#!/bin/sh\n\n# a note\n#SBATCH -N1 --open-mode=append\ntrain", APPEND),
+        ("#!/bin/sh\ntrain\n#SBATCH --signal=USR1@60\n", ""),
+        ("#!/bin/sh\n#SBATCH -N1 # --signal=USR1\ntrain", ""),
+        ("#!/bin/sh\n##SBATCH --signal=USR1\ntrain", ""),
+    ],
+)
+def test_a_script_tells_of_checkpoints_by_its_directives(script: str, sign: str) -> None:
+    """Up to the first command, as sbatch reads them."""
+    assert checkpoint_sign("sbatch train.sh", script) == sign
+
+
+def test_no_submit_line_speaks_for_another_job() -> None:
+    """A line break in it would begin a row of its own."""
+    claim = "7\x1fsbatch a\n8\x1f--signal=USR1\n8\x1fsbatch b\n9\x1fsbatch c"
+    assert submit_lines_of(claim) == {"7": "sbatch a", "9": "sbatch c"}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -263,3 +264,50 @@ def test_without_accounting_and_then_without_controller() -> None:
         with pytest.raises(SourceUnreachableError, match="scontrol"):
             collected_from(settings_of(bed))
         assert slurm_findings(settings_of(bed))[-1][:2] == ("slurm controller", "missing")
+
+
+def test_signs_of_checkpoints_are_those_submitted(tmp_path: Path) -> None:
+    """By submit line, script or comment; that a job may be requeued is none, on any release."""
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --signal=B:USR1@120\nsleep 600\n")
+    script.chmod(0o755)
+    gpu, written = "--gres=gpu:h100:1", "trimtab/checkpoint-at=2026-01-05T12:00:00Z"
+    nodes = (BedNode(name="g1", gpu_type="h100", gpus=8, features="x"), BedNode(name="c1"))
+    with running_slurm(nodes=nodes, accounting=True, rest=True) as bed:
+        plain = bed.submit(gpu, "--requeue")
+        signal = bed.submit(gpu, "--requeue", "--signal=USR1@60")
+        append = bed.submit(gpu, "--open-mode=append")
+        stated = bed.submit(gpu, f"--comment={written}")
+        by_script = bed.run("sbatch", "--parsable", "--output=/dev/null", gpu, str(script))
+        jobs = (plain, signal, append, stated, by_script)
+        bed.until("they run", lambda: {bed.states().get(job) for job in jobs} == {"RUNNING"})
+        line = ("sacct", "-n", "-X", "-P", "-o", "SubmitLine", "-j", ",".join(jobs))
+        bed.until(
+            "accounting has them",
+            lambda: len(bed.run(*line, check=False).splitlines()) == len(jobs),
+        )
+        told = facts_by_job(collected_from(settings_of(bed)))
+        by_rest = facts_by_job(collected_from(settings_of(bed, "rest")))
+    signs = {job: told[job].get("checkpoints", "") for job in jobs}
+    assert signs == {
+        plain: "",
+        signal: "its --signal",
+        append: "its --open-mode=append",
+        stated: "",
+        by_script: "its --signal",
+    }
+    assert told[stated]["checkpoint_at"] == "2026-01-05T12:00:00+00:00"
+    assert told[plain]["requeue"] == "yes"
+    # slurmrestd has no scripts, and tells submit lines in later releases alone.
+    with_lines = bed.plan.version >= (23, 11)
+    assert by_rest[signal].get("checkpoints", "") == ("its --signal" if with_lines else "")
+    assert "checkpoints" not in by_rest[plain]
+
+
+def facts_by_job(collected: Collected) -> dict[str, dict[str, str]]:
+    """The facts of every job by its number."""
+    return {
+        job.job_id.removeprefix("slurm:"): dict(job.scheduler.extra)
+        for job in collected.jobs
+        if job.scheduler is not None
+    }
