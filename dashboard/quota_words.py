@@ -21,9 +21,9 @@ def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
         own = quotas_of_jobs(quotas, (job,))
         if said.startswith("admitted"):
             full = (quota for quota in own if _may_hold_back(quota, job))
-            return "; ".join(_words(quota) for quota in full if _is_full(quota, job))
+            return "; ".join(limit_words(quota) for quota in full if _is_full(quota, job))
         rows = [quota for quota in own if quota.kind is QuotaKind.CLUSTER_QUEUE]
-        return "; ".join(map(_words, rows)) or "a quota that was not read"
+        return "; ".join(map(limit_words, rows)) or "a quota that was not read"
     if not facts.reason.startswith(_LIMITS):
         return ""
     whose = f"QOS {facts.qos}" if "Assoc" not in facts.reason else f"account {facts.account}"
@@ -31,7 +31,7 @@ def quota_words(job: Job, quotas: Sequence[Quota]) -> str:
         return f"a limit of {whose} that is not on GPUs"
     rows = list(_slurm_rows(job, facts, quotas))
     short = [row for row in rows if row.used is not None and _is_short(row, job)]
-    return "; ".join(map(_words, short or rows)) or f"a limit of {whose} that was not read"
+    return "; ".join(map(limit_words, short or rows)) or f"a limit of {whose} that was not read"
 
 
 def _slurm_rows(job: Job, facts: SchedulerFacts, quotas: Iterable[Quota]) -> Iterator[Quota]:
@@ -80,7 +80,7 @@ def _is_full(quota: Quota, job: Job) -> bool:
     return quota.used + job.gpu_count > quota.nominal + quota.borrowing_limit
 
 
-def _words(quota: Quota) -> str:
+def limit_words(quota: Quota) -> str:
     """Return a limit and its use, such as `account ml: 3 of 4 gres/gpu in use`."""
     where = f"{quota.kind} {quota.queue}" + (f", flavor {quota.flavor}" if quota.flavor else "")
     limit = "no limit" if quota.nominal is None else f"{quota.nominal:g}"

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
-from data.records.queue_waits import NOT_IN_LINE, PlaceInLine, QueueWait
+from data.records.queue_waits import PlaceInLine, QueueWait, wants_boards
+from forecasting.queue_replay import QueueReplay
 
 Values = npt.NDArray[np.float64]
 QueueKey = tuple[str, str]
@@ -75,7 +76,7 @@ class _Queue:
         self._served = _steps(served, gpus)
         self._started = _steps(started[run], gpus[run])
         self._ended = _steps(left[run], gpus[run])
-        self._boards = float(self._held(started[run]).max(initial=0.0))
+        self.boards = float(self._held(started[run]).max(initial=0.0))
         now = as_of.timestamp()
         used = np.isinf(left) & ~run | run & (started >= now - _DAYS * 86_400)
         self._began = came[used]
@@ -90,7 +91,7 @@ class _Queue:
     def _shortage(self, moments: Values) -> Values:
         """Return the GPUs of all who wait at each moment, less the free ones."""
         waiting = self._came.before(moments) - self._served.until(moments)
-        return np.maximum(0.0, waiting) - (self._boards - self._held(moments))
+        return np.maximum(0.0, waiting) - (self.boards - self._held(moments))
 
     def wait_of(self, job: Job, as_of: datetime) -> QueueWait:
         """Return the wait of a job that gives its GPUs back now and asks for as many again."""
@@ -99,7 +100,7 @@ class _Queue:
     def wait_behind(self, gpus_ahead: float, job: Job, as_of: datetime) -> QueueWait:
         """Return how much longer a job waits before which jobs of so many GPUs still wait."""
         now, came_at = as_of.timestamp(), _came(job).timestamp()
-        short = gpus_ahead + job.gpu_count - (self._boards - float(self._held(np.array([now]))[0]))
+        short = gpus_ahead + job.gpu_count - (self.boards - float(self._held(np.array([now]))[0]))
         short_at_first = float(self._shortage(np.array([came_at]))[0]) + job.gpu_count
         expected, waited = self._whole_wait(short_at_first, job), now - came_at
         if not expected.known or waited <= expected.high:
@@ -112,7 +113,7 @@ class _Queue:
         rows = self._all[1] - self._all[0] > waited
         came, served, gpus = (column[rows] for column in self._all)
         ahead = ((came < began[:, None]) & (served > began[:, None] + waited)) @ gpus
-        free = self._boards - self._held(began + waited)
+        free = self.boards - self._held(began + waited)
         short_then = np.maximum(0.0, ahead + self._sizes[longer] - free)
         return self._wait(short, short_then, longer, job.gpu_count, waited=waited)
 
@@ -174,13 +175,24 @@ def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]
     """Return the forecast of every job that holds GPUs of a scheduler, known or not."""
     found: dict[str, QueueWait] = {}
     for members in _queues(jobs).values():
-        queue: _Queue | None = None
-        for job in members:
-            if job.scheduler is not None and job.scheduler.state is JobState.RUNNING:
-                queue = queue or _queue_of(members, as_of)
-                found[job.job_id] = (
-                    QueueWait(days=_DAYS) if queue is None else queue.wait_of(job, as_of)
+        running = [job for job in members if _facts(job).state is JobState.RUNNING]
+        queue = _queue_of(members, as_of) if running else None
+        if queue is None:
+            found |= {job.job_id: QueueWait(days=_DAYS) for job in running}
+            continue
+        replay = _replay_of(members, as_of, queue)
+        played: dict[int, QueueWait] = {}
+        for job in running:
+            if replay.usable and job.gpu_count not in played:
+                limits = (
+                    _facts(own).time_limit_seconds
+                    for own in running
+                    if own.gpu_count == job.gpu_count
                 )
+                played[job.gpu_count] = replay.requeue_waits(
+                    job.gpu_count, max(filter(None, limits)), _DAYS
+                )
+            found[job.job_id] = played.get(job.gpu_count) or queue.wait_of(job, as_of)
     return found
 
 
@@ -195,13 +207,15 @@ def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, .
         if not waiting:
             continue
         queue = _queue_of(members, as_of)
+        replay = None if queue is None else _replay_of(members, as_of, queue)
+        played = replay.waits(_DAYS) if replay is not None and replay.usable else {}
         jobs_ahead, gpus_ahead = 0, 0.0
         for job in sorted(waiting, key=lambda job: (_came(job), job.job_id)):
-            in_line = not _facts(job).reason.startswith(NOT_IN_LINE)
+            in_line = _in_line(job)
             wait = None
             if in_line:
-                wait = QueueWait(days=_DAYS)
-                if queue is not None and job.gpu_count:
+                wait = played.get(job.job_id, QueueWait(days=_DAYS))
+                if not wait.known and queue is not None and job.gpu_count:
                     wait = queue.wait_behind(gpus_ahead, job, as_of)
             found.append(
                 PlaceInLine(
@@ -211,6 +225,22 @@ def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, .
             if in_line:
                 jobs_ahead, gpus_ahead = jobs_ahead + 1, gpus_ahead + job.gpu_count
     return tuple(found)
+
+
+def _replay_of(members: Iterable[Job], as_of: datetime, queue: _Queue) -> QueueReplay:
+    gone = as_of - _LATE
+    members = [
+        job
+        for job in members
+        if _facts(job).state is not JobState.RUNNING or job.last_seen_at >= gone
+    ]
+    in_line = [job for job in members if _waits(job, as_of) and _in_line(job) and job.gpu_count]
+    return QueueReplay(members, in_line, as_of, queue.boards)
+
+
+def _in_line(job: Job) -> bool:
+    """Return whether a job that waits would start for free boards."""
+    return wants_boards(_facts(job).reason)
 
 
 def _queues(jobs: Iterable[Job]) -> dict[QueueKey, list[Job]]:

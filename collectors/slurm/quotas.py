@@ -65,6 +65,34 @@ def with_partition_qos(jobs: Iterable[SlurmJob], qos: Mapping[str, str]) -> tupl
     return tuple(found)
 
 
+def quotas_of_job(
+    quotas: Iterable[Quota], job: SlurmJob, ask: Ask, cluster: str
+) -> tuple[Quota, ...]:
+    """Return the limits of a job's QOS, of its partitions', user, account and accounts above it.
+
+    An account without limits has no row of its own, so that its parent is asked for here.
+    Errors: CollectorError.
+    """
+    associations = _rows(ask, _ASSOCIATION, Counter(), "assoc", f"cluster={cluster}")
+    parents = {row["Account"]: row["ParentName"] for row in associations if not row["User"]}
+    accounts, account = set[str](), job.account
+    while account and account not in accounts:
+        accounts.add(account)
+        account = parents.get(account, "")
+    qos = qos_of_partitions(ask)
+    queues = {
+        QuotaKind.QOS: {job.qos, *(qos.get(name, "") for name in job.partition.split(","))},
+        QuotaKind.ACCOUNT: accounts,
+        QuotaKind.USER: {f"{job.account}/{job.user}"},
+    }
+    types = {"", *(gpu.gpu_type for gpu in job.gpus)}
+    return tuple(
+        quota
+        for quota in quotas
+        if quota.queue in queues[quota.kind] and quota.resource.partition(":")[2] in types
+    )
+
+
 def slurm_quotas(
     ask: Ask,
     configuration: Mapping[str, str],

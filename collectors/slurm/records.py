@@ -21,6 +21,7 @@ from collectors.slurm.answers import (
 )
 from data.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
 from data.records.jobs import OVER, JobState
+from data.records.queue_waits import EXPECTED_START, HELD_BACK, PRIORITY
 
 Record = Mapping[str, Any]
 
@@ -263,6 +264,9 @@ def _queue_extra(
     array, het = identifier_of(record.get("array_job_id")), identifier_of(record.get("het_job_id"))
     deadline = moment_of(record.get("deadline"))
     comment = text_of(record.get("comment"))
+    reason = text_of(record.get("state_reason"))
+    in_line = "PENDING" in words_of(record["job_state"]) and not reason.startswith(HELD_BACK)
+    expected = moment_of(record.get("start_time")) if in_line else None
     written = _CHECKPOINT_AT.search(comment)
     written_at = moment_of(written[1]) if written else None
     pairs = {
@@ -286,6 +290,8 @@ def _queue_extra(
         "deadline_at": deadline.isoformat() if deadline else "",
         CHECKPOINTS: "its --comment" if _CHECKPOINTS in comment else "",
         CHECKPOINT_AT: written_at.isoformat() if written_at else "",
+        EXPECTED_START: expected.isoformat() if expected else "",
+        PRIORITY: str(int(number_of(record.get("priority")) or 0) or "") if in_line else "",
         "time_min_minutes": str(int(number_of(record.get("time_minimum")) or 0) or ""),
     } | requested_facts(gpus_of(spelling[1]))
     return tuple((name, value) for name, value in pairs.items() if value)

@@ -6,6 +6,7 @@ from statistics import median
 
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.records.jobs import Job, JobState
+from data.records.queue_waits import wants_boards
 from data.store import StoreReader
 from data.units import SECONDS_PER_HOUR
 from forecasting.past_runs import past_run_seconds
@@ -41,7 +42,9 @@ def waiting_jobs(reader: StoreReader, catalogue: GpuCatalogue) -> tuple[WaitingJ
 
 def _waits(job: Job) -> bool:
     facts = job.scheduler
-    return facts is not None and facts.state is JobState.PENDING and not job.mig_profile
+    if facts is None or facts.state is not JobState.PENDING or job.mig_profile:
+        return False
+    return wants_boards(facts.reason)
 
 
 def _hours(job: Job, runs: Iterable[float]) -> float:

@@ -15,6 +15,8 @@ NOT_IN_LINE = (
     *HELD_BACK, "JobArrayTaskLimit", "ReqNodeNotAvail", "NodeDown", "BurstBuffer", "FedJobLock",
 )  # fmt: skip
 """And of those that wait for a task of their array, for nodes that take no jobs, or for files."""
+EXPECTED_START, PRIORITY = "expected_start_at", "priority"
+"""The facts of a waiting job that hold its scheduler's own expected start, and its priority."""
 _LIMITED = ("Assoc", "QOS", "Max", "AccountingPolicy", "Licenses")
 """Of those that wait for a limit of an association or a QOS, or for a licence.
 
@@ -33,6 +35,7 @@ class QueueWait:
 
     `starts` seen in the last `days` are what it rests on; without any nothing is known of it. Of a
     job that has waited for `waited` s it is what is left, by starts that waited as long: three.
+    `rests_on` is the basis of one that rests on no such starts.
     """
 
     low: float = 0.0
@@ -42,15 +45,18 @@ class QueueWait:
     starts: int = 0
     waited: float = 0.0
     days: float
+    rests_on: str = ""
 
     @property
     def known(self) -> bool:
         """Whether there is a forecast."""
-        return self.starts >= (_MIN_LONGER if self.waited else 1)
+        return bool(self.rests_on) or self.starts >= (_MIN_LONGER if self.waited else 1)
 
     @property
     def basis(self) -> str:
         """What the forecast rests on, or that nothing is known."""
+        if self.rests_on:
+            return self.rests_on
         if not (self.waited or self.known):
             return f"unknown: no start was seen in the last {self.days:g} d"
         starts = f"{self.starts or 'no'} start{'s' * (self.starts != 1)}"

@@ -16,9 +16,11 @@ from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import Move, pending_nodes
+from dashboard.quota_words import limit_words
 from data.counts import count_text
 from data.errors import ChangeRefusedError
 from data.feasible_changes import REQUEUE_TAKES
+from data.records.quotas import Quota
 from data.units import SECONDS_PER_HOUR
 
 _CLOSED = ("DOWN", "INACTIVE")
@@ -95,6 +97,35 @@ def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode,
     return f"{told}: the requeued job would wait for others to end" if short else ""
 
 
+def full_limits(
+    limits: tuple[Quota, ...], facts: JobFacts, moves: tuple[Move, ...]
+) -> tuple[str, ...]:
+    """Return the refusals of a requeue that a limit on GPUs would keep waiting, () for none.
+
+    The use of a limit for each user or account is not known: those are left to Slurm.
+    """
+    wanted = {move.field: move.after for move in moves if move.verb == "update"}
+    own = sum(gpu.count for gpu in facts.job.gpus)
+    gpus = _total(facts, wanted) if wanted else own
+    others = {limit.key: 0.0 for limit in limits if limit.per == "job"} | {
+        limit.key: limit.used - own for limit in limits if not limit.per and limit.used is not None
+    }
+    return tuple(
+        f"the requeued job would ask for {gpus} GPU(s) and wait for a limit: {limit_words(limit)}"
+        for limit in limits
+        if limit.key in others
+        and limit.nominal is not None
+        and others[limit.key] + gpus > limit.nominal
+    )
+
+
+def _total(facts: JobFacts, wanted: dict[str, str]) -> int:
+    """Return the GPUs that a job asks for in all after the moves."""
+    nodes = _node_count(facts, wanted) if dict(facts.gpus_by).get("node") else 1
+    tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+    return gpu_request(_asked(facts, wanted)).count * nodes * tasks
+
+
 def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
     """Return the warnings that CPUs or host memory of a job go by its number of GPUs, or ().
 
@@ -103,9 +134,7 @@ def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
     wanted = {move.field: move.after for move in moves if move.verb == "update"}
     if not (facts.cpus_per_gpu or facts.memory_mib_per_gpu) or not wanted:
         return ()
-    nodes = _node_count(facts, wanted) if dict(facts.gpus_by).get("node") else 1
-    tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
-    gpus = gpu_request(_asked(facts, wanted)).count * nodes * tasks
+    gpus = _total(facts, wanted)
     told = []
     if facts.cpus_per_gpu:
         told.append(

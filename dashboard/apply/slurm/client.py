@@ -21,6 +21,7 @@ from data.errors import (
     SourceRefusedError,
     UnexpectedAnswerError,
 )
+from data.records.quotas import Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,10 @@ class SlurmClient(Protocol):
 
     def partition(self, name: str) -> Partition:
         """Return what decides whether a partition starts a job."""
+        ...
+
+    def limits(self, job: SlurmJob) -> tuple[Quota, ...]:
+        """Return the limits on GPUs that hold for a job, none where they are hidden."""
         ...
 
     def submission(self, number: str) -> tuple[str | None, str | None]:

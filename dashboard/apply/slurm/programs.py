@@ -7,18 +7,22 @@ import os
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 from collectors.slurm.answering import list_in, release_in
 from collectors.slurm.answers import identifier_of
 from collectors.slurm.commands import SlurmCommands
-from collectors.slurm.records import Record
+from collectors.slurm.quotas import quotas_of_job, slurm_quotas
+from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name
+from data.clock import utc_now
 from data.errors import CollectorError, scrub
+from data.records.quotas import Quota
 
 MAX_WORDS = 64 * 1024
 """Of what a changing program says, in bytes; a sentence is what it has to say."""
@@ -101,6 +105,22 @@ class SlurmPrograms:
             allowed=_lists(text, "Allow"),
             denied=_lists(text, "Deny"),
         )
+
+    def limits(self, job: SlurmJob) -> tuple[Quota, ...]:
+        """Return the limits on GPUs that hold for a job, none where they are hidden.
+
+        Errors: CollectorError.
+        """
+        configuration = self._reading.configuration()
+        quotas, _warnings = slurm_quotas(
+            self._reading.output,
+            configuration,
+            sees_all=lambda: self._reading.may_see_all(configuration),
+            now=utc_now(),
+            dropped=Counter(),
+        )
+        cluster = configuration.get("ClusterName", "")
+        return quotas_of_job(quotas, job, self._reading.output, cluster) if quotas else ()
 
     def submission(self, number: str) -> tuple[str | None, str | None]:
         """Return the batch script and the submit line of a job.

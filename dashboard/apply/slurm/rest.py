@@ -12,12 +12,13 @@ from urllib3.exceptions import HTTPError
 
 from collectors.slurm.answering import errors_in, list_in, release_in
 from collectors.slurm.answers import identifier_of
-from collectors.slurm.records import Record
+from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.rest import SlurmRest
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import Payload, interface_name
 from data.errors import CollectorError, scrub
+from data.records.quotas import Quota
 
 _MAX_BYTES = 8 * 1024 * 1024
 _CONNECT_SECONDS = 5.0
@@ -85,6 +86,10 @@ class SlurmRestWriter(SlurmRest):
     def partition(self, name: str) -> Partition:
         """Return what is not known: slurmrestd requeues no job, for which alone this is asked."""
         return Partition()
+
+    def limits(self, job: SlurmJob) -> tuple[Quota, ...]:
+        """Return nothing: limits are read by the client programs alone."""
+        return ()
 
     def submission(self, number: str) -> tuple[str | None, str | None]:
         """Return nothing: slurmrestd gives no script."""

@@ -119,4 +119,5 @@ def test_a_job_about_to_run_out_is_spread_measured_and_put_back(
 
 def gpus_of(bed: SlurmBed, job: str) -> str:
     """State and GPUs per node of a job, as Slurm says it."""
-    return bed.run("squeue", "-h", "-j", job, "-o", "%T %b").replace("gres:", "").strip()
+    line = bed.run("squeue", "-h", "-j", job, "-o", "%T %b")
+    return line.replace("gres:", "").replace("gres/", "").strip()

@@ -30,7 +30,10 @@ def read(line: str) -> Shown:
     shown: Shown = {}
     for mark, end in zip(marks, ends, strict=True):
         shown.setdefault(mark[1], line[mark.end() : end].strip())
-    shown["TRES"] = _WEIGHT.sub("", shown.get("TRES", ""))
+    # From 23.02 on ReqTRES and, once it runs, AllocTRES.
+    later = [shown.pop(name, "") for name in ("AllocTRES", "ReqTRES")]
+    tres = next((text for text in later if text not in ("", "(null)")), "")
+    shown["TRES"] = _WEIGHT.sub("", shown.get("TRES", tres))
     if shown.get("JobState") == "PENDING":
         if "-" not in shown["NumNodes"]:
             shown["NumNodes"] = "estimate"  # no number of nodes was asked for

@@ -6,9 +6,10 @@ asks for as many GPUs again: what it waits is the truth. A second of the cluster
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from statistics import median
 
 import pytest
 from beds.slurm import SlurmBed, running_slurm
@@ -22,9 +23,9 @@ from collectors.slurm.jobs import slurm_collector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.records.jobs import Job, JobState
-from data.records.queue_waits import QueueWait
+from data.records.queue_waits import EXPECTED_START, QueueWait
 from data.source_settings import SlurmSettings
-from forecasting.queue_waits import queue_waits
+from forecasting.queue_waits import places_in_line, queue_waits
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.slow_end]
 NODES = (
@@ -38,6 +39,9 @@ MEAN_SECONDS, GAP_SECONDS = 7.0, 2.0
 """Of a job's run, and between two that come: as much as eight GPUs can do."""
 LEARNING_SECONDS, PROBING_SECONDS, WAITING_SECONDS = 90.0, 300.0, 60.0
 PROBE_EVERY = 6.0
+DRAWN, AT_FIRST, LATER_SECONDS, EMPTYING_SECONDS = 200, 100, 1.5, 300.0
+"""Jobs in all, those that come at once, and the time between the others."""
+LIMITS, PER_LOOK, MIN_GUESSES = (1, 1, 1, 2, 2), 6, 60
 MIN_COVERED_RATIO = 0.6
 """Of a band that should hold 80 %: fifty waits say no more."""
 
@@ -54,6 +58,16 @@ class Probe:
 def bed() -> Iterator[SlurmBed]:
     """Eight GPUs."""
     with running_slurm(nodes=NODES) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def large_bed() -> Iterator[SlurmBed]:
+    """Thirty-two GPUs."""
+    nodes = [
+        BedNode(name=f"h{n}", gpu_type="h100", gpus=4, cpus=8, features="h100") for n in range(8)
+    ]
+    with running_slurm(nodes=(*nodes, NODES[-1])) as cluster:
         yield cluster
 
 
@@ -74,6 +88,9 @@ def stretched(job: Job, since: datetime) -> Job:
             submitted_at=at(facts.submitted_at),
             started_at=at(facts.started_at),
             ended_at=at(facts.ended_at),
+            time_limit_seconds=None
+            if facts.time_limit_seconds is None
+            else facts.time_limit_seconds * SCALE,
         ),
     )
 
@@ -179,3 +196,73 @@ def test_waits_fall_into_the_band(bed: SlurmBed, measured: Measured) -> None:
     measured(line)
     assert len(pairs) >= 30
     assert covered >= MIN_COVERED_RATIO * len(pairs), pairs
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The forecast of a job in line and its scheduler's expected start, as of `made_at`."""
+
+    made_at: datetime
+    wait: QueueWait
+    expected_at: datetime | None
+
+
+def guesses(stream: Stream, known: Collection[str]) -> dict[str, Guess]:
+    """Return forecasts of a few jobs in line that have none yet."""
+    now = stream.look()
+    places = places_in_line(stream.jobs.values(), now)
+    new = [place for place in places if place.wait is not None and place.job_id not in known]
+    found = {}
+    for place in stream.source.sample(new, min(PER_LOOK, len(new))):
+        facts = stream.jobs[place.job_id].scheduler
+        assert facts is not None
+        assert place.wait is not None
+        told = dict(facts.extra).get(EXPECTED_START)
+        found[place.job_id] = Guess(now, place.wait, datetime.fromisoformat(told) if told else None)
+    return found
+
+
+def test_jobs_in_line_start_within_the_band(large_bed: SlurmBed, measured: Measured) -> None:
+    """Of 200 jobs with backfill; and nearer to the median than to the start of `squeue --start`."""
+    stream = Stream(large_bed, source_of("slurm starts", 0), utc_now().replace(microsecond=0), {})
+    draw = stream.source
+    made: dict[str, Guess] = {}
+    begun = time.monotonic()
+    for number in range(DRAWN):
+        limit = draw.choice(LIMITS)
+        seconds = max(2, round(60 * limit * draw.betavariate(1.2, 2.8)))
+        gpus = draw.choice(SIZES)
+        large_bed.submit(
+            f"--gres=gpu:h100:{gpus}", "-N1", "-c1", f"-t{limit}", "--no-requeue", seconds=seconds
+        )
+        due = begun + max(0, number - AT_FIRST) * LATER_SECONDS
+        while time.monotonic() < due:
+            made |= guesses(stream, made) if number % 5 == 0 else {}
+            time.sleep(0.2)
+    ends = time.monotonic() + EMPTYING_SECONDS
+    while time.monotonic() < ends and large_bed.run("squeue", "-h", "-t", "PD"):
+        made |= guesses(stream, made)
+        time.sleep(3.0)
+    stream.look()
+    inside, errors, theirs = 0, [], []
+    for name, guess in made.items():
+        facts = stream.jobs[name].scheduler
+        assert facts is not None
+        if facts.started_at is None:
+            continue
+        true = max(0.0, (facts.started_at - guess.made_at).total_seconds())
+        inside += guess.wait.low - 2 <= true <= guess.wait.high + 2
+        if guess.expected_at is not None:
+            expected = max(0.0, (guess.expected_at - guess.made_at).total_seconds())
+            errors.append(abs(guess.wait.median - true))
+            theirs.append(abs(expected - true))
+    line = (
+        f"slurm starts: {len(made)} jobs in line, {inside} in the 80 % band, median error "
+        f"{median(errors):.0f} s, of squeue --start {median(theirs):.0f} s ({len(theirs)}), "
+        f"seed {SEED}"
+    )
+    print(line)  # noqa: T201 shown with a failure and by `make test-all`
+    measured(line)
+    assert len(theirs) >= MIN_GUESSES
+    assert inside >= MIN_COVERED_RATIO * len(made)
+    assert median(errors) < median(theirs)

@@ -314,7 +314,9 @@ def shown(bed: SlurmBed, raw: str) -> tuple[str, str, int, str]:
     fields = dict(part.partition("=")[::2] for part in text.split() if "=" in part)
     state, node = fields.get("JobState", "gone"), fields.get("NodeList", "")
     gpu_type = next((bed_node.gpu_type for bed_node in NODES if bed_node.name == node), "")
-    tres = dict(part.partition("=")[::2] for part in fields.get("TRES", "").split(","))
+    # From 23.02 on it is AllocTRES once the job runs.
+    listed = fields.get("TRES") or fields.get("AllocTRES", "")
+    tres = dict(part.partition("=")[::2] for part in listed.split(","))
     held = int(text.split("gres/gpu=")[1].split(",")[0].split()[0]) if "gres/gpu" in tres else 0
     return state, gpu_type, held, fields.get("Reason", "")
 

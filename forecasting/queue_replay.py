@@ -1,0 +1,224 @@
+"""Starts of waiting jobs: their queue played on from the ends of the jobs that run.
+
+A scheduler expects a start as if every job ran to its time limit, and most end before. So the queue
+is played on many times, in the scheduler's order and with backfill that delays no first job
+(Lifka 1995), while runs last as long as ended jobs did of their limits. Where the scheduler expects
+a start of its own, which knows nodes and priorities, all plays are scaled to it: it is the base.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from data.records.jobs import Job, JobState, SchedulerFacts
+from data.records.queue_waits import EXPECTED_START, PRIORITY, QueueWait
+
+Values = npt.NDArray[np.float64]
+
+_PLAYS, _WORK = 60, 60_000
+"""Plays of a queue, fewer where plays times jobs exceed this."""
+_DEPTH = 100
+"""Jobs in line that are looked at, as Slurm's default_queue_depth."""
+_ENDED = 500
+_PRIOR = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Shares of their limits that runs took, beside those that were observed."""
+_SOON = 60.0
+_MOST = 4.0
+"""A play is scaled by so much at most: beyond it the scheduler's start is taken for its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A job in line: GPUs, limit in s, the scheduler's expected wait in s, None without one."""
+
+    job_id: str
+    gpus: int
+    limit: float
+    expected: float | None
+
+
+class QueueReplay:
+    """One queue as of a time. `boards` are all GPUs that were ever held in it at once."""
+
+    def __init__(self, jobs: Iterable[Job], in_line: Sequence[Job], as_of: datetime, boards: float):
+        jobs = list(jobs)
+        running = [job for job in jobs if _facts(job).state is JobState.RUNNING]
+        self._limited = all(_limit(job) for job in (*running, *in_line))
+        self._held = [
+            (job.gpu_count, _limit(job), (as_of - _since(job)).total_seconds()) for job in running
+        ]
+        self._free = max(0.0, boards - sum(gpus for gpus, _limit, _for in self._held))
+        # As the scheduler goes through them; the order of its expected starts has backfill in it.
+        in_order = sorted(in_line, key=lambda job: (-_priority(job), _came(job), job.job_id))
+        self._waiting = [
+            _Waiting(
+                job_id=job.job_id,
+                gpus=job.gpu_count,
+                limit=_limit(job),
+                expected=_expected(job, as_of),
+            )
+            for job in in_order
+        ]
+        ended = [share for job in jobs if (share := _share(job)) is not None]
+        self._shares = np.array([*ended[-_ENDED:], *_PRIOR])
+        self._basis = (
+            f"the lengths of {len(ended)} ended runs" if ended else "assumed lengths of runs"
+        )
+        self._plays = max(12, min(_PLAYS, _WORK // max(1, len(running) + len(in_order))))
+
+    @property
+    def usable(self) -> bool:
+        """Whether every job has a limit: nothing is known of the end of others."""
+        return self._limited and bool(self._held)
+
+    def waits(self, days: float) -> dict[str, QueueWait]:
+        """Return how much longer each job in line waits."""
+        rng = np.random.default_rng(0)
+        plays = np.array([self._play(self._waiting, rng) for _ in range(self._plays)])
+        longest = _starts(
+            [(limit - elapsed, gpus, limit - elapsed) for gpus, limit, elapsed in self._held],
+            [(one.gpus, one.limit, one.limit) for one in self._waiting],
+            self._free,
+        )
+        return {
+            one.job_id: self._wait(
+                _scaled(plays[:, at], longest[at], one.expected, self._shares), one, days
+            )
+            for at, one in enumerate(self._waiting)
+        }
+
+    def requeue_waits(self, gpus: int, limit: float, days: float) -> QueueWait:
+        """Return the wait of a job that gives so many GPUs back now and asks for them again."""
+        rng = np.random.default_rng(0)
+        own = _Waiting(job_id="", gpus=gpus, limit=limit, expected=None)
+        plays = [self._play([*self._waiting, own], rng, freed=gpus)[-1] for _ in range(self._plays)]
+        return self._wait(np.array(plays), own, days)
+
+    def _play(
+        self, waiting: Sequence[_Waiting], rng: np.random.Generator, freed: int = 0
+    ) -> list[float]:
+        held = []
+        for gpus, limit, elapsed in self._held:
+            if gpus == freed:
+                freed = -1
+                held.append((0.0, gpus, 0.0))
+                continue
+            longer = self._shares[self._shares * limit > elapsed]
+            share = rng.choice(longer) if len(longer) else 1.0
+            held.append((max(0.0, share * limit - elapsed), gpus, max(0.0, limit - elapsed)))
+        shares = rng.choice(self._shares, len(waiting))
+        drawn = [
+            (one.gpus, one.limit, share * one.limit)
+            for one, share in zip(waiting, shares, strict=True)
+        ]
+        return _starts(held, drawn, self._free)
+
+    def _wait(self, waits: Values, one: _Waiting, days: float) -> QueueWait:
+        waits = waits[np.isfinite(waits)]
+        if not len(waits):
+            return QueueWait(days=days)
+        low, median, high = (float(value) for value in np.quantile(waits, (0.1, 0.5, 0.9)))
+        base = "the ends of what runs" if one.expected is None else "the scheduler's expected start"
+        return QueueWait(
+            low=low, median=median, high=high, mean=float(waits.mean()), days=days,
+            rests_on=f"from {base} and {self._basis}",
+        )  # fmt: skip
+
+
+def _starts(
+    held: Iterable[tuple[float, float, float]],
+    waiting: Sequence[tuple[float, float, float]],
+    free: float,
+) -> list[float]:
+    """Return when each waiting job starts, s from now; infinite: never.
+
+    `held` are (end, GPUs, end by limit), `waiting` in order (GPUs, limit, length). The scheduler
+    has just looked: nobody starts before something ends.
+    """
+    running = [(end, at, gpus, latest) for at, (end, gpus, latest) in enumerate(held)]
+    heapq.heapify(running)
+    starts, line, number = [np.inf] * len(waiting), list(range(len(waiting))), len(running)
+    while running and line:
+        now = running[0][0]
+        while running and running[0][0] <= now:
+            free += heapq.heappop(running)[2]
+        first, spare, shadow = True, 0.0, np.inf
+        for at in line[:_DEPTH]:
+            gpus, limit, length = waiting[at]
+            passes = first or now + limit <= shadow or gpus <= spare
+            if gpus <= free and passes:
+                starts[at] = now
+                free -= gpus
+                spare -= gpus if now + limit > shadow else 0.0
+                heapq.heappush(running, (now + length, number, gpus, now + limit))
+                number += 1
+            elif first:
+                first, spare, shadow = False, *_shadow(running, gpus, free)
+        line = [at for at in line if starts[at] == np.inf]
+    return starts
+
+
+def _shadow(
+    running: Iterable[tuple[float, int, float, float]], gpus: float, free: float
+) -> tuple[float, float]:
+    """Return the GPUs to spare beside the first job in line, and when it starts by the limits."""
+    for latest, _number, held in sorted(
+        (latest, number, held) for _, number, held, latest in running
+    ):
+        free += held
+        if free >= gpus:
+            return free - gpus, latest
+    return 0.0, np.inf
+
+
+def _scaled(plays: Values, longest: float, expected: float | None, shares: Values) -> Values:
+    """Return plays of a wait, scaled to the scheduler's where every run goes on to its limit."""
+    if expected is None:
+        return plays
+    if (
+        not np.isfinite(longest)
+        or not longest > _SOON
+        or not 1 / _MOST < expected / longest < _MOST
+    ):
+        return expected * np.resize(shares, len(plays))
+    return plays * (expected / longest)
+
+
+def _facts(job: Job) -> SchedulerFacts:
+    return job.scheduler or SchedulerFacts()
+
+
+def _limit(job: Job) -> float:
+    """Return a job's time limit in s, 0 where it has none."""
+    return _facts(job).time_limit_seconds or 0.0
+
+
+def _priority(job: Job) -> float:
+    return float(dict(_facts(job).extra).get(PRIORITY, 0))
+
+
+def _came(job: Job) -> datetime:
+    return _facts(job).submitted_at or job.first_seen_at
+
+
+def _since(job: Job) -> datetime:
+    return _facts(job).started_at or job.first_seen_at
+
+
+def _expected(job: Job, as_of: datetime) -> float | None:
+    told = dict(_facts(job).extra).get(EXPECTED_START, "")
+    return max(0.0, (datetime.fromisoformat(told) - as_of).total_seconds()) if told else None
+
+
+def _share(job: Job) -> float | None:
+    """Return the share of its limit that an ended run took, None where that is not known."""
+    facts = _facts(job)
+    ended = facts.state in (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
+    if not (ended and facts.started_at and facts.ended_at and facts.time_limit_seconds):
+        return None
+    seconds = (facts.ended_at - facts.started_at).total_seconds()
+    return min(1.0, max(0.0, seconds / facts.time_limit_seconds))

@@ -1,0 +1,71 @@
+"""A requeue that a limit of an account or a QOS would keep waiting is refused by its name."""
+
+from collections.abc import Iterator
+
+import pytest
+from beds.slurm import SlurmBed, running_slurm
+from beds.slurm_apply import applier_of, prepared, proposal, run_steps, running
+from beds.slurm_files import BedNode
+
+from data.records.changes import StepOutcome
+
+pytestmark = pytest.mark.slurm
+NODES = (
+    BedNode(name="h1", gpu_type="h100", gpus=8, features="h100"),
+    BedNode(name="c1", features="c"),
+)
+FREE = "gres/gpu=-1,gres/gpu:h100=-1"
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[SlurmBed]:
+    """A cluster that enforces limits."""
+    enforce = "AccountingStorageEnforce=associations,limits,qos"
+    with running_slurm(nodes=NODES, accounting=True, further=enforce) as bed:
+        for words in (
+            ("account", "lab"), ("account", "ml", "parent=lab"),
+            ("user", bed.plan.user, "account=ml"),
+        ):  # fmt: skip
+            bed.run("sacctmgr", "-i", "add", *words, check=False)
+        trial = ("sbatch", "--parsable", "--hold", "-Aml", "--wrap=true")
+        bed.until("the account is known", lambda: bool(bed.run(*trial, check=False)))
+        bed.run("scancel", "-u", bed.plan.user)
+        yield bed
+
+
+def modify(bed: SlurmBed, *words: str) -> None:
+    """Set a limit, and wait until the controller enforces it."""
+    bed.run("sacctmgr", "-i", "modify", *words, check=False)
+    shown = ("scontrol", "-o", "show", "assoc_mgr", "flags=qos,assoc")
+    wanted = words[-1].rpartition("=")[2]
+    bed.until("the controller knows it", lambda: wanted == "-1" or f"={wanted}" in bed.run(*shown))
+
+
+@pytest.mark.parametrize(
+    ("limit", "lifted", "named"),
+    [
+        (("account", "ml", "set", "GrpTRES=gres/gpu=3"), "GrpTRES=gres/gpu=-1", "ml: 2 of 3"),
+        (("account", "lab", "set", "GrpTRES=gres/gpu:h100=3"), "GrpTRES=gres/gpu:h100=-1",
+         "account lab: 2 of 3 gres/gpu:h100"),
+        (("qos", "normal", "set", "GrpTRES=gres/gpu=3"), "GrpTRES=gres/gpu=-1", "normal: 2 of 3"),
+        (("qos", "normal", "set", "MaxTRESPerJob=gres/gpu=3"), "MaxTRESPerJob=gres/gpu=-1",
+         "qos normal: at most 3 gres/gpu for each job"),
+    ],
+)  # fmt: skip
+def test_a_way_back_that_a_limit_would_stop_is_refused_and_names_it(
+    limited: SlurmBed, limit: tuple[str, ...], lifted: str, named: str
+) -> None:
+    """It would end PENDING, AssocGrpGRES; once the limit is lifted the way is open."""
+    job = running(limited, "-Aml", "--gres=gpu:h100:4", "-N1", "--requeue")
+    applier = applier_of(limited, allow_requeue=True)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert not applier.rehearse(change).refusals
+    assert {result.outcome for result in run_steps(applier, change)} == {StepOutcome.DONE}
+    limited.until("it runs again", lambda: limited.states().get(job) == "RUNNING")
+    modify(limited, *limit)
+    back = applier.change_back(change, applier.look_again(change))
+    assert named in "; ".join(applier.rehearse(back).refusals)
+    modify(limited, *limit[:3], lifted)
+    limited.until("it is lifted", lambda: not applier.rehearse(back).refusals)
+    limited.run("scancel", job)
+    limited.until("it is gone", lambda: not limited.run("squeue", "-h"))
