@@ -45,6 +45,8 @@ NO_DISRUPTIONS = "no_disruptions"
 """The fact of a job that names a PodDisruptionBudget which allows none of its pods to be ended."""
 CHECKPOINTS, CHECKPOINT_AT = "checkpoints", "checkpoint_at"
 """The facts of a job that writes checkpoints: by what sign, and when it wrote the last one."""
+NODE_TASKS = "tasks_by_node"
+"""The fact of a Slurm job of --ntasks-per-node, which keeps its nodes while it runs (24.11)."""
 SERVER_VERSION = "server_version"
 """The fact of a Kubernetes Job: the release of its API server, which decides what may change."""
 AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
@@ -205,7 +207,7 @@ def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
     """Return whether the change is to give up whole nodes, which a running job does in place."""
     extra, count = _extra(job), proposed.gpu_count
     nodes = whole_fact(extra, "nodes_requested") or 0
-    if extra.get("gres_per") != "node" or not nodes or job.gpu_count % nodes:
+    if extra.get("gres_per") != "node" or not nodes or job.gpu_count % nodes or NODE_TASKS in extra:
         return False
     each = job.gpu_count // nodes
     return _same_devices(job, proposed) and count % each == 0 and count < job.gpu_count

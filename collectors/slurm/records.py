@@ -19,7 +19,7 @@ from collectors.slurm.answers import (
     text_of,
     words_of,
 )
-from data.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
+from data.feasible_changes import CHECKPOINT_AT, CHECKPOINTS, NODE_TASKS
 from data.records.jobs import OVER, JobState
 from data.records.queue_waits import EXPECTED_START, HELD_BACK, PRIORITY
 
@@ -49,6 +49,9 @@ _CHECKPOINT_AT = re.compile(r"trimtab/checkpoint-at=(\d{4}-\d\d-\d\dT\d\d:\d\d:\
 """Words of a job's --comment by which its owner says that it writes checkpoints, and of which time
 the last one is: a job sets it anew by `scontrol update JobId=$SLURM_JOB_ID Comment=…`."""
 _PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
+COUNTS_CPUS_BY_GPU = (22, 5)
+"""The last release measured that starts a job again whose GPUs changed under --cpus-per-gpu, and
+that takes nodes from a running job of --ntasks-per-node: 24.11.5 does neither."""
 GPU_FIELDS = {
     "node": "Gres",
     "job": "TresPerJob",
@@ -241,7 +244,12 @@ def gpu_requests(record: Record) -> tuple[tuple[str, str], ...]:
     return tuple((per, text) for per, text in asked if gpus_of(text) or gpu_shares_of(text))
 
 
-def fixed_size(record: Record) -> str:
+def has_cpus_by_gpu(record: Record) -> bool:
+    """Return whether a job asks for CPUs by GPU (--cpus-per-gpu)."""
+    return "gpu" in text_of(record.get("cpus_per_tres"))
+
+
+def fixed_size(record: Record, release: tuple[int, int] = (0, 0)) -> str:
     """Return why no change of its number of GPUs reaches a job, '' when one may."""
     if identifier_of(record.get("het_job_id")) not in ("", "0"):
         return "it is a component of a heterogeneous job"
@@ -254,6 +262,8 @@ def fixed_size(record: Record) -> str:
         return "it asks for GPUs in several ways"
     if takes_whole_nodes(record):
         return "it takes whole nodes (--exclusive)"
+    if has_cpus_by_gpu(record) and release > COUNTS_CPUS_BY_GPU:
+        return "it asks for CPUs by GPU (--cpus-per-gpu), and with fewer GPUs it would never start"
     return ""
 
 
@@ -277,7 +287,10 @@ def _queue_extra(
         "restarts": identifier_of(record.get("restart_cnt")),
         "requeue": {"True": "yes", "False": "no"}.get(str(record.get("requeue")), ""),
         "batch": {"True": "yes", "False": "no"}.get(str(record.get("batch_flag")), ""),
-        "fixed_size": fixed_size(record),
+        "fixed_size": fixed_size(record, release),
+        NODE_TASKS: "yes"
+        if release > COUNTS_CPUS_BY_GPU and number_of(record.get("tasks_per_node"))
+        else "",
         "slurm_release": f"{release[0]}.{release[1]:02}" if any(release) else "",
         "features": text_of(record.get("features")),
         "reservation": text_of(record.get("resv_name")),

@@ -65,6 +65,7 @@ class JobFacts:
     is_batch: bool
     may_requeue: bool
     takes_whole_nodes: bool
+    tasks_by_node: bool
     restarts: int
     held: str
     eligible_at: datetime | None
@@ -218,6 +219,7 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         is_batch=bool(record.get("batch_flag", True)),
         may_requeue=bool(record.get("requeue", True)),
         takes_whole_nodes=takes_whole_nodes(record),
+        tasks_by_node=_whole(record.get("tasks_per_node")) > 0,
         restarts=_whole(record.get("restart_cnt")),
         held=_held(record, job.reason),
         eligible_at=moment_of(record.get("eligible_time")),

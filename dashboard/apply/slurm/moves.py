@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from collectors.slurm.records import GPU_FIELDS
+from collectors.slurm.records import COUNTS_CPUS_BY_GPU, GPU_FIELDS
 from dashboard.apply.slurm.gres_text import TYPE_NAME, GresRequest, gpu_request, with_gpus
 from dashboard.apply.slurm.wire import COMMANDS, release_of
 from data.errors import ChangeRefusedError, scrub
@@ -220,6 +220,13 @@ def _resize(recommendation: Recommendation, state: State, allow_requeue: bool) -
             "the job takes whole nodes (--exclusive): it holds all their GPUs whatever it asks for",
             "Ask its owner to submit the next run without --exclusive.",
         )
+    is_later = release_of(state["interface"]) > COUNTS_CPUS_BY_GPU
+    if is_later and state.get("cpus_by_gpu") == "yes":
+        raise refuse(
+            "the job asks for CPUs by GPU (--cpus-per-gpu): with another number of GPUs Slurm "
+            f"{state['interface'].partition(' ')[2]} would keep it waiting for Resources",
+            "Ask its owner to submit the next run with the proposed size.",
+        )
     key = type_key(proposed.gpu_model, proposed.mig_profile)
     request = _request_by_node(state)
     asked = gpu_request(request)
@@ -283,6 +290,8 @@ def _fewer_nodes(
         return None
     if state["interface"].startswith("v0.0.38"):
         return None  # it cannot, and requeueing is not its way either
+    if state.get("tasks_by_node") == "yes" and release_of(state["interface"]) > COUNTS_CPUS_BY_GPU:
+        return None  # "Job is no longer pending execution"
     return ("NumNodes", str(held), str(count // asked.count))
 
 

@@ -18,7 +18,7 @@ _ALWAYS = ("interface", "number", "address", "submitted", "user", "Restarts")
 _SIZE = (
     "JobState", "Partition", "Features", "Gres", "TresPerJob", "TresPerTask", "TresPerSocket",
     "NumNodes", "NumTasks", "Hold", "gpus", "nodes", "batch_host", "batch", "requeue",
-    "nodes_asked", "TRES", "whole_nodes",
+    "nodes_asked", "TRES", "whole_nodes", "cpus_by_gpu", "tasks_by_node",
 )  # fmt: skip
 WAS = "was"
 """The key under which the state of a way back holds what the job was before the change."""
@@ -76,6 +76,8 @@ def _value(key: str, reading: JobReading, nodes: tuple[SlurmNode, ...], models: 
         "batch": "yes" if facts.is_batch else "no",
         "requeue": "yes" if facts.may_requeue else "no",
         "whole_nodes": "yes" if facts.takes_whole_nodes else "no",
+        "cpus_by_gpu": "yes" if facts.cpus_per_gpu else "no",
+        "tasks_by_node": "yes" if facts.tasks_by_node else "no",
     }
     return own[key] if key in own else facts.value(key)
 

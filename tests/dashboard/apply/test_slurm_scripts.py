@@ -8,7 +8,7 @@ from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
 from factories import make_job
 
-from data.errors import StalePlanError
+from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import StepOutcome, VerificationResult
 from data.records.jobs import JobState, Platform, SchedulerFacts
 
@@ -109,6 +109,10 @@ def test_what_follows_the_number_of_gpus_is_told(
     """Half the GPUs are half the host memory, of which the run may need all; CPUs stay (22.05)."""
     job = running(bed, "sleep 600", *options)
     applier = applier_of(bed, allow_requeue=True)
+    if "--cpus-per-gpu=2" in options and bed.plan.version > (22, 5):
+        with pytest.raises(ChangeRefusedError, match="keep it waiting for Resources"):
+            prepared(applier, proposal(job, 2, 1))
+        return
     change = prepared(applier, proposal(job, 2, 1))
     rehearsal = applier.rehearse(change)
     assert rehearsal.refusals == ()
@@ -176,12 +180,18 @@ def test_srun_after_nodes_are_given_up_is_refused(
     """The environment of the script keeps the old number of nodes, and srun fails on it (22.05)."""
     log, go = tmp_path / "log", tmp_path / "go"
     script = f"while ! test -e {go}; do sleep .2; done; {program} && echo works; sleep 600"
-    job = bed.run(
-        "sbatch", "--parsable", "-N2", "--ntasks-per-node=1", "--gres=gpu:h100:2",
-        f"--output={log}", f"--wrap={script}",
-    )  # fmt: skip
-    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    sbatch = ("sbatch", "--parsable", "-N2", "--gres=gpu:h100:2", f"--output={log}")
     applier = applier_of(bed)
+    if bed.plan.version > (22, 5):
+        by_node = bed.run(*sbatch, "--ntasks-per-node=1", f"--wrap={script}")
+        bed.until("it runs", lambda: bed.states().get(by_node) == "RUNNING")
+        with pytest.raises(ChangeRefusedError, match="cannot change the GPUs of a job that runs"):
+            prepared(applier, proposal(by_node, 4, 2))
+        bed.run("scancel", by_node)
+        job = bed.run(*sbatch, f"--wrap={script}")
+    else:
+        job = bed.run(*sbatch, "--ntasks-per-node=1", f"--wrap={script}")
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
     change = prepared(applier, proposal(job, 4, 2))
     assert [step.field for step in change.steps] == ["NumNodes"]
     refusals, fails = applier.rehearse(change).refusals, "srun" in program
