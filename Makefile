@@ -69,7 +69,8 @@ test-all: test ## `make test`, then its slow end: other times, fresh draws, 300 
 	@TRIMTAB_SCENARIOS=$(SCENARIOS) $(PYTHON) -m pytest -q -rP -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--timeout=14400 tests/outsiders
 	@.ci/slurm $(SLURM_ROOT)
-	@TRIMTAB_SLURM_ROOT=$(SLURM_ROOT) $(PYTHON) -m pytest -q -m slurm tests/dashboard/apply/test_slurm_gpu_requests.py
+	@TRIMTAB_SLURM_ROOT=$(SLURM_ROOT) $(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile -m slurm --timeout=1800 \
+		tests/dashboard/apply tests/collectors
 	@TRIMTAB_KILL_ROUNDS=50 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
 		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
 

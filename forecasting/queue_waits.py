@@ -68,7 +68,7 @@ class _Queue:
 
     def __init__(self, jobs: Iterable[Job], as_of: datetime) -> None:
         rows = [row for job in jobs for row in _rows(job, as_of)]
-        came, started, left, gpus = (np.array(column) for column in zip(*rows, strict=True))
+        came, started, left, gpus, first = map(np.array, zip(*rows, strict=True))
         run = np.isfinite(started)
         served = np.where(run, started, left)
         self._all = (came, served, gpus)
@@ -78,7 +78,8 @@ class _Queue:
         self._ended = _steps(left[run], gpus[run])
         self.boards = float(self._held(started[run]).max(initial=0.0))
         now = as_of.timestamp()
-        used = np.isinf(left) & ~run | run & (started >= now - _DAYS * 86_400)
+        # A requeued run asks for what it gave back itself: its start says nothing of others' waits.
+        used = first & (np.isinf(left) & ~run | run & (started >= now - _DAYS * 86_400))
         self._began = came[used]
         self._ended_waits = run[used]
         self._waits = (np.where(run, started, now) - came)[used]
@@ -273,8 +274,8 @@ def _key(job: Job) -> QueueKey:
     return job.source, job.namespace if job.platform is Platform.SLURM else job.gpu_model
 
 
-def _rows(job: Job, as_of: datetime) -> list[tuple[float, float, float, float]]:
-    """Return when each run of a job came, started and left (infinite: not yet) and its GPUs.
+def _rows(job: Job, as_of: datetime) -> list[tuple[float, float, float, float, bool]]:
+    """Return when each run of a job came, started and left (infinite: not yet), GPUs, and first.
 
     A run that was requeued left when the next one came. A run of unknown submission is left out.
     """
@@ -289,10 +290,13 @@ def _rows(job: Job, as_of: datetime) -> list[tuple[float, float, float, float]]:
         runs.append((facts.submitted_at, facts.started_at, job.gpu_count))
     rows = []
     next_came = [*(submitted_at for submitted_at, _started_at, _gpus in runs[1:]), ended_at]
-    for (submitted_at, started_at, gpus), left_at in zip(runs, next_came, strict=False):
+    requeued = dict(facts.extra).get("restarts", "0") != "0" and not facts.earlier_waits
+    for at, ((submitted_at, started_at, gpus), left_at) in enumerate(
+        zip(runs, next_came, strict=False)
+    ):
         if submitted_at <= as_of:
             came = submitted_at.timestamp()
             started = np.inf if started_at is None else max(came, started_at.timestamp())
             left = np.inf if left_at is None else max(came, left_at.timestamp())
-            rows.append((came, started, left, float(gpus)))
+            rows.append((came, started, left, float(gpus), at == 0 and not requeued))
     return rows

@@ -245,7 +245,7 @@ def test_with_limits_or_expected_starts_the_band_is_right_and_nearer_than_the_sc
 ) -> None:
     """Of ten jobs in line of each draw: when they started, against what `squeue --start` says."""
     inside, errors, theirs = 0, list[float](), list[float]()
-    for seed, load in itertools.product(range(6000, 6020), (0.85, 0.97)):
+    for seed, load in itertools.product(range(6000, 6012), (0.85, 0.97)):
         runs = drawn(seed, load=load, boards=32)
         simulate(runs, 32, backfill=True)
         expected = expected_starts(runs, 32)
@@ -274,7 +274,7 @@ def test_with_limits_or_expected_starts_the_band_is_right_and_nearer_than_the_sc
         f"{told}: {inside / count:.0%} of {count} within the band; median error "
         f"{np.median(errors) / 60:.0f} min, of the scheduler's start {np.median(theirs) / 60:.0f}"
     )
-    assert count >= 200
+    assert count >= 120
     assert 0.75 <= inside / count <= 0.85
     assert np.median(errors) < np.median(theirs)
 
@@ -358,8 +358,8 @@ def test_queues_are_apart_and_jobs_without_a_scheduler_have_none() -> None:
     }
 
 
-def test_runs_before_a_requeue_say_as_much_as_those_of_other_jobs() -> None:
-    """Each run of a requeued job came, started and gave its GPUs back when the next one came."""
+def test_requeued_runs_are_no_starts() -> None:
+    """They hold GPUs as runs of other jobs do, and ask for what they gave back themselves."""
     runs = [
         Run(number, WEEK - hours * 3600, 2 * number + 1, 7200, 7200, started=WEEK - start * 3600)
         for number, (hours, start) in enumerate(((60, 12), (10, 9), (8, 1.5)))
@@ -379,9 +379,10 @@ def test_runs_before_a_requeue_say_as_much_as_those_of_other_jobs() -> None:
         for run in others
     )
     requeued = replace(last, scheduler=replace(last.scheduler, earlier_waits=waits))
-    apart = queue_waits([*(seen(run, WEEK) for run in others), last], AS_OF)[last.job_id]
-    assert queue_waits([requeued], AS_OF)[last.job_id] == apart
-    assert apart.starts == 3
+    assert queue_waits([*(seen(run, WEEK) for run in others), last], AS_OF)[last.job_id].starts == 3
+    assert queue_waits([requeued], AS_OF)[last.job_id].starts == 1
+    restarted = replace(last, scheduler=replace(last.scheduler, extra=(("restarts", "1"),)))
+    assert not queue_waits([restarted], AS_OF)[last.job_id].known
 
 
 AT_ONCE = [

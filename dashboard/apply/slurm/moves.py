@@ -148,8 +148,8 @@ _REQUEUED = (
     "It is eligible again after cred_expire of slurm.conf (120 s by default)."
 )
 _LIMITS = (
-    "The limits of its QOS and account were not looked at: others may fill them once it gives up "
-    "its GPUs, and it may wait for them. `scontrol show assoc_mgr` tells what is used of them."
+    "Others may fill the limits of its QOS and account once it gives up its GPUs, and it may wait "
+    "for them. `scontrol show assoc_mgr` tells what is used of them."
 )
 _WARN_OWNER = (
     "Warn the owner first: the job is cancelled, what it has not saved is lost, and there is no "
