@@ -7,6 +7,7 @@ a start of its own, which knows nodes and priorities, all plays are scaled to it
 """
 
 import heapq
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -81,14 +82,14 @@ class QueueReplay:
         plays = np.array([self._play(self._waiting, rng) for _ in range(self._plays)])
         longest = _starts(
             [(limit - elapsed, gpus, limit - elapsed) for gpus, limit, elapsed in self._held],
-            [(one.gpus, one.limit, one.limit) for one in self._waiting],
+            [(job.gpus, job.limit, job.limit) for job in self._waiting],
             self._free,
         )
         return {
-            one.job_id: self._wait(
-                _scaled(plays[:, at], longest[at], one.expected, self._shares), one, days
+            job.job_id: self._wait(
+                _scaled(plays[:, at], longest[at], job.expected, self._shares), job, days
             )
-            for at, one in enumerate(self._waiting)
+            for at, job in enumerate(self._waiting)
         }
 
     def requeue_waits(self, gpus: int, limit: float, days: float) -> QueueWait:
@@ -112,17 +113,17 @@ class QueueReplay:
             held.append((max(0.0, share * limit - elapsed), gpus, max(0.0, limit - elapsed)))
         shares = rng.choice(self._shares, len(waiting))
         drawn = [
-            (one.gpus, one.limit, share * one.limit)
-            for one, share in zip(waiting, shares, strict=True)
+            (job.gpus, job.limit, share * job.limit)
+            for job, share in zip(waiting, shares, strict=True)
         ]
         return _starts(held, drawn, self._free)
 
-    def _wait(self, waits: Values, one: _Waiting, days: float) -> QueueWait:
+    def _wait(self, waits: Values, job: _Waiting, days: float) -> QueueWait:
         waits = waits[np.isfinite(waits)]
         if not len(waits):
             return QueueWait(days=days)
         low, median, high = (float(value) for value in np.quantile(waits, (0.1, 0.5, 0.9)))
-        base = "the ends of what runs" if one.expected is None else "the scheduler's expected start"
+        base = "the ends of what runs" if job.expected is None else "the scheduler's expected start"
         return QueueWait(
             low=low, median=median, high=high, mean=float(waits.mean()), days=days,
             rests_on=f"from {base} and {self._basis}",
@@ -186,8 +187,8 @@ def _scaled(plays: Values, longest: float, expected: float | None, shares: Value
     ):
         return expected * np.resize(shares, len(plays))
     # Half of the difference (of the logarithm): it comes from nodes that do not fit, and shrinks as
-    # runs end early. Set on 74 jobs of a real slurmctld: error 12 s, of the whole or none 34 and 14.
-    return plays * np.sqrt(expected / longest)
+    # runs end early. Set on 74 jobs of a real slurmctld: error 12 s; of all of it 34, of none 14.
+    return plays * math.sqrt(expected / longest)
 
 
 def _facts(job: Job) -> SchedulerFacts:
