@@ -35,7 +35,7 @@ def facts(**changes: object) -> JobFacts:
     return replace(found, **(values | changes))  # type: ignore[arg-type]
 
 
-def test_a_requeue_says_that_limits_of_qos_and_account_were_not_looked_at() -> None:
+def test_a_requeue_says_that_others_may_fill_the_limits_of_qos_and_account() -> None:
     """The job may wait for them: a change of its time limit, in place, has no such note."""
     state = {
         "JobState": "RUNNING", "interface": f"{COMMANDS} 24.11", "batch": "yes", "requeue": "yes",
@@ -44,7 +44,7 @@ def test_a_requeue_says_that_limits_of_qos_and_account_were_not_looked_at() -> N
     fewer = arranged((("Gres", "gpu:4", "gpu:2"),), state, allow_requeue=True)
     said = [note for note in fewer.notes if "QOS" in note]
     assert len(said) == 1
-    assert all(word in said[0] for word in ("account", "not looked at", "may wait"))
+    assert all(word in said[0] for word in ("account", "fill the limits", "may wait"))
     shorter = arranged((("TimeLimit", "60", "30"),), state, allow_requeue=True)
     assert not [note for note in shorter.notes if "QOS" in note]
 
