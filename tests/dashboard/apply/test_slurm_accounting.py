@@ -47,14 +47,15 @@ def test_a_job_that_slurm_has_lost_is_told_with_the_way_out(bed: SlurmBed) -> No
         bed.run("scontrol", "requeuehold", job)
         bed.until("it waits", lambda: bed.states().get(job) == "PENDING")
         time.sleep(_INDEX_SECONDS)  # an update before that would stop the whole controller
+        if bed.plan.version > (22, 5):  # 24.11 changes a job that is not recorded, too
+            assert bed.words(*UPDATE, f"JobId={job}") == ""
+            return
         assert "DB index is being set" in bed.words(*UPDATE, f"JobId={job}")
         bed.end("slurmctld")
         bed.spawn("slurmctld", "slurmctld", "-D")
     bed.until("slurmctld", lambda: "is UP" in bed.run("scontrol", "ping", check=False))
     nodes_answer(bed)
-    if "DB index is being set" not in bed.words(*UPDATE, f"JobId={job}"):
-        assert bed.plan.version > (22, 5), "this release records it: say so in the docs"
-        return
+    assert "DB index is being set" in bed.words(*UPDATE, f"JobId={job}")
     first = replace(change, steps=change.steps[:2])
     assert {step.outcome for step in run_steps(applier, first)} == {StepOutcome.DONE}
     busy = applier.execute(change.steps[2], change)
