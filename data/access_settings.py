@@ -161,7 +161,9 @@ class AccessSettings(Section, name="access"):
     oidc_metadata_url: str = documented("", "discovery document of the identity provider")
     oidc_client_id: str = documented("", "client id at the identity provider")
     oidc_client_secret: str = documented("", "its secret", secret=True)
-    oidc_cookie_secret: str = documented("", "signs the session cookie; 32 or more", secret=True)
+    oidc_cookie_secret: str = documented(
+        "", "signs the cookie of a sign-in under way; 32 or more", secret=True
+    )
     oidc_redirect_uri: str = documented("", "this dashboard's address and /oauth2callback")
     oidc_name_claim: str = documented("email", "claim that names the person")
     oidc_groups_claim: str = documented("groups", "claim with their groups")

@@ -12,9 +12,9 @@ MAX_FILE = 400
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 PLACEHOLDER_HOSTS = re.compile(
     r"(127\.\d+\.\d+\.\d+|0\.0\.0\.0|localhost|[a-z0-9-]+|.*\.(example|invalid|test|svc)|"
-    r"(.*\.)?example\.(com|org|net)|www\.w3\.org)"
+    r"(.*\.)?example\.(com|org|net)|www\.w3\.org|schemas\.openid\.net)"
 )
-"""Loopback, services of a compose file or a cluster, reserved example names, XML name spaces."""
+"""Loopback, services of a compose file or a cluster, reserved example names, name spaces."""
 
 
 def tracked_files() -> list[Path]:

@@ -1,20 +1,21 @@
 """Who stands behind a request of the HTTP API, by each way in that the settings allow."""
 
 import json
-import time
 from dataclasses import replace
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
-from dashboard.api.press_tickets import TICKET_HEADER, holder_of
 from dashboard.decision_service import DecisionService
+from data.clock import utc_now
 from data.errors import NotSignedInError
 from data.records.commands import Person
 from data.store.served_store import BY_HEADER
 
 PERSON_HEADER = "x-trimtab-person"
 """Of the middleware that believes a sign-in proxy; it takes out what anybody else sent."""
+SIGN_IN_COOKIE = "trimtab_sign_in"
+"""Its value names a session of the store, by OpenID Connect."""
 _BEARER = "bearer "
 _HINT = "An admin makes a token: `trimtab token make --for NAME --role viewer --by NAME`."
 
@@ -44,8 +45,8 @@ def named(request: Request, via: str) -> Person:
 def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
     """Return who asks over the network: by a token, through the proxy, or alone on loopback.
 
-    With a sign-in by OpenID Connect a button of the pages asks by its ticket. `mode` is the sign-in
-    that the server began with, as its other guards have it.
+    With a sign-in by OpenID Connect the pages ask by its cookie. `mode` is the sign-in that the
+    server began with, as its other guards have it.
 
     Errors: NotSignedInError.
     """
@@ -61,9 +62,20 @@ def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
     stated = request.headers.get(PERSON_HEADER)
     if mode == "proxy" and stated is not None:
         return proxied(stated)
-    if mode == "oidc" and (ticket := request.headers.get(TICKET_HEADER)):
-        return holder_of(ticket, request.method, request.url.path, now=time.time())
+    if mode == "oidc" and (session := request.cookies.get(SIGN_IN_COOKIE)):
+        return _by_session(service, session, request)
     raise NotSignedInError("the API needs a token here (Authorization: Bearer …)", _HINT)
+
+
+def _by_session(service: DecisionService, session: str, request: Request) -> Person:
+    """Return who is signed in. Errors: NotSignedInError."""
+    if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
+        # The cookie comes along whoever asks; each browser says which page it was that did.
+        raise NotSignedInError("a browser's request needs its Origin", _HINT)
+    person = service.store.reader.signed_in(session, utc_now())
+    if person is None:
+        raise NotSignedInError("the sign-in of the page has ended", "Open it again, and sign in.")
+    return person
 
 
 def _by_token(service: DecisionService, mode: str, text: str) -> Person:

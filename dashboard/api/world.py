@@ -21,7 +21,7 @@ from data.records.commands import Person
 from data.records.plans import Plan
 from data.store.cached_reader import CachedReader
 
-LIMITED = frozenset({"proxy", "token"})
+LIMITED = frozenset({"proxy", "token", "oidc"})
 """Ways in by which others come than who has the store's file: these have a limit of requests."""
 
 

@@ -54,7 +54,6 @@ async function send(post, data, values, nonce) {
   };
   const by = values.by ?? data.by;
   if (by) headers["X-Trimtab-By"] = encodeURIComponent(by);
-  if (post.ticket) headers["X-Trimtab-Press"] = post.ticket;
   const body = post.body === null ? undefined : JSON.stringify({ ...post.body, ...values.body });
   // What was sent is carried out, also where the tab is closed at once.
   const request = { method: post.method, headers, body, keepalive: true };
@@ -69,7 +68,11 @@ async function send(post, data, values, nonce) {
     const seconds = Number(answer.headers.get("Retry-After") ?? 1);
     await new Promise((resume) => setTimeout(resume, 1000 * seconds));
   }
-  if (answer.ok) return "";
+  if (answer.ok) {
+    const next = answer.headers.get("X-Trimtab-Next"); // where signing in or out goes on
+    if (next) location.assign(next);
+    return "";
+  }
   const told = await answer.json().catch(() => ({ detail: `it was refused (${answer.status})` }));
   return [told.detail, told.hint].filter(Boolean).join(". ");
 }

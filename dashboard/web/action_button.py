@@ -48,15 +48,13 @@ class FormField:
 class Post:
     """What a press asks of the API: `path` from the root, `name` where it is told of.
 
-    What the fields hold is added to `body`; None is no body. `ticket` says who asks where neither a
-    proxy nor the settings do.
+    What the fields hold is added to `body`; None is no body.
     """
 
     name: str
     path: str
     body: Mapping[str, object] | None = None
     method: Literal["POST", "DELETE"] = "POST"
-    ticket: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

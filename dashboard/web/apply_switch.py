@@ -5,7 +5,7 @@ from typing import Literal
 import streamlit as st
 
 from dashboard.web.action_button import Post, PressOutcome, action_button
-from dashboard.web.identity import press_ticket
+from dashboard.web.identity import sign_in_button
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
 from data.records.commands import Person
@@ -30,7 +30,7 @@ def apply_sidebar(person: Person) -> None:
     world = current_world()
     with st.sidebar:
         if person.via == "oidc":
-            st.button("Sign out", on_click=st.logout)
+            sign_in_button("Sign out", "DELETE")
         if world.decision_service.stopped() is not None:
             _switch("Resume applying", person, "DELETE", None)
         elif world.decision_service.settings().apply.enabled:
@@ -45,13 +45,7 @@ def apply_sidebar(person: Person) -> None:
 def _switch(
     label: str, person: Person, method: Literal["POST", "DELETE"], body: dict[str, object] | None
 ) -> None:
-    post = Post(
-        name="Refused",
-        path=_PATH,
-        body=body,
-        method=method,
-        ticket=press_ticket(method, _PATH),
-    )
+    post = Post(name="Refused", path=_PATH, body=body, method=method)
     action_button(
         label, key=f"switch-{method}", then=_hear, posts=[post], by=person.name, wide=True
     )

@@ -15,7 +15,7 @@ from dashboard.decision_service import Preview
 from dashboard.figure_text import range_text
 from dashboard.savings import sum_of
 from dashboard.web.action_button import BY, FormField, Post, PressOutcome, action_button
-from dashboard.web.identity import known_name, press_ticket, remember_name, signed_in
+from dashboard.web.identity import known_name, remember_name, signed_in
 from dashboard.web.inbox_rows import HOURS_A_DAY, interrupts
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
@@ -102,12 +102,7 @@ def _post(name: str, reference: str, said: Recommendation) -> Post:
     verb, path = VERBS[name], f"api/v1/findings/{said.digest}/decisions"
     preview: Preview | None = st.session_state.get(preview_key(said.digest))
     shown = {"change_digest": preview.change.digest} if preview and verb.approves else {}
-    return Post(
-        name=reference,
-        path=path,
-        body={"decision": str(verb.wish)} | shown,
-        ticket=press_ticket("POST", path),
-    )
+    return Post(name=reference, path=path, body={"decision": str(verb.wish)} | shown)
 
 
 def _hear(answers: PressOutcome) -> None:

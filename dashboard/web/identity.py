@@ -1,19 +1,22 @@
 """Who looks at the page: the local person, who a trusted proxy names, or who signed in."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 import streamlit as st
 
-from dashboard.api.callers import OPEN, PERSON_HEADER, proxied
-from dashboard.api.press_tickets import ticket_of
+from dashboard.api.callers import OPEN, PERSON_HEADER, SIGN_IN_COOKIE, proxied
 from dashboard.rights import role_of
+from dashboard.web.action_button import Post, PressOutcome, action_button
 from dashboard.web.page import plain
 from dashboard.web.session import whole_world
-from dashboard.web.session_cookies import is_fresh, sign_in_ends
 from data.access_settings import AccessSettings
+from data.clock import utc_now
 from data.records.commands import Person
 
 _NAME = "person"
+REFUSAL = "refused"
+"""What of a page's address says why a sign-in came to nothing."""
 
 
 def known_name() -> str:
@@ -46,23 +49,12 @@ def signed_in(access: AccessSettings) -> Person | None:
         stated = st.context.headers.get(PERSON_HEADER)
         return None if stated is None else proxied(stated)
     if access.mode == "oidc":
-        claims = dict(st.user)
-        return (
-            claimed(claims, access) if st.user.is_logged_in and is_fresh(claims, access) else None
-        )
+        session = st.context.cookies.get(SIGN_IN_COOKIE)
+        return whole_world().store.reader.signed_in(session, utc_now()) if session else None
     if access.mode == "open":
         return OPEN
     account = st.context.headers.get(PERSON_HEADER, "")
     return Person(name=known_name(), via="local", account=account)
-
-
-def press_ticket(method: str, path: str) -> str:
-    """Return what a button asks the API with, '' where the API knows who asks without it."""
-    access = whole_world().decision_service.settings().access
-    person = signed_in(access)
-    if access.mode != "oidc" or person is None:
-        return ""
-    return ticket_of(person, method, f"/{path}", until=sign_in_ends(dict(st.user), access))
 
 
 def acting(access: AccessSettings, key: str) -> Person | None:
@@ -100,13 +92,37 @@ def current_role() -> str:
     return "none" if person is None else role_of(person, access)
 
 
-def _unproven(access: AccessSettings) -> str:
+def _refusals(access: AccessSettings) -> dict[str, str]:
+    """Return why a sign-in came to nothing, by what the address of the page says of it."""
     claim = access.oidc_name_claim
     verified = " or that email_verified is true" if claim == "email" else ""
-    return (
-        f"The identity provider did not say your {claim}{verified}. Have it say so, or name "
-        "another claim in access.oidc_name_claim."
+    return {
+        "name": f"The identity provider did not say your {claim}{verified}. Have it say so, or "
+        "name another claim in access.oidc_name_claim.",
+        "size": "The identity provider's token about you is too long: at most 128,000 characters "
+        "are read. Have it send only the groups that matter here.",
+        "old": "Your sign-in at the identity provider is too long ago. Sign out there, and in.",
+        "answer": "The identity provider did not answer, or its answer cannot be believed. The "
+        "log of the server says why.",
+    }
+
+
+def sign_in_button(label: str, method: Literal["POST", "DELETE"]) -> None:
+    """Draw the button that begins or ends a sign-in by OpenID Connect."""
+    post = Post(name=label, path="api/v1/sign-in", method=method)
+    action_button(
+        label,
+        key=f"sign-in-{method}",
+        then=_hear_sign_in,
+        posts=[post],
+        primary=method == "POST",
     )
+    for refusal in st.session_state.pop("sign-in-refused", ()):
+        st.error(plain(refusal))
+
+
+def _hear_sign_in(answers: PressOutcome) -> None:
+    st.session_state["sign-in-refused"] = answers.refused
 
 
 def welcome() -> Person | None:
@@ -116,9 +132,10 @@ def welcome() -> Person | None:
     if person is None:
         st.markdown("## Sign in to see the fleet.")
         if access.mode == "oidc":
-            if st.user.is_logged_in and is_fresh(dict(st.user), access):
-                st.error(plain(_unproven(access)))
-            st.button("Sign in", on_click=st.login, type="primary")
+            refusal = _refusals(access).get(st.query_params.get(REFUSAL, ""), "")
+            if refusal:
+                st.error(plain(refusal))
+            sign_in_button("Sign in", "POST")
         return None
     if role_of(person, access) == "none":
         st.error(plain(f"{person.name} has no role here. Ask one of the admins."))

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import signal
 import sys
@@ -31,11 +30,13 @@ from dashboard.web.inbox_rows import state_of
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.port import require_free_port
 from dashboard.web.session import register
-from dashboard.web.session_cookies import SecureCookies, shorten_sessions
+from dashboard.web.session_cookies import SecureCookies
+from dashboard.web.sign_in import OpenIdRoutes
 from dashboard.web.trusted_proxy import AuthMiddleware
 from dashboard.web.world import WebWorld
 from data.access_settings import AccessSettings, host_of
-from data.errors import SettingsError, TrimtabError
+from data.errors import TrimtabError
+from data.store import Store
 
 RULES = {
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -139,27 +140,13 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def _sign_in_secrets(access: AccessSettings) -> dict[str, Any] | None:
-    """Return what Streamlit's sign-in needs. Errors: SettingsError without its library."""
+def _sign_in_routes(access: AccessSettings, store: Store) -> list[Route]:
+    """Return the addresses of a sign-in by OpenID Connect. Errors: SettingsError."""
     if access.mode != "oidc":
-        return None
-    try:
-        importlib.import_module("authlib.integrations.starlette_client")
-    except ImportError as error:
-        # Authlib alone imports, and without its HTTP client every sign-in would fail.
-        raise SettingsError(
-            f"access.mode is oidc, and a library for it is not installed: {error.name}",
-            "Install the extra: pip install 'trimtab[auth]'.",
-        ) from error
-    return {
-        "auth": {
-            "redirect_uri": access.oidc_redirect_uri,
-            "cookie_secret": access.oidc_cookie_secret,
-            "client_id": access.oidc_client_id,
-            "client_secret": access.oidc_client_secret,
-            "server_metadata_url": access.oidc_metadata_url,
-        }
-    }
+        return []
+    # What a browser began at one web process may come back to another.
+    config.set_option("server.cookieSecret", access.oidc_cookie_secret)
+    return OpenIdRoutes(access, store.sign_ins).routes()
 
 
 def build_app(world: WebWorld) -> App:
@@ -175,7 +162,6 @@ def build_app(world: WebWorld) -> App:
     address = {"browser.serverAddress": host_of(public[0].partition("://")[2])}
     for option, value in (_OPTIONS | address).items():
         config.set_option(option, value)
-    shorten_sessions(settings.access)
     register(world)
 
     def live(_request: Request) -> Response:
@@ -232,7 +218,6 @@ def build_app(world: WebWorld) -> App:
 
     return App(
         Path(__file__).with_name("app.py"),
-        secrets=_sign_in_secrets(settings.access),
         lifespan=lifespan,
         middleware=[
             Middleware(BrowserRules),
@@ -246,6 +231,7 @@ def build_app(world: WebWorld) -> App:
             Route("/readyz", ready),
             Route("/metrics", metrics),
             Route("/recommendations", moved),
+            *_sign_in_routes(settings.access, world.store),
             Mount(API_PATH.rstrip("/"), api),
             Route(MCP_PATH, AssistantDoor(api_world, api), methods=["POST"]),
         ],

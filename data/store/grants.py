@@ -55,6 +55,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "leases": {"web": _APPEND, "apply": "INSERT, UPDATE"},
         "journal": {"apply": _APPEND},
         # People and what they ask for.
+        "sign_ins": {"web": _REPLACE},
         "submissions": {"web": _REPLACE, "cycle": _REPLACE},
         "outbox": {"cycle": "INSERT, UPDATE"},
         "cursors": {"cycle": "UPDATE"},

@@ -52,7 +52,7 @@ from data.store.rollup import forget, kept_since, roll_up
 from data.store.served_queries import answer_query
 from data.store.sole_holder import SoleHolder
 from data.store.submissions import write_measured_peak, write_submission
-from data.store.tokens import Tokens
+from data.store.tokens import SignIns, Tokens
 from data.store_place import is_postgres_url, store_path
 
 Progress = Callable[[int, int], None]
@@ -124,6 +124,7 @@ class Store:
         self.report_log = ReportLog(self._transaction)
         self.finding_log = FindingLog(self._transaction)
         self.tokens = Tokens(self._transaction)
+        self.sign_ins = SignIns(self._transaction)
 
     def __enter__(self) -> Self:
         return self

@@ -168,6 +168,13 @@ token_events = sa.Table(
     _time("made_at"),
     _text("made_by"),
 )
+sign_ins = sa.Table(
+    "sign_ins",
+    metadata,
+    _text("id_hash", key=True),
+    *(_text(name) for name in ("issuer", "subject", "provider_session", "person", "groups")),
+    _time("ends_at"),
+)
 decisions = sa.Table(
     "decisions",
     metadata,

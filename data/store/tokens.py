@@ -1,9 +1,11 @@
-"""Tokens of the HTTP API: made and revoked by events that are only ever appended.
+"""Tokens of the HTTP API, and the sessions of people who signed in by OpenID Connect.
 
-A token is random and kept as its SHA-256, so nothing in the store lets anybody in.
+Tokens are made and revoked by events that are only ever appended; a session is a row until it ends.
+Both are random and kept as their SHA-256, so nothing in the store lets anybody in.
 """
 
 import hashlib
+import json
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,7 +55,7 @@ class ApiToken:
 
 
 class TokenReader(FactReader):
-    """What is known of tokens; nothing here writes."""
+    """What is known of tokens and sessions; nothing here writes."""
 
     def tokens(self) -> tuple[ApiToken, ...]:
         """Return every token ever made, the newest first."""
@@ -67,6 +69,69 @@ class TokenReader(FactReader):
         named = sa.select(events.token_id).where(events.token_hash == _hash_of(text))
         found = _tokens_of(self._rows(_EVENTS.where(_ACCOUNTED.c.token_id.in_(named))))
         return found[0] if found else None
+
+    def signed_in(self, text: str, now: datetime) -> Person | None:
+        """Return whose session the text names, None where none does or it is over."""
+        session = tables.sign_ins.c
+        query = sa.select(session.person, session.groups).where(
+            session.id_hash == _hash_of(text), session.ends_at > now
+        )
+        for row in self._rows(query):
+            return Person(name=row.person, groups=tuple(json.loads(row.groups)), via="oidc")
+        return None
+
+
+class SignIns:
+    """Begins and ends the sessions of all web processes."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def begin(
+        self,
+        person: Person,
+        *,
+        issuer: str,
+        subject: str,
+        provider_session: str,
+        now: datetime,
+        ends_at: datetime,
+    ) -> str:
+        """Begin a session and forget those that are over; return the text that names it."""
+        text = secrets.token_urlsafe(_BYTES)
+        row = {
+            "id_hash": _hash_of(text),
+            "issuer": issuer,
+            "subject": subject,
+            "provider_session": provider_session,
+            "person": person.name,
+            "groups": json.dumps(person.groups),
+            "ends_at": ends_at,
+        }
+        with self._transaction() as connection:
+            connection.execute(sa.delete(tables.sign_ins).where(tables.sign_ins.c.ends_at <= now))
+            connection.execute(sa.insert(tables.sign_ins).values(row))
+        return text
+
+    def end(self, text: str) -> None:
+        """End the session that the text names."""
+        self._delete(tables.sign_ins.c.id_hash == _hash_of(text))
+
+    def end_at_provider(self, *, issuer: str, subject: str, provider_session: str) -> None:
+        """End what a provider ends: one of its sessions, or all of the person's.
+
+        Where it names a session, those of the person for which it named none end too.
+        """
+        session = tables.sign_ins.c
+        one = session.provider_session == provider_session
+        match = session.subject == subject if subject else sa.false()
+        if provider_session:
+            match = one | (match & (session.provider_session == ""))
+        self._delete((session.issuer == issuer) & match)
+
+    def _delete(self, match: sa.ColumnElement[bool]) -> None:
+        with self._transaction() as connection:
+            connection.execute(sa.delete(tables.sign_ins).where(match))
 
 
 class Tokens:

@@ -55,24 +55,29 @@ def two_owners(folder: Path) -> Iterator[Store]:
 
 @lru_cache(maxsize=1)
 def _two_owners(_period: int) -> bytes:
-    now = utc_now()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "t.duckdb"
-        with open_store(f"duckdb:///{path}") as opened:
-            jobs = tuple(
-                make_job(
-                    job_id=advice.job_id,
-                    namespace=advice.namespace,
-                    owner=advice.namespace,
-                    gpu_count=advice.now.gpu_count,
-                    last_seen_at=now,
-                )
-                for advice in (MINE, THEIRS)
-            )
-            opened.keep(make_collected(jobs=jobs))
-            cycle(opened, 0, MINE, at=now)
-            cycle(opened, 1, MINE, THEIRS, at=now + timedelta(seconds=1))
+        fill_two_owners(f"duckdb:///{path}")
         return path.read_bytes()
+
+
+def fill_two_owners(url: str) -> None:
+    """Keep the jobs and findings of `two_owners` in a store without any."""
+    now = utc_now()
+    jobs = tuple(
+        make_job(
+            job_id=advice.job_id,
+            namespace=advice.namespace,
+            owner=advice.namespace,
+            gpu_count=advice.now.gpu_count,
+            last_seen_at=now,
+        )
+        for advice in (MINE, THEIRS)
+    )
+    with open_store(url) as opened:
+        opened.keep(make_collected(jobs=jobs))
+        cycle(opened, 0, MINE, at=now)
+        cycle(opened, 1, MINE, THEIRS, at=now + timedelta(seconds=1))
 
 
 def guarded_api(

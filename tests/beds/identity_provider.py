@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from joserfc import jwt
-from joserfc.jwk import RSAKey
+from joserfc.jwk import OctKey, RSAKey
 
 FLAWS = ("expired", "nonce", "issuer", "audience", "foreign key", "unsigned", "changed")
 """Ways in which a token must not be believed."""
@@ -37,7 +37,7 @@ class Provider:
     tokens: int = 0
     refused: list[str] = field(default_factory=list)
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
-    _key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one"}))
+    _key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "key-1"}))
 
     @property
     def metadata_url(self) -> str:
@@ -107,13 +107,41 @@ class Provider:
             "audience": {"aud": "another"},
         }
         claims |= wrong.get(self.flaw, {})
-        key = RSAKey.generate_key(2048) if self.flaw == "foreign key" else self._key
-        token = jwt.encode({"alg": "RS256", "kid": "one"}, claims, key)
-        head, body, signature = token.split(".")
+        return self._signed(claims)
+
+    def logout_token(self, **changes: Any) -> str:
+        """An order to end sessions, with these claims; None leaves one out."""
+        now = int(time.time())
+        claims: dict[str, Any] = {
+            "iss": self.base,
+            "aud": self.client_id,
+            "iat": now,
+            "exp": now + 120,
+            "jti": secrets.token_hex(8),
+            "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+        } | changes
+        return self._signed({name: claim for name, claim in claims.items() if claim is not None})
+
+    def change_keys(self) -> None:
+        """Sign by a new key from now on; the old one is no longer listed."""
+        number = int(self._key.kid.removeprefix("key-")) + 1
+        self._key = RSAKey.generate_key(2048, {"kid": f"key-{number}"})
+
+    def _signed(self, claims: dict[str, Any]) -> str:
+        head = {"alg": "RS256", "kid": self._key.kid}
+        key: RSAKey | OctKey = self._key
+        if self.flaw in ("foreign key", "unknown key"):
+            key = RSAKey.generate_key(2048)
+        if self.flaw == "unknown key":
+            head["kid"] = "another"
+        if self.flaw == "secret":
+            head["alg"], key = "HS256", OctKey.import_key(self.client_secret.ljust(32, "x"))
+        token = jwt.encode(head, claims, key)
+        head_text, body, signature = token.split(".")
         if self.flaw == "unsigned":
             return f"{_coded({'alg': 'none'})}.{body}."
         if self.flaw == "changed":
-            return f"{head}.{_coded(claims | {'email': 'admin@site.example'})}.{signature}"
+            return f"{head_text}.{_coded(claims | {'email': 'admin@site.example'})}.{signature}"
         return token
 
 

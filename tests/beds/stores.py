@@ -106,6 +106,7 @@ _UNDONE_BY = {
     19: ("DROP TABLE job_progress",),
     20: ("ALTER TABLE allocations DROP COLUMN runs",),
     21: ("DROP TABLE contradictions",),
+    22: ("DROP TABLE sign_ins",),
 }
 
 

@@ -86,19 +86,20 @@ def running_server(
     script: Path | None = None,
     program: Sequence[str | Path] = (),
     port: int | None = None,
+    options: Sequence[str] = (),
     **settings: str,
 ) -> Iterator[Server]:
     """Run `trimtab serve` on a store, in a folder of its own, until the block ends.
 
     `settings` are environment variables; `script` runs in the place of `trimtab`, and `port` is
-    where it listens when that must be known before. It is a fork of a process that has imported
-    everything, unless `program` says what to start.
+    where it listens when that must be known before; `options` follow.
+    It is a fork of a process that has imported everything, unless `program` says what to start.
     """
     port = port or free_port()
     log = folder / "server.log"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
     environ |= {"TRIMTAB_APPLY_DIRECTORY": str(folder / "changes")} | settings
-    words = ("--store", store_url, "serve", "--port", str(port))
+    words = ("--store", store_url, "serve", "--port", str(port), *options)
     process: subprocess.Popen[bytes] | Forked
     log.write_bytes(b"")
     if program:

@@ -21,8 +21,9 @@ from factories import (
     make_recommendation,
     make_samples,
 )
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
+from dashboard.api.callers import SIGN_IN_COOKIE
 from data.clock import floor_to_slot, utc_now
 from data.store import open_store
 
@@ -52,7 +53,7 @@ def fill(url: str) -> dict[str, str]:
     now = floor_to_slot(utc_now(), 300)
     window = {"created_at": now, "expires_at": now + timedelta(hours=24)}
     jobs = tuple(
-        make_job(f"search/{owner}-0", owner=owner, gpu_count=4, last_seen_at=now)
+        make_job(f"search/{owner}-0", owner=f"{owner}@site.example", gpu_count=4, last_seen_at=now)
         for owner in ("ada", "bob")
     )
     advice = {
@@ -77,7 +78,7 @@ def fill(url: str) -> dict[str, str]:
 def signing(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedInServer]:
     """One server and one provider for all of these tests."""
     folder = tmp_path_factory.mktemp("oidc")
-    owner = "ada"
+    owner = "ada@site.example"
     port = free_port()
     with (
         stores.empty(folder) as url,
@@ -113,12 +114,12 @@ def sign_in(signing: SignedInServer, visitor: Visitor, *, flaw: str = "", **clai
     expect(visitor.page.locator("h2")).to_have_text(SIGN_IN)
     with visitor.page.expect_response(re.compile("/oauth2callback")):
         visitor.page.get_by_role("button", name="Sign in").click()
-    visitor.page.wait_for_url(f"{signing.server.base}/")
+    visitor.page.wait_for_url(re.compile(f"^{signing.server.base}/([?]refused=[a-z]+)?$"))
 
 
 def signed_in(visitor: Visitor) -> bool:
     """Whether the browser holds the cookie of a session."""
-    return any(cookie["name"] == "_streamlit_user" for cookie in visitor.page.context.cookies())
+    return any(cookie["name"] == SIGN_IN_COOKIE for cookie in visitor.page.context.cookies())
 
 
 def test_nobody_sees_anything_before_signing_in(signing: SignedInServer, visitor: Visitor) -> None:
@@ -152,10 +153,8 @@ def test_an_owner_sees_their_own_jobs_and_no_other_page(
     signing: SignedInServer, visitor: Visitor
 ) -> None:
     """By group claim; other people's recommendations and pages are not there for them."""
-    sign_in(signing, visitor, email=f"{signing.owner}@site.example", groups=["owners"])
-    expect(
-        visitor.page.get_by_text(shown_as(f"{signing.owner}@site.example", "owner"))
-    ).to_be_visible()
+    sign_in(signing, visitor, email=signing.owner, groups=["owners"])
+    expect(visitor.page.get_by_text(shown_as(signing.owner, "owner"))).to_be_visible()
     mine = {entry for entry, owner in signing.jobs.items() if owner == signing.owner}
     others = set(signing.jobs) - mine
     for path in ("", "jobs", "audit", "recommendations?state=proposed"):
@@ -180,7 +179,7 @@ def test_a_sign_in_of_long_ago_is_one_no_more(signing: SignedInServer, visitor: 
     sign_in(signing, visitor, email="vera@site.example")
     expect(visitor.page.get_by_text(shown_as("vera@site.example", "viewer"))).to_be_visible()
     (cookie,) = (
-        cooky for cooky in visitor.page.context.cookies() if cooky["name"] == "_streamlit_user"
+        cooky for cooky in visitor.page.context.cookies() if cooky["name"] == SIGN_IN_COOKIE
     )
     assert 0 < cookie["expires"] - time.time() <= 12 * 3600
     assert cookie["httpOnly"]
@@ -233,6 +232,48 @@ def test_a_callback_that_nobody_asked_for_signs_nobody_in(
     visitor.page.goto(f"{signing.server.base}/oauth2callback?code=stolen&state=forged")
     expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
     assert signing.provider.refused == []
+
+
+@pytest.mark.parametrize("groups", [120, 1_500])
+def test_a_person_of_many_groups_is_let_in(
+    signing: SignedInServer, visitor: Visitor, groups: int
+) -> None:
+    """Cookies hold some 4 KiB each and a request's head 8: the groups may be in none of them."""
+    others = [f"cn=project-{number:05},ou=groups,dc=site,dc=example" for number in range(groups)]
+    sign_in(signing, visitor, email="robin@site.example", groups=[*others, "ML-Ops"])
+    expect(visitor.page.get_by_text(shown_as("robin@site.example", "approver"))).to_be_visible()
+
+
+def test_more_groups_than_are_read_are_refused_in_words(
+    signing: SignedInServer, visitor: Visitor
+) -> None:
+    """Nobody waits before an empty page, and nobody loses the groups that came last."""
+    sign_in(signing, visitor, email="robin@site.example", groups=["ML-Ops"] * 20_000)
+    expect(visitor.page.get_by_text("token about you is too long")).to_be_visible()
+    assert not signed_in(visitor)
+
+
+def test_signing_out_ends_the_session_everywhere(
+    signing: SignedInServer, visitor: Visitor, browser: Browser
+) -> None:
+    """A second tab, and another browser with the same cookies, are signed out at once."""
+    sign_in(signing, visitor, email="robin@site.example", groups=["ML-Ops"])
+    second = visitor.page.context.new_page()
+    second.goto(f"{signing.server.base}/findings")
+    approve = second.get_by_role("button", name="Approve", exact=True)
+    expect(approve).to_be_visible()
+    visitor.settle()
+    cookies = visitor.page.context.cookies()
+    visitor.page.get_by_role("button", name="Sign out").click()
+    expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
+    approve.click()
+    expect(second.get_by_text(SIGN_IN)).to_be_visible()
+    with browser.new_context() as elsewhere:
+        elsewhere.add_cookies(cookies)
+        page = elsewhere.new_page()
+        page.goto(f"{signing.server.base}/findings")
+        expect(page.get_by_text(SIGN_IN)).to_be_visible()
+    second.close()
 
 
 def test_an_approver_approves_under_the_name_of_the_claim(

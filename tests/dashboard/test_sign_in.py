@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -14,11 +12,10 @@ from confusable_homoglyphs.confusables import confusables_data
 from factories import make_job, make_recommendation
 from hypothesis import given
 from hypothesis import strategies as st
-from streamlit.web.server.starlette import starlette_app_utils, starlette_auth_routes
 
 from dashboard.rights import may_look, owns, role_of, why_not
 from dashboard.web.identity import claimed, proxied
-from dashboard.web.session_cookies import SecureCookies, shorten_sessions
+from dashboard.web.session_cookies import SecureCookies
 from dashboard.web.trusted_proxy import PERSON_HEADER, AuthMiddleware
 from data.access_settings import AccessSettings
 from data.apply_settings import ApplySettings
@@ -310,34 +307,6 @@ def test_claims_make_a_person() -> None:
     claims = {"email": "a@b", "email_verified": True, "groups": ["x", 3]}
     found = claimed(claims, AccessSettings())
     assert found == Person(name="a@b", groups=("x",), via="oidc")
-
-
-@pytest.fixture
-def longer_sessions_afterwards() -> Iterator[None]:
-    """Put back what Streamlit is told of its cookies."""
-    yield
-    shorten_sessions(AccessSettings(oidc_session_hours=720))
-
-
-@pytest.mark.parametrize("hours", [0.5, 12.0, 720.0])
-def test_a_cookie_is_believed_for_as_long_as_the_settings_say(
-    hours: float, longer_sessions_afterwards: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its own signature tells its age: a browser that keeps it longer gains nothing."""
-    shorten_sessions(AccessSettings(oidc_session_hours=hours))
-    signed = starlette_app_utils.create_signed_value("x" * 32, "_streamlit_user", "{}")
-    now = time.time()
-
-    def decoded(after_hours: float) -> list[bytes | None]:
-        monkeypatch.setattr(time, "time", lambda: now + after_hours * 3600)
-        return [
-            module.decode_signed_value("x" * 32, "_streamlit_user", signed)
-            for module in (starlette_app_utils, starlette_auth_routes)
-        ]
-
-    assert decoded(hours - 0.01) == [b"{}", b"{}"]
-    assert decoded(hours + 0.01) == [None, None]
-    assert hours * 3600 == starlette_auth_routes.AUTH_COOKIE_MAX_AGE_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ WHOLE = frozenset({
 })  # fmt: skip
 """What answers by numbers and times alone."""
 FOR_THE_FLEET = frozenset({
-    "nodes", "group_forecasts", "tokens", "token_of", "measured_peaks", "power_readings",
+    "nodes", "group_forecasts", "tokens", "token_of", "signed_in", "measured_peaks",
+    "power_readings",
     "submission", "submissions", "verify_audit", "proposed_again", "command", "asked_after",
 })  # fmt: skip
 """What an owner's pages and resources do not ask, or what is empty here."""
