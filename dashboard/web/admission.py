@@ -25,7 +25,6 @@ from data.access_settings import AccessSettings, entries, host_of, is_loopback
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """Asked by machines, by whatever name and without a sign-in; they name no person and no job."""
 API_PATH = "/api/v1/"
-API_PATHS = (API_PATH, MCP_PATH)
 _METHODS = ("GET", "HEAD", "OPTIONS")
 _SENDING = ("POST", "DELETE")
 _MAX_BODY = 65_536
@@ -34,6 +33,11 @@ _MAX_DESCRIPTORS = 65_536
 _KEPT_DESCRIPTORS = 64
 """A quarter of the limit where that is less."""
 Headers = Sequence[tuple[bytes, bytes]]
+
+
+def is_for_programs(path: str) -> bool:
+    """Return whether the API or the assistants' door answers there, and no page."""
+    return path == MCP_PATH or path.startswith(API_PATH)
 
 
 class RequestRefusedError(Exception):
@@ -52,7 +56,7 @@ async def refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRef
         await send({"type": "websocket.close", "code": 1008, "reason": refused.reason[:100]})
         return
     kind, body = "text/plain; charset=utf-8", f"{refused.reason}\n"
-    if scope["path"].startswith(API_PATHS):
+    if is_for_programs(scope["path"]):
         told = {"type": "about:blank", "title": "refused", "status": refused.status}
         kind, body = "application/problem+json", json.dumps(told | {"detail": refused.reason})
     # What else the request brings is not read, so it must not be taken for another request.
@@ -139,7 +143,7 @@ def _require_one_length(scope: Scope) -> None:
 
 def _require_sendable(scope: Scope) -> None:
     """Refuse what is sent elsewhere than to the API, or is larger than any decision."""
-    if not scope["path"].startswith(API_PATHS) or scope["method"] not in _SENDING:
+    if not is_for_programs(scope["path"]) or scope["method"] not in _SENDING:
         raise RequestRefusedError(405, "nothing can be sent to this dashboard but to its API")
     stated = _values(scope["headers"], b"content-length")
     if _values(scope["headers"], b"transfer-encoding") or len(stated) > 1:

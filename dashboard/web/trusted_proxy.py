@@ -13,7 +13,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard.api.callers import PERSON_HEADER, carries_token
 from dashboard.api.chat_door import CHAT_PATHS
-from dashboard.web.admission import API_PATHS, OPEN_PATHS, Headers, RequestRefusedError, refuse
+from dashboard.web.admission import (
+    OPEN_PATHS,
+    Headers,
+    RequestRefusedError,
+    is_for_programs,
+    refuse,
+)
 from dashboard.web.local_peer import brings_key, is_own_account, peer_uid, redirect_of
 from data.access_settings import AccessSettings, entries
 
@@ -73,7 +79,7 @@ def _folded(name: bytes) -> bytes:
 
 def _is_by_token(scope: Scope) -> bool:
     """Return whether the API has to know who asks, by the token that the request brings."""
-    by_api = scope["type"] == "http" and scope["path"].startswith(API_PATHS)
+    by_api = scope["type"] == "http" and is_for_programs(scope["path"])
     return by_api and carries_token(scope["headers"])
 
 

@@ -68,6 +68,17 @@ def person_of(headers: Headers | None) -> Person:
     return proxied(found[0].decode())
 
 
+@pytest.mark.parametrize("path", ["/mcpX", "/mcp/", "/mcp/x", "/mcp.html", "/api/v1", "/api/v1x/"])
+def test_a_token_lets_in_at_the_addresses_of_programs_alone(path: str) -> None:
+    """Whoever does not come through the proxy reaches a page by no address that begins alike."""
+    token: Headers = [(b"authorization", b"Bearer trimtab_x")]
+    reached, sent = asked(token, peer="192.168.0.1", path=path)
+    assert reached is None
+    assert sent[0]["status"] == 403
+    for exact in ("/mcp", "/api/v1/findings"):
+        assert asked(token, peer="192.168.0.1", path=exact)[0] is not None
+
+
 @pytest.mark.parametrize("peer", ["10.0.0.5", "10.1.200.3", "::ffff:10.0.0.5", "fd00::7"])
 @pytest.mark.parametrize("name", [b"x-forwarded-user", b"X-Forwarded-User", b"X-FORWARDED-USER"])
 def test_a_listed_proxy_names_the_person(peer: str, name: bytes) -> None:
