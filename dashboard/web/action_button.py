@@ -11,13 +11,15 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import streamlit as st
 from streamlit.components.v2 import component
+
+from data.errors import NotSignedInError
 
 _HERE = Path(__file__)
 _BUTTON = component(
@@ -93,7 +95,8 @@ def action_button(
     def hear() -> None:
         nonce, answers = _pressed(key)
         # A run that is stopped may still be in its callback when the next one begins.
-        with heard.turn:
+        # Who has signed out elsewhere is shown the way in by the page that is drawn next.
+        with heard.turn, suppress(NotSignedInError):
             if nonce and heard.nonces.get(key) != nonce:
                 then(answers)
                 heard.nonces[key] = nonce
