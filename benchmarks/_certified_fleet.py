@@ -9,13 +9,13 @@ import pandas as pd
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import HISTORY, check_frame
-from data.energy_settings import EnergySettings
-from data.fleet_settings import Maintenance, NodeSettings, TenantSettings, TenantShare
-from data.records.cluster import Cluster, Gpu, Node
+from data.facts.columns import HISTORY, check_frame
+from data.facts.fleet import Cluster, Gpu, Node
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
-from data.settings import Pin, PlanningSettings
+from data.settings.all_settings import Pin, PlanningSettings
+from data.settings.energy import EnergySettings
+from data.settings.fleet import Maintenance, NodeSettings, TenantSettings, TenantShare
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)

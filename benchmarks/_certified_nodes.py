@@ -20,7 +20,7 @@ import numpy.typing as npt
 from benchmarks._certified import COMPARED, IMPOSSIBLE, NO_PLACE, ROUNDED, Judged
 from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from data.records.plans import Plan
 from planner.plan import build_plan
 from planner.problem.configurations import Option

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from data.records.cluster import SourceReport, SourceState
+from data.facts.fleet import SourceReport, SourceState
 
 
 def complete_report(source: str, samples: int, *, start: datetime, end: datetime) -> SourceReport:

@@ -8,7 +8,7 @@ with less left than it asks of each. A placement scores int(100 * sigmoid(decrea
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.base.compiled import compiled
 from planner.nodes.fragmentation_kernel import WHOLE, NodeState, Pod, fits
 from planner.nodes.random_kernel import RandomState, draw
 

@@ -10,7 +10,7 @@ implied by tensor parallelism and was not verified in the paper's text.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.memory.model_shape import ModelShape
 
 STATIC_BYTES_PER_PARAMETER = 20

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
-from data.errors import ImpossibleProblemError
+from data.base.compiled import compiled
+from data.base.errors import ImpossibleProblemError
 from planner.nodes.fragmentation import Pods, prices_of
 from planner.nodes.fragmentation_kernel import (
     WHOLE,

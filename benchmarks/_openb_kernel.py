@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.base.compiled import compiled
 from planner.nodes.fragmentation_kernel import NodeState, PlacementPrices, Pod, choose, fits, occupy
 from planner.nodes.random_kernel import RandomState, draw
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dashboard.cli import main
 from data.store import StoreReader
-from data.store.cached_reader import CachedReader
+from data.store.handles.cached_reader import CachedReader
 
 _asking = threading.local()
 

@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
-from data.fleet_settings import NodeSettings
-from data.records.cluster import Cluster, Gpu, Node
+from data.facts.fleet import Cluster, Gpu, Node
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration, Plan
-from data.settings import PlanningSettings
-from data.units import SECONDS_PER_HOUR
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
+from data.settings.fleet import NodeSettings
 from forecasting.demand_series import DemandSeries
 from forecasting.forecast_path import PathTask, path_of
 from forecasting.naive_model import NaiveModel

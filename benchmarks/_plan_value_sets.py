@@ -12,7 +12,7 @@ from benchmarks._plan_value_replay import ValueCase
 from benchmarks.demand_sets import DemandSet, Values, helios, on_one_clock, philly, pods
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from data.records.jobs import WorkloadKind
+from data.facts.jobs import WorkloadKind
 from data.store import open_store
 
 _POD_GROUPS, _POD_UNITS = 8, 16

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
-from data.records.progress import ProgressReport
+from data.facts.progress import ProgressReport
 from planner.problem.progress_end import ends_by_progress
 
 Values = npt.NDArray[np.float64]

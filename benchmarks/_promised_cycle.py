@@ -17,10 +17,10 @@ from dashboard.memory_outlook import watched_in
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.memory import MemoryFinding
-from data.settings import Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
 from data.store import PlanningView, open_store
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups

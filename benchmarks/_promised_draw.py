@@ -19,8 +19,8 @@ from benchmarks._promised_fleet import (
     shape_of,
 )
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.cluster import Node
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.facts.fleet import Node
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 
 _ROLES = {
     "services, H100 and A100": ("wide", "one", "peaky", "warm", "train", "train", "hot", "idle"),

@@ -30,10 +30,10 @@ from scipy.special import ndtr, ndtri  # type: ignore[import-untyped]
 from benchmarks._complete_report import complete_report
 from collectors.base import Window
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
-from data.collected import Collected
-from data.columns import SAMPLES, check_frame
-from data.records.cluster import Node, SourceReport
-from data.records.jobs import Job
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, check_frame
+from data.facts.fleet import Node, SourceReport
+from data.facts.jobs import Job
 
 Values = npt.NDArray[np.float64]
 STEP = 300

@@ -16,9 +16,9 @@ from scipy.stats import beta  # type: ignore[import-untyped]
 from benchmarks._promised_fleet import NOW, PER_DAY, PER_HOUR, STEP, DrawnFleet, DrawnJob, Values
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from data.records.actions import Action
-from data.records.decisions import Recommendation
 from data.records.plans import Configuration
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
 from planner.problem.configurations import Option
 from planner.problem.elasticity import Elasticity, standing_of
 from planner.problem.transitions import moving

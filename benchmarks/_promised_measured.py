@@ -19,9 +19,9 @@ from benchmarks._promised_future import (
 from dashboard.apply.verification import compare
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.actions import Action
-from data.records.decisions import Range, Recommendation
 from data.records.plans import Configuration
-from data.settings import Settings
+from data.records.recommendations import Range, Recommendation
+from data.settings.all_settings import Settings
 
 _HOURS = STEP / 3_600
 

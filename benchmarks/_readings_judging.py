@@ -10,7 +10,7 @@ from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 ADVICE = frozenset({"speed-up-input"})

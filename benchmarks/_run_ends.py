@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from planner.problem.job_end import MIN_RUNS, expected_end
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)

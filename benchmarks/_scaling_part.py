@@ -23,13 +23,13 @@ from benchmarks._stored_cycle import write_cycle
 from benchmarks._stored_fleet import StoredFleet, next_samples, write_facts
 from benchmarks._stored_fleet_sql import SOURCE
 from benchmarks.pages import Server, measured, served
-from data.collected import Collected
-from data.columns import SAMPLES, check_frame
-from data.settings import Settings
+from data.base.units import BYTES_PER_MIB
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, check_frame
+from data.settings.all_settings import Settings
 from data.store import open_store
-from data.store.engine import open_engine
-from data.store.migrate import migrate
-from data.units import BYTES_PER_MIB
+from data.store.engine.duckdb_engine import open_engine
+from data.store.engine.migrate import migrate
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
 

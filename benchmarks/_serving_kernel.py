@@ -8,7 +8,7 @@ finishes what it works on. GPUs are charged from the order to the stop.
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import inner, outer
+from data.base.compiled import inner, outer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

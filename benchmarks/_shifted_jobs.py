@@ -19,15 +19,15 @@ from benchmarks._grid_series import HOUR, GridSeries, Values
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
-from data.grid_forecast import grid_outlook
+from data.catalogue.grid_forecast import grid_outlook
+from data.facts.columns import HISTORY, SAMPLES, check_frame, empty_frame
+from data.facts.fleet import Cluster, Gpu
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
-from data.records.cluster import Cluster, Gpu
-from data.records.decisions import Range
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
-from data.settings import Settings
-from data.store.planning_view import PlanningView
+from data.records.recommendations import Range
+from data.settings.all_settings import Settings
+from data.store.facts.planning_view import PlanningView
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
 

@@ -16,7 +16,7 @@ from dashboard.cli.serve_parts import claimed_parts
 from dashboard.cycle import run_cycle
 from dashboard.scheduler import CycleThread
 from dashboard.wiring import build_world
-from data.load_settings import load_settings
+from data.settings.load import load_settings
 from data.store import open_store
 
 START = datetime(2026, 1, 15, 9, tzinfo=UTC)

@@ -16,11 +16,11 @@ from dashboard.prepared import prepare_answers
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped
-from data.records.jobs import Job
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
-from data.store.planning_view import PlanningView
+from data.store.facts.planning_view import PlanningView
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
 from forecasting.power.estimated import power_models

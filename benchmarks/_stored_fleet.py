@@ -30,11 +30,12 @@ from benchmarks._stored_fleet_sql import (
     SOURCE,
 )
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.cluster import Node
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
-from data.store import rollup_sql, tables
-from data.store.bulk import read_frame
-from data.store.record_json import to_json
+from data.facts.fleet import Node
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.store.engine import tables
+from data.store.engine.bulk import read_frame
+from data.store.engine.record_json import to_json
+from data.store.rollups import rollup_sql
 
 FINE_DAYS = 8
 _CUTS = ((8,), (4, 4), (2, 2, 4), (1, 1, 2, 4), (2, 2, 2, 2), (1, 1, 1, 1, 4))

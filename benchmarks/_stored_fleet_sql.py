@@ -1,6 +1,6 @@
 """SQL that makes the readings and roll-ups of a stored fleet from its boards."""
 
-from data.units import SECONDS_PER_DAY
+from data.base.units import SECONDS_PER_DAY
 
 SLOT = 300
 SLOTS_PER_DAY = SECONDS_PER_DAY // SLOT

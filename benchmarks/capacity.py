@@ -14,9 +14,9 @@ import numpy as np
 
 from benchmarks.demand_sets import DemandSet, Values, helios, philly
 from dashboard.capacity import WEEKS, HourPrices, boards_to_keep, cost_per_hour
+from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from data.records.forecasts import QuantilePath, Quantity
-from data.settings import PlanningSettings
-from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from data.settings.all_settings import PlanningSettings
 from forecasting.demand_series import DemandSeries
 from forecasting.forecast_path import PathTask
 from forecasting.group_forecasts import by_slot

@@ -40,10 +40,10 @@ from benchmarks._shifted_jobs import (
     issue_file,
     planned_starts,
 )
-from data.energy_settings import EnergySettings
-from data.records.decisions import Range
-from data.settings import PlanningSettings, Settings
-from data.units import GRAMS_PER_KILOGRAM
+from data.base.units import GRAMS_PER_KILOGRAM
+from data.records.recommendations import Range
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 
 RESULTS = Path(__file__).parent / "results" / "carbon_shift.md"
 SEED, SLACK = 11, 12

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
+from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import CollectorError
 
 RESULTS = Path(__file__).parent / "results" / "dialects.md"
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)

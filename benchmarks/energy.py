@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from data.collected import Collected
-from data.columns import SAMPLES, check_frame
-from data.records.cluster import SourceReport, SourceState
+from data.base.units import JOULES_PER_KWH, SECONDS_PER_HOUR, SLOT_SECONDS
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, check_frame
+from data.facts.fleet import SourceReport, SourceState
 from data.store import open_store
-from data.units import JOULES_PER_KWH, SECONDS_PER_HOUR, SLOT_SECONDS
 
 RESULTS = Path(__file__).parent / "results" / "energy.md"
 GOAL_PERCENT = 0.5

@@ -27,7 +27,7 @@ from types import MappingProxyType
 from benchmarks._exporter_dialects import openmetrics
 from benchmarks._page_client import open_page
 from collectors.simulated_fleet import SimulatedFleet
-from data.clock import floor_to_slot, utc_now
+from data.base.clock import floor_to_slot, utc_now
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "first_minute.md"

@@ -33,7 +33,7 @@ from benchmarks.forecast_peers import ExactProphet, StatsForecast
 from benchmarks.forecast_pods import pod_tables
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from data.store import open_store
 from forecasting.backtest import inside_band, pinball_losses
 from forecasting.forecast_path import MODELS, PathTask

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from data.errors import CollectorError
+from data.base.errors import CollectorError
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "fuzz_prometheus.md"

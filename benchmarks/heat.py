@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from dashboard.heat import HISTORY_DAYS
+from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity
-from data.settings import PlanningSettings
-from data.units import SECONDS_PER_HOUR
+from data.settings.all_settings import PlanningSettings
 from forecasting.demand_series import DemandSeries, Values
 from forecasting.forecast_path import PathTask
 from forecasting.naive_model import NaiveModel

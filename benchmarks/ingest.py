@@ -21,8 +21,8 @@ from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.settings import Settings
+from data.facts.collected import Collected
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 RESULTS = Path(__file__).parent / "results" / "ingest.md"

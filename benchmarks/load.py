@@ -24,11 +24,11 @@ import pandas as pd
 
 from benchmarks._page_client import Answer, open_page
 from benchmarks.pages import p95, served, stored
-from data.clock import utc_now
-from data.records.decisions import Recommendation
+from data.base.clock import utc_now
+from data.records.recommendations import Recommendation
 from data.store import Store, open_store
-from data.store.bulk import insert_new_rows
-from data.store.record_json import to_json
+from data.store.engine.bulk import insert_new_rows
+from data.store.engine.record_json import to_json
 
 RESULTS = Path(__file__).parent / "results" / "load.md"
 TARGET_SECONDS = 3.0

@@ -26,9 +26,9 @@ import pynvml
 from benchmarks import _gpu_programs, _gpu_programs_judging
 from benchmarks._gpu_programs import Program
 from collectors.nvml.metrics import NvmlCollector
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.clock import utc_now
-from data.source_settings import NvmlSettings
+from data.settings.sources import NvmlSettings
 
 Key = TypeVar("Key")
 WARM_SECONDS = 4.0

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from data.units import BYTES_PER_MIB, SLOT_SECONDS
+from data.base.units import BYTES_PER_MIB, SLOT_SECONDS
 from planner.memory.growth import WINDOW_SLOTS, growth_towards
 
 RESULTS = Path(__file__).parent / "results" / "memory_growth.md"

@@ -13,7 +13,7 @@ import pandas as pd
 
 from benchmarks.memory_cells import count, number, text
 from benchmarks.memory_recipes import CHOSEN_LENGTHS, RECIPES
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.memory.assumptions import complete
 from planner.memory.framework_traits import GENERIC
 from planner.memory.known_models import known_models

@@ -31,11 +31,11 @@ from urllib.parse import urlencode
 from benchmarks._page_client import Answer, open_page
 from benchmarks._stored_cycle import write_cycle
 from benchmarks._stored_fleet import FINE_DAYS, StoredFleet, write_facts
-from data.clock import floor_to_slot, utc_now
-from data.settings import Settings
+from data.base.clock import floor_to_slot, utc_now
+from data.settings.all_settings import Settings
 from data.store import open_store
-from data.store.engine import open_engine
-from data.store.migrate import migrate
+from data.store.engine.duckdb_engine import open_engine
+from data.store.engine.migrate import migrate
 
 RESULTS = Path(__file__).parent / "results" / "pages.md"
 DAYS = 30

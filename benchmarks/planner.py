@@ -23,11 +23,11 @@ from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
-from data.records.cluster import Node
-from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
+from data.facts.fleet import Node
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from data.store import open_store
 from forecasting.forecast_runner import forecast_demand
 from planner.plan import build_plan

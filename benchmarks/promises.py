@@ -22,9 +22,9 @@ from benchmarks._promised_fleet import MIXED, NOW, STEP, DrawnFleet
 from benchmarks._promised_future import Came, Setting, came_of, no_change
 from benchmarks._promised_measured import Measured, measured_of
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.energy_settings import EnergySettings
-from data.records.decisions import Range, Recommendation
-from data.settings import PlanningSettings, Settings
+from data.records.recommendations import Range, Recommendation
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 
 RESULTS = Path(__file__).parent / "results" / "promises.md"
 SLOTS = ((5, 6), (15, 12), (30, 24), (60, 24))

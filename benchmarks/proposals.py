@@ -30,11 +30,11 @@ from dashboard.cycle_world import World
 from dashboard.proposed_again import as_proposed_now, is_proposed_by
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
 from data.records.actions import ADVICE, FOR_MEMORY
-from data.records.decisions import Recommendation
 from data.records.lifecycle import State
-from data.settings import PlanningSettings, Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 from data.store import Store, open_store
 
 RESULTS = Path(__file__).parent / "results" / "proposals.md"

@@ -22,7 +22,7 @@ from benchmarks._return_sets import (
     servegen_clients,
     university_servers,
 )
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.problem.job_history import JobHistory
 from planner.problem.work_returns import Rests, rests_of, return_of, similar_rests
 

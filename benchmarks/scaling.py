@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.plan_instances import make_instance
 from benchmarks.planner import FULL_FLEETS, full_fleets
-from data.settings import ServeSettings
+from data.settings.all_settings import ServeSettings
 from planner.partitions.solve_parts import solve_parts
 from planner.partitions.workforce import LocalWorkforce, Workplaces
 from planner.solver.solve import solve

@@ -23,9 +23,9 @@ import pandas as pd
 
 from benchmarks._complete_report import complete_report
 from dashboard import serving_outlook
-from data.collected import Collected
-from data.columns import SAMPLES, SERVING, check_frame, empty_frame
-from data.serving_settings import ServingSettings
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, SERVING, check_frame, empty_frame
+from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
 RESULTS = Path(__file__).parent / "results" / "serving_scale.md"

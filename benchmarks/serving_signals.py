@@ -9,7 +9,7 @@ from pathlib import Path
 from collectors.dcgm_readings import Dropped
 from collectors.serving_dialects import ServingSignal
 from collectors.serving_files import read_serving_file
-from data.errors import CollectorError
+from data.base.errors import CollectorError
 
 RESULTS = Path(__file__).parent / "results" / "serving_signals.md"
 

@@ -21,8 +21,8 @@ import pandas as pd
 from collectors.base import Window
 from collectors.simulated_causes import cause_of
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from data.columns import ACTIVITY
-from data.records.jobs import Job, Platform, WorkloadKind
+from data.facts.columns import ACTIVITY
+from data.facts.jobs import Job, Platform, WorkloadKind
 from data.records.slow_work import SlowCause
 from data.store import open_store
 from planner.slow_work.rules import (

@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks._page_client import open_page
 from benchmarks.first_minute import Served, family_of, free_port
-from data.store.head import log_path
+from data.store.record.last_write import log_path
 
 RESULTS = Path(__file__).parent / "results" / "soak.md"
 VIEWS = ("", "fleet", "jobs", "forecasts", "plan", "recommendations", "savings", "energy", "health")

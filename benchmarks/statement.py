@@ -23,11 +23,11 @@ from dashboard.reports.esg.periods import Every
 from dashboard.statement.focus import COLUMNS, focus_rows
 from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import make_cost_statement
-from data.collected import Collected
-from data.columns import SAMPLES, check_frame
-from data.records.jobs import Job, Platform, WorkloadKind
-from data.settings import Settings
-from data.statement_settings import GpuPrice, Invoice, StatementSettings
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, check_frame
+from data.facts.jobs import Job, Platform, WorkloadKind
+from data.settings.all_settings import Settings
+from data.settings.statements import GpuPrice, Invoice, StatementSettings
 from data.store import open_store
 from forecasting.day_sums import HISTORY_DAYS, days_ahead
 

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Protocol
 
 from collectors import COLLECTORS
+from data.base.clock import require_utc
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.clock import require_utc
-from data.collected import Collected
-from data.settings import Settings
+from data.facts.collected import Collected
+from data.settings.all_settings import Settings
 
 Finding = tuple[str, str, str]
 """The subject; `ok`, `warning` or `missing`; the observation, or the line to change."""

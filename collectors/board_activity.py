@@ -22,9 +22,9 @@ from collectors.dcgm_readings import (
 from collectors.device_labels import device_of
 from collectors.metric_dialects import BY_NAME, HEALTH_QUANTITIES, INFOS, LARGEST
 from collectors.plausible_values import plausible
+from data.base.units import SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.columns import ACTIVITY, check_frame, empty_frame
-from data.units import SLOT_SECONDS
+from data.facts.columns import ACTIVITY, check_frame, empty_frame
 
 Floats = npt.NDArray[np.float64]
 _Readings = tuple[npt.NDArray[np.int64], Floats, Floats]

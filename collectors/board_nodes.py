@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from collectors.device_labels import LabelledDevice, host_of
-from data.counts import count_text
-from data.energy_integration import MAX_GAP_SECONDS
-from data.errors import scrub
+from data.base.counts import count_text
+from data.base.errors import scrub
+from data.facts.energy_integration import MAX_GAP_SECONDS
 
 Instants = npt.NDArray[np.int64]
 MAX_OVERLAPS = 1

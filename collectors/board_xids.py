@@ -16,9 +16,9 @@ from collectors.dcgm_readings import Dropped, Series, info_labels, readable
 from collectors.device_labels import device_of
 from collectors.metric_dialects import BY_NAME, XIDS
 from collectors.plausible_values import plausible
-from data import columns
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.columns import check_frame, empty_frame
+from data.facts import columns
+from data.facts.columns import check_frame, empty_frame
 
 _EARLIEST, _LATEST = 1e9, 4e9
 """2001 and 2096: a time before or after is no time of a reading."""

@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
+from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.errors import CollectorError
-from data.gpu_resources import NOT_READ
-from data.records.cluster import SourceReport, SourceState
-from data.records.identifiers import digest_of
+from data.facts.collected import Collected
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.gpu_resources import NOT_READ
+from data.facts.identifiers import digest_of
 
 logger = logging.getLogger(__name__)
 MAX_SKEW = timedelta(minutes=5)

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from collectors.metric_dialects import UTILIZATION_PREFERENCE
+from data.base.units import SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.columns import ACTIVITY, CONTRADICTIONS, SAMPLES, check_frame, empty_frame
-from data.units import SLOT_SECONDS
+from data.facts.columns import ACTIVITY, CONTRADICTIONS, SAMPLES, check_frame, empty_frame
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -26,18 +26,18 @@ from collectors.reported_progress import progress_of
 from collectors.serving_dialects import SERVING_NAMES
 from collectors.serving_signals import LatencyHistogram, ServiceSample, service_samples
 from collectors.unread_metrics import unread_metrics
-from data import columns
+from data.base.clock import floor_to_slot
+from data.base.errors import UnexpectedAnswerError
+from data.base.units import SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.clock import floor_to_slot
-from data.collected import Collected
-from data.columns import PROGRESS, SAMPLES, SERVING, TEXT, check_frame, empty_frame
-from data.errors import UnexpectedAnswerError
-from data.records.cluster import SourceReport, SourceState
-from data.records.clusters import named_in
-from data.records.identifiers import digest_of
-from data.settings import Settings
-from data.source_settings import PrometheusSettings
-from data.units import SLOT_SECONDS
+from data.facts import columns
+from data.facts.cluster_names import named_in
+from data.facts.collected import Collected
+from data.facts.columns import PROGRESS, SAMPLES, SERVING, TEXT, check_frame, empty_frame
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.identifiers import digest_of
+from data.settings.all_settings import Settings
+from data.settings.sources import PrometheusSettings
 
 TOO_MANY = "too-many-series"
 """The reason of readings beyond `prometheus.max_series`: labels multiply without end."""

@@ -20,8 +20,8 @@ from collectors.device_labels import LabelledDevice, device_of, known_as, readab
 from collectors.metric_dialects import BY_NAME, INFOS, UTILIZATION_PREFERENCE
 from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.columns import SAMPLES, check_frame, empty_frame
-from data.records.jobs import Job, Platform, WorkloadKind
+from data.facts.columns import SAMPLES, check_frame, empty_frame
+from data.facts.jobs import Job, Platform, WorkloadKind
 
 _MICROSECONDS = 1_000_000
 FIRST_SECOND, LAST_SECOND = 1e9, 4e9

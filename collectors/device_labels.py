@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from data.base.text import storable
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.records.clusters import named_in
-from data.storable_text import storable
+from data.facts.cluster_names import named_in
 
 Labels = Mapping[str, str]
 

@@ -15,12 +15,12 @@ from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.metric_dialects import BY_NAME, INFOS
 from collectors.missing_labels import missing_label_warnings
 from collectors.unread_metrics import unread_metrics
+from data.base.errors import UnexpectedAnswerError, scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.collected import Collected
-from data.columns import CONTRADICTIONS, empty_frame
-from data.errors import UnexpectedAnswerError, scrub
-from data.records.cluster import SourceReport, SourceState
-from data.records.identifiers import digest_of
+from data.facts.collected import Collected
+from data.facts.columns import CONTRADICTIONS, empty_frame
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.identifiers import digest_of
 
 # Possessive, or a line of a megabyte of spaces would be tried in every split of them.
 _LINE = re.compile(

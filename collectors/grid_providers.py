@@ -23,7 +23,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from collectors.http_deadline import sent, whole_body
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,
@@ -31,8 +31,8 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.grid_settings import GridSettings
-from data.small_files import read_small_file
+from data.base.files import read_small_file
+from data.settings.grid_settings import GridSettings
 
 _MAX_BYTES = 4 << 20
 _GRAMS_PER_POUND = 453.59237

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from collectors.base import Collector, Window
-from data.collected import Collected
-from data.records.cluster import Node
-from data.records.clusters import named_in
-from data.records.identifiers import digest_of
-from data.records.jobs import Job
+from data.facts.cluster_names import named_in
+from data.facts.collected import Collected
+from data.facts.fleet import Node
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Job
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ import yaml
 
 from collectors.kubernetes.objects import count_of, list_in, part
 from data.catalogue.gpu_catalogue import GpuModel
-from data.records.cluster import MigLayout
+from data.facts.fleet import MigLayout
 
 _Slices = tuple[tuple[str, int], ...]
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

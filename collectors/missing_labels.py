@@ -1,12 +1,13 @@
 """Readings that name no holder between two that name the same: labels that an exporter lost.
 
-The roll-up gives them to that holder (`data.store.rollup_sql`). Here they are counted, to be told.
+The roll-up gives them to that holder (`data.store.rollups.rollup_sql`). Here they are counted, to
+be told.
 """
 
 import pandas as pd
 
-from data.counts import count_text
-from data.store.rollup_sql import BRIDGE_SECONDS
+from data.base.counts import count_text
+from data.store.rollups.rollup_sql import BRIDGE_SECONDS
 
 _DEVICE = ["gpu_uuid", "mig_instance"]
 _MAX_READINGS = 2

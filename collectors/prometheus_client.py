@@ -26,16 +26,16 @@ from collectors.prometheus_session import (
     TooSlowError,
 )
 from collectors.serving_dialects import SLOT_FUNCTIONS
-from data.clock import utc_now
-from data.errors import (
+from data.base.clock import utc_now
+from data.base.errors import (
     CollectorError,
     SourceRefusedError,
     SourceUnreachableError,
     UnexpectedAnswerError,
     scrub,
 )
-from data.source_settings import PrometheusSettings
-from data.storable_text import storable
+from data.base.text import storable
+from data.settings.sources import PrometheusSettings
 
 _TRIES = 3
 _MAX_SLOW = 3

@@ -10,10 +10,10 @@ from collectors.device_labels import board_uuid, device_of, host_of, node_of
 from collectors.metric_dialects import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
 from collectors.prometheus_client import PrometheusClient
 from collectors.unread_metrics import unread_metrics
+from data.base.counts import count_text
+from data.base.errors import CollectorError, scrub
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.counts import count_text
-from data.errors import CollectorError, scrub
-from data.source_settings import PrometheusSettings
+from data.settings.sources import PrometheusSettings
 
 _FIELDS = {
     "SM activity": "sm_active",

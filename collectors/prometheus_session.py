@@ -16,7 +16,7 @@ import urllib3
 from requests.auth import HTTPBasicAuth
 
 from collectors.http_deadline import DeadlineAdapter
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,
@@ -24,8 +24,8 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.small_files import read_small_file
-from data.source_settings import PrometheusSettings
+from data.base.files import read_small_file
+from data.settings.sources import PrometheusSettings
 
 MAX_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 5.0

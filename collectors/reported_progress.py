@@ -11,7 +11,7 @@ import pandas as pd
 
 from collectors.dcgm_readings import FIRST_SECOND, LAST_SECOND, Dropped, Series
 from collectors.device_labels import holder_of, readable_labels
-from data.columns import PROGRESS, check_frame, empty_frame
+from data.facts.columns import PROGRESS, check_frame, empty_frame
 
 IMPLAUSIBLE = "implausible-progress"
 """The reason of what cannot be a share of work: NaN, below 0, above its total, or of none."""

@@ -7,8 +7,8 @@ from collectors.dcgm_readings import FIRST_SECOND, LAST_SECOND, Dropped
 from collectors.exposition_text import answers_in, parse_answer, parse_exposition, recording_text
 from collectors.serving_dialects import SERVING_NAMES
 from collectors.serving_signals import ServiceSample, service_samples
-from data.clock import utc_now
-from data.errors import UnexpectedAnswerError
+from data.base.clock import utc_now
+from data.base.errors import UnexpectedAnswerError
 
 
 def read_serving_file(path: Path, dropped: Dropped) -> tuple[ServiceSample, ...]:

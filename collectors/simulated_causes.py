@@ -15,10 +15,10 @@ import pandas as pd
 
 from collectors.simulated_layout import SimulatedDevice, Tenant
 from collectors.simulated_signals import Times, Values, hashed_uniform
-from data.columns import ACTIVITY, check_frame, empty_frame
-from data.records.jobs import WorkloadKind
+from data.base.units import SLOT_SECONDS
+from data.facts.columns import ACTIVITY, check_frame, empty_frame
+from data.facts.jobs import WorkloadKind
 from data.records.slow_work import SlowCause
-from data.units import SLOT_SECONDS
 
 _SPREAD = 0.25
 """Half the width of how much one job differs from another of the same cause."""

@@ -20,10 +20,10 @@ from collectors.base import Source
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.simulated_holdings import Holding
 from collectors.simulated_layout import SimulatedDevice, Tenant, slices_of
-from data.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
+from data.base.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.records.plans import Configuration
-from data.settings import Settings
-from data.source_settings import SimulatedFleetSettings
+from data.settings.all_settings import Settings
+from data.settings.sources import SimulatedFleetSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ import pandas as pd
 from collectors.metric_dialects import BY_NAME, HEALTH_QUANTITIES, INFO, ReadingKind
 from collectors.simulated_fleet import SimulatedFleet
 from collectors.simulated_signals import coarse_utilization
-from data.clock import utc_now
-from data.errors import SourceNotConfiguredError
+from data.base.clock import utc_now
+from data.base.errors import SourceNotConfiguredError
 
 _REPORTED_NAMES = {
     "H100-SXM5-80GB": "NVIDIA H100 80GB HBM3",

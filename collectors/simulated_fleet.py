@@ -42,11 +42,11 @@ from collectors.simulated_signals import (
     utilization,
 )
 from collectors.simulated_xids import SimulatedXids, driver_loaded
-from data.collected import Collected
-from data.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
-from data.records.cluster import SourceReport, SourceState
-from data.records.identifiers import digest_of
-from data.records.jobs import Job
+from data.facts.collected import Collected
+from data.facts.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Job
 
 _NAME = "simulated-fleet"
 _GRID_SECONDS = 300

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from collectors.simulated_layout import POWER_WATTS, SimulatedDevice, Tenant, slices_of
 from collectors.simulated_signals import Times, Values, board_power
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
-from data.records.jobs import WorkloadKind
+from data.facts.jobs import WorkloadKind
 
 BUSIEST = 0.98
 """Utilization that a service reaches when its GPUs are too small for it."""

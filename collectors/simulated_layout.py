@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.records.identifiers import digest_of
-from data.records.jobs import Platform, WorkloadKind
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Platform, WorkloadKind
 
 BOARDS_PER_NODE = 8
 _NODE_MODELS = ("H100-SXM5-80GB", "A100-SXM4-80GB", "A100-SXM4-80GB", "L40S-48GB")

@@ -17,9 +17,9 @@ import pandas as pd
 from collectors.simulated_holdings import Settlement
 from collectors.simulated_layout import Tenant
 from collectors.simulated_signals import Times, Values, hashed_uniform
-from data.columns import SERVING, check_frame
-from data.records.jobs import WorkloadKind
-from data.units import SLOT_SECONDS
+from data.base.units import SLOT_SECONDS
+from data.facts.columns import SERVING, check_frame
+from data.facts.jobs import WorkloadKind
 
 _DAY = 86_400
 _TROUGH_SECONDS = 4 * 3600

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectors.simulated_layout import Tenant
-from data.records.jobs import WorkloadKind
+from data.facts.jobs import WorkloadKind
 
 Times = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from collectors.device_labels import MAX_LABEL
 from collectors.trace_numbers import NumberForm
-from data.errors import SettingsError
-from data.storable_text import storable
+from data.base.errors import SettingsError
+from data.base.text import storable
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from collectors.trace_cells import Floats
 from collectors.trace_map import FACTORS, MappedColumn, TraceMap
-from data.errors import SettingsError, scrub
+from data.base.errors import SettingsError, scrub
 
 _USUAL = {
     "memory_used_mib": (300.0, 1e6),

@@ -28,15 +28,15 @@ from collectors.trace_map import FACTORS, MappedColumn, TraceMap, field_of, load
 from collectors.trace_numbers import NumberForm
 from collectors.trace_tables import Columns, failures_named, read_columns
 from collectors.trace_times import NO_TIME, times_of
+from data.base.errors import SettingsError, UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.columns import CONTRADICTIONS, NUMBER, SAMPLES, check_frame, empty_frame
-from data.energy_integration import MAX_GAP_SECONDS
-from data.errors import SettingsError, UnexpectedAnswerError
-from data.records.cluster import SourceReport, SourceState
-from data.records.clusters import named_in
-from data.records.identifiers import digest_of
-from data.records.jobs import Job, Platform, WorkloadKind
+from data.facts.cluster_names import named_in
+from data.facts.collected import Collected
+from data.facts.columns import CONTRADICTIONS, NUMBER, SAMPLES, check_frame, empty_frame
+from data.facts.energy_integration import MAX_GAP_SECONDS
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Job, Platform, WorkloadKind
 
 __all__ = ["Trace", "load_map"]
 

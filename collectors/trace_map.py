@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from collectors.device_labels import MAX_LABEL
 from collectors.metric_dialects import FIELDS, Field
-from data.columns import NUMBER, SAMPLES
-from data.errors import SettingsError, scrub
-from data.storable_text import storable
+from data.base.errors import SettingsError, scrub
+from data.base.text import storable
+from data.facts.columns import NUMBER, SAMPLES
 
 _JOB_FACTS = ("platform", "kind", "owner", "namespace")
 _MEMORY = {

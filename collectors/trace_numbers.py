@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from collectors.exposition_text import number_of
-from data.errors import SettingsError, scrub
+from data.base.errors import SettingsError, scrub
 
 _MAX_NUMBER = 64
 _UNIT = re.compile(r"(.*[\d.,])\s*(%|[A-Za-z]+)")

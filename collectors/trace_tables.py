@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from collectors.device_labels import MAX_LABEL
 from collectors.trace_map import FileFormat, nearest
-from data.errors import CollectorError, SettingsError, UnexpectedAnswerError, scrub
+from data.base.errors import CollectorError, SettingsError, UnexpectedAnswerError, scrub
 
 Columns = Mapping[str, pa.Array]
 MAX_BATCH_ROWS = 65_536

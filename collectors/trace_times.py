@@ -19,7 +19,7 @@ import pyarrow as pa
 from collectors.trace_cells import Floats, is_text, numbers_of, texts_of
 from collectors.trace_map import TIME_UNITS, TraceTime
 from collectors.trace_numbers import NumberForm
-from data.errors import SettingsError, scrub
+from data.base.errors import SettingsError, scrub
 
 Times = npt.NDArray[np.int64]
 NO_TIME = -1

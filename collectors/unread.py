@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from data.counts import count_text
-from data.errors import scrub
-from data.gpu_resources import NOT_READ
+from data.base.counts import count_text
+from data.base.errors import scrub
+from data.facts.gpu_resources import NOT_READ
 
 _SHOWN = 3
 """Names of nodes and holders that a text names at most."""

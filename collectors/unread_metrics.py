@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 
 from collectors.metric_dialects import BY_NAME, INFOS
-from data.counts import count_text
-from data.errors import scrub
-from data.gpu_resources import NOT_READ
+from data.base.counts import count_text
+from data.base.errors import scrub
+from data.facts.gpu_resources import NOT_READ
 
 _FAMILIES = (
     (

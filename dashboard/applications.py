@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from data.records.jobs import Job, JobState, SchedulerFacts
-from data.store.energy_parts import NO_NAME
+from data.facts.jobs import Job, JobState, SchedulerFacts
+from data.store.facts.energy_parts import NO_NAME
 
 _HOLD_GPUS = (JobState.RUNNING, JobState.UNKNOWN)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import NoReturn
 
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 
 logger = logging.getLogger(__name__)
 _AFTER_A_DEFECT = 5.0

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from dashboard.recording import present
 from dashboard.statement.prices import UnitPrice, price_list
+from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.clusters import cluster_in, name_in_cluster, named_in
-from data.records.jobs import Job, JobWait
-from data.records.queue_waits import wants_boards
-from data.settings import Settings
+from data.facts.cluster_names import cluster_in, name_in_cluster, named_in
+from data.facts.jobs import Job, JobWait
+from data.facts.queue_waits import wants_boards
+from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from forecasting.demand_series import DemandSeries, Values

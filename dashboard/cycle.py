@@ -26,21 +26,21 @@ from dashboard.serving_outlook import foreseen_serving, objective_of
 from dashboard.slow_work_outlook import foreseen_slow_work
 from dashboard.statement.prices import as_paid, grid_as_paid, priced
 from dashboard.workload_outlook import foreseen_workloads
-from data.board_shares import boards_of_jobs
-from data.clock import require_utc
-from data.collected import Collected
-from data.counts import count_text
+from data.base.clock import require_utc
+from data.base.counts import count_text
+from data.base.errors import StoreError, sentence
+from data.boards.board_shares import boards_of_jobs
+from data.boards.unplanned_jobs import unread
 from data.cycle_mark import begin_cycle
-from data.errors import StoreError, sentence
-from data.kept_on import unread
-from data.records.cluster import SourceReport, SourceState
-from data.records.decisions import Recommendation
+from data.facts.collected import Collected
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
+from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
-from data.records.identifiers import SHORT_ID_LENGTH, digest_of
-from data.records.jobs import Job
 from data.records.plans import Plan
-from data.store.planning_view import PlanningView
-from data.store.room import require_room
+from data.records.recommendations import Recommendation
+from data.store.engine.disk_space import require_room
+from data.store.facts.planning_view import PlanningView
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
 from forecasting.past_runs import past_run_seconds

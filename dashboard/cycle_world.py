@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from collectors.base import Collector
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
 
 Progress = Callable[[str, int, int], None]

@@ -7,12 +7,12 @@ from datetime import datetime
 from dashboard.proposed_again import as_proposed_now
 from dashboard.recording import require_live
 from dashboard.rights import owns, require_right, role_of
-from data.access_settings import AccessSettings
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.commands import Person
 from data.records.lifecycle import State
+from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation
-from data.store.reader import unknown_recommendation
+from data.store.handles.reader import unknown_recommendation
 
 logger = logging.getLogger(__name__)
 LOCAL = AccessSettings()

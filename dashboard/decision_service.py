@@ -18,17 +18,17 @@ from dashboard.apply.shared_switch import RESUME, STOP, ask, stopped_anywhere
 from dashboard.deciding import allowed
 from dashboard.proposed_again import as_proposed_now
 from dashboard.rights import may_look, require_admin, role_of, why_not
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, NotAllowedError, StalePlanError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, NotAllowedError, StalePlanError
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person
-from data.records.decisions import Decision, Recommendation
 from data.records.findings import DismissalReason, FindingEvent
 from data.records.lifecycle import State
-from data.settings import Settings
+from data.records.recommendations import Decision, Recommendation
+from data.settings.all_settings import Settings
 from data.store import Store, StoredRecommendation
-from data.store.commands import Asked
-from data.store.tokens import ApiToken
+from data.store.record.commands import Asked
+from data.store.record.tokens import ApiToken
 
 MAX_TOKEN = timedelta(days=366)
 

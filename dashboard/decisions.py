@@ -14,17 +14,17 @@ from dashboard.apply.change_file import change_for, write_change
 from dashboard.apply.wording import goes_forward
 from dashboard.deciding import LOCAL, allowed, log_decision, require_state
 from dashboard.findings import event_about
-from data.access_settings import AccessSettings
-from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.facts.fleet import Gpu
+from data.facts.identifiers import SHORT_ID_LENGTH
 from data.records.audit import AuditEntry
-from data.records.cluster import Gpu
 from data.records.commands import Command, CommandKind, Person, Work
-from data.records.decisions import Approval, Decision, Recommendation
 from data.records.findings import DismissalReason, FindingEventKind, number_of
-from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
+from data.records.recommendations import Approval, Decision, Recommendation
+from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
-from data.store.commands import Asked
+from data.store.record.commands import Asked
 
 
 def approve(

@@ -5,10 +5,10 @@ from datetime import datetime
 
 from collectors.base import Finding, sources_in_use
 from collectors.prometheus_findings import NAMES_SLURM
-from data.errors import TrimtabError
-from data.other_clusters import settings_by_cluster
-from data.records.clusters import named_in
-from data.settings import Settings
+from data.base.errors import TrimtabError
+from data.facts.cluster_names import named_in
+from data.settings.all_settings import Settings
+from data.settings.multi_cluster import settings_by_cluster
 
 
 def source_findings(settings: Settings, now: datetime) -> Iterator[tuple[str, Finding]]:

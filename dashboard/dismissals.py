@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 
 from dashboard.deciding import LOCAL
 from dashboard.rights import role_of
-from data.access_settings import AccessSettings
-from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError
+from data.base.errors import ChangeRefusedError, NotAllowedError, NotKnownError
+from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.actions import Action
 from data.records.commands import Person
 from data.records.findings import DismissalPattern, DismissalReason
-from data.records.identifiers import SHORT_ID_LENGTH, digest_of
+from data.settings.access import AccessSettings
 from data.store import Store, StoreReader
-from data.store.record_json import from_json, to_json
+from data.store.engine.record_json import from_json, to_json
 
 MADE, ENDED = "dismissed-matching", "dismissal-ended"
 MAX_DAYS = 366

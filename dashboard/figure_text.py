@@ -2,7 +2,7 @@
 
 from math import floor, log10
 
-from data.records.decisions import Evidence, Range, Recommendation
+from data.records.recommendations import Evidence, Range, Recommendation
 
 _DIGITS = 3
 _THOUSAND = 1000

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 
 from dashboard.deciding import LOCAL, allowed, log_decision, require_state
 from dashboard.dismissals import active_patterns
-from data.access_settings import AccessSettings
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.commands import Person
 from data.records.findings import (
     DismissalPattern,
@@ -18,6 +17,7 @@ from data.records.findings import (
     FindingEventKind,
 )
 from data.records.lifecycle import State
+from data.settings.access import AccessSettings
 from data.store import Store, StoredRecommendation, StoreReader
 
 MAX_SNOOZE = timedelta(days=366)

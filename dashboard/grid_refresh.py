@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from collectors.grid_providers import Hours, carbon_ahead, price_ahead
-from data.errors import CollectorError
-from data.grid_forecast import current_outlook
-from data.settings import Settings
-from data.store.private_files import make_folder, write_private
+from data.base.errors import CollectorError
+from data.catalogue.grid_forecast import current_outlook
+from data.settings.all_settings import Settings
+from data.store.engine.private_files import make_folder, write_private
 
 logger = logging.getLogger(__name__)
 

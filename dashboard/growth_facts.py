@@ -5,9 +5,9 @@ from datetime import datetime
 from data.records.actions import Action
 from data.records.lifecycle import STANDING
 from data.records.plans import Configuration
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from data.store import StoreReader
-from data.store.planning_view import PlanningView
+from data.store.facts.planning_view import PlanningView
 from forecasting.past_runs import past_runs_by_size
 from forecasting.queue_waits import places_in_line
 from planner.recommendations.growth_room import GrowthFacts

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from data.fleet_settings import PowerDomain
+from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.fleet import PowerDomain
 from data.store import StoreReader
-from data.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from forecasting.group_series import GroupSeries

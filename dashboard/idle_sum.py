@@ -4,8 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.counts import count_text
 from data.records.plans import IdleCause, IdleGpus, Plan
 
 IDLE_COLUMNS = ("job", "held", "idle", "freed", "peaks", "stays", "because", "reason")

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
-from data.apply_settings import KubernetesApplySettings
-from data.source_settings import KubernetesSettings
+from data.settings.apply import KubernetesApplySettings
+from data.settings.sources import KubernetesSettings
 
 FIELD_MANAGER = "trimtab"
 JSON_PATCH = "application/json-patch+json"

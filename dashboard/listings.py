@@ -31,8 +31,8 @@ from dashboard.heat import HeatRow, heat_rows
 from dashboard.queue_rows import QueueRow, queue_rows
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
-from data.records.quotas import Quota
-from data.settings import Settings
+from data.facts.quotas import Quota
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."

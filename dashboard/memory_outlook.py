@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from dashboard.submission.watch import job_of
+from data.base.clock import floor_to_slot
+from data.base.units import SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.clock import floor_to_slot
+from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
-from data.records.jobs import Job
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.records.submissions import Attempt, Submission
 from data.store import PlanningView, StoreReader
-from data.units import SLOT_SECONDS
 from planner.memory.bounds import USABLE
 from planner.memory.growth import WINDOW_SLOTS, growth_towards
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob

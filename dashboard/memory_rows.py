@@ -3,9 +3,9 @@
 from typing import Any
 
 from dashboard.memory_outlook import said_to_run_out, watched_jobs
+from data.base.units import MIB_PER_GIB
 from data.records.memory import MemoryFinding
 from data.store import StoreReader
-from data.units import MIB_PER_GIB
 from planner.memory.watch import WatchedJob, watch_memory
 
 MEMORY_COLUMNS = (

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 WAY_OUT = "Run `trimtab doctor`, mend the source, then run a cycle."

@@ -3,8 +3,8 @@
 from typing import Any
 
 from dashboard.plan_rows import bound_rows, node_rows, tenant_rows
+from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import JobPlan, Plan
-from data.units import SECONDS_PER_HOUR
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:

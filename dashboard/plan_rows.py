@@ -3,8 +3,8 @@
 from itertools import pairwise
 from typing import Any
 
+from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import JobPlan, Plan, PlanBound
-from data.units import SECONDS_PER_HOUR
 
 
 def job_rows(plan: Plan) -> list[dict[str, Any]]:

@@ -14,12 +14,12 @@ from dashboard.reports.week import week_to
 from dashboard.reports.weekly_energy import weekly_energy
 from dashboard.serving_value import token_values
 from dashboard.statement.book import kept_book
+from data.base.errors import TrimtabError
+from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.carbon_table import load_carbon_table
-from data.errors import TrimtabError
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store, StoreReader
-from data.store.preparing import prepare
-from data.units import SECONDS_PER_HOUR
+from data.store.handles.answer_recorder import prepare
 
 logger = logging.getLogger(__name__)
 USUAL_DAYS = 7

@@ -5,15 +5,15 @@ from datetime import datetime, timedelta
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.grid_forecast import GridOutlook
-from data.other_clusters import settings_by_cluster
+from data.catalogue.grid_forecast import GridOutlook
+from data.facts.jobs import Job
+from data.facts.quotas import Quota
 from data.records.forecasts import DemandForecast, ForecastSkipped
-from data.records.jobs import Job
 from data.records.memory import MemoryFinding, MemoryOutlook
-from data.records.quotas import Quota
 from data.records.serving import ServiceOutlook
-from data.settings import Settings
-from data.store.planning_view import PlanningView
+from data.settings.all_settings import Settings
+from data.settings.multi_cluster import settings_by_cluster
+from data.store.facts.planning_view import PlanningView
 from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import PowerModels

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from data.records.decisions import Recommendation
 from data.records.lifecycle import State
+from data.records.recommendations import Recommendation
 from data.store import Store, StoredRecommendation
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dashboard.quota_words import quota_words
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.clusters import MAIN, cluster_in
-from data.records.jobs import Job, JobState, SchedulerFacts
+from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.store import StoreReader
 
 if TYPE_CHECKING:

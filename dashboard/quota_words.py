@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from data.counts import count_text
-from data.gpu_resources import resource_of
-from data.records.jobs import Job, Platform, SchedulerFacts
-from data.records.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs
+from data.base.counts import count_text
+from data.facts.gpu_resources import resource_of
+from data.facts.jobs import Job, Platform, SchedulerFacts
+from data.facts.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs
 
 _LIMITS = ("QOSGrp", "QOSMax", "AssocGrp", "AssocMax", "MaxGRESPerAccount")
 """Beginnings of Slurm's reasons of jobs that a limit keeps waiting."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from data.base.errors import NotEnoughHistoryError
+from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
-from data.energy_settings import EnergySettings
-from data.errors import NotEnoughHistoryError
-from data.records.jobs import Job
-from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
+from data.facts.jobs import Job
+from data.settings.energy import EnergySettings
 from forecasting.job_keys import JobKey, job_key
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.past import Indices, Values

@@ -7,8 +7,8 @@ every page and command go by this clock then; what a person decides or a worker 
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from data.errors import ChangeRefusedError
-from data.records.cluster import Recording
+from data.base.errors import ChangeRefusedError
+from data.facts.fleet import Recording
 
 if TYPE_CHECKING:
     from data.store import StoreReader

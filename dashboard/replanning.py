@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from dashboard.cycle import collect_and_keep
 from dashboard.cycle_world import World
 from dashboard.memory_outlook import growing_memory
-from data.clock import floor_to_slot
-from data.records.jobs import Job, JobState, SchedulerFacts
+from data.base.clock import floor_to_slot
+from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.records.plans import Plan
 from data.store import StoreReader
 from forecasting.surprises import Surprise, surprises

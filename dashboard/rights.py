@@ -8,13 +8,13 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
-from data.access_settings import ROLES, AccessSettings, entries, names_and_groups
-from data.errors import NotAllowedError
+from data.base.errors import NotAllowedError
+from data.facts.jobs import Job, OwnNames
 from data.records.commands import Person
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, OwnNames
-from data.store.cached_reader import CachedReader
-from data.store.owned_reader import OwnedReader
+from data.records.recommendations import Recommendation
+from data.settings.access import ROLES, AccessSettings, entries, names_and_groups
+from data.store.handles.cached_reader import CachedReader
+from data.store.handles.tenant_reader import OwnedReader
 
 _ASCII_TWINS = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "m": "rn"})
 _LEFT_TO_RIGHT = "\u200e"

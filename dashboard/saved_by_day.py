@@ -18,14 +18,14 @@ from dashboard.apply.verification import BEFORE, MAX_READINGS, compare, split_en
 from dashboard.figure_text import range_text
 from dashboard.savings import ENDED, STOOD, sum_of
 from dashboard.statement.prices import as_paid, price_list
+from data.base.clock import floor_to_slot
+from data.base.counts import count_text
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.clock import floor_to_slot
-from data.counts import count_text
 from data.records.commands import JournalRow, Measurement, Work
-from data.records.decisions import Range, Recommendation
 from data.records.lifecycle import LifecycleEvent
-from data.settings import Settings
+from data.records.recommendations import Range, Recommendation
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 from forecasting.power.free_boards import with_measured_idle
 from planner.problem.tariffs import tariff_of

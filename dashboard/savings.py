@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from data.records.commands import CommandKind, Measurement
-from data.records.decisions import Range, Recommendation
+from data.records.recommendations import Range, Recommendation
 from data.store import StoreReader
-from data.store.record_json import from_json
+from data.store.engine.record_json import from_json
 
 MEASURED = ("verified", "fell-short", "unmeasured")
 ENDED = ("undone-outside", "changed-outside", "target-gone", "replaced")

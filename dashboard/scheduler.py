@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dashboard.background import Background
-from data.clock import utc_now
-from data.errors import MORE_MEMORY, OUT_OF_MEMORY, TrimtabError, lacks_memory
+from data.base.clock import utc_now
+from data.base.errors import MORE_MEMORY, OUT_OF_MEMORY, TrimtabError, lacks_memory
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from dashboard.submission.fleet import SubmissionFleet
 from dashboard.submission.launchers.launched_estimate import LaunchedRow, launched_rows
 from dashboard.submission.launchers.launched_job import LaunchedJob, LaunchOptions, launched_job
 from dashboard.submission.planning import family_of
+from data.base.errors import ImpossibleProblemError, TrimtabError
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
-from data.errors import ImpossibleProblemError, TrimtabError
-from data.feasible_changes import unit_of, why_not
-from data.records.decisions import Range
-from data.records.jobs import Job
+from data.facts.jobs import Job
+from data.records.feasible_changes import unit_of, why_not
 from data.records.plans import Configuration
+from data.records.recommendations import Range
 from data.records.serving import ModelFit, ServiceOutlook
 from data.store import StoreReader
 from planner.memory.calibration import Calibration

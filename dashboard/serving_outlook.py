@@ -15,13 +15,13 @@ from dashboard.learned_service import (
     learned_service,
     readings_of,
 )
-from data.errors import ImpossibleProblemError
-from data.feasible_changes import SCALES_TO_ZERO
-from data.records.jobs import Job
+from data.base.errors import ImpossibleProblemError
+from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
+from data.facts.jobs import Job
+from data.records.feasible_changes import SCALES_TO_ZERO
 from data.records.serving import BoundsUse, ColdStart, ServiceOutlook
-from data.serving_settings import ServingSettings
+from data.settings.serving import ServingSettings
 from data.store import StoreReader
-from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from forecasting.demand_model import Quantiles
 from forecasting.request_rates import (
     RATE_SLOT_SECONDS,

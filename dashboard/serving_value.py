@@ -13,11 +13,11 @@ import pandas as pd
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.charges import NOBODYS
 from dashboard.statement.statement import make_cost_statement
-from data.clock import floor_to_slot
-from data.settings import Settings
+from data.base.clock import floor_to_slot
+from data.base.units import JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.store.cached_reader import CachedReader
-from data.units import JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.store.handles.cached_reader import CachedReader
 
 SPAN = timedelta(hours=24)
 OTHER_JOBS = "other jobs"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dashboard.memory_outlook import recipes_of
-from data.records.jobs import Job
+from data.facts.jobs import Job
 from data.records.slow_work import SlowWork
 from data.store import StoreReader
 from planner.slow_work.remedies import remedy_of

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity
-from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries
 from forecasting.mix.model import mix_many
 from planner.rightsizing.forecast_path import refreshed

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from data.clock import utc_now
-from data.errors import BadRangeError
+from data.base.clock import utc_now
+from data.base.errors import BadRangeError
 from data.store import StoreReader
-from data.store.traced_reader import Place, TracedRange
+from data.store.facts.traced_reader import Place, TracedRange
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,9 +14,9 @@ from data.catalogue.xid_table import NO_ERROR, meaning_of
 from data.records.actions import FOR_MEMORY
 from data.records.lifecycle import State
 from data.records.memory import MemoryFinding, MemoryOutlook
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import StoredRecommendation, StoreReader
-from data.store.owned_reader import OwnedReader
+from data.store.handles.tenant_reader import OwnedReader
 
 if TYPE_CHECKING:
     from dashboard.statement.book import CostBook

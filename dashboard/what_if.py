@@ -15,19 +15,19 @@ import numpy as np
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
 from dashboard.statement.prices import as_paid, grid_as_paid, priced
+from data.base.clock import utc_now
+from data.base.errors import SettingsError, StoreError
+from data.base.units import GRAMS_PER_KILOGRAM
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.errors import SettingsError, StoreError
-from data.grid_forecast import GridOutlook
+from data.catalogue.grid_forecast import GridOutlook
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
 from data.records.serving import ServiceOutlook
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.store.planning_view import PlanningView
-from data.units import GRAMS_PER_KILOGRAM
+from data.store.facts.planning_view import PlanningView
 from forecasting.power.estimated import PowerModels, power_models
 from planner.plan import build_plan
 from planner.problem.energy import power_under

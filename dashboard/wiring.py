@@ -9,8 +9,8 @@ from dashboard.cycle_world import Progress, World, silent
 from dashboard.statement.prices import price_list
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.other_clusters import settings_by_cluster
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.multi_cluster import settings_by_cluster
 from data.store import Store, open_store
 
 

@@ -2,13 +2,13 @@
 
 from datetime import datetime, timedelta
 
-from data.clock import floor_to_slot
+from data.base.clock import floor_to_slot
+from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import GroupKind, WorkloadForecast
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.store.fact_reader import of_these_jobs
-from data.store.planning_view import PlanningView
-from data.units import SECONDS_PER_HOUR
+from data.store.facts.fact_reader import of_these_jobs
+from data.store.facts.planning_view import PlanningView
 from forecasting.workloads import forecast_workloads, workloads_of
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from dashboard.forecast_rows import group_row
 from dashboard.statement.prices import PriceList, price_list
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.records.decisions import Range
 from data.records.forecasts import Quantity, WorkloadForecast, WorkloadTotal
-from data.settings import Settings
+from data.records.recommendations import Range
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 _SUM_NAMES = {

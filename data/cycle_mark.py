@@ -3,7 +3,7 @@
 from contextvars import ContextVar
 from datetime import datetime
 
-from data.records.identifiers import SHORT_ID_LENGTH, digest_of
+from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 
 _MARK: ContextVar[str] = ContextVar("cycle_mark", default="")
 

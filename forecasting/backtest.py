@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ForecastError
+from data.base.errors import ForecastError
 from data.records.forecasts import Backtest, LeadAccuracy
 from forecasting.demand_model import LEVELS, DemandModel, Quantiles
 from forecasting.demand_series import DemandSeries, Values

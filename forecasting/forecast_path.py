@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from data.errors import ForecastError
+from data.base.errors import ForecastError
+from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import QuantilePath
-from data.units import SECONDS_PER_HOUR
 from forecasting.backtest import held_out, summarised
 from forecasting.demand_model import DemandModel, Quantiles
 from forecasting.demand_series import DemandSeries, Values

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.jobs import Job, WorkloadKind
 from data.records.forecasts import (
     DemandForecast,
     ForecastSkipped,
@@ -13,9 +15,7 @@ from data.records.forecasts import (
     Quantity,
     WindowPeak,
 )
-from data.records.jobs import Job, WorkloadKind
-from data.settings import PlanningSettings
-from data.units import SECONDS_PER_HOUR
+from data.settings.all_settings import PlanningSettings
 from forecasting.cold_start import MODEL as BORROWED
 from forecasting.cold_start import borrowed
 from forecasting.demand_series import DemandSeries

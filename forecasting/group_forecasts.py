@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 
+from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from data.facts.jobs import Job
 from data.records.forecasts import GroupForecast
-from data.records.jobs import Job
-from data.settings import PlanningSettings
-from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from data.settings.all_settings import PlanningSettings
 from forecasting.demand_series import DemandSeries
 from forecasting.forecast_path import PathTask
 from forecasting.group_series import GroupSeries, group_series

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from data.records.clusters import named_in
+from data.facts.cluster_names import named_in
+from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.records.forecasts import GROUP_QUANTITIES, GroupKind
-from data.records.jobs import Job, JobState, SchedulerFacts
 from forecasting.demand_series import DemandSeries, Values, winsorised
 
 _OBSERVED_SHARE = 0.9

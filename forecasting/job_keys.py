@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data.records.jobs import Job, WorkloadKind
+from data.facts.jobs import Job, WorkloadKind
 
 _SEPARATORS = re.compile(r"[-_./:\s]+")
 _RUN_SPECIFIC = re.compile(r"v?\d+(\.\d+)*|\d{8}t\d+z?|(?=[0-9a-f]*\d)[0-9a-f]{6,}")

@@ -8,12 +8,12 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
-from data.feasible_changes import AUTOSCALERS
-from data.kept_on import is_quiet, quiet_seconds
+from data.base.units import SAME_BOARDS, SECONDS_PER_HOUR
+from data.boards.unplanned_jobs import is_quiet, quiet_seconds
+from data.facts.jobs import Job, JobState
+from data.records.feasible_changes import AUTOSCALERS
 from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
-from data.records.jobs import Job, JobState
-from data.settings import PlanningSettings
-from data.units import SAME_BOARDS, SECONDS_PER_HOUR
+from data.settings.all_settings import PlanningSettings
 from forecasting.demand_series import DemandSeries, regular_series
 
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}

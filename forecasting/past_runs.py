@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from data.records.jobs import Job, JobState
+from data.facts.jobs import Job, JobState
 from forecasting.job_keys import JobKey, job_key
 
 

@@ -22,7 +22,7 @@ from loky import ProcessPoolExecutor
 from loky.process_executor import BrokenProcessPool
 
 from data.records.forecasts import QuantilePath
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from forecasting.forecast_path import MIX, PathTask, forecast_path, mixed_paths
 from forecasting.ray_pool import by_ray
 

@@ -15,8 +15,8 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from data.records.jobs import Job, JobState, SchedulerFacts
-from data.records.queue_waits import EXPECTED_START, PRIORITY, QueueWait
+from data.facts.jobs import Job, JobState, SchedulerFacts
+from data.facts.queue_waits import EXPECTED_START, PRIORITY, QueueWait
 
 Values = npt.NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
-from data.records.queue_waits import PlaceInLine, QueueWait, wants_boards
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
+from data.facts.queue_waits import PlaceInLine, QueueWait, wants_boards
 from forecasting.queue_replay import QueueReplay
 
 Values = npt.NDArray[np.float64]

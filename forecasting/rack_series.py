@@ -5,9 +5,9 @@ from fnmatch import fnmatchcase
 
 import pandas as pd
 
-from data.columns import GROUP_HISTORY, check_frame
-from data.fleet_settings import PowerDomain
+from data.facts.columns import GROUP_HISTORY, check_frame
 from data.records.forecasts import GroupKind
+from data.settings.fleet import PowerDomain
 from forecasting.group_series import GroupSeries, group_series
 
 

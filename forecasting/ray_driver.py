@@ -24,7 +24,7 @@ from typing import Any
 
 from loky.backend import get_context
 
-from data.errors import SettingsError, scrub
+from data.base.errors import SettingsError, scrub
 
 LOCAL = "local"
 """An address that starts a cluster on this machine, for trying it out."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.errors import NotEnoughHistoryError
+from data.base.errors import NotEnoughHistoryError
 from forecasting.demand_model import Quantiles, banded
 from forecasting.demand_series import DemandSeries, Values
 

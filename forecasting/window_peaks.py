@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity, WindowPeak
-from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries, Values
 
 _MIN_SCORES = 30

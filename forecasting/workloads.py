@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 import numpy as np
 import pandas as pd
 
-from data.columns import GROUP_HISTORY, check_frame
-from data.records.clusters import named_in
-from data.records.decisions import Range
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.cluster_names import named_in
+from data.facts.columns import GROUP_HISTORY, check_frame
+from data.facts.jobs import Job, WorkloadKind
 from data.records.forecasts import (
     GroupForecast,
     GroupKind,
@@ -21,9 +22,8 @@ from data.records.forecasts import (
     WorkloadForecast,
     WorkloadTotal,
 )
-from data.records.jobs import Job, WorkloadKind
-from data.settings import PlanningSettings
-from data.units import SECONDS_PER_HOUR
+from data.records.recommendations import Range
+from data.settings.all_settings import PlanningSettings
 from forecasting.day_sums import HISTORY_DAYS, Floats, days_ahead
 from forecasting.demand_series import DemandSeries
 from forecasting.group_forecasts import forecast_series

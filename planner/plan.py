@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
-from data.records.identifiers import digest_of
+from data.base.errors import ImpossibleProblemError
+from data.facts.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
 from planner.nodes.node_hours import spanning_cost
 from planner.nodes.node_plan import NodePlacement, place_plan

@@ -18,7 +18,7 @@ from hypothesis.internal.conjecture import providers
 from reliability import Measured, ReliabilityReport
 
 from data.store import Store, open_store
-from data.store import engine as duckdb_engine
+from data.store.engine import duckdb_engine
 
 GOLDEN = Path(__file__).parent / "golden"
 _WRITE_GOLDEN = os.environ.get("TRIMTAB_GOLDEN") == "1"

@@ -16,13 +16,13 @@ from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.kinds import KINDS
 from dashboard.apply.kubernetes.applier import KubernetesApplier
+from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ApplyError
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.quotas import Quota
-from data.settings import PlanningSettings
-from data.source_settings import KubernetesSettings
+from data.facts.fleet import Gpu
+from data.facts.quotas import Quota
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
+from data.settings.sources import KubernetesSettings
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
 

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.collected import Collected
-from data.columns import SAMPLES, check_frame
+from data.facts.collected import Collected
+from data.facts.columns import SAMPLES, check_frame
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Job, Platform, WorkloadKind
+from data.facts.quotas import Quota, QuotaKind
 from data.records.actions import Action, Risk
-from data.records.cluster import SourceReport, SourceState
 from data.records.commands import JournalRow
-from data.records.decisions import Evidence, Range, Recommendation, Savings
-from data.records.identifiers import digest_of
-from data.records.jobs import Job, Platform, WorkloadKind
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration, JobPlan, Plan
-from data.records.quotas import Quota, QuotaKind
+from data.records.recommendations import Evidence, Range, Recommendation, Savings
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 H100 = "H100-SXM5-80GB"

@@ -15,12 +15,12 @@ from planning_cases import A100, AS_OF, H100, L40S, case, forecast_of, history_o
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import HISTORY
-from data.energy_settings import EnergySettings
-from data.records.cluster import Cluster, Gpu, Node
-from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
+from data.facts.columns import HISTORY
+from data.facts.fleet import Cluster, Gpu, Node
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pandas as pd
 
-from data.columns import HISTORY, check_frame
+from data.facts.columns import HISTORY, check_frame
 from data.records.forecasts import QuantilePath, Quantity
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from forecasting.demand_series import DemandSeries
 from forecasting.forecast_path import MIX, PathTask, forecast_path
 

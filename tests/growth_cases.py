@@ -8,14 +8,14 @@ from factories import make_job
 from fleet_cases import PODS, gpu, node_of
 from planning_cases import AS_OF, H100, case
 
-from data.clock import utc_now
+from data.base.clock import utc_now
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.facts.progress import ProgressReport
 from data.records.actions import Action
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
-from data.records.progress import ProgressReport
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise

@@ -11,7 +11,7 @@ from collectors.base import Collector
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store
 
 DAYS = 3

@@ -11,10 +11,9 @@ from factories import make_job
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import HISTORY, check_frame
-from data.energy_settings import EnergySettings
-from data.fleet_settings import NodeSettings
-from data.records.cluster import Cluster, Gpu, Node
+from data.facts.columns import HISTORY, check_frame
+from data.facts.fleet import Cluster, Gpu, Node
+from data.facts.jobs import Job
 from data.records.forecasts import (
     DemandForecast,
     ForecastSkipped,
@@ -22,9 +21,10 @@ from data.records.forecasts import (
     QuantilePath,
     Quantity,
 )
-from data.records.jobs import Job
 from data.records.plans import NodePlan
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
+from data.settings.fleet import NodeSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 from planner.recommendations.advise import Advice, advise

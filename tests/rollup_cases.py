@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 from factories import NOW, make_collected, make_samples
 
-from data.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
-from data.records.identifiers import digest_of
+from data.facts.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
+from data.facts.identifiers import digest_of
 from data.store import Store
-from data.store.bulk import read_frame
+from data.store.engine.bulk import read_frame
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
 """What somebody with full rights on the database could do to the record."""
 
 from data.store import Store
-from data.store.bridge import is_postgres
+from data.store.engine.dialects import is_postgres
 
 
 def tamper(store: Store, *statements: str) -> None:

@@ -19,8 +19,8 @@ from benchmarks._shift_rules import (
     yesterday_rule,
 )
 from benchmarks._shifted_jobs import DrawnJob, drawn_jobs, issue_file, planned_starts
-from data.energy_settings import EnergySettings
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 
 FIRST, DAYS, SLACK = datetime(2021, 8, 1, tzinfo=UTC), 21, 12
 JUDGED = FIRST + timedelta(days=8)

@@ -13,8 +13,8 @@ from beds.chart import CHART, ChartError, check, rendered, texts
 from beds.kubernetes import KubernetesBed, running_kubernetes
 
 from dashboard.cli.parser import build_parser
-from data.load_settings import load_settings
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.load import load_settings
 
 DEPLOY = CHART.parents[1]
 RBAC = "rbac.authorization.k8s.io"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.cli.parser import build_parser
-from data.settings import Settings
+from data.settings.all_settings import Settings
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")])

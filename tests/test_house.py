@@ -29,7 +29,7 @@ RETIRED = {
     r"\bfor (?:\w+, )*one(?:, \w+)* in\b": "the noun: for job in jobs",
 }
 """Words that the vocabulary has replaced, and by what."""
-ALLOWED = {"data/renamed_settings.py"}
+ALLOWED = {"data/settings/renamed.py"}
 
 
 @cache

@@ -16,9 +16,9 @@ def imported() -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("changed", "test"),
     [
-        ("data/grid_forecast.py", "tests/data/test_grid_forecast.py"),
+        ("data/catalogue/grid_forecast.py", "tests/data/test_grid_forecast.py"),
         ("dashboard/apply/worker.py", "tests/dashboard/test_apply_worker.py"),
-        ("data/store/head.py", "tests/data/test_backup.py"),
+        ("data/store/record/last_write.py", "tests/data/test_backup.py"),
         ("tests/beds/git_shop.py", "tests/dashboard/apply_git/test_git_requests.py"),
         ("tests/dashboard/apply_git/conftest.py", "tests/dashboard/apply_git/test_git_story.py"),
     ],

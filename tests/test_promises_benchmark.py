@@ -23,8 +23,8 @@ from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action
-from data.records.decisions import Range
-from data.settings import Settings
+from data.records.recommendations import Range
+from data.settings.all_settings import Settings
 from data.store import Store
 
 TINY = 7

@@ -11,12 +11,12 @@ from factories import make_collected
 
 from benchmarks._stored_cycle import write_cycle
 from benchmarks._stored_fleet import StoredFleet, jobs_of, write_facts
-from data.columns import SAMPLES, check_frame
-from data.settings import Settings
+from data.facts.columns import SAMPLES, check_frame
+from data.settings.all_settings import Settings
 from data.store import open_store
-from data.store.bulk import read_frame
-from data.store.engine import open_engine
-from data.store.migrate import migrate
+from data.store.engine.bulk import read_frame
+from data.store.engine.duckdb_engine import open_engine
+from data.store.engine.migrate import migrate
 
 FLEET = StoredFleet(
     seed=7, nodes=6, days=4, end=datetime(2026, 1, 5, 11, 25, tzinfo=UTC), sample_hours=99

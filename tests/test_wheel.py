@@ -37,14 +37,14 @@ CHILD = """
 import trimtab; trimtab.own_packages_first()
 from inspect import getfile
 from loky import ProcessPoolExecutor
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 with ProcessPoolExecutor(1) as pool:
     print(pool.submit(getfile, TrimtabError).result())
 """
 RAY = """
 import logging, trimtab; trimtab.own_packages_first()
 from inspect import getfile
-from data.errors import SettingsError, TrimtabError
+from data.base.errors import SettingsError, TrimtabError
 from forecasting.ray_pool import by_ray
 logging.basicConfig(level="WARNING")
 for _attempt in range(4):  # on a busy machine Ray gives a start up after 30 s

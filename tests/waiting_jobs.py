@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from factories import make_job
 
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 
 
 def waiting_jobs(now: datetime) -> tuple[Job, ...]:

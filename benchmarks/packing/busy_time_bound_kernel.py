@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.packing.state_graph_kernel import Floats, Ints, Nodes
-from data.compiled import compiled, inner
+from data.base.compiled import compiled, inner
 
 
 @compiled

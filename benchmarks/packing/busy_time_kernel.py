@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, inner
+from data.base.compiled import compiled, inner
 from planner.nodes.random_kernel import RandomState, draw, draw_unit
 
 Ints = npt.NDArray[np.int64]

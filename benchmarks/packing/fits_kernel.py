@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, copy_into, inner
+from data.base.compiled import compiled, copy_into, inner
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -18,7 +18,7 @@ from benchmarks.packing.busy_time_kernel import (
     fits,
     leave,
 )
-from data.compiled import compiled, copy_into, inner
+from data.base.compiled import compiled, copy_into, inner
 from planner.nodes.random_kernel import RandomState, draw, draw_unit
 
 _BLINK = 0.02

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, copy_into, inner
+from data.base.compiled import compiled, copy_into, inner
 
 Ints = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.int32]

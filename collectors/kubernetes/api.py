@@ -20,7 +20,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, Ne
 
 from collectors.http_deadline import LargeAnswerError, LateAnswerError, sent, whole_body
 from collectors.kubernetes.sign_in import configuration_of, transport
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,
@@ -28,7 +28,7 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.source_settings import KubernetesSettings
+from data.settings.sources import KubernetesSettings
 
 Document = dict[str, Any]
 

@@ -17,7 +17,7 @@ from collectors.kubernetes.objects import (
     part,
     text_in,
 )
-from data.gpu_resources import BOARD_CLASS, INSTANCE_CLASS
+from data.facts.gpu_resources import BOARD_CLASS, INSTANCE_CLASS
 
 UNKNOWN_PROFILE = "unknown"
 """Of a MIG instance whose slice cannot be read: it is no board, and more is not known."""

@@ -16,10 +16,10 @@ from collectors.kubernetes.objects import (
 )
 from collectors.kubernetes.unread import unread_accelerators
 from collectors.unread import UnreadAccelerators
-from data.counts import count_text
-from data.errors import CollectorError, scrub
-from data.gpu_resources import BOARDS, MIG_STRATEGY_LABEL, PRODUCT_LABELS
-from data.source_settings import KubernetesSettings
+from data.base.counts import count_text
+from data.base.errors import CollectorError, scrub
+from data.facts.gpu_resources import BOARDS, MIG_STRATEGY_LABEL, PRODUCT_LABELS
+from data.settings.sources import KubernetesSettings
 
 
 def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:

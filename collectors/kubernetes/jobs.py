@@ -63,15 +63,15 @@ from collectors.kubernetes.templates import (
 )
 from collectors.kubernetes.unread import unread_accelerators
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
+from data.base.errors import scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.collected import Collected
-from data.columns import ALLOCATIONS, check_frame, empty_frame
-from data.errors import scrub
-from data.feasible_changes import NO_DISRUPTIONS, SERVER_VERSION
-from data.gpu_resources import MEMORY_LABEL, RESOURCE
-from data.records.cluster import SourceReport, SourceState
-from data.records.identifiers import digest_of
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.facts.collected import Collected
+from data.facts.columns import ALLOCATIONS, check_frame, empty_frame
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.gpu_resources import MEMORY_LABEL, RESOURCE
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
+from data.records.feasible_changes import NO_DISRUPTIONS, SERVER_VERSION
 
 _MAX_REASON = 300
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from collectors.kubernetes.objects import part
-from data.gpu_resources import (
+from data.facts.gpu_resources import (
     DYNAMO_GROUP,
     MIG_LAYOUT_LABEL,
     NIM_GROUP,
     is_accelerator,
     is_of_vendor,
 )
-from data.records.identifiers import canonical_json
+from data.facts.identifiers import canonical_json
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("api/v1/nodes",),

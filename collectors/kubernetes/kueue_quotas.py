@@ -15,8 +15,8 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import list_in, model_of, part, text_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.gpu_resources import BOARDS, MIG_PREFIX, SHARED_GPU
-from data.records.quotas import Quota, QuotaKind
+from data.facts.gpu_resources import BOARDS, MIG_PREFIX, SHARED_GPU
+from data.facts.quotas import Quota, QuotaKind
 
 _QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(m|k|M|)", re.ASCII)
 _SCALES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}

@@ -8,14 +8,14 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import count_of, model_of, part, text_in
 from collectors.mig_layouts import layouts_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.gpu_resources import (
+from data.facts.fleet import MigManager
+from data.facts.gpu_resources import (
     COUNT_LABEL,
     MIG_CAPABLE_LABEL,
     MIG_LAYOUT_LABEL,
     MIG_STATE_LABEL,
     MIG_STRATEGY_LABEL,
 )
-from data.records.cluster import MigManager
 
 _FILE = "config.yaml"
 

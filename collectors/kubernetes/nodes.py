@@ -19,10 +19,10 @@ from collectors.kubernetes.objects import (
 )
 from collectors.kubernetes.quantities import quantity
 from collectors.kubernetes.unread import unread_reason
+from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.gpu_resources import is_of_vendor
-from data.records.cluster import Node
-from data.units import BYTES_PER_MIB
+from data.facts.fleet import Node
+from data.facts.gpu_resources import is_of_vendor
 
 
 def read_nodes(

@@ -9,9 +9,9 @@ from typing import Any
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.pod_share import PodShare
 from collectors.kubernetes.quantities import HostRequest, whole_number
+from data.base.errors import scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import scrub
-from data.gpu_resources import (
+from data.facts.gpu_resources import (
     BOARDS,
     COUNT_LABEL,
     MIG_PREFIX,
@@ -22,7 +22,7 @@ from data.gpu_resources import (
     WHOLE_GPU,
     resource_of,
 )
-from data.records.identifiers import SHORT_ID_LENGTH, digest_of
+from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.serving import MAX_START_SECONDS
 
 _MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")

@@ -11,7 +11,7 @@ from datetime import datetime
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import count_of, labels_of, list_in, part, text_in, time_in
 from collectors.kubernetes.workloads import is_elastic_in_kueue
-from data.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
+from data.records.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
 
 ELASTIC_MARK = "trimtab/elastic"
 """Annotation by which an owner says that the pods of a workload share its work or data."""

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from collectors.kubernetes.objects import gpu_resources, list_in, part, text_in
-from data.feasible_changes import NO_NODE
-from data.gpu_resources import PRODUCT_LABEL
-from data.records.identifiers import canonical_json
+from data.facts.gpu_resources import PRODUCT_LABEL
+from data.facts.identifiers import canonical_json
+from data.records.feasible_changes import NO_NODE
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _MAX_NAMES = 200

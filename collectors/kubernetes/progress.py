@@ -12,7 +12,7 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import count_of, part, time_in
 from collectors.kubernetes.workloads import Workload
 from collectors.reported_progress import IMPLAUSIBLE, share_done
-from data.columns import PROGRESS, check_frame, empty_frame
+from data.facts.columns import PROGRESS, check_frame, empty_frame
 
 Told = tuple[datetime, float | None]
 """When it was told, and the share of the work that is done; None where that is no share."""

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from data.units import BYTES_PER_MIB
+from data.base.units import BYTES_PER_MIB
 
 _QUANTITY = re.compile(r"(\d{1,19}(?:\.\d{0,9})?|\.\d{1,9})([numkMGTPE]|[KMGTPE]i|[eE]\d{1,2})?")
 _FACTORS = {unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", 1)}

@@ -7,7 +7,7 @@ from datetime import datetime
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.kueue_quotas import is_device, quantity_of
 from collectors.kubernetes.objects import list_in, part, text_in
-from data.records.quotas import Quota, QuotaKind
+from data.facts.quotas import Quota, QuotaKind
 
 _ENFORCED = "requests."
 """Of GPUs Kubernetes counts this alone: it takes quotas of `limits.` and lets all pods pass."""

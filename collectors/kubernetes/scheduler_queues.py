@@ -18,8 +18,8 @@ from collectors.kubernetes.kueue_quotas import is_device, kueue_quotas, quantity
 from collectors.kubernetes.objects import labels_of, part, text_in
 from collectors.kubernetes.resource_quotas import resource_quotas
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.gpu_resources import WHOLE_GPU
-from data.records.quotas import Quota, QuotaKind
+from data.facts.gpu_resources import WHOLE_GPU
+from data.facts.quotas import Quota, QuotaKind
 
 _COUNTED = 1 << 31
 

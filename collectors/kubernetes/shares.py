@@ -21,8 +21,8 @@ from collectors.kubernetes.objects import (
     text_in,
 )
 from collectors.kubernetes.pod_share import PodShare
-from data.board_shares import BOARD_SHARE, SHARED_BOARDS, SHARING
-from data.gpu_resources import PERCENTAGES, PIECES, SHARING_LABEL
+from data.boards.board_shares import BOARD_SHARE, SHARED_BOARDS, SHARING
+from data.facts.gpu_resources import PERCENTAGES, PIECES, SHARING_LABEL
 
 _ALLOCATED = "hami.io/vgpu-devices-allocated"
 _RESERVED = "run.ai/reserve_for_gpu_index"

@@ -5,8 +5,8 @@ from typing import Any
 
 from yaml import YAMLError
 
-from data.errors import SourceNotConfiguredError, scrub
-from data.source_settings import KubernetesSettings
+from data.base.errors import SourceNotConfiguredError, scrub
+from data.settings.sources import KubernetesSettings
 
 
 def configuration_of(settings: KubernetesSettings, *, personal: bool, section: str) -> Any:

@@ -10,8 +10,8 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import GpuRequest, PodFacts, list_in, part, text_in, time_in
 from collectors.kubernetes.templates import added
 from collectors.kubernetes.workloads import Workload
-from data.board_shares import mixed_profile
-from data.records.jobs import JobState
+from data.boards.board_shares import mixed_profile
+from data.facts.jobs import JobState
 
 _FINISHED = frozenset({"Complete", "Completed", "Succeeded", "SUCCEEDED", "STOPPED"})
 _FAILED = frozenset({"Failed", "FAILED"})

@@ -22,7 +22,7 @@ from collectors.kubernetes.objects import (
     text_in,
 )
 from collectors.kubernetes.quantities import HostRequest
-from data.named_devices import named_gpus, named_nodes, named_processes, named_shards
+from data.facts.device_numbers import named_gpus, named_nodes, named_processes, named_shards
 
 Templates = Iterator[tuple[int, object]]
 """Pods to make, and the pod spec to make them of."""

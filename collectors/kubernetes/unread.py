@@ -7,8 +7,8 @@ from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import gpu_resources, is_read, list_in, part, text_in
 from collectors.kubernetes.quantities import whole_number
 from collectors.unread import UnreadAccelerators
-from data.errors import scrub
-from data.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator
+from data.base.errors import scrub
+from data.facts.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator
 
 _OVER = frozenset({"Succeeded", "Failed"})
 

@@ -17,8 +17,8 @@ from collectors.kubernetes.objects import (
     text_in,
 )
 from collectors.serving_dialects import SERVING_NAMES
-from data.feasible_changes import ELASTIC_KUEUE, SCALES_TO_ZERO
-from data.records.jobs import WorkloadKind
+from data.facts.jobs import WorkloadKind
+from data.records.feasible_changes import ELASTIC_KUEUE, SCALES_TO_ZERO
 
 _MAX_OWNERS = 8
 _TRAINING = {"Job", "CronJob", "PyTorchJob", "MPIJob", "TrainJob", "JobSet", "RayJob"}

@@ -11,8 +11,8 @@ from collectors.nvml.devices import Board, find_boards
 from collectors.nvml.library import nvml_session
 from collectors.nvml.process_jobs import ProcessJobs
 from collectors.nvml.xid_events import XidEvents
-from data.errors import CollectorError, scrub
-from data.source_settings import NvmlSettings
+from data.base.errors import CollectorError, scrub
+from data.settings.sources import NvmlSettings
 
 _LOST = "see `dmesg | grep -i xid`; reset the board or reboot the node"
 _HOST_PIDS = "run with the host's PID namespace (Kubernetes: hostPID: true, Docker: --pid=host)"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pynvml
 
 from collectors.nvml.calls import error_name
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,
@@ -15,7 +15,7 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.source_settings import NvmlSettings
+from data.settings.sources import NvmlSettings
 
 NO_LIBRARY = (
     "Install the NVIDIA driver; in a container start it with `--gpus all` and "

@@ -26,15 +26,15 @@ from collectors.nvml.library import nvml_session
 from collectors.nvml.process_jobs import POD_LABEL, ProcessJobs
 from collectors.nvml.readings import NvmlReader, Reading
 from collectors.nvml.xid_events import XidEvents
+from data.base.clock import floor_to_slot, utc_now
+from data.base.errors import SourceUnreachableError
+from data.base.units import SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.clock import floor_to_slot, utc_now
-from data.collected import Collected
-from data.columns import ACTIVITY, CONTRADICTIONS, SAMPLES, check_frame, empty_frame
-from data.errors import SourceUnreachableError
-from data.records.cluster import SourceReport, SourceState
-from data.records.identifiers import digest_of
-from data.source_settings import NvmlSettings
-from data.units import SLOT_SECONDS
+from data.facts.collected import Collected
+from data.facts.columns import ACTIVITY, CONTRADICTIONS, SAMPLES, check_frame, empty_frame
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.identifiers import digest_of
+from data.settings.sources import NvmlSettings
 
 NOW = timedelta(seconds=5)
 """A window that ended no longer ago ends now."""

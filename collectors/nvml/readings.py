@@ -18,9 +18,9 @@ from collectors.nvml.devices import Board, Instance, find_boards
 from collectors.nvml.job_mapping_files import MappingFiles
 from collectors.nvml.process_jobs import ProcessJobs
 from collectors.nvml.xid_events import XidEvents
+from data.base.errors import scrub
+from data.base.units import bytes_to_mib
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import scrub
-from data.units import bytes_to_mib
 
 Row = Mapping[str, object]
 

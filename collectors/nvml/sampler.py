@@ -15,10 +15,10 @@ from collectors.base import Source, Window
 from collectors.nvml.findings import nvml_findings
 from collectors.nvml.metrics import NvmlCollector
 from collectors.nvml.readings import Reading
+from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.collected import Collected
-from data.errors import CollectorError
-from data.settings import Settings
+from data.facts.collected import Collected
+from data.settings.all_settings import Settings
 
 _CLOSING_SECONDS = 10.0
 

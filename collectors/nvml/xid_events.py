@@ -16,8 +16,8 @@ import pynvml
 
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board
+from data.base.errors import scrub
 from data.catalogue.xid_table import NO_ERROR
-from data.errors import scrub
 
 _WITHOUT = ("NotSupported", "FunctionNotFound")
 """So a board or a driver without events answers: no missing reading, its errors are unknown."""

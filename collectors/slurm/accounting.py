@@ -22,8 +22,8 @@ from collectors.slurm.answers import (
     words_of,
 )
 from collectors.slurm.records import Record, SlurmJob, raw_id_of, requested_facts, workload_of
-from data.feasible_changes import CHECKPOINTS
-from data.records.jobs import JobState
+from data.facts.jobs import JobState
+from data.records.feasible_changes import CHECKPOINTS
 
 ACCOUNTING_FIELDS = (
     "JobName",  # first: only a job's name can hold a line break

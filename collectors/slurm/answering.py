@@ -11,8 +11,8 @@ from collectors.slurm.answers import number_of
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
 from collectors.slurm.unread import unread_gres
 from collectors.unread import UnreadAccelerators
-from data.errors import UnexpectedAnswerError
-from data.records.quotas import Quota
+from data.base.errors import UnexpectedAnswerError
+from data.facts.quotas import Quota
 
 Read = TypeVar("Read")
 Given = TypeVar("Given")

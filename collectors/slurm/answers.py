@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
-from data.records.jobs import JobState
+from data.facts.jobs import JobState
 
 MAX_HOSTS = 100_000
 """Names that one node list may stand for."""

@@ -40,7 +40,7 @@ from collectors.slurm.quotas import qos_of_partitions, slurm_quotas, with_partit
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in, with_reservations
 from collectors.slurm.unread import unread_gres
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,
@@ -48,8 +48,8 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.records.jobs import JobState
-from data.source_settings import SlurmSettings
+from data.facts.jobs import JobState
+from data.settings.sources import SlurmSettings
 
 MAX_BYTES = 512 * 1024 * 1024
 """Of one command's output: some 100,000 jobs as JSON."""

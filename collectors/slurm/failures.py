@@ -2,7 +2,7 @@
 
 import re
 
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,

@@ -11,10 +11,10 @@ from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import Record
 from collectors.slurm.rest import SlurmRest
 from collectors.slurm.unread import unread_gres
+from data.base.counts import count_text
+from data.base.errors import CollectorError, scrub
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.counts import count_text
-from data.errors import CollectorError, scrub
-from data.source_settings import SlurmSettings
+from data.settings.sources import SlurmSettings
 
 _MAPPING = (
     "telemetry cannot name Slurm jobs. In slurm.conf: Prolog=/etc/slurm/prolog.sh, "

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from collectors.slurm.answers import mig_of
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.unread import grouped, held_by
+from data.base.errors import SourceNotConfiguredError, scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import SourceNotConfiguredError, scrub
 
 
 def gpu_models_of(setting: str) -> dict[str, str]:

@@ -22,15 +22,15 @@ from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.mig_layouts import LayoutFile, read_layouts
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
-from data.board_shares import SHARED_BOARDS, SHARING
+from data.boards.board_shares import SHARED_BOARDS, SHARING
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.collected import Collected
-from data.columns import ALLOCATIONS, check_frame, empty_frame
-from data.records.cluster import Node, SourceReport, SourceState
-from data.records.identifiers import digest_of
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
-from data.records.quotas import Quota
-from data.source_settings import SlurmSettings
+from data.facts.collected import Collected
+from data.facts.columns import ALLOCATIONS, check_frame, empty_frame
+from data.facts.fleet import Node, SourceReport, SourceState
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.facts.quotas import Quota
+from data.settings.sources import SlurmSettings
 
 _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from collectors.mig_layouts import layouts_in
 from data.catalogue.gpu_catalogue import GpuModel
-from data.records.cluster import MigManager
+from data.facts.fleet import MigManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from collectors.slurm.answers import hosts_of, identifier_of, text_of
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, plain_features
 from collectors.slurm.reservations import RESERVED_AHEAD
-from data.records.jobs import OVER, JobState
-from data.records.queue_waits import HELD_BACK
+from data.facts.jobs import OVER, JobState
+from data.facts.queue_waits import HELD_BACK
 
 DEPENDENTS = "dependents"
 """The fact of a job that names those jobs, such as `7 (afterok), 12 (afternotok)`."""

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from collectors.slurm.answers import number_of, text_of
 from collectors.slurm.records import SlurmJob
-from data.errors import CollectorError, scrub
-from data.records.quotas import PARTITION_QOS, Quota, QuotaKind
+from data.base.errors import CollectorError, scrub
+from data.facts.quotas import PARTITION_QOS, Quota, QuotaKind
 
 _QOS = ("ID", "Priority", "GrpTRES", "MaxTRESPerUser", "MaxTRESPerAccount", "MaxTRESPerJob",
         "Preempt", "Name")  # fmt: skip

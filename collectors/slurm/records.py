@@ -19,9 +19,9 @@ from collectors.slurm.answers import (
     text_of,
     words_of,
 )
-from data.feasible_changes import CHECKPOINT_AT, CHECKPOINTS, NODE_TASKS
-from data.records.jobs import OVER, JobState
-from data.records.queue_waits import EXPECTED_START, HELD_BACK, PRIORITY
+from data.facts.jobs import OVER, JobState
+from data.facts.queue_waits import EXPECTED_START, HELD_BACK, PRIORITY
+from data.records.feasible_changes import CHECKPOINT_AT, CHECKPOINTS, NODE_TASKS
 
 Record = Mapping[str, Any]
 

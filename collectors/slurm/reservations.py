@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from collectors.slurm.answers import hosts_of, moment_of, text_of
 from collectors.slurm.records import Record, SlurmNode
-from data.errors import CollectorError
+from data.base.errors import CollectorError
 
 AHEAD = timedelta(hours=24)
 """A reservation that starts later than that keeps no node on yet."""

@@ -31,7 +31,7 @@ from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import with_reservations
 from collectors.slurm.unread import unread_gres
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,
@@ -39,8 +39,8 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.small_files import read_small_file
-from data.source_settings import SlurmSettings
+from data.base.files import read_small_file
+from data.settings.sources import SlurmSettings
 
 MAX_BYTES = 512 * 1024 * 1024
 KNOWN_VERSIONS = tuple(f"v0.0.{number}" for number in range(44, 37, -1))

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from collectors.slurm.answers import gpus_of, identifier_of, job_state_of, text_of, words_of
 from collectors.slurm.records import Record
 from collectors.unread import UnreadAccelerators
-from data.gpu_resources import is_accelerator
-from data.records.jobs import OVER
+from data.facts.gpu_resources import is_accelerator
+from data.facts.jobs import OVER
 
 _READ = frozenset({"gpu", "shard", "mps"})
 _ASKED = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_req_str")

@@ -32,7 +32,7 @@ from dashboard.api.world import ApiWorld, Caller
 from dashboard.decisions import preview
 from dashboard.finding_choice import chosen_findings
 from dashboard.findings import FindingStatus
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 from data.store import StoreReader
 
 FindingName = Annotated[

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dashboard.api.assistant_tools import Answer, build_server
 from dashboard.api.problems import problem, problem_of
 from dashboard.api.world import ApiWorld
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 
 MCP_PATH = "/mcp"
 _RESOURCES = {

@@ -7,10 +7,10 @@ from urllib.parse import unquote
 from starlette.requests import Request
 
 from dashboard.decision_service import DecisionService
-from data.clock import utc_now
-from data.errors import NotSignedInError
+from data.base.clock import utc_now
+from data.base.errors import NotSignedInError
 from data.records.commands import Person
-from data.store.served_store import BY_HEADER
+from data.store.handles.remote_store import BY_HEADER
 
 PERSON_HEADER = "x-trimtab-person"
 """Of the middleware that believes a sign-in proxy; it takes out what anybody else sent."""

@@ -29,11 +29,11 @@ from dashboard.notify.chat_signing import (
     teams_signature,
 )
 from dashboard.notify.webhook import APPROVE, TEAMS, content_of, slack_text
-from data.chat_settings import ChatSettings
-from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError, TrimtabError, scrub
+from data.base.errors import ChangeRefusedError, NotAllowedError, NotKnownError, TrimtabError, scrub
 from data.records.commands import Person
-from data.records.decisions import Decision
 from data.records.findings import number_of
+from data.records.recommendations import Decision
+from data.settings.chat_settings import ChatSettings
 
 logger = logging.getLogger(__name__)
 CHAT_PATHS = frozenset({"/api/v1/chat/slack", "/api/v1/chat/teams"})

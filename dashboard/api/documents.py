@@ -32,7 +32,7 @@ from dashboard.statement.focus import PERIODS, VERSION, focus_rows
 from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import asked_cost_statement
 from dashboard.workload_rows import workload_rows
-from data.settings import Settings
+from data.settings.all_settings import Settings
 
 _MAX_RANGE = timedelta(days=400)
 

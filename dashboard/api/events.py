@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dashboard.api.limits import TooManyRequestsError
 from dashboard.api.rows import audit_row
 from dashboard.api.world import ApiWorld, Caller
-from data.errors import NotAllowedError
+from data.base.errors import NotAllowedError
 from data.records.audit import AuditEntry
 
 _MOST_STREAMS, _MOST_OF_A_CALLER = 64, 8

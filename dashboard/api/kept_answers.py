@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from data.clock import floor_to_slot
-from data.store.cached_reader import CachedReader
+from data.base.clock import floor_to_slot
+from data.store.handles.cached_reader import CachedReader
 
 Answer = TypeVar("Answer")
 _MINUTE, _TAG_LENGTH = 60, 32

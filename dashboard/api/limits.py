@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
 
-from data.errors import StalePlanError, TrimtabError
+from data.base.errors import StalePlanError, TrimtabError
 
 _MOST_CALLERS, _MOST_KEYS = 10_000, 1_000
 _MINUTE_SECONDS = 60.0

@@ -1,7 +1,7 @@
 """The socket beside a DuckDB file by which commands of the file's owner reach its holder.
 
 Beside the resources of the API, for whatever name a command gives, it answers queries on the store
-and backs it up: who may connect may read the file (see `data/store/served_store.py`).
+and backs it up: who may connect may read the file (see `data/store/handles/remote_store.py`).
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from dashboard.api.problems import problem_of
 from dashboard.api.world import ApiWorld
 from dashboard.background import Background
 from dashboard.decision_service import DecisionService
-from data.errors import StoreError, TrimtabError
+from data.base.errors import StoreError, TrimtabError
 from data.store import Store
-from data.store.backup import back_up
-from data.store.served_queries import decode
-from data.store.served_store import BACKUP, socket_address, socket_path
+from data.store.engine.served_queries import decode
+from data.store.handles.backup import back_up
+from data.store.handles.remote_store import BACKUP, socket_address, socket_path
 
 logger = logging.getLogger(__name__)
 _BACKLOG = 64

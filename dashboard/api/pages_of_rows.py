@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 
 Row = TypeVar("Row")
 MAX_ROWS = 1000

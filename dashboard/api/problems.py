@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 from dashboard.api.limits import KeyTakenError, TooManyRequestsError
 from dashboard.api.pages_of_rows import BadCursorError
-from data.errors import (
+from data.base.errors import (
     AlreadySubmittedError,
     ApplyError,
     BadRangeError,

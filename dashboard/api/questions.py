@@ -17,7 +17,7 @@ from dashboard.decision_service import DecisionService
 from dashboard.findings import FindingStatus
 from dashboard.submission.asked_estimate import AskedEstimate, estimate_answer
 from dashboard.submission.model_source import read_model
-from data.errors import ApplyError, CollectorError, ImpossibleProblemError, SettingsError
+from data.base.errors import ApplyError, CollectorError, ImpossibleProblemError, SettingsError
 from data.records.changes import Change
 from data.records.commands import Person
 

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from dashboard.findings import FindingStatus
 from dashboard.savings import LedgerRow
 from dashboard.urgent import UrgentFact
+from data.facts.cluster_names import cluster_in
+from data.facts.fleet import Gpu, Node, SourceReport
+from data.facts.jobs import Job, SchedulerFacts
 from data.records.audit import AuditEntry
-from data.records.cluster import Gpu, Node, SourceReport
-from data.records.clusters import cluster_in
 from data.records.commands import Measurement
-from data.records.jobs import Job, SchedulerFacts
 from data.records.serving import ServiceOutlook
-from data.serving_settings import ServingSettings
+from data.settings.serving import ServingSettings
 from data.store import StoreReader
 
 Row = TypeVar("Row")

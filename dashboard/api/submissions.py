@@ -25,8 +25,8 @@ from dashboard.submission.shown_submissions import (
 )
 from dashboard.submission.submit import submit, why_not
 from dashboard.submission.targets import target_name, target_of
-from data.errors import ApplyError, ChangeRefusedError, NotAllowedError, StalePlanError
-from data.settings import Settings
+from data.base.errors import ApplyError, ChangeRefusedError, NotAllowedError, StalePlanError
+from data.settings.all_settings import Settings
 
 if TYPE_CHECKING:
     from dashboard.submission.proposal import SubmissionProposal

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dashboard.api.rows import row_of
 from dashboard.decision_service import DecisionService
 from data.records.commands import Person
-from data.store.tokens import ApiToken
+from data.store.record.tokens import ApiToken
 
 TokenRole = Literal["viewer", "owner", "approver"]
 """No token makes its holder an admin."""

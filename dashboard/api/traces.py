@@ -11,8 +11,8 @@ from dashboard.api.moments import Moment
 from dashboard.api.pages_of_rows import PageOfRows, PageQuery, bad_cursor, cursor_of, key_after
 from dashboard.api.world import ApiWorld
 from dashboard.traced_rows import ReadingRow, SlotRow, reading_rows, slot_rows, traced_range
-from data.clock import require_utc
-from data.store.traced_reader import Place, TracedRange
+from data.base.clock import require_utc
+from data.store.facts.traced_reader import Place, TracedRange
 
 
 class ReadingQuery(PageQuery):

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from dashboard.api.moments import Moment
 from dashboard.decision_service import DecisionService
 from dashboard.findings import HELD_BACK, REOPENED
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 from data.records.commands import Person
-from data.records.decisions import Decision
 from data.records.findings import DismissalReason
-from data.store.commands import Asked
+from data.records.recommendations import Decision
+from data.store.record.commands import Asked
 
 MAX_REMARK = 2000
 

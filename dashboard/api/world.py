@@ -16,10 +16,10 @@ from dashboard.api.problems import RepeatedParameterError
 from dashboard.decision_service import DecisionService
 from dashboard.findings import FindingStatus, findings_now
 from dashboard.rights import role_of, view_of
-from data.errors import NotAllowedError, NotKnownError
+from data.base.errors import NotAllowedError, NotKnownError
 from data.records.commands import Person
 from data.records.plans import Plan
-from data.store.cached_reader import CachedReader
+from data.store.handles.cached_reader import CachedReader
 
 LIMITED = frozenset({"proxy", "token", "oidc"})
 """Ways in by which others come than who has the store's file: these have a limit of requests."""

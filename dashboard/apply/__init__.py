@@ -9,10 +9,10 @@ from datetime import datetime
 
 from dashboard.apply.base import Applier
 from dashboard.apply.in_cluster import cluster_of, in_cluster
-from data.clock import utc_now
-from data.other_clusters import settings_by_cluster
-from data.records.decisions import Recommendation
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
+from data.settings.multi_cluster import settings_by_cluster
 
 Clock = Callable[[], datetime]
 

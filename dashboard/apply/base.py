@@ -10,10 +10,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.jobs import Job
+from data.records.recommendations import Recommendation
 
 GIT_FACT = "git "
 """Start of the facts in a target's state that the Git applier alone writes: they tell its changes.

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from dashboard.apply.shared_switch import stopped_anywhere
-from data.clock import utc_now
-from data.other_clusters import settings_by_cluster
-from data.records.clusters import name_in_cluster
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.facts.cluster_names import name_in_cluster
+from data.settings.all_settings import Settings
+from data.settings.multi_cluster import settings_by_cluster
 from data.store import Store
 
 _FRESH = timedelta(hours=1)

@@ -14,11 +14,11 @@ from dashboard.apply.in_cluster import in_local_names, local_boards, local_job
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from dashboard.apply.power.cap_steps import boards_of, cap_of, cap_step
 from dashboard.apply.slurm_commands import slurm_change
-from data.errors import ApplyError, ChangeRefusedError
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, Platform
-from data.store.private_files import make_folder
+from data.base.errors import ApplyError, ChangeRefusedError
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job, Platform
+from data.records.recommendations import Recommendation
+from data.store.engine.private_files import make_folder
 
 
 def change_for(

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from data.records.decisions import Range
-from data.units import SECONDS_PER_HOUR
+from data.base.units import SECONDS_PER_HOUR
+from data.records.recommendations import Range
 
 Values = npt.NDArray[np.float64]
 NO_WORK_RATIO = 0.01

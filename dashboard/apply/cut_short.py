@@ -7,7 +7,7 @@ from dashboard.apply.base import ClosesChanges, Left
 from dashboard.apply.next_move import Conclude, Move, WaitMove
 from dashboard.apply.progress import Progress, progress_of
 from dashboard.apply.task import Task
-from data.errors import ApplyError
+from data.base.errors import ApplyError
 from data.records.commands import CommandKind
 from data.records.lifecycle import LifecycleEvent
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from data.apply_settings import ApplySettings
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 from data.records.actions import NOT_FOR_SAVING
 from data.records.commands import Command, CommandKind
-from data.records.decisions import Range, Recommendation
+from data.records.recommendations import Range, Recommendation
+from data.settings.apply import ApplySettings
 from data.store import StoreReader
 
 _SHARE_WINDOW = timedelta(hours=24)

@@ -17,12 +17,12 @@ from dashboard.apply.base import (
     NotesChanges,
     WaitsForPeople,
 )
+from data.facts.cluster_names import name_in_cluster, named_in
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
-from data.records.cluster import Gpu
-from data.records.clusters import name_in_cluster, named_in
-from data.records.decisions import Recommendation
-from data.records.jobs import Job
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
 
 
 def in_local_names(recommendation: Recommendation) -> Recommendation:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from data.clock import utc_now
-from data.errors import ApplyError, scrub
-from data.small_files import read_small_file
+from data.base.clock import utc_now
+from data.base.errors import ApplyError, scrub
+from data.base.files import read_small_file
 
 _SEEN_FOLDERS: set[Path] = set()
 """Folders of stop files that were there in this process: one that is gone may have held a stop."""

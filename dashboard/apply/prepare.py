@@ -9,14 +9,14 @@ from dashboard.apply.guards import CommandHold, require_within_limits, why_wait
 from dashboard.apply.progress import progress_of
 from dashboard.apply.task import Task
 from dashboard.rights import RULE, require_right
-from data.change_windows import change_windows, next_opening
-from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Rehearsal
 from data.records.commands import CommandKind, Person
-from data.records.decisions import Recommendation
 from data.records.lifecycle import STANDING, State
+from data.records.recommendations import Recommendation
+from data.settings.change_windows import change_windows, next_opening
 from data.store import StoreReader
-from data.store.record_json import from_json
+from data.store.engine.record_json import from_json
 
 _DAY = timedelta(hours=24)
 

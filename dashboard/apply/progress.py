@@ -8,7 +8,7 @@ from datetime import datetime
 from data.records.changes import Change, StepOutcome, StepResult, VerificationResult
 from data.records.commands import JournalRow, Work
 from data.records.lifecycle import LifecycleEvent
-from data.store.record_json import from_json
+from data.store.engine.record_json import from_json
 
 MEASURED = frozenset({LifecycleEvent.VERIFIED, LifecycleEvent.FELL_SHORT, Work.UNMEASURED})
 _OUTCOMES = frozenset(

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dashboard.dismissals import active_patterns
-from data.collected import Collected
-from data.errors import scrub
+from data.base.errors import scrub
+from data.facts.collected import Collected
+from data.facts.fleet import SourceState
+from data.facts.jobs import OVER, Job
 from data.records.actions import Action
-from data.records.cluster import SourceState
-from data.records.decisions import Recommendation
 from data.records.findings import FindingEventKind
-from data.records.jobs import OVER, Job
 from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, UNDER_WAY, State
+from data.records.recommendations import Recommendation
+from data.records.target_facts import TARGET_FACTS, target_facts
 from data.store import StoredRecommendation, StoreReader
-from data.target_facts import TARGET_FACTS, target_facts
 from planner.recommendations.rejections import Dismissal, Rejection, Rejections
 
 REST = timedelta(hours=24)

@@ -6,7 +6,7 @@ from data.records.changes import Change
 from data.records.commands import Command, Work
 from data.records.lifecycle import State
 from data.store import StoreReader
-from data.store.record_json import from_json
+from data.store.engine.record_json import from_json
 
 
 def others_on(

@@ -15,11 +15,11 @@ from dashboard.apply.slurm.moves import Move, moves_for, type_key
 from dashboard.apply.slurm.nodes import drain_reason
 from dashboard.apply.slurm.ways_back import moves_back
 from dashboard.apply.slurm.wire import COMMANDS, by_hand
-from data.errors import ChangeRefusedError
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, JobState, SchedulerFacts
+from data.base.errors import ChangeRefusedError
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
 
 _JOB_ID = re.compile(r"slurm:(\d+(?:_\d+)?(?:\+\d+)?)")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")

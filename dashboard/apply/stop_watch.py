@@ -17,8 +17,8 @@ from pathlib import Path
 
 from dashboard.apply.kill_switch import stopped
 from dashboard.background import Loop
-from data.settings import Settings
-from data.store_place import is_postgres_url, store_path
+from data.settings.all_settings import Settings
+from data.settings.store import is_postgres_url, store_path
 
 _TICK = timedelta(milliseconds=250)
 _SEEN_WITHIN = 10.0

@@ -11,14 +11,14 @@ from dashboard.apply import applier_for, appliers_near
 from dashboard.apply.base import GIT_FACT, Applier
 from dashboard.apply.shared_switch import stopped_anywhere
 from dashboard.apply.wording import deed
-from data.errors import ApplyError
+from data.base.errors import ApplyError
 from data.records.changes import Change, StepResult
 from data.records.commands import Command, CommandKind, JournalRow, Lease, Work
-from data.records.decisions import Recommendation
 from data.records.lifecycle import LifecycleEvent
-from data.settings import Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
 from data.store import Store
-from data.store.record_json import from_json
+from data.store.engine.record_json import from_json
 
 logger = logging.getLogger(__name__)
 LASTING = timedelta(minutes=3)

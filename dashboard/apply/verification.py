@@ -15,20 +15,20 @@ import pandas as pd
 from dashboard.apply.counterfactual import NO_WORK_RATIO, HeldBoards, Since, lasting, saved
 from dashboard.apply.progress import Progress
 from dashboard.apply.task import Task
+from data.base.clock import floor_to_slot
+from data.base.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalogue
-from data.clock import floor_to_slot
-from data.energy_settings import EnergySettings
-from data.feasible_changes import unit_of
+from data.facts.jobs import Job
 from data.records.actions import FOR_MEMORY
 from data.records.commands import Measurement, Work
-from data.records.decisions import Range, Recommendation
-from data.records.jobs import Job
+from data.records.feasible_changes import unit_of
 from data.records.lifecycle import LifecycleEvent
 from data.records.plans import Configuration
-from data.settings import PlanningSettings, Settings
+from data.records.recommendations import Range, Recommendation
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 from data.store import StoreReader
-from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 from forecasting.power.free_boards import with_measured_idle
 from planner.problem.free_boards import freed_board
 

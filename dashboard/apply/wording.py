@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from data.records.commands import Command
-from data.records.decisions import Recommendation
 from data.records.lifecycle import State
+from data.records.recommendations import Recommendation
 
 STATE_WORDS: Mapping[State, str] = MappingProxyType(
     {

@@ -36,8 +36,8 @@ from dashboard.apply.shared_switch import stopped_anywhere
 from dashboard.apply.task import LASTING, Task
 from dashboard.apply.verification import is_measurable, measure
 from dashboard.rights import RULE
-from data.clock import utc_now
-from data.errors import (
+from data.base.clock import utc_now
+from data.base.errors import (
     ApprovalMissingError,
     ChangeRefusedError,
     LeaseLostError,
@@ -49,9 +49,9 @@ from data.records.actions import FOR_MEMORY
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult
 from data.records.commands import Command, CommandKind, Lease, Work
 from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, LifecycleEvent, State
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
-from data.store.record_json import to_json
+from data.store.engine.record_json import to_json
 
 logger = logging.getLogger(__name__)
 _PAUSE = timedelta(seconds=15)

@@ -7,7 +7,7 @@ from datetime import date
 import plotly.graph_objects as go
 
 from dashboard.charts.palette import FREE, NAMELESS, dress, hatched, safe
-from data.counts import count_text
+from data.base.counts import count_text
 
 _GROUP_COLOURS = ("#7B6FD0", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#CC6677", "#999933")
 """After Paul Tol's muted scheme: safe for colour-blind readers, apart from the colours of meaning,

@@ -9,8 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboard.charts.palette import FORECAST, FREE, PROBLEM, PROPOSED, USED, dress, faded, safe
+from data.base.units import SECONDS_PER_HOUR
 from data.records.plans import JobPlan, NodePlan, Plan
-from data.units import SECONDS_PER_HOUR
 
 _SLICES = 8
 _GAP = 1

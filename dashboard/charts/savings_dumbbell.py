@@ -7,7 +7,7 @@ from datetime import datetime
 import plotly.graph_objects as go
 
 from dashboard.charts.palette import FREE, PROPOSED, USED, dress, safe
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

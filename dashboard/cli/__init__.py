@@ -14,7 +14,7 @@ from dashboard.background import end_process
 from dashboard.cli.log_lines import logging_as
 from dashboard.cli.parser import build_parser
 from dashboard.foreign_text import shown
-from data.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError, lacks_memory
+from data.base.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError, lacks_memory
 
 logger = logging.getLogger(__name__)
 EXIT_ERROR = 1

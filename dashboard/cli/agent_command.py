@@ -15,10 +15,10 @@ from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.held_limits import HeldLimits, only_agent
 from dashboard.apply.power.signed_file import read_secret
 from dashboard.cli.output import FINDINGS
-from data.clock import utc_now
-from data.errors import SettingsError
-from data.load_settings import load_settings
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.base.errors import SettingsError
+from data.settings.all_settings import Settings
+from data.settings.load import load_settings
 
 _MIN_POLL_SECONDS = 0.05
 

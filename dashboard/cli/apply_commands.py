@@ -30,15 +30,15 @@ from dashboard.cli.world import (
 )
 from dashboard.notify.deliver import Notifier
 from dashboard.recording import present
-from data.clock import utc_now
-from data.errors import StoreBusyError
-from data.other_clusters import settings_by_cluster
-from data.records.clusters import named_in
+from data.base.clock import utc_now
+from data.base.errors import StoreBusyError
+from data.facts.cluster_names import named_in
 from data.records.lifecycle import OPEN, State
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.multi_cluster import settings_by_cluster
+from data.settings.store import is_postgres_url
 from data.store import Store, open_store
-from data.store.served_store import ServedStore
-from data.store_place import is_postgres_url
+from data.store.handles.remote_store import ServedStore
 
 if TYPE_CHECKING:
     from dashboard.api.wishes import WishOutcome

@@ -19,7 +19,7 @@ JOB_ORDERS = {
     "energy": "energy",
     "last-seen": "last seen",
 }
-"""Words of the option, and what `data.store.job_sql` calls them."""
+"""Words of the option, and what `data.store.facts.job_sql` calls them."""
 
 
 def add_energy_options(parser: argparse.ArgumentParser) -> None:

@@ -21,11 +21,11 @@ from dashboard.plan_rows import of_autoscalers
 from dashboard.recording import NOT_APPLIED, as_of_text
 from dashboard.submission.watch import watch_all
 from dashboard.wiring import build_world
-from data.clock import utc_now
-from data.compiled import compiling
-from data.counts import count_text
-from data.errors import SourceNotConfiguredError
-from data.records.cluster import SourceReport, SourceState
+from data.base.clock import utc_now
+from data.base.compiled import compiling
+from data.base.counts import count_text
+from data.base.errors import SourceNotConfiguredError
+from data.facts.fleet import SourceReport, SourceState
 from data.records.forecasts import ForecastSkipped
 from planner.recommendations.portfolio import Portfolio
 

@@ -26,17 +26,17 @@ from dashboard.cycle_world import Progress, World
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world
-from data.access_settings import AccessSettings, is_loopback
-from data.apply_settings import SimulatedApplySettings
-from data.clock import PacedClock, floor_to_slot, utc_now
-from data.compiled import compiling
-from data.counts import count_text
-from data.errors import SettingsError
-from data.fleet_settings import PowerDomain, TenantShare
-from data.load_settings import LoadedSettings
-from data.settings import Settings
-from data.source_settings import PrometheusSettings
-from data.state_folder import state_folder
+from data.base.clock import PacedClock, floor_to_slot, utc_now
+from data.base.compiled import compiling
+from data.base.counts import count_text
+from data.base.errors import SettingsError
+from data.base.state_folder import state_folder
+from data.settings.access import AccessSettings, is_loopback
+from data.settings.all_settings import Settings
+from data.settings.apply import SimulatedApplySettings
+from data.settings.fleet import PowerDomain, TenantShare
+from data.settings.load import LoadedSettings
+from data.settings.sources import PrometheusSettings
 from data.store import open_store
 
 STEP_SECONDS = 300

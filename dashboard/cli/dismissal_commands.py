@@ -25,7 +25,7 @@ from dashboard.cli.world import (
 )
 from dashboard.dismissals import MAX_DAYS, active_patterns
 from dashboard.recording import present
-from data.errors import ChangeRefusedError, SettingsError
+from data.base.errors import ChangeRefusedError, SettingsError
 
 _ADDRESS = "/api/v1/dismissals"
 _PARTS = ("namespace", "job", "kind")

@@ -16,19 +16,19 @@ from dashboard.problem_of_view import live_jobs
 from dashboard.reports.editions import recipients
 from dashboard.statement.prices import planning_prices
 from dashboard.submission.targets import target_name, target_of
+from data.base.clock import utc_now
+from data.base.counts import count_text
+from data.base.errors import StoreError, TrimtabError
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import CURRENCY
-from data.clock import utc_now
-from data.counts import count_text
-from data.errors import StoreError, TrimtabError
-from data.grid_forecast import current_outlook
-from data.load_settings import files_read
-from data.records.clusters import named_in
+from data.catalogue.grid_forecast import current_outlook
+from data.facts.cluster_names import named_in
 from data.records.contradictions import FIX, contradictions_text
-from data.serving_settings import without_number
-from data.settings import Settings
-from data.source_settings import real_source_switches
-from data.store.room import require_room
+from data.settings.all_settings import Settings
+from data.settings.load import files_read
+from data.settings.serving import without_number
+from data.settings.sources import real_source_switches
+from data.store.engine.disk_space import require_room
 from planner.problem.scheduler_shares import contradictions
 
 _NAMED_SERVICES = 3

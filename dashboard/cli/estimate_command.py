@@ -19,9 +19,9 @@ from dashboard.submission.estimate import LIMIT, breakdown_rows, model_line
 from dashboard.submission.launchers.launched_job import LaunchOptions, is_launch, launched_job
 from dashboard.submission.model_source import model_of_argument
 from dashboard.submission.served_estimate import SERVE_OPTIONS, AskedService, served_answer
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
+from data.settings.store import is_postgres_url, is_there, store_path
 from data.store import StoreReader
-from data.store_place import is_postgres_url, is_there, store_path
 
 MAX_GPUS = 64
 

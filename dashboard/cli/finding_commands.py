@@ -14,11 +14,11 @@ from dashboard.cli.world import ask, asks_a_server, decided, open_for_reading, s
 from dashboard.finding_choice import STATES, FindingChoice, FindingOrder, chosen_findings
 from dashboard.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
 from dashboard.recording import present
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, SettingsError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, SettingsError
 from data.records.actions import Action, Risk
-from data.records.decisions import Recommendation
-from data.store.record_json import build
+from data.records.recommendations import Recommendation
+from data.store.engine.record_json import build
 
 _COLUMNS = (
     "finding", "state", "action", "job", "name", "namespace", "proposed", "saves", "energy", "risk",

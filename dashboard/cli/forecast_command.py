@@ -8,9 +8,9 @@ from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
 from dashboard.forecast_rows import forecast_row, group_row, summary_lines
 from dashboard.workload_rows import SUMMARY, total_lines, workload_rows
-from data.clock import utc_now
-from data.errors import SettingsError
-from data.settings import PlanningSettings
+from data.base.clock import utc_now
+from data.base.errors import SettingsError
+from data.settings.all_settings import PlanningSettings
 from data.store import Store
 
 _NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."

@@ -10,15 +10,15 @@ from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.trace_files import Trace, load_map
 from dashboard.cli.output import say
 from dashboard.cli.world import progress_on_stderr, settings_of
+from data.base.clock import utc_now
+from data.base.counts import count_text
+from data.base.errors import SettingsError, scrub
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.counts import count_text
-from data.energy_integration import MAX_GAP_SECONDS
-from data.errors import SettingsError, scrub
-from data.settings import Settings
+from data.facts.collected import Collected
+from data.facts.energy_integration import MAX_GAP_SECONDS
+from data.settings.all_settings import Settings
 from data.store import open_store
-from data.store.facts import Kept
+from data.store.facts.fact_writer import Kept
 
 PARTIAL = 3
 """Most rows, or most readings of a column, were lost."""

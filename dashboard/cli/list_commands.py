@@ -14,11 +14,11 @@ from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.listings import LISTINGS, running_since, said_of_none
 from dashboard.recording import present
-from data.counts import count_text
-from data.errors import SettingsError
-from data.load_settings import setting_rows
-from data.records.job_pages import JobFilter, JobUse
-from data.records.jobs import Job
+from data.base.counts import count_text
+from data.base.errors import SettingsError
+from data.facts.job_pages import JobFilter, JobUse
+from data.facts.jobs import Job
+from data.settings.load import setting_rows
 from data.store import StoreReader
 
 _EVERY = 1_000_000

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from dashboard.foreign_text import shown
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.cycle_mark import cycle_mark
 
 LEVELS = ("debug", "info", "warning", "error")

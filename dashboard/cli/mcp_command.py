@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 
 from dashboard.api.assistant_tools import Answer, build_server
-from data.errors import SettingsError
+from data.base.errors import SettingsError
 
 
 def serve_mcp(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from dashboard import figure_text
 from dashboard.csv_export import csv_text
 from dashboard.foreign_text import shown
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 PARTIAL = FINDINGS = 3
 """The exit code of an answer that lacks a part, or that shows what somebody should look at."""

@@ -19,9 +19,9 @@ from dashboard.figure_text import samples_text
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.proposed_again import as_proposed_now
 from dashboard.recording import NOT_APPLIED, present
-from data.errors import ChangeRefusedError
-from data.records.decisions import Recommendation
+from data.base.errors import ChangeRefusedError
 from data.records.findings import number_of
+from data.records.recommendations import Recommendation
 from data.store import Store, StoredRecommendation
 
 if TYPE_CHECKING:

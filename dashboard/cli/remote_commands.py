@@ -12,7 +12,7 @@ from dashboard.cli.output import print_json
 from dashboard.cli.remote_server import RemoteServer
 from dashboard.cli.samples_command import remote_samples
 from dashboard.listings import LISTINGS
-from data.errors import SettingsError
+from data.base.errors import SettingsError
 
 _DECIDE = frozenset({
     ("finding_commands", "snooze"), ("finding_commands", "dismiss"), ("finding_commands", "reopen"),

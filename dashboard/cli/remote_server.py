@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
-from data.errors import SettingsError, StoreError
-from data.store.served_store import refusal_of
+from data.base.errors import SettingsError, StoreError
+from data.store.handles.remote_store import refusal_of
 
 _ANSWERS_WITHIN = 120.0
 """Seconds: a what-if is solved, a report is made."""

@@ -13,9 +13,9 @@ from dashboard.reports.editions import recipients
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.week import last_whole_week
 from dashboard.reports.weekly_report import WeeklyReport
-from data.clock import utc_now
-from data.errors import SettingsError, TrimtabError
-from data.load_settings import LoadedSettings
+from data.base.clock import utc_now
+from data.base.errors import SettingsError, TrimtabError
+from data.settings.load import LoadedSettings
 from data.store import open_store
 
 

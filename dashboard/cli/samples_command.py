@@ -8,7 +8,7 @@ from dashboard.api.rows import columns_of
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.traced_rows import ReadingRow, SlotRow, reading_rows, slot_rows, traced_range
-from data.errors import SettingsError
+from data.base.errors import SettingsError
 
 if TYPE_CHECKING:
     from dashboard.cli.remote_server import RemoteServer

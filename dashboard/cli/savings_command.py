@@ -8,7 +8,7 @@ from dashboard.api.rows import saving_row
 from dashboard.cli.output import print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.savings import LedgerRow, Total, ledger, total_energy, total_gpu_hours
-from data.clock import utc_now
+from data.base.clock import utc_now
 
 if TYPE_CHECKING:
     from dashboard.saved_by_day import RunRate

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dashboard.cli.output import print_rows
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 
 if TYPE_CHECKING:
     from planner.simulation.application import Application

@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeAlias
 
 from dashboard.figure_text import figure_text
-from data.counts import count_text
+from data.base.counts import count_text
 
 if TYPE_CHECKING:
     from planner.simulation.outcome import SimulationOutcome

@@ -25,13 +25,13 @@ from dashboard.scheduler import CycleState, CycleThread
 from dashboard.submission.watch import watch_all
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world, sampling
-from data.clock import utc_now
-from data.errors import TrimtabError
-from data.load_settings import LoadedSettings, files_read
-from data.records.cluster import Recording
-from data.serving_settings import without_number
+from data.base.clock import utc_now
+from data.base.errors import TrimtabError
+from data.facts.fleet import Recording
+from data.settings.load import LoadedSettings, files_read
+from data.settings.serving import without_number
 from data.store import open_store
-from data.store.sole_holder import SoleHolder
+from data.store.engine.process_locks import SoleHolder
 
 logger = logging.getLogger(__name__)
 _LOOK_FOR_IMPORTS = timedelta(seconds=10)

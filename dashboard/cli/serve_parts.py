@@ -23,11 +23,11 @@ from dashboard.notify.digest_rounds import DigestRounds
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.notify.urgent_rounds import UrgentRounds
 from dashboard.scheduler import CycleState, CycleThread
-from data.clock import utc_now
-from data.errors import SettingsError, StoreError
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.base.errors import SettingsError, StoreError
+from data.settings.all_settings import Settings
 from data.store import Store
-from data.store.sole_holder import SoleHolder
+from data.store.engine.process_locks import SoleHolder
 
 logger = logging.getLogger(__name__)
 

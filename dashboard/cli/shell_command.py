@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import shtab
 
-from data.clock import utc_now
+from data.base.clock import utc_now
 
 _FILES = ("FILE", "PATH", "MAP.toml", "JOB.toml", "MODEL_CONFIG")
 """Metavars whose values are files."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
 from dashboard.statement.prices import priced
-from data.clock import utc_now
-from data.units import SLOT_SECONDS
+from data.base.clock import utc_now
+from data.base.units import SLOT_SECONDS
 
 if TYPE_CHECKING:
     from dashboard.cycle_world import Progress
@@ -73,7 +73,7 @@ def rightsizing(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from data.errors import SettingsError
+    from data.base.errors import SettingsError
 
     if not options.days > 0:
         raise SettingsError(f"--days {options.days} is no span", "Give more than 0 days")

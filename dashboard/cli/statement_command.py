@@ -22,8 +22,8 @@ from dashboard.statement.export import (
 from dashboard.statement.focus import focus_csv, focus_parquet, focus_rows
 from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.statement import CostStatement, asked_cost_statement
-from data.errors import SettingsError
-from data.settings import Settings
+from data.base.errors import SettingsError
+from data.settings.all_settings import Settings
 
 
 def statement(options: argparse.Namespace) -> int:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from dashboard.cli.output import FINDINGS, print_rows, say
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
-from data.clock import utc_now
-from data.errors import StoreBusyError
+from data.base.clock import utc_now
+from data.base.errors import StoreBusyError
+from data.settings.store import is_postgres_url, store_path
 from data.store import open_store
-from data.store.backup import back_up
-from data.store.backup import restore as restore_store
-from data.store.copy_store import TableProof, copy_store
-from data.store.grants import grants_sql
-from data.store.served_store import BACKUP, holder_of
-from data.store_place import is_postgres_url, store_path
+from data.store.handles.backup import back_up
+from data.store.handles.backup import restore as restore_store
+from data.store.handles.copy_store import TableProof, copy_store
+from data.store.handles.remote_store import BACKUP, holder_of
+from data.store.record.grants import grants_sql
 
 
 def copy(options: argparse.Namespace) -> int:

@@ -25,10 +25,10 @@ from dashboard.submission.submit import submit as send
 from dashboard.submission.submit import why_not
 from dashboard.submission.targets import target_name, target_of
 from dashboard.submission.watch import watch_all
-from data.clock import utc_now
-from data.counts import count_text
-from data.errors import ApplyError, ChangeRefusedError
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.base.counts import count_text
+from data.base.errors import ApplyError, ChangeRefusedError
+from data.settings.all_settings import Settings
 from data.store import Store, open_store
 from planner.memory.predictor import gib
 

@@ -16,7 +16,7 @@ from dashboard.cli.world import (
     person_of,
     settings_of,
 )
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 
 _TOKENS = "/api/v1/tokens"
 

@@ -14,12 +14,12 @@ from tqdm import tqdm
 
 from dashboard.cli.output import say
 from dashboard.recording import as_of_text
+from data.base.errors import NoTextError, StoreBusyError
 from data.catalogue.gpu_catalogue import state_gpu_models
-from data.errors import NoTextError, StoreBusyError
-from data.load_settings import DEFAULT_FILE, LoadedSettings, load_settings
 from data.records.commands import Person
-from data.settings import Settings
-from data.store_place import is_postgres_url, require_store, store_path
+from data.settings.all_settings import Settings
+from data.settings.load import DEFAULT_FILE, LoadedSettings, load_settings
+from data.settings.store import is_postgres_url, require_store, store_path
 
 if TYPE_CHECKING:
     from dashboard.api.wishes import WishOutcome
@@ -111,7 +111,7 @@ def open_or_ask(url: str, *, create: bool = False) -> "Store":
     except StoreBusyError:
         if is_postgres_url(url):  # its server has no connection left, or is starting
             raise
-        from data.store.served_store import served_store
+        from data.store.handles.remote_store import served_store
 
         served = served_store(store_path(url))
         if served is None:
@@ -136,7 +136,7 @@ def ask_holder(
 
     None where the store is open in this process. Errors: NoTextError, and those of the answer.
     """
-    from data.store.served_store import BY_HEADER, ServedStore
+    from data.store.handles.remote_store import BY_HEADER, ServedStore
 
     if not isinstance(store, ServedStore):
         return None

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from data.chat_settings import key_of
-from data.errors import NotSignedInError
+from data.base.errors import NotSignedInError
+from data.settings.chat_settings import key_of
 
 MAX_AGE = timedelta(minutes=5)
 _MAX_SEEN = 10_000

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from dashboard.findings import findings_now
 from dashboard.notify import mail, webhook
 from dashboard.notify.digest_rounds import digest_text, of_team, open_findings, team_of
-from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.messages import MAIL, WEBHOOK, messages_for
 from dashboard.notify.report_mail import (
     REPORT_MAIL,
@@ -19,14 +18,15 @@ from dashboard.notify.report_mail import (
     webhook_parts,
 )
 from dashboard.notify.tickets import TICKET, open_ticket
-from data.access_settings import HOURS
-from data.clock import utc_now
-from data.errors import scrub
+from data.base.clock import utc_now
+from data.base.errors import scrub
+from data.base.failure import NotDeliveredError
 from data.records.audit import AuditEntry
-from data.settings import Settings
+from data.settings.access import HOURS
+from data.settings.all_settings import Settings
 from data.store import Store
-from data.store.outbox import Message
-from data.store.report_log import DIGEST, URGENT
+from data.store.record.outbox import Message
+from data.store.record.report_log import DIGEST, URGENT
 
 logger = logging.getLogger(__name__)
 _CLAIMED = timedelta(minutes=5)

@@ -12,14 +12,14 @@ from dashboard.findings import OPEN, FindingStatus, findings_now
 from dashboard.notify.messages import NO_LINK
 from dashboard.reports.dispatch import send_at
 from dashboard.reports.week import last_whole_week
-from data.access_settings import entries
-from data.clock import utc_now
-from data.errors import scrub
-from data.report_settings import named_addresses
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.base.errors import scrub
+from data.settings.access import entries
+from data.settings.all_settings import Settings
+from data.settings.reports import named_addresses
 from data.store import Store
-from data.store.cached_reader import CachedReader
-from data.store.report_log import DIGEST
+from data.store.handles.cached_reader import CachedReader
+from data.store.record.report_log import DIGEST
 
 _TOLD = "(digest)"
 """Whom the table of what was told names: everybody whom notify.* names."""

@@ -8,11 +8,11 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 
 from collectors.http_deadline import end_within
-from dashboard.notify.failure import NotDeliveredError
-from data.access_settings import NotifySettings
-from data.clock import utc_now
-from data.errors import scrub
-from data.store.outbox import Message
+from data.base.clock import utc_now
+from data.base.errors import scrub
+from data.base.failure import NotDeliveredError
+from data.settings.access import NotifySettings
+from data.store.record.outbox import Message
 
 
 def mail_of(message: Message, settings: NotifySettings) -> EmailMessage:

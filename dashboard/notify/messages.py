@@ -2,13 +2,13 @@
 
 from dashboard.notify.tickets import ticket_for
 from dashboard.notify.webhook import DIGEST as DIGEST_OF_CHANGE
-from data.access_settings import NotifySettings, entries
-from data.errors import scrub
+from data.base.errors import scrub
 from data.records.audit import AuditEntry
 from data.records.findings import Finding
-from data.report_settings import named_addresses
-from data.store.outbox import Message
-from data.store.report_log import URGENT
+from data.settings.access import NotifySettings, entries
+from data.settings.reports import named_addresses
+from data.store.record.outbox import Message
+from data.store.record.report_log import URGENT
 
 _SUBJECT_LIMIT = 120
 _DETAIL_LIMIT = 500

@@ -12,7 +12,7 @@ from dashboard.reports.week import Week, week_filed
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 REPORT_MAIL, REPORT_WEBHOOK = "report-mail", "report-webhook"

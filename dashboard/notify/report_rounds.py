@@ -9,12 +9,12 @@ from dashboard.reports.dispatch import Dispatch, dispatches, due_weeks
 from dashboard.reports.editions import recipients
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import make_weekly_report
+from data.base.clock import utc_now
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
-from data.store.outbox import Message
+from data.store.record.outbox import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,13 @@ from urllib3.exceptions import HTTPError
 
 from collectors.http_deadline import sent, whole_body
 from dashboard.foreign_text import shown
-from dashboard.notify.failure import NotDeliveredError
-from data.access_settings import NotifySettings, entries
-from data.errors import scrub
+from data.base.errors import scrub
+from data.base.failure import NotDeliveredError
 from data.records.audit import AuditEntry
 from data.records.findings import Finding
+from data.settings.access import NotifySettings, entries
 from data.store import StoreReader
-from data.store.outbox import Message
+from data.store.record.outbox import Message
 
 TICKET = "ticket"
 """The channel of the outbox, and the event of the record."""

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dashboard.urgent import UrgentFact, urgent_facts
-from data.access_settings import entries
-from data.clock import utc_now
-from data.errors import scrub
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.base.errors import scrub
+from data.settings.access import entries
+from data.settings.all_settings import Settings
 from data.store import Store
-from data.store.cached_reader import CachedReader
-from data.store.report_log import URGENT
+from data.store.handles.cached_reader import CachedReader
+from data.store.record.report_log import URGENT
 
 _EACH, _NAMED, _LENGTH = 3, 3, 140
 _TOLD = "(urgent)"

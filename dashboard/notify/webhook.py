@@ -7,9 +7,9 @@ import requests
 
 from collectors.http_deadline import sent
 from dashboard.foreign_text import chat, shown
-from dashboard.notify.failure import NotDeliveredError
-from data.access_settings import NotifySettings
-from data.store.outbox import Message
+from data.base.failure import NotDeliveredError
+from data.settings.access import NotifySettings
+from data.store.record.outbox import Message
 
 _NO_MARKUP: dict[str, Any] = {
     "mrkdwn": False,

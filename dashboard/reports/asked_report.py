@@ -5,10 +5,10 @@ from datetime import datetime
 from dashboard.reports.editions import WHOLE, Edition
 from dashboard.reports.week import last_whole_week, week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
+from data.base.clock import utc_now
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 

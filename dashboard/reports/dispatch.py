@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 from dashboard.reports.editions import Edition, EditionKind, recipients
 from dashboard.reports.week import Week, last_whole_week
 from dashboard.reports.weekly_report import WeeklyReport
-from data.report_settings import ReportSettings
-from data.store.report_log import COURTESY, ReportLog
+from data.settings.reports import ReportSettings
+from data.store.record.report_log import COURTESY, ReportLog
 
 _CAUGHT_UP = timedelta(days=28)
 _FRIDAY = 4

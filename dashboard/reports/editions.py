@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from data.records.jobs import Job
-from data.report_settings import ReportSettings, addresses, named_addresses
+from data.facts.jobs import Job
+from data.settings.reports import ReportSettings, addresses, named_addresses
 
 
 class EditionKind(StrEnum):

@@ -6,8 +6,8 @@ from datetime import date, datetime
 
 from dashboard.reports.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week import Week
-from data.records.decisions import Range
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
+from data.records.recommendations import Range
 
 _GROUPS = {EditionKind.FLEET: GroupKind.FLEET, EditionKind.NAMESPACE: GroupKind.NAMESPACE}
 

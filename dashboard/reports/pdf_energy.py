@@ -9,8 +9,8 @@ from dashboard.reports.render_report import bare_text, number_text, percent_text
 from dashboard.reports.weekly_energy import EnergyLine
 from dashboard.reports.weekly_report import WeeklyReport
 from dashboard.savings import LedgerRow
-from data.counts import count_text
-from data.records.decisions import Range
+from data.base.counts import count_text
+from data.records.recommendations import Range
 
 _SAVED_HEADER = ("change", "GPU-hours saved", "kWh saved", "kgCO2e saved")
 _ENERGY_HEADER = (

@@ -13,7 +13,7 @@ from reportlab.lib.colors import HexColor
 from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, USED
 from dashboard.reports.pdf_style import LINE, SOFT, WIDTH, register_fonts
 from dashboard.reports.week import Week
-from data.units import SECONDS_PER_HOUR
+from data.base.units import SECONDS_PER_HOUR
 
 _BANDS = (
     ("used_gpus", "used", USED),

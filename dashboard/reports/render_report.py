@@ -19,9 +19,9 @@ from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED, covered
 from dashboard.reports.saved import WeeklySaved
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import WeeklyReport
-from data.counts import count_text
-from data.energy_integration import MAX_GAP_SECONDS
-from data.records.decisions import Range
+from data.base.counts import count_text
+from data.facts.energy_integration import MAX_GAP_SECONDS
+from data.records.recommendations import Range
 
 UNKNOWN = "—"
 _LONGEST = 200

@@ -7,7 +7,7 @@ from dashboard.reports.esg.export import ranged, row_fields
 from dashboard.reports.esg.periods import WHOLE_RANGE
 from dashboard.reports.weekly_report import WeeklyReport
 from dashboard.savings import LedgerRow
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 _WASTE = (
     "namespace",

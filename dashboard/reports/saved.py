@@ -19,10 +19,10 @@ from dashboard.savings import (
     total_energy,
     total_gpu_hours,
 )
-from data.counts import count_text
+from data.base.counts import count_text
 from data.records.audit import AuditEntry
-from data.records.decisions import Range
 from data.records.lifecycle import LifecycleEvent
+from data.records.recommendations import Range
 
 _APPLIED = (LifecycleEvent.APPLIED, LifecycleEvent.APPLIED_DIFFERENTLY)
 

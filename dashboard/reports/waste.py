@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dashboard.statement.prices import Rent
-from data.store.energy_parts import NO_NAME
+from data.store.facts.energy_parts import NO_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from data.clock import midnight, require_utc
-from data.report_settings import WEEKDAYS, ReportSettings
+from data.base.clock import midnight, require_utc
+from data.settings.reports import WEEKDAYS, ReportSettings
 
 _DAYS = 7
 _ROLLING = timedelta(hours=168)

@@ -12,8 +12,8 @@ from dashboard.reports.esg.periods import Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, StatementRow
 from dashboard.reports.week import Week
 from data.catalogue.carbon_table import GridCarbon
-from data.records.jobs import Job
-from data.settings import Settings
+from data.facts.jobs import Job
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 _TOP = 10

@@ -16,16 +16,16 @@ from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
 from dashboard.saved_by_day import measured_until, saved_by_day
 from dashboard.savings import ledger
 from dashboard.statement.prices import Rent, left_out_of_prices, price_list
+from data.base.counts import count_text
+from data.base.units import known
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.counts import count_text
-from data.energy_integration import MAX_GAP_SECONDS
+from data.facts.energy_integration import MAX_GAP_SECONDS
 from data.records.audit import AuditEntry
 from data.records.plans import Plan
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import StoredRecommendation, StoreReader
-from data.store.page_reader import holders_of
-from data.units import known
+from data.store.facts.page_reader import holders_of
 
 _TOO_FAR_APART = (
     "What was allocated but idle is not known: readings of a board lie more than "

@@ -14,11 +14,11 @@ from dashboard.reports.esg.periods import Every
 from dashboard.statement.budgets import BudgetRow, budgets_of, history_start, month_row
 from dashboard.statement.charges import STATES
 from dashboard.statement.statement import CostStatement, make_cost_statement, month_of
-from data.clock import floor_to_slot
-from data.settings import Settings
+from data.base.clock import floor_to_slot
+from data.base.units import SECONDS_PER_HOUR
+from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.store.cached_reader import CachedReader
-from data.units import SECONDS_PER_HOUR
+from data.store.handles.cached_reader import CachedReader
 
 MEASURES = ("cost", *STATES, "hours", "unpriced_hours")
 """Columns of sums: money in all and by state of use, board-hours, those of them without a price."""

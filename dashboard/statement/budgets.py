@@ -12,9 +12,9 @@ import numpy as np
 
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement, month_of
-from data.clock import midnight
-from data.records.decisions import Range
-from data.settings import Settings
+from data.base.clock import midnight
+from data.records.recommendations import Range
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 from forecasting.day_sums import HISTORY_DAYS, DaysAhead, days_ahead
 

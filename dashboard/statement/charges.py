@@ -1,8 +1,8 @@
 """Board-hours, energy and money in parts: by period, holder, model and state of use.
 
 The parts come from the roll-ups as the energy statement reads them, so that whose a board was is
-settled in one place (`data/store/rollup_sql.py`). A part is split by state and priced; every sum
-of parts is then the whole, by whatever they are grouped.
+settled in one place (`data/store/rollups/rollup_sql.py`). A part is split by state and priced;
+every sum of parts is then the whole, by whatever they are grouped.
 """
 
 import re
@@ -20,11 +20,11 @@ from dashboard.reports.esg.factors import Factors
 from dashboard.reports.esg.periods import Calendar
 from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.prices import PriceList
-from data.records.jobs import Job, JobState
-from data.settings import Settings
+from data.base.units import JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.facts.jobs import Job, JobState
+from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.store.energy_parts import NO_NAME, EnergyKey
-from data.units import JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.store.facts.energy_parts import NO_NAME, EnergyKey
 
 USED, IDLE, SHARED, UNCLEAR = "used", "idle", "shared", "held, activity unknown"
 FREE, UNATTRIBUTED = "free", "unattributed"

@@ -21,11 +21,11 @@ from dashboard.statement.charges import FREE, NOBODYS, SHARED
 from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.prices import PLANNING
 from dashboard.statement.statement import CostStatement, Reconciliation, month_of
+from data.base.units import known
 from data.catalogue.carbon_table import load_carbon_table
-from data.records.clusters import cluster_in
-from data.settings import Settings
-from data.store.energy_parts import NO_NAME
-from data.units import known
+from data.facts.cluster_names import cluster_in
+from data.settings.all_settings import Settings
+from data.store.facts.energy_parts import NO_NAME
 
 VERSION = "1.4"
 PERIODS = (Every.HOUR, Every.DAY)

@@ -10,9 +10,9 @@ from statistics import median
 from dashboard.figure_text import figure_text
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import CURRENCY, GpuCatalogue, GpuModel
-from data.grid_forecast import GridOutlook, current_outlook
-from data.settings import Settings
-from data.statement_settings import PRICE_KINDS, GpuPrice
+from data.catalogue.grid_forecast import GridOutlook, current_outlook
+from data.settings.all_settings import Settings
+from data.settings.statements import PRICE_KINDS, GpuPrice
 
 PLANNING = "planning"
 """The kind of the catalogue's prices: estimates for plans, not taken from an invoice."""

@@ -29,14 +29,14 @@ from dashboard.statement.charges import (
 )
 from dashboard.statement.groups import OF_BOARDS
 from dashboard.statement.prices import PLANNING, PriceList, planning_prices, price_list
+from data.base.errors import BadRangeError, scrub
+from data.base.units import known
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import BadRangeError, scrub
-from data.settings import Settings
-from data.statement_settings import Invoice
+from data.settings.all_settings import Settings
+from data.settings.statements import Invoice
 from data.store import StoreReader
-from data.store.energy_parts import EnergyKey
-from data.units import known
+from data.store.facts.energy_parts import EnergyKey
 
 _HOURS = {
     "used_hours": USED,

@@ -18,8 +18,8 @@ from dashboard.submission.fleet import SubmissionFleet, catalogue_types, fleet_o
 from dashboard.submission.launchers.launched_estimate import launched_rows
 from dashboard.submission.launchers.launched_job import LaunchedJob
 from dashboard.submission.planning import calibration_of, family_of, limit_warning
+from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ImpossibleProblemError
 from data.store import StoreReader
 from planner.memory.calibration import Calibration
 from planner.memory.framework_traits import policy_name, require_framework

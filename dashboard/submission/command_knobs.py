@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
 from planner.memory.training_job import Recompute, Sharding, TrainingJob
 
 KNOBS = (

@@ -8,8 +8,8 @@ from typing import Any
 from dashboard.submission.command_knobs import needs
 from dashboard.submission.fleet import FleetRoom, RoomAnswer, SubmissionFleet
 from dashboard.submission.placement import HostNeed, standings
+from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import CURRENCY, load_gpu_catalogue
-from data.errors import ImpossibleProblemError
 from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
 from planner.memory.parameters import count_parameters

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 
+from data.boards.unplanned_jobs import occupied
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.kept_on import occupied
-from data.records.cluster import Gpu, Node
-from data.records.clusters import cluster_in
+from data.facts.cluster_names import cluster_in
+from data.facts.fleet import Gpu, Node
 from data.store import StoreReader
 from planner.memory.training_plans import GpuType
 from planner.problem.taken_boards import short_name, taken_boards, works_for_nobody

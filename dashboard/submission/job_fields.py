@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
 
 JOB_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 PATH = re.compile(r"/[A-Za-z0-9_./%+=@-]{0,400}")

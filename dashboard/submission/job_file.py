@@ -18,8 +18,8 @@ from dashboard.submission.job_fields import (
     refused,
 )
 from dashboard.submission.model_source import read_model
-from data.errors import ChangeRefusedError, scrub
-from data.small_files import read_small_file
+from data.base.errors import ChangeRefusedError, scrub
+from data.base.files import read_small_file
 from planner.memory.framework_traits import (
     optimizer,
     policy_name,

@@ -19,8 +19,8 @@ from dashboard.submission.launch import (
 )
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
-from data.errors import ChangeRefusedError
-from data.gpu_resources import PRODUCT_LABEL, WHOLE_GPU
+from data.base.errors import ChangeRefusedError
+from data.facts.gpu_resources import PRODUCT_LABEL, WHOLE_GPU
 
 LABEL = "trimtab/submission"
 NAME_LABEL = "trimtab/name"

@@ -17,9 +17,9 @@ from collectors.kubernetes.objects import (
 )
 from collectors.kubernetes.quantities import HostRequest
 from dashboard.submission.fleet import SubmissionNode, Taint
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.clock import utc_now
-from data.gpu_resources import PRODUCT_LABEL, WHOLE_GPU
+from data.facts.gpu_resources import PRODUCT_LABEL, WHOLE_GPU
 
 _BLOCKING = ("NoSchedule", "NoExecute")
 

@@ -6,7 +6,7 @@ from typing import Any
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import list_in, part, text_in
 from dashboard.submission.target import SentJobState, ran_out_of_gpu_memory
-from data.errors import scrub
+from data.base.errors import scrub
 from data.records.submissions import SubmissionState
 
 _DONE = ("Complete", "Completed", "Succeeded")

@@ -24,11 +24,11 @@ from dashboard.submission.kubernetes_standing import last_warning, standing_of, 
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
 from dashboard.submission.target import SentJobState
+from data.base.errors import ChangeRefusedError, SourceRefusedError, UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import ChangeRefusedError, SourceRefusedError, UnexpectedAnswerError
 from data.records.submissions import Attempt, SubmissionState
-from data.source_settings import KubernetesSettings
-from data.submit_settings import SubmitSettings
+from data.settings.sources import KubernetesSettings
+from data.settings.submission import SubmitSettings
 
 _PATHS = {
     "Job": "apis/batch/v1/namespaces/{}/jobs",

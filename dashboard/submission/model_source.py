@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from data.errors import ImpossibleProblemError, scrub
-from data.small_files import read_small_file
+from data.base.errors import ImpossibleProblemError, scrub
+from data.base.files import read_small_file
 from planner.memory.known_models import known_model, known_models
 from planner.memory.model_config import ReadModel, shape_from_config
 

@@ -17,7 +17,7 @@ from dashboard.submission.fleet import (
     SubmissionNode,
     Taint,
 )
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.memory.training_plans import TrainingPlan
 from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_offer
 

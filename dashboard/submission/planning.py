@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from dashboard.submission.command_knobs import Need, needs
 from dashboard.submission.job_file import JobFile
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from data.records.submissions import MeasuredPeak
 from planner.memory.calibration import Calibration, FinishedRun
 from planner.memory.training_job import Recompute, Sharding, TrainingJob

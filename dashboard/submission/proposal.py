@@ -20,9 +20,9 @@ from dashboard.submission.planning import (
     plans_for,
 )
 from dashboard.submission.target import SubmissionTarget
+from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ImpossibleProblemError
-from data.gpu_resources import PRODUCT_LABEL
+from data.facts.gpu_resources import PRODUCT_LABEL
 from data.records.submissions import (
     Attempt,
     MeasuredPeak,
@@ -30,8 +30,8 @@ from data.records.submissions import (
     SubmissionState,
     SubmittedPlan,
 )
-from data.store.record_json import to_json
-from data.submit_settings import SubmitSettings
+from data.settings.submission import SubmitSettings
+from data.store.engine.record_json import to_json
 from planner.memory.calibration import Calibration
 from planner.memory.predictor import finished_run, needed_bytes
 from planner.memory.training_plans import GpuType, TrainingPlan

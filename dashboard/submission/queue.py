@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from datetime import timedelta
 from statistics import median
 
+from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.records.jobs import Job, JobState
-from data.records.queue_waits import wants_boards
+from data.facts.jobs import Job, JobState
+from data.facts.queue_waits import wants_boards
 from data.store import StoreReader
-from data.units import SECONDS_PER_HOUR
 from forecasting.past_runs import past_run_seconds
 from planner.scheduling.arrival import UNKNOWN_HOURS, WaitingJob
 

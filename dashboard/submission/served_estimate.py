@@ -20,8 +20,8 @@ from dashboard.submission.launchers.launched_job import (
     LaunchedJob,
 )
 from dashboard.submission.planning import family_of
+from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ImpossibleProblemError
 from data.store import StoreReader
 from planner.memory.calibration import Calibration
 from planner.memory.model_config import ReadModel

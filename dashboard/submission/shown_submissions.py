@@ -11,9 +11,9 @@ from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.target import SubmissionTarget
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.identifiers import digest_of
+from data.facts.identifiers import digest_of
 from data.records.submissions import Submission
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 

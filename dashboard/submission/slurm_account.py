@@ -9,8 +9,8 @@ import pwd
 import re
 
 from collectors.slurm.commands import SlurmCommands
-from data.errors import ChangeRefusedError, CollectorError
-from data.submit_settings import SubmitSettings
+from data.base.errors import ChangeRefusedError, CollectorError
+from data.settings.submission import SubmitSettings
 
 _UID = re.compile(r"\((\d+)\)")
 _LEVELS = ("Operator", "Administrator")

@@ -14,7 +14,7 @@ from dashboard.submission.launch import (
 )
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
 
 _GRES_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _OPTION = re.compile(r"[A-Za-z0-9_.:/%+=@-]{1,400}")

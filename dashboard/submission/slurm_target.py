@@ -19,9 +19,8 @@ from dashboard.submission.placement import Placement
 from dashboard.submission.slurm_account import SlurmAccount
 from dashboard.submission.slurm_script import slurm_script
 from dashboard.submission.target import SentJobState, ran_out_of_gpu_memory
-from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.clock import utc_now
-from data.errors import (
+from data.base.clock import utc_now
+from data.base.errors import (
     ChangeRefusedError,
     CollectorError,
     SourceNotConfiguredError,
@@ -30,9 +29,10 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
+from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.records.submissions import Attempt, SubmissionState
-from data.source_settings import SlurmSettings
-from data.submit_settings import SubmitSettings
+from data.settings.sources import SlurmSettings
+from data.settings.submission import SubmitSettings
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 _NUMBER = re.compile(r"\d{1,12}")

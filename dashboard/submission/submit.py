@@ -6,10 +6,10 @@ from datetime import datetime
 from dashboard.submission.manifest import Manifest
 from dashboard.submission.proposal import SubmissionProposal
 from dashboard.submission.target import SubmissionTarget
-from data.counts import count_text
-from data.errors import ApplyError, ChangeRefusedError, CollectorError, TrimtabError, scrub
+from data.base.counts import count_text
+from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, TrimtabError, scrub
 from data.records.submissions import Attempt, Submission, SubmissionState
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
 
 

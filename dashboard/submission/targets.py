@@ -3,10 +3,10 @@
 from dashboard.submission.kubernetes_target import KubernetesTarget
 from dashboard.submission.slurm_target import SlurmTarget
 from dashboard.submission.target import SubmissionTarget
+from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ChangeRefusedError
-from data.settings import Settings
-from data.submit_settings import TARGETS
+from data.settings.all_settings import Settings
+from data.settings.submission import TARGETS
 
 
 def target_name(settings: Settings, asked: str = "") -> str:

@@ -15,13 +15,13 @@ from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import deliver, submit, why_not, with_latest
 from dashboard.submission.target import SentJobState, SubmissionTarget
 from dashboard.submission.targets import target_of
+from data.base.errors import TrimtabError, scrub
+from data.base.units import BYTES_PER_MIB, SLOT_SECONDS
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import TrimtabError, scrub
 from data.records.submissions import Attempt, MeasuredPeak, Submission, SubmissionState
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store, StoreReader
-from data.store.record_json import from_json
-from data.units import BYTES_PER_MIB, SLOT_SECONDS
+from data.store.engine.record_json import from_json
 
 ACTOR = "trimtab"
 _SENDING = timedelta(minutes=2)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import streamlit as st
 from streamlit.components.v2 import component
 
-from data.errors import NotSignedInError
+from data.base.errors import NotSignedInError
 
 _HERE = Path(__file__)
 _BUTTON = component(

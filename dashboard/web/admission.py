@@ -20,7 +20,7 @@ from pathlib import Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard.api.assistant_door import MCP_PATH
-from data.access_settings import AccessSettings, entries, host_of, is_loopback
+from data.settings.access import AccessSettings, entries, host_of, is_loopback
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """Asked by machines, by whatever name and without a sign-in; they name no person and no job."""

@@ -1,7 +1,7 @@
 """How many boards a configuration takes."""
 
+from data.base.errors import UnknownGpuModelError
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import UnknownGpuModelError
 from data.records.plans import Configuration
 
 

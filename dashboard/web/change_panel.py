@@ -9,9 +9,9 @@ from dashboard.web.identity import signed_in
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
 from dashboard.web.verbs import VERBS, why_refused
-from data.errors import TrimtabError
-from data.records.decisions import Recommendation
+from data.base.errors import TrimtabError
 from data.records.lifecycle import State
+from data.records.recommendations import Recommendation
 from data.store import StoredRecommendation
 
 _COLOURS = {"-": "red", "+": "green"}

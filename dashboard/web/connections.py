@@ -16,7 +16,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from data.access_settings import AccessSettings
+from data.settings.access import AccessSettings
 
 logger = logging.getLogger(__name__)
 HEAD_SECONDS, BODY_SECONDS = 10.0, 20.0

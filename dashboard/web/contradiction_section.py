@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.web.page import plain, table
-from data.counts import count_text
+from data.base.counts import count_text
 from data.records.contradictions import FIX
-from data.store.cached_reader import CachedReader
+from data.store.handles.cached_reader import CachedReader
 
 
 def contradiction_section(reader: CachedReader, now: datetime) -> None:

@@ -19,11 +19,11 @@ from dashboard.web.identity import current_role
 from dashboard.web.page import number, tense
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
-from data.counts import count_text
-from data.records.decisions import Range
-from data.settings import Settings
-from data.store.energy_parts import NO_NAME
-from data.units import known
+from data.base.counts import count_text
+from data.base.units import known
+from data.records.recommendations import Range
+from data.settings.all_settings import Settings
+from data.store.facts.energy_parts import NO_NAME
 
 LEVELS = ("tenant", "application", "job", "model")
 """By what rows are told apart, from the fleet down."""

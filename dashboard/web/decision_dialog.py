@@ -27,11 +27,11 @@ from dashboard.web.verbs import (
     needs_tick,
     why_refused,
 )
-from data.counts import count_text
-from data.errors import TrimtabError, sentence
+from data.base.counts import count_text
+from data.base.errors import TrimtabError, sentence
 from data.records.commands import Person
-from data.records.decisions import Range, Recommendation
 from data.records.findings import DismissalReason
+from data.records.recommendations import Range, Recommendation
 from data.store import StoredRecommendation
 
 _ASKED, _TOLD = "decision-asked", "decision-told"

@@ -14,10 +14,10 @@ from dashboard.figure_text import range_text
 from dashboard.savings import ledger, total_gpu_hours
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
-from data.counts import count_text
+from data.base.counts import count_text
+from data.base.units import SECONDS_PER_HOUR
 from data.records.lifecycle import STANDING, State
-from data.settings import Settings
-from data.units import SECONDS_PER_HOUR
+from data.settings.all_settings import Settings
 
 _HIDDEN, _ENDED = "guide-hidden", "guide-ended-on"
 _GUIDED = ("Overview", "Findings", "Savings")

@@ -11,7 +11,7 @@ from dashboard.reports.esg.periods import Every
 from dashboard.reports.esg.statement import GroupBy
 from dashboard.web.scope import Scope, asks_for
 from dashboard.web.session import current_world
-from data.clock import midnight
+from data.base.clock import midnight
 
 _BY = (
     GroupBy.TENANT,

@@ -17,8 +17,8 @@ from dashboard.reports.esg.statement import (
 )
 from dashboard.web.energy_choice import SHOWN
 from dashboard.web.page import goes_by_name
-from data.records.decisions import Range
-from data.store.energy_parts import NO_NAME
+from data.records.recommendations import Range
+from data.store.facts.energy_parts import NO_NAME
 
 _COMPARABLE = 0.05
 """Ranges whose measured shares differ by more say nothing about more or less energy."""

@@ -4,10 +4,10 @@ from dashboard.charts.forecast_band import forecast_band
 from dashboard.figure_text import samples_text
 from dashboard.web.page import UNKNOWN, chart
 from dashboard.web.session import current_world
+from data.base.units import MIB_PER_GIB
 from data.records.actions import FOR_MEMORY
-from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, Quantity
-from data.units import MIB_PER_GIB
+from data.records.recommendations import Recommendation
 
 
 def show_demand(recommendation: Recommendation, key: str) -> None:

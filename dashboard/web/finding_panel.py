@@ -18,9 +18,9 @@ from dashboard.web.outcome import show_outcome, under_way
 from dashboard.web.page import plain, table, tense, way
 from dashboard.web.session import current_world
 from dashboard.web.verbs import VERBS, offered, why_refused
-from data.counts import count_text
-from data.records.decisions import Recommendation
+from data.base.counts import count_text
 from data.records.lifecycle import OPEN, State
+from data.records.recommendations import Recommendation
 from data.store import StoredRecommendation
 
 _NOTICEABLE_HOURS = 0.01

@@ -7,8 +7,8 @@ import streamlit as st
 
 from dashboard.web.identity import current_role
 from dashboard.web.page import goes_to, table
-from data.records.jobs import Job
-from data.store.cached_reader import CachedReader
+from data.facts.jobs import Job
+from data.store.handles.cached_reader import CachedReader
 
 _BOARDS = 100
 

@@ -10,9 +10,9 @@ from dashboard.rights import role_of
 from dashboard.web.action_button import Post, PressOutcome, action_button
 from dashboard.web.page import plain
 from dashboard.web.session import whole_world
-from data.access_settings import AccessSettings
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.commands import Person
+from data.settings.access import AccessSettings
 
 _NAME = "person"
 REFUSAL = "refused"

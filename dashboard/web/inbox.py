@@ -28,8 +28,8 @@ from dashboard.web.scope import Scope, current_scope
 from dashboard.web.session import current_world
 from dashboard.web.urgent_strip import urgent_now
 from dashboard.web.verbs import BULK, VERBS
-from data.clock import floor_to_slot
-from data.records.clusters import MAIN
+from data.base.clock import floor_to_slot
+from data.facts.cluster_names import MAIN
 
 _ORDER, _GRID, _MINUTE = "inbox-order", "inbox", 60
 _SHOWN = 1000

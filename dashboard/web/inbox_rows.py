@@ -8,10 +8,10 @@ from enum import StrEnum
 from dashboard.figure_text import range_text
 from dashboard.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
 from dashboard.saved_by_day import SavedSum
+from data.facts.jobs import Job
 from data.records.actions import FOR_MEMORY
-from data.records.decisions import Range, Recommendation
-from data.records.jobs import Job
 from data.records.lifecycle import STANDING, UNDER_WAY, State
+from data.records.recommendations import Range, Recommendation
 
 HOURS_A_DAY = 24
 _GROUPS: Mapping[str, frozenset[str]] = {

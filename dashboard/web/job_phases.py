@@ -7,10 +7,10 @@ import streamlit as st
 
 from dashboard.charts.phase_segments import phase_segments
 from dashboard.web.page import chart, plain
-from data.errors import sentence
-from data.records.jobs import Job, WorkloadKind
+from data.base.errors import sentence
+from data.base.units import SECONDS_PER_DAY, SLOT_SECONDS
+from data.facts.jobs import Job, WorkloadKind
 from data.store import StoreReader
-from data.units import SECONDS_PER_DAY, SLOT_SECONDS
 from forecasting.phases.find import find_phases
 from forecasting.phases.records import Phases, Signal
 

@@ -5,7 +5,7 @@ import streamlit as st
 
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
-from data.errors import sentence
+from data.base.errors import sentence
 from data.records.memory import MemoryOutlook
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.submission.job_file import JobFile, read_job
 from dashboard.submission.model_source import config_from_text
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 from planner.memory.framework_traits import known_frameworks
 from planner.memory.known_models import known_model, known_models
 from planner.memory.model_config import ReadModel

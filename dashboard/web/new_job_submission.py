@@ -19,11 +19,11 @@ from dashboard.submission.targets import target_name, target_of
 from dashboard.web.identity import acting, ask_name, remember_name, signed_in
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
-from data.access_settings import AccessSettings
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, TrimtabError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, TrimtabError
 from data.records.commands import Person
+from data.settings.access import AccessSettings
 
 _PROPOSAL = "new-job-proposal"
 _SAID = "new-job-said"

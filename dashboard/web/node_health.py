@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 
 from dashboard.urgent import MEMORY_FAILS, REPLACE, slowed_text
+from data.base.counts import count_text
 from data.catalogue.xid_table import meaning_of
-from data.counts import count_text
-from data.fleet_settings import NodeSettings
-from data.records.cluster import Node
+from data.facts.fleet import Node
+from data.settings.fleet import NodeSettings
 
 _COLUMNS = ["what", "where", "since or why"]
 _SLOWED = 0.1

@@ -7,11 +7,11 @@ import streamlit as st
 from dashboard.figure_text import range_text
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
+from data.base.units import MIB_PER_GIB
 from data.records.commands import Measurement
 from data.records.lifecycle import State
 from data.store import StoredRecommendation
-from data.store.record_json import from_json
-from data.units import MIB_PER_GIB
+from data.store.engine.record_json import from_json
 
 _TICK_SECONDS = 1.0
 

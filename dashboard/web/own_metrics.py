@@ -19,9 +19,9 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from collectors.collect import MAX_SKEW
 from dashboard.foreign_text import shown
 from dashboard.scheduler import CycleState
-from data.records.decisions import Range, Savings
 from data.records.plans import Plan
-from data.serving_settings import ServingSettings
+from data.records.recommendations import Range, Savings
+from data.settings.serving import ServingSettings
 from data.store import StoredRecommendation, StoreReader
 
 SERVICES = 1000

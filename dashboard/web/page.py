@@ -19,8 +19,8 @@ from dashboard.web.action_button import File, file_buttons
 from dashboard.web.headings import column_settings
 from dashboard.web.scope import SCOPE_WORDS, current_scope
 from dashboard.web.session import current_world
-from data.errors import TrimtabError
-from data.records.decisions import Range
+from data.base.errors import TrimtabError
+from data.records.recommendations import Range
 
 UNKNOWN = "—"
 _FIGURE_PIXELS = 230

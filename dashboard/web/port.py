@@ -3,7 +3,7 @@
 import errno
 import socket
 
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 
 
 def require_free_port(host: str, port: int) -> None:

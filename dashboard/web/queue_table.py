@@ -8,8 +8,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.queue_rows import QueueRow
 from dashboard.web.page import finding, goes_to, number, table, tense
-from data.counts import count_text
-from data.records.quotas import Quota
+from data.base.counts import count_text
+from data.facts.quotas import Quota
 
 
 def show_queue(rows: Sequence[QueueRow], answer: DeltaGenerator) -> None:

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import streamlit as st
 
 from dashboard.web.page import plain
-from data.records.jobs import Job, JobState, WorkloadKind
-from data.records.progress import ProgressReport
+from data.facts.jobs import Job, JobState, WorkloadKind
+from data.facts.progress import ProgressReport
 from forecasting.past_runs import past_run_seconds
 from planner.problem.job_end import MIN_RUNS, expected_end, of_this_run, told_end
 

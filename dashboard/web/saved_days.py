@@ -5,7 +5,7 @@ from datetime import datetime
 
 from dashboard.saved_by_day import DaySaved, SavedSum, measured_until, saved_by_day, summed
 from dashboard.web.session import current_world
-from data.clock import floor_to_slot
+from data.base.clock import floor_to_slot
 
 _SOME_MINUTES = 300
 

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.web.page import table
-from data.records.jobs import Job
+from data.facts.jobs import Job
 
 
 def scheduler_facts(job: Job) -> None:

@@ -13,8 +13,8 @@ from dashboard.foreign_text import markdown
 from dashboard.prepared import USUAL_DAYS
 from dashboard.web.choices import ALL, choose, held, pick
 from dashboard.web.session import current_world
-from data.records.clusters import MAIN
-from data.records.jobs import Job
+from data.facts.cluster_names import MAIN
+from data.facts.jobs import Job
 
 _DAYS = ("1", "7", "30", "90")
 _LABELS = {

@@ -34,8 +34,8 @@ from dashboard.web.session_cookies import SecureCookies
 from dashboard.web.sign_in import OpenIdRoutes
 from dashboard.web.trusted_proxy import AuthMiddleware
 from dashboard.web.world import WebWorld
-from data.access_settings import AccessSettings, host_of
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
+from data.settings.access import AccessSettings, host_of
 from data.store import Store
 
 RULES = {

@@ -5,7 +5,7 @@ The one registered world is the only module-level state of the project.
 
 from dashboard.rights import view_of
 from dashboard.web.world import WebWorld
-from data.errors import NotSignedInError
+from data.base.errors import NotSignedInError
 
 _registered: list[WebWorld] = []
 

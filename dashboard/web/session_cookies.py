@@ -3,7 +3,7 @@
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from data.access_settings import AccessSettings
+from data.settings.access import AccessSettings
 
 
 class SecureCookies:

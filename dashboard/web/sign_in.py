@@ -18,10 +18,10 @@ from dashboard.api.callers import SIGN_IN_COOKIE
 from dashboard.api.limits import RequestLimit, TooManyRequestsError
 from dashboard.api.problems import problem, problem_of
 from dashboard.web.identity import REFUSAL, claimed
-from data.access_settings import AccessSettings
-from data.clock import utc_now
-from data.errors import SettingsError
-from data.store.tokens import SignIns
+from data.base.clock import utc_now
+from data.base.errors import SettingsError
+from data.settings.access import AccessSettings
+from data.store.record.tokens import SignIns
 
 logger = logging.getLogger(__name__)
 SIGN_IN_PATH = "/api/v1/sign-in"

@@ -8,10 +8,10 @@ import streamlit as st
 
 from dashboard.charts.run_lines import run_lines
 from dashboard.web.page import chart, table
-from data.clock import floor_to_slot
-from data.records.jobs import Job
-from data.store.cached_reader import CachedReader
-from data.units import SECONDS_PER_HOUR
+from data.base.clock import floor_to_slot
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.jobs import Job
+from data.store.handles.cached_reader import CachedReader
 from forecasting.job_keys import job_key
 
 _LOOKED_AT = 400

@@ -21,7 +21,7 @@ from dashboard.web.admission import (
     refuse,
 )
 from dashboard.web.local_peer import brings_key, is_own_account, peer_uid, redirect_of
-from data.access_settings import AccessSettings, entries
+from data.settings.access import AccessSettings, entries
 
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
 _LONGEST = 512

@@ -11,8 +11,8 @@ from dashboard.urgent import UrgentFact, urgent_facts
 from dashboard.web.identity import current_role
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
-from data.clock import floor_to_slot
-from data.records.cluster import SourceState
+from data.base.clock import floor_to_slot
+from data.facts.fleet import SourceState
 
 _NAMED, _LENGTH, _WHOLE = 3, 160, 600
 _MINUTE = 60

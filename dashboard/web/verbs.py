@@ -10,11 +10,11 @@ from datetime import timedelta
 from dashboard.api.wishes import WishKind
 from dashboard.decision_service import DecisionService
 from dashboard.findings import HELD_BACK
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 from data.records.actions import Risk
 from data.records.commands import Person
-from data.records.decisions import Recommendation
 from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
+from data.records.recommendations import Recommendation
 from data.store import StoredRecommendation
 
 SNOOZES = {

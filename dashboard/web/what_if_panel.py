@@ -6,9 +6,9 @@ import streamlit as st
 from dashboard.web.page import number, plain, table
 from dashboard.web.session import current_world
 from dashboard.what_if import KNOBS, WhatIf, difference_rows, read_basis, what_if
-from data.counts import count_text
-from data.errors import TrimtabError
-from data.settings import Settings
+from data.base.counts import count_text
+from data.base.errors import TrimtabError
+from data.settings.all_settings import Settings
 
 _SLIDERS = {
     "headroom": ("Headroom above the q90 of demand, share", 0.0, 1.0, 0.05),

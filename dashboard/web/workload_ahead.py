@@ -13,12 +13,12 @@ from dashboard.web.choices import pick
 from dashboard.web.page import chart, figures, plain
 from dashboard.web.session import current_world
 from dashboard.workload_rows import cost_ahead
+from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.decisions import Range
+from data.facts.jobs import Job
 from data.records.forecast_tests import lead_means
 from data.records.forecasts import Quantity, WorkloadForecast, WorkloadTotal
-from data.records.jobs import Job
-from data.units import SECONDS_PER_HOUR
+from data.records.recommendations import Range
 from forecasting.workloads import workload_name
 
 _AHEAD = {"7 d": 7, "30 d": 30}

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState
-from data.clock import utc_now
-from data.load_settings import LoadedSettings
+from data.base.clock import utc_now
+from data.settings.load import LoadedSettings
 from data.store import Store
-from data.store.cached_reader import CachedReader
+from data.store.handles.cached_reader import CachedReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import pandas as pd
 
+from data.base.counts import count_text
 from data.catalogue.xid_table import NO_ERROR, meaning_of
-from data.counts import count_text
 
 NOT_REPORTED = (
     "no source reports XID errors: let dcgm-exporter publish DCGM_FI_DEV_XID_ERRORS, or look into "

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.web.page import plain, table
 from dashboard.web.xid_errors import NOT_REPORTED, board_rows, code_rows, errors_in, finding
-from data.store.cached_reader import CachedReader
+from data.store.handles.cached_reader import CachedReader
 
 _DAYS = 7
 _SHOWN = 200

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from data.errors import SettingsError, scrub
+from data.base.errors import SettingsError, scrub
 
 HOURLY_SPREAD_RATIO = 0.3
 """Assumed half-width of the hours of a year around its average; see the catalogue's README."""

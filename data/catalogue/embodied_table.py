@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from data.units import HOURS_PER_YEAR
+from data.base.units import HOURS_PER_YEAR
 
 LIFE_SPREAD_RATIO = 0.2
 """Half-width of the life around its setting: four to six years around five."""

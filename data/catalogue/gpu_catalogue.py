@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from data.errors import SettingsError, UnknownGpuModelError, scrub
-from data.fleet_settings import StatedGpuModel
+from data.base.errors import SettingsError, UnknownGpuModelError, scrub
 from data.records.power_caps import CapLaw
+from data.settings.fleet import StatedGpuModel
 
 _PROFILE_NAME = re.compile(r"([1-9])g\.([0-9]{1,4})gb(?:[+-][a-z.]{1,20})?")
 _REACH, _SHARPNESS = 0.96, 8.0

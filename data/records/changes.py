@@ -7,7 +7,7 @@ executed. All records are plain text inside, so that they are stored before anyt
 from dataclasses import dataclass
 from enum import StrEnum
 
-from data.records.identifiers import digest_of
+from data.facts.identifiers import digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

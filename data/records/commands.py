@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from data.records.decisions import Range
-from data.records.identifiers import digest_of
+from data.facts.identifiers import digest_of
+from data.records.recommendations import Range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

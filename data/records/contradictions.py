@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from data.counts import count_text
+from data.base.counts import count_text
 
 _TERMS = {
     "sm_active": "SM_ACTIVE",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 
 class Quantity(StrEnum):

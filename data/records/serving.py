@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 MAX_START_SECONDS = 7200.0
 """What takes longer is no start of a replica, as far as can be told."""

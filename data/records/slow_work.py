@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 
 class SlowCause(StrEnum):

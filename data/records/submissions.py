@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from data.records.identifiers import SHORT_ID_LENGTH, digest_of
+from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
 
 
 class SubmissionState(StrEnum):

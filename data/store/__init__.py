@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from data.store.planning_view import PlanningView
-    from data.store.reader import CycleRow, StoredRecommendation, StoreReader
-    from data.store.store import Store, open_store
+    from data.store.facts.planning_view import PlanningView
+    from data.store.handles.reader import CycleRow, StoredRecommendation, StoreReader
+    from data.store.handles.store import Store, open_store
 
 __all__ = [
     "CycleRow",
@@ -23,12 +23,12 @@ __all__ = [
 ]
 _MODULES = MappingProxyType(
     {
-        "CycleRow": "reader",
-        "PlanningView": "planning_view",
-        "Store": "store",
-        "StoreReader": "reader",
-        "StoredRecommendation": "reader",
-        "open_store": "store",
+        "CycleRow": "handles.reader",
+        "PlanningView": "facts.planning_view",
+        "Store": "handles.store",
+        "StoreReader": "handles.reader",
+        "StoredRecommendation": "handles.reader",
+        "open_store": "handles.store",
     }
 )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import copy_into, inner, outer, reordering
+from data.base.compiled import copy_into, inner, outer, reordering
 from forecasting.mix.members_kernel import sort
 
 LEVELS = np.array([0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import inner, outer
+from data.base.compiled import inner, outer
 from forecasting.mix.members_kernel import BASELINE, PROPHET, sort
 
 _QUARTILE = np.log(2.0) / np.log(5.0)

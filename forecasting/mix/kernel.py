@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import copy_into, inner, outer
+from data.base.compiled import copy_into, inner, outer
 from forecasting.mix.members_kernel import (
     BASELINE,
     MEMBERS,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import inner, reordering
+from data.base.compiled import inner, reordering
 
 MEMBERS = ("naive", "half", "lds-log", "lds-median", "same-hour", "prophet-log")
 """Last value; half of it and half of lds-mean; level plus damped seasonal on log1p with a median

@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import NotEnoughHistoryError
+from data.base.errors import NotEnoughHistoryError
+from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import LeadAccuracy, LeadWeights
-from data.units import SECONDS_PER_HOUR
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.bands_kernel import banded, hear

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from data.units import SECONDS_PER_HOUR
+from data.base.units import SECONDS_PER_HOUR
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.anchor_kernel import LEVELS, anchored

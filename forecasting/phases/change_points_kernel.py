@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import copy_into, outer
+from data.base.compiled import copy_into, outer
 
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
-from data.records.jobs import Job
 from forecasting.demand_series import Values
 from forecasting.power.model import PowerModel
 from forecasting.power.records import PowerSamples
@@ -26,8 +26,8 @@ HOLDS_MEMORY_RATIO = 0.05
 def readings_by_model(samples: pd.DataFrame) -> dict[tuple[str, str], PowerSamples]:
     """Return the readings of whole boards by GPU model and utilization signal.
 
-    `samples` has the columns of data.columns.SAMPLES. MIG instances are left out: their board's
-    power is not theirs. Readings of one job, or of one free board, belong together.
+    `samples` has the columns of data.facts.columns.SAMPLES. MIG instances are left out: their
+    board's power is not theirs. Readings of one job, or of one free board, belong together.
     """
     whole = samples[(samples["mig_instance"] == "") & (samples["utilization_signal"] != "")]
     found = {}

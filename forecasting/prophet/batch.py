@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ForecastError
+from data.base.errors import ForecastError
 from forecasting.prophet.fits import FitStatus, ProphetFits, TermGroup
 from forecasting.prophet.gram_kernel import gram_of
 from forecasting.prophet.rows_kernel import (

@@ -6,7 +6,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ForecastError
+from data.base.errors import ForecastError
 from forecasting.prophet.rows_kernel import Answers, RowSurvey
 from forecasting.prophet.terms import (
     Floats,

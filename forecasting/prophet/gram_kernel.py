@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import inner, outer
+from data.base.compiled import inner, outer
 from forecasting.prophet.kernel import Floats, Gram, Row
 
 _DEPENDENT = 1e-13

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import inner
+from data.base.compiled import inner
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.units import SECONDS_PER_HOUR
+from data.base.units import SECONDS_PER_HOUR
 from forecasting.demand_series import Values
 from forecasting.prophet.batch import fit_batch
 from forecasting.prophet.windows_kernel import by_hour, cut_windows, longest_windows, put_points

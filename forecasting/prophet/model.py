@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.errors import NotEnoughHistoryError
-from data.units import SECONDS_PER_DAY
+from data.base.errors import NotEnoughHistoryError
+from data.base.units import SECONDS_PER_DAY
 from forecasting.demand_model import Quantiles, banded
 from forecasting.demand_series import DemandSeries
 

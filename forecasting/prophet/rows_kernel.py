@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import inner, outer
+from data.base.compiled import inner, outer
 from forecasting.prophet.gram_kernel import gram_of, row_around
 from forecasting.prophet.kernel import Floats, Gram, Row, RowWorkspace, make_workspace
 from forecasting.prophet.terms_kernel import changepoint_rows

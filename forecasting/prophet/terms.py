@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ForecastError
-from data.units import SECONDS_PER_DAY
+from data.base.errors import ForecastError
+from data.base.units import SECONDS_PER_DAY
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

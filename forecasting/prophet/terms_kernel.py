@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import outer
+from data.base.compiled import outer
 
 
 @outer

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.compiled import copy_into, inner
+from data.base.compiled import copy_into, inner
 from forecasting.prophet.kernel import (
     Gram,
     Row,

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import outer
-from data.units import SECONDS_PER_HOUR
+from data.base.compiled import outer
+from data.base.units import SECONDS_PER_HOUR
 
 
 @outer

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from data.errors import ImpossibleProblemError, scrub
+from data.base.errors import ImpossibleProblemError, scrub
 
 _INNER = ("thinker_config", "text_config", "llm_config", "language_config")
 _PARTS = ("attn_config", "ffn_config")

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 
 GENERIC = "generic"
 """The textbook's dialect, from which the others differ; a job may name it as its framework."""

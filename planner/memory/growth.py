@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.units import SLOT_SECONDS
+from data.base.units import SLOT_SECONDS
 
 Floats = npt.NDArray[np.float64]
 

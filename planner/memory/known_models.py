@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.memory.model_shape import ModelShape
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from data.errors import ImpossibleProblemError, scrub
+from data.base.errors import ImpossibleProblemError, scrub
 from planner.memory.config_layout import language_model, layers_without_experts
 from planner.memory.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
 from planner.memory.quantized_config import stored_quantization

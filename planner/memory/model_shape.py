@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 
 MAX_SIZE = 10**12
 """No width, count or vocabulary of a model reaches this."""

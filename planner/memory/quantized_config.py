@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from data.errors import scrub
+from data.base.errors import scrub
 
 _BY_BITS = {
     "awq": {4: "awq-int4"},

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.memory.model_shape import ModelShape
 
 _TOO_LARGE = 1e18

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from data.base.errors import ImpossibleProblemError
+from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import GpuModel
-from data.errors import ImpossibleProblemError
-from data.units import BYTES_PER_MIB
 from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
 from planner.memory.predictor import MemoryEstimate, predict_peak, refusal

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
+from data.base.units import BYTES_PER_MIB, gib
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity, WindowPeak
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
-from data.units import BYTES_PER_MIB, gib
 from planner.memory.bounds import USABLE
 from planner.memory.exceedance import chance_above, exceedance_of
 from planner.memory.framework_flags import flag_of

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, copy_into
+from data.base.compiled import compiled, copy_into
 from planner.nodes.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]

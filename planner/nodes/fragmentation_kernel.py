@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, inner
+from data.base.compiled import compiled, inner
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

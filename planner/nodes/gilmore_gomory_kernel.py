@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.base.compiled import compiled
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

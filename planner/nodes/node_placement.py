@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.nodes.ejection_kernel import Items, place_pool
 from planner.nodes.node_placement_kernel import place_at_home, place_first_fit, return_home
 from planner.nodes.random_kernel import random_state

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.base.compiled import compiled
 from planner.nodes.ejection_kernel import Items, enter, filled, first_excess, leave, swap
 
 Ints = npt.NDArray[np.int64]

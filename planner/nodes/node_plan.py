@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from data.feasible_changes import NO_NODE, required_nodes
+from data.records.feasible_changes import NO_NODE, required_nodes
 from data.records.plans import Stay
 from planner.nodes.node_hours import node_cost, switched, unplaced_cost
 from planner.nodes.node_placement import PlacementNode, Run, place_on_nodes

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import MigPlacement
-from data.records.jobs import Job
-from data.units import BYTES_PER_MIB
+from data.facts.jobs import Job
 from planner.problem.fleet_nodes import Home
 from planner.problem.host_room import (
     MILLI,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, inner
+from data.base.compiled import compiled, inner
 from planner.nodes.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import inner
+from data.base.compiled import inner
 
 RandomState = npt.NDArray[np.uint64]
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from data.records.plans import JobPlan, Plan, PlanPrice
 from planner.nodes.node_runs import pool_of_name
 from planner.problem.planning_problem import PlanningProblem

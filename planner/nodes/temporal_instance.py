@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

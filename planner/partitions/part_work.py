@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.partitions.split import FleetPart
 from planner.solver.bounds import Bound, jobs_bound
 from planner.solver.check_problem import check_costs

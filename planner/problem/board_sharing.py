@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.problem.job_demand import JobDemand
 
 MAX_UTILIZATION = 1.0

@@ -1,8 +1,8 @@
 """Emissions of an amount of site energy: location-based and market-based, never mixed."""
 
+from data.base.units import GRAMS_PER_KILOGRAM
 from data.catalogue.carbon_table import GridCarbon
-from data.records.decisions import Range
-from data.units import GRAMS_PER_KILOGRAM
+from data.records.recommendations import Range
 
 
 def emissions_of(

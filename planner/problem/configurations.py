@@ -4,8 +4,8 @@ Guards, all on the safe side: memory is taken as sharded over the devices, so fe
 more each, unless they are of copies that hold all of it themselves; a MIG slice is offered to jobs
 with one device only, of a profile that a node of theirs offers; a job is reclaimed only after it
 was seen idle for the whole stated time; a job that nobody can restart may only be capped or
-reclaimed. What no applier can make is no option (`data.feasible_changes`), and devices are those of
-the nodes that the job may be on.
+reclaimed. What no applier can make is no option (`data.records.feasible_changes`), and devices are
+those of the nodes that the job may be on.
 """
 
 import math
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
-from data.feasible_changes import counts_below, why_not, why_not_later
+from data.facts.jobs import JobState, WorkloadKind
+from data.records.feasible_changes import counts_below, why_not, why_not_later
 from data.records.forecasts import ForecastSkipped
-from data.records.jobs import JobState, WorkloadKind
 from data.records.plans import Configuration
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.problem.board_sharing import HALF, Partner
 from planner.problem.elasticity import Elasticity
 from planner.problem.fleet_nodes import Reach

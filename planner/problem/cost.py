@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.settings import PlanningSettings
-from data.units import SECONDS_PER_HOUR
+from data.base.units import SECONDS_PER_HOUR
+from data.settings.all_settings import PlanningSettings
 from planner.problem.configurations import Option, may_grow
 from planner.problem.energy import expected_draw
 from planner.problem.expected_value import mean_of

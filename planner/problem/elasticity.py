@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from data.feasible_changes import AUTOSCALERS, unit_of, whole_fact
-from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
-from data.settings import PlanningSettings
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
+from data.records.feasible_changes import AUTOSCALERS, unit_of, whole_fact
+from data.settings.all_settings import PlanningSettings
 from planner.problem.lost_work import LostWork, lost_work_of
 
 

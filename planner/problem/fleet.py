@@ -15,11 +15,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
-from data.board_shares import HOLDS_FOR
-from data.fleet_settings import Maintenance
-from data.records.cluster import Cluster, Gpu, Node
-from data.records.clusters import cluster_in
-from data.records.jobs import Job, Platform
+from data.boards.board_shares import HOLDS_FOR
+from data.facts.cluster_names import cluster_in
+from data.facts.fleet import Cluster, Gpu, Node
+from data.facts.jobs import Job, Platform
+from data.settings.fleet import Maintenance
 from planner.problem.fleet_nodes import FleetFacts, FleetNode, Home, Reach
 from planner.problem.host_room import with_host_room
 from planner.problem.taken_boards import short_name, taken_boards, works_for_nobody

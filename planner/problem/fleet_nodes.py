@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from data.records.cluster import MigManager
-from data.records.jobs import Platform
+from data.facts.fleet import MigManager
+from data.facts.jobs import Platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from data.feasible_changes import keeps_its_pods
-from data.records.cluster import Node
-from data.records.jobs import Job, Platform
-from data.units import BYTES_PER_MIB
+from data.base.units import BYTES_PER_MIB
+from data.facts.fleet import Node
+from data.facts.jobs import Job, Platform
+from data.records.feasible_changes import keeps_its_pods
 from planner.problem.fleet_nodes import FleetNode, Home
 from planner.problem.taken_boards import short_name
 

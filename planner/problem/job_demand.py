@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
+from data.base.errors import ImpossibleProblemError
+from data.base.units import SAME_BOARDS
 from data.catalogue.gpu_catalogue import GpuModel
-from data.errors import ImpossibleProblemError
-from data.records.cluster import BoardShare
+from data.facts.fleet import BoardShare
+from data.facts.jobs import Job
+from data.facts.queue_waits import QueueWait
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
-from data.records.jobs import Job
-from data.records.queue_waits import QueueWait
 from data.records.serving import ServiceOutlook
-from data.settings import PlanningSettings
-from data.units import SAME_BOARDS
+from data.settings.all_settings import PlanningSettings
 from planner.problem.elasticity import Elasticity, JobElasticity, standing_of
 from planner.problem.job_end import Remaining, waits_for_start
 from planner.problem.job_history import JobHistory

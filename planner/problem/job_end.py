@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
-from data.records.jobs import Job, JobState
-from data.records.progress import ProgressReport
-from data.records.queue_waits import QueueWait
+from data.facts.jobs import Job, JobState
+from data.facts.progress import ProgressReport
+from data.facts.queue_waits import QueueWait
 from planner.problem.progress_end import LEVELS, Values, ends_by_progress
 
 _RECORDED = "its recorded end"

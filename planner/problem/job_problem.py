@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.problem.configurations import Option
 from planner.problem.job_demand import JobDemand
 from planner.problem.job_end import waits_for_start

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from data.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
-from data.records.jobs import Job, SchedulerFacts
-from data.settings import PlanningSettings
-from data.units import SECONDS_PER_HOUR
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.jobs import Job, SchedulerFacts
+from data.records.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
+from data.settings.all_settings import PlanningSettings
 
 _BETWEEN = (0.0, 300.0, 1800.0)
 """Seconds since a checkpoint whose time nobody tells, as low, central, high."""

@@ -10,20 +10,20 @@ import pandas as pd
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.energy_settings import EnergySettings
-from data.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
-from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
-from data.grid_forecast import GridOutlook
-from data.records.cluster import Cluster
+from data.catalogue.grid_forecast import GridOutlook
+from data.facts.fleet import Cluster
+from data.facts.jobs import Job
+from data.facts.progress import ProgressReport
+from data.facts.queue_waits import QueueWait
+from data.facts.quotas import Quota
 from data.records.contradictions import FIX, ContradictedCounter, contradictions_text
+from data.records.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
 from data.records.forecasts import DemandForecast, ForecastSkipped
-from data.records.jobs import Job
 from data.records.power_caps import CapLaw
-from data.records.progress import ProgressReport
-from data.records.queue_waits import QueueWait
-from data.records.quotas import Quota
 from data.records.serving import ServiceOutlook
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
+from data.settings.fleet import NodeSettings, PowerSettings, TenantSettings
 from planner.problem.board_sharing import partners_of
 from planner.problem.configurations import (
     keep_reason,

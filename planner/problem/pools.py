@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 
-from data.fleet_settings import PowerDomain
-from data.records.jobs import Job, Platform
+from data.facts.jobs import Job, Platform
+from data.settings.fleet import PowerDomain
 from planner.problem.fleet import in_partition, runs_under, scheduler_of
 from planner.problem.fleet_nodes import FleetNode, Home
 from planner.problem.required_nodes import only_on

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
-from data.records.progress import ProgressReport
+from data.facts.progress import ProgressReport
 
 Values = npt.NDArray[np.float64]
 

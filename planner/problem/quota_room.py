@@ -4,9 +4,9 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from data.gpu_resources import resource_of
-from data.records.jobs import Job
-from data.records.quotas import Quota, QuotaKind
+from data.facts.gpu_resources import resource_of
+from data.facts.jobs import Job
+from data.facts.quotas import Quota, QuotaKind
 
 
 class QuotaRoom:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from data.feasible_changes import required_nodes
-from data.records.clusters import named_in
-from data.records.jobs import Job
+from data.facts.cluster_names import named_in
+from data.facts.jobs import Job
+from data.records.feasible_changes import required_nodes
 from planner.problem.taken_boards import short_name
 
 

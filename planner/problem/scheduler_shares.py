@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from glob import escape
 
-from data.fleet_settings import TenantSettings, TenantShare
-from data.gpu_resources import BOARDS
-from data.records.jobs import Job
-from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
+from data.facts.gpu_resources import BOARDS
+from data.facts.jobs import Job
+from data.facts.quotas import Quota, QuotaKind, quotas_of_jobs
+from data.settings.fleet import TenantSettings, TenantShare
 
 _BOARDS = (*BOARDS, "gres/gpu")
 """Resources that count boards: slices and boards of one type alone bound no tenant as a whole."""

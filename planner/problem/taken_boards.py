@@ -3,9 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from data.board_shares import HOLDS_FOR
-from data.records.cluster import Gpu
-from data.records.clusters import cluster_in, name_in_cluster, named_in
+from data.boards.board_shares import HOLDS_FOR
+from data.facts.cluster_names import cluster_in, name_in_cluster, named_in
+from data.facts.fleet import Gpu
 
 
 def taken_boards(

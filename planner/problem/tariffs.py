@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import numpy as np
 import numpy.typing as npt
 
+from data.base.clock import stretches_of_offset
+from data.base.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 from data.catalogue.carbon_table import GridCarbon
-from data.clock import stretches_of_offset
-from data.energy_settings import EnergySettings
-from data.grid_forecast import GridForecast, GridOutlook
-from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
+from data.catalogue.grid_forecast import GridForecast, GridOutlook
+from data.settings.energy import EnergySettings
 
 Values = npt.NDArray[np.float64]
 _GRAMS_PER_TONNE = 1000 * GRAMS_PER_KILOGRAM

@@ -11,10 +11,10 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
-from data.fleet_settings import TenantSettings, TenantShare
-from data.records.jobs import Job
+from data.base.errors import ImpossibleProblemError
+from data.facts.jobs import Job
 from data.records.plans import TenantPlan
+from data.settings.fleet import TenantSettings, TenantShare
 from planner.solver.coupling_rows import coupling_rows
 from planner.solver.free_plan import free_use
 from planner.solver.slot_problem import NOTHING, SlotProblem, TenantQuotas

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.energy_settings import EnergySettings
 from data.records.power_caps import CapLaw
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.problem.tariffs import Tariff
 
 

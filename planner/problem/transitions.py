@@ -8,7 +8,7 @@ queue is one call of the scheduler, about a second.
 
 from dataclasses import dataclass
 
-from data.records.queue_waits import QueueWait
+from data.facts.queue_waits import QueueWait
 from planner.problem.configurations import Option
 from planner.problem.elasticity import Elasticity, JobElasticity
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from data.records.actions import FOR_MEMORY, Action
-from data.records.decisions import Recommendation
 from data.records.forecasts import GroupForecast
 from data.records.memory import MemoryFinding
 from data.records.plans import IdleGpus, Plan
+from data.records.recommendations import Recommendation
 from data.records.serving import ServiceOutlook
 from data.records.slow_work import SlowWork
 from planner.problem.planning_problem import PlanningProblem

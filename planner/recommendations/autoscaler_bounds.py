@@ -8,11 +8,11 @@ model says was needed.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from data.feasible_changes import unit_of
+from data.facts.jobs import Platform, SchedulerFacts
 from data.records.actions import Action
-from data.records.decisions import Recommendation, Savings
-from data.records.jobs import Platform, SchedulerFacts
+from data.records.feasible_changes import unit_of
 from data.records.plans import Plan
+from data.records.recommendations import Recommendation, Savings
 from data.records.serving import BoundsUse, ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.quota_room import QuotaRoom

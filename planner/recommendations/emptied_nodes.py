@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from data.catalogue.gpu_catalogue import GpuModel
+from data.facts.jobs import Platform
 from data.records.actions import Action
-from data.records.decisions import Savings
-from data.records.jobs import Platform
 from data.records.plans import NodePlan, Plan
+from data.records.recommendations import Savings
 from planner.problem.carbon import emissions_of, market_emissions_of
 from planner.problem.cost import ChangeTime, move_costs
 from planner.problem.expected_value import mean_of

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from data.base.units import MIB_PER_GIB
 from data.catalogue.gpu_catalogue import CURRENCY, GpuModel
-from data.records.decisions import Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
-from data.target_facts import TARGET_FACTS, target_facts
-from data.units import MIB_PER_GIB
+from data.records.recommendations import Evidence, Savings
+from data.records.target_facts import TARGET_FACTS, target_facts
 from planner.problem.cost import change_costs
 from planner.problem.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem

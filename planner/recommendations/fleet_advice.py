@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 import numpy as np
 import numpy.typing as npt
 
+from data.facts.cluster_names import cluster_in, name_in_cluster, named_in
+from data.facts.jobs import Platform
 from data.records.actions import Action
-from data.records.clusters import cluster_in, name_in_cluster, named_in
-from data.records.decisions import Savings
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
-from data.records.jobs import Platform
+from data.records.recommendations import Savings
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.proposals import Proposal

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from data.feasible_changes import keeps_its_pods, whole_fact
-from data.records.jobs import SchedulerFacts
+from data.facts.jobs import SchedulerFacts
+from data.records.feasible_changes import keeps_its_pods, whole_fact
 from planner.problem.configurations import Option
 from planner.problem.fleet import runs_under
 from planner.problem.host_room import held_shares, host_share, room_of

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from data.feasible_changes import ELASTIC_KUEUE, names_its_nodes, why_not
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.jobs import JobState, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
-from data.records.decisions import Range, Recommendation, Savings, Transition
-from data.records.jobs import JobState, SchedulerFacts, WorkloadKind
+from data.records.feasible_changes import ELASTIC_KUEUE, names_its_nodes, why_not
 from data.records.plans import Plan
-from data.units import SECONDS_PER_HOUR
+from data.records.recommendations import Range, Recommendation, Savings, Transition
 from planner.problem.carbon import emissions_of, market_emissions_of
 from planner.problem.configurations import Option
 from planner.problem.cost import ChangeTime, change_costs, idle_watts, rent_per_hour

@@ -18,8 +18,8 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from data.records.decisions import Range
-from data.units import SECONDS_PER_HOUR
+from data.base.units import SECONDS_PER_HOUR
+from data.records.recommendations import Range
 from planner.problem.job_end import MIN_RUNS
 
 Values = npt.NDArray[np.float64]

@@ -14,14 +14,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from data.gpu_resources import resource_of
-from data.records.clusters import cluster_in, named_in
+from data.facts.cluster_names import cluster_in, named_in
+from data.facts.gpu_resources import resource_of
+from data.facts.jobs import Job, SchedulerFacts
+from data.facts.progress import ProgressReport
+from data.facts.quotas import Quota, QuotaKind, quotas_of_jobs
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
-from data.records.jobs import Job, SchedulerFacts
 from data.records.plans import Configuration, JobPlan, Plan
-from data.records.progress import ProgressReport
-from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.problem.cost import needed_service
 from planner.problem.fleet import runs_under
 from planner.problem.fleet_nodes import Home

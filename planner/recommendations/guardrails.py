@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data.feasible_changes import runs_in_slurm, why_not, why_not_requeued
-from data.records.jobs import Job
+from data.facts.jobs import Job
+from data.records.feasible_changes import runs_in_slurm, why_not, why_not_requeued
 from planner.problem.cost import needed_service
 from planner.problem.job_demand import JobDemand
 from planner.problem.job_end import waits_for_start

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from data.records.actions import Action
-from data.records.decisions import Range, Recommendation, Savings
 from data.records.plans import Configuration, Plan
+from data.records.recommendations import Range, Recommendation, Savings
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.evidence import evidence_of
 from planner.recommendations.proposals import Proposal

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from data.records.decisions import Range
+from data.records.recommendations import Range
 from planner.problem.expected_value import mean_of
 
 Values = npt.NDArray[np.float64]

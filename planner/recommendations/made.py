@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from data.records.actions import Action, Risk
-from data.records.decisions import Recommendation, Transition
 from data.records.plans import Configuration, Plan
+from data.records.recommendations import Recommendation, Transition
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.transitions import entering
 from planner.recommendations.evidence import FleetEvidence, confidence_of, evidence_of

@@ -7,13 +7,13 @@ one, so that worth is named as unknown and never counted; the dearer devices are
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from data.errors import sentence
+from data.base.errors import sentence
+from data.base.units import gib
 from data.records.actions import Action
-from data.records.decisions import Evidence, Recommendation, Savings
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.memory import MemoryFinding, MemoryRemedy
 from data.records.plans import Plan
-from data.units import gib
+from data.records.recommendations import Evidence, Recommendation, Savings
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.evidence import evidence_of
 from planner.recommendations.memory_relief import Relief

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from data.catalogue.gpu_catalogue import GpuModel, MigProfile
-from data.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
+from data.facts.jobs import Platform
 from data.records.actions import Action
-from data.records.jobs import Platform
+from data.records.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration
 from planner.memory.bounds import USABLE

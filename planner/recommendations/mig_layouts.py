@@ -12,12 +12,12 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
 from data.catalogue.gpu_catalogue import GpuModel
-from data.gpu_resources import MIG_LAYOUT_LABEL
+from data.facts.cluster_names import name_in_cluster
+from data.facts.fleet import MigLayout
+from data.facts.gpu_resources import MIG_LAYOUT_LABEL
+from data.facts.jobs import Platform
 from data.records.actions import Action
-from data.records.cluster import MigLayout
-from data.records.clusters import name_in_cluster
-from data.records.decisions import Range, Savings
-from data.records.jobs import Platform
+from data.records.recommendations import Range, Savings
 from planner.problem.configurations import Option, options_for
 from planner.problem.fleet import runs_under
 from planner.problem.fleet_nodes import FleetNode, Reach

@@ -18,8 +18,8 @@ program, or grows it into free boards and back.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from data.records.decisions import Recommendation
 from data.records.plans import Plan
+from data.records.recommendations import Recommendation
 from planner.problem.terms import Terms
 from planner.recommendations.memory_relief import Relief
 from planner.recommendations.path_costs import path_cost

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from data.records.actions import Action
-from data.records.decisions import Recommendation, Savings
+from data.records.recommendations import Recommendation, Savings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from data.records.decisions import Range, Savings, Transition
-from data.units import GRAMS_PER_KILOGRAM
+from data.base.units import GRAMS_PER_KILOGRAM
+from data.records.recommendations import Range, Savings, Transition
 from planner.problem.carbon import emissions_of, market_emissions_of
 from planner.problem.cost import (
     ChangeTime,

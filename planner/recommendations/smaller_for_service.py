@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from data.records.actions import Action
-from data.records.decisions import Range, Recommendation
 from data.records.plans import Plan
+from data.records.recommendations import Range, Recommendation
 from data.records.serving import ModelFit, ServiceOutlook
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.job_advice import job_advice, per_day_text, savings_of

@@ -7,8 +7,8 @@ claimed as saved: what it is worth depends on the queue.
 import math
 from collections.abc import Sequence
 
-from data.feasible_changes import untouchable
-from data.records.jobs import Job, Platform
+from data.facts.jobs import Job, Platform
+from data.records.feasible_changes import untouchable
 from planner.problem.job_end import MIN_RUNS
 
 _FAR_ABOVE = 2.0

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data.feasible_changes import NO_DISRUPTIONS, unit_of
+from data.facts.jobs import Job, Platform
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, Platform
+from data.records.feasible_changes import NO_DISRUPTIONS, unit_of
+from data.records.recommendations import Recommendation
 from planner.problem.cost import missed_service
 from planner.problem.elasticity import Elasticity
 from planner.problem.job_end import waits_for_start

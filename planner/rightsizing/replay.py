@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.level_paths import level_of
 from planner.rightsizing.past import Indices, LimitRule, Past, StepForecast, Values

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.scheduling.configurations import Configurations
 from planner.scheduling.goodput_kernel import SAMPLES, best_split, goodputs, tabulate
 

@@ -13,7 +13,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import inner, outer
+from data.base.compiled import inner, outer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 
 Nodes = tuple[int, ...]
 """The node of every GPU, ascending."""

@@ -12,7 +12,7 @@ The last configuration is nothing: 0 GPUs. `cost` [J, C] is infinite where a cho
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import copy_into, inner, outer
+from data.base.compiled import copy_into, inner, outer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.scheduling.round_kernel import solve
 
 Floats = npt.NDArray[np.float64]

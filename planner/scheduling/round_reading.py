@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data.gpu_resources import WHOLE_GPU
+from data.facts.gpu_resources import WHOLE_GPU
 from planner.scheduling.configurations import Configurations, configurations
 from planner.scheduling.goodput import GoodputModel, GoodputTables
 from planner.scheduling.job_reading import (

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from data.records.decisions import Range
+from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
+from data.records.recommendations import Range
 from data.records.serving import BoundsUse
-from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     Floats,

@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 
 MAX_SLOTS = 1_000_000
 MAX_SERVICE_SECONDS = 1e7

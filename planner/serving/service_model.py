@@ -11,11 +11,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import outer
-from data.errors import ImpossibleProblemError
-from data.records.decisions import Range
+from data.base.compiled import outer
+from data.base.errors import ImpossibleProblemError
+from data.base.units import SLOT_SECONDS
+from data.records.recommendations import Range
 from data.records.serving import ServiceOutlook
-from data.units import SLOT_SECONDS
 from planner.serving.queueing import ServiceLoad, WaitObjective, fewest, queue_of
 
 Floats = npt.NDArray[np.float64]

@@ -6,7 +6,7 @@ A service whose prompts grow longer by night does more work for as many requests
 import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
-from data.records.decisions import Range
+from data.records.recommendations import Range
 from data.records.serving import TokenSeconds
 from planner.serving.service_model import (
     Floats,

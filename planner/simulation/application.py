@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 
 Floats = npt.NDArray[np.float64]
 Steps = tuple[Floats, Floats, Floats]

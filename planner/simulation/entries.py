@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.job_view import SchedulingPolicy
 from planner.simulation.peers.gavel import GavelPolicy

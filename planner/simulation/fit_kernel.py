@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import outer
+from data.base.compiled import outer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

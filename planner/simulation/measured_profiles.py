@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.simulation.application import (
     OTHER_RESTART_SECONDS,
     RESTART_SECONDS,

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from data.errors import ImpossibleProblemError
-from data.gpu_resources import WHOLE_GPU
+from data.base.errors import ImpossibleProblemError
+from data.facts.gpu_resources import WHOLE_GPU
 from planner.simulation.application import Application, throughput_ratios
 from planner.simulation.job_view import Allocation, NodeView, SchedulingPolicy
 from planner.simulation.outcome import FinishedJob, SimulationOutcome

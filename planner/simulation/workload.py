@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

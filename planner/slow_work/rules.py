@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from data.records.decisions import Range
-from data.records.jobs import Job, WorkloadKind
+from data.facts.jobs import Job, WorkloadKind
+from data.records.recommendations import Range
 from data.records.slow_work import SlowCause, SlowWork
 
 Floats = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from data.compiled import compiled
+from data.base.compiled import compiled
 from planner.solver.changes_kernel import shortest_within_limit
 from planner.solver.insertion_kernel import charge, shortest
 from planner.solver.kernel_problem import Draft, KernelProblem

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from data.errors import PlanningError
+from data.base.errors import PlanningError
 from planner.solver.bound_kernel import job_values
 from planner.solver.insertion_kernel import node_total
 from planner.solver.kernel_problem import KernelProblem, empty_draft, uncoupled

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.solver.broken_limits import SLACK
 from planner.solver.slot_problem import (
     ConfigurationGrid,

@@ -19,7 +19,7 @@ maximum and their intersection is the next lam (Kelley).
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, copy_into, inner
+from data.base.compiled import compiled, copy_into, inner
 from planner.solver.lanes import LANES, Lanes
 from planner.solver.slot_problem import Floats, Indices, Path, Singles
 

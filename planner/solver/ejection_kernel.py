@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from data.compiled import compiled, copy_into, inner
+from data.base.compiled import compiled, copy_into, inner
 from planner.solver.broken_limits import SLACK
 from planner.solver.insertion_kernel import add_path
 from planner.solver.kernel_problem import Draft, KernelProblem

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from data.compiled import compiled, inner
+from data.base.compiled import compiled, inner
 from planner.solver.broken_limits import SLACK
 from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats, Path

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from data.compiled import inner
+from data.base.compiled import inner
 from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats
 

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled, copy_into, inner
+from data.base.compiled import compiled, copy_into, inner
 from planner.solver.insertion_kernel import add_path, node_total, path_cost, row_total
 from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.slot_problem import Floats, Indices, Path

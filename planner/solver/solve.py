@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from data.errors import PlanningError
+from data.base.errors import PlanningError
 from planner.solver.bounds import Bound, certified_bound, checked_bound, or_jobs_alone
 from planner.solver.check_problem import check_costs, check_problem
 from planner.solver.coupling_rows import CouplingRows, coupling_rows

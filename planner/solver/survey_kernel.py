@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data.compiled import compiled
+from data.base.compiled import compiled
 from planner.solver.broken_limits import SLACK
 from planner.solver.slot_problem import Floats, Indices, Singles
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.solver.broken_limits import SLACK
 from planner.solver.coupling_rows import CouplingRows
 from planner.solver.insertion_kernel import add_path, changes_too_often, path_fits

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from data.compiled import compiled, copy_into, inner
+from data.base.compiled import compiled, copy_into, inner
 from planner.solver.changes_kernel import shortest_within_limit
 from planner.solver.insertion_kernel import change_cost, changes_too_often, charge
 from planner.solver.kernel_problem import Draft, KernelProblem

@@ -26,9 +26,9 @@ from dashboard.api.world import ApiWorld
 from dashboard.decision_service import DecisionService
 from dashboard.web.admission import Admission
 from dashboard.web.trusted_proxy import AuthMiddleware
-from data.access_settings import AccessSettings
-from data.clock import utc_now
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.settings.access import AccessSettings
+from data.settings.all_settings import Settings
 from data.store import Store, open_store
 
 PROXY = AccessSettings(

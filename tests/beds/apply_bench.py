@@ -12,11 +12,12 @@ from factories import NOW, make_collected, make_job, make_plan, make_recommendat
 
 from dashboard import decisions
 from dashboard.apply.worker import Worker
-from data.apply_settings import ApplySettings
 from data.records.changes import Change
-from data.records.decisions import Recommendation
-from data.settings import Settings
-from data.store import Store, tables
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings
+from data.store import Store
+from data.store.engine import tables
 
 JOB = "search/ranker-0"
 START = NOW + timedelta(minutes=10)

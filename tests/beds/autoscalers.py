@@ -10,7 +10,7 @@ from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import bind_in, deployment, gpus, pod_spec, proposal
 
 from data.records.actions import Action
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 AUTOSCALER, SCALED = "horizontalpodautoscaler.autoscaling/serve", "scaledobject.keda.sh/serve"
 SERVE = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "serve"}

@@ -21,7 +21,7 @@ from beds.file_cluster import FileApplier, FileCluster
 
 from dashboard.apply.worker import Worker
 from data.records.lifecycle import OPEN
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store, open_store
 
 

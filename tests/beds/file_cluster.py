@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job
 from data.records.changes import (
     Change,
     ChangeStep,
@@ -24,9 +26,7 @@ from data.records.changes import (
     Target,
     VerificationResult,
 )
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.jobs import Job
+from data.records.recommendations import Recommendation
 
 FIELDS = ("gpus", "model", "note")
 

@@ -8,8 +8,8 @@ from beds.kubernetes_apply import deployment, gpus, pod_spec, proposal
 from beds.kubernetes_fake import FakeApi
 
 from dashboard.apply.git.applier import GitApplier
-from data.apply_settings import GitApplySettings, KubernetesApplySettings
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
+from data.settings.apply import GitApplySettings, KubernetesApplySettings
 
 MANIFEST = "apps/serve/deployment.yaml"
 YAML = """\

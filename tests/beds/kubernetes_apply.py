@@ -16,13 +16,13 @@ from beds.steps import send_step
 from factories import H100, make_recommendation
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.apply_settings import KubernetesApplySettings
-from data.clock import utc_now
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.clock import utc_now
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import Change, ReadBack, Rehearsal, StepOutcome, VerificationResult
-from data.records.decisions import Recommendation
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
+from data.settings.apply import KubernetesApplySettings
 
 APPLIER_MANIFEST = Path(__file__).parents[2] / "deploy" / "kubernetes-applier.yaml"
 GPU = "nvidia.com/gpu"

@@ -14,9 +14,9 @@ from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.records.jobs import Job, SchedulerFacts
-from data.source_settings import KubernetesSettings
+from data.facts.collected import Collected
+from data.facts.jobs import Job, SchedulerFacts
+from data.settings.sources import KubernetesSettings
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WINDOW = Window(start=NOW - timedelta(hours=2), end=NOW)

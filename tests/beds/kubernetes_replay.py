@@ -12,7 +12,7 @@ from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.kinds import KINDS
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.source_settings import KubernetesSettings
+from data.settings.sources import KubernetesSettings
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "kubernetes"
 A_TOKEN = "a-token"  # noqa: S105 # of a server that asks for none

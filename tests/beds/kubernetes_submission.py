@@ -5,12 +5,12 @@ from typing import Any
 from beds.kubernetes import KubernetesBed
 
 from dashboard.submission.watch import watch_all
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.submissions import Submission, SubmissionState
-from data.settings import Settings
-from data.source_settings import KubernetesSettings
+from data.settings.all_settings import Settings
+from data.settings.sources import KubernetesSettings
+from data.settings.submission import SubmitSettings
 from data.store import Store
-from data.submit_settings import SubmitSettings
 
 
 def delete_job(bed: KubernetesBed, name: str) -> None:

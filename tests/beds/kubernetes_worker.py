@@ -13,12 +13,12 @@ from factories import make_plan, make_recommendation
 from dashboard import decisions
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.worker import Worker
-from data.apply_settings import ApplySettings
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.changes import Change, ChangeStep, StepResult
-from data.records.decisions import Recommendation
 from data.records.lifecycle import OPEN
-from data.settings import Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings
 from data.store import Store
 
 _VISITS = 1500

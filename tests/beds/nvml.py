@@ -16,8 +16,8 @@ from pathlib import Path
 from collectors.base import Window
 from collectors.nvml.metrics import NvmlCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.source_settings import NvmlSettings
+from data.facts.collected import Collected
+from data.settings.sources import NvmlSettings
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "nvml"
 NOW = datetime(2026, 1, 8, 12, 0, 0, tzinfo=UTC)

@@ -7,8 +7,8 @@ from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
-from data.load_settings import LoadedSettings
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.load import LoadedSettings
 from data.store import Store
 
 

@@ -13,7 +13,7 @@ from dashboard.apply.power.documents import NodeReport
 from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.held_limits import HeldLimits
 from dashboard.apply.power.signed_file import read_secret
-from data.source_settings import NvmlSettings
+from data.settings.sources import NvmlSettings
 
 NODE = "n1"
 BOARD = """\

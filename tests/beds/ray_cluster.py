@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 from unittest.mock import patch
 
-from data.errors import SettingsError
+from data.base.errors import SettingsError
 from forecasting.ray_driver import LOCAL
 
 _TESTS = Path(__file__).parents[1]

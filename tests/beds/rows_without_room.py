@@ -11,9 +11,9 @@ from pathlib import Path
 
 from factories import NOW, make_collected, make_job, make_samples
 
-from data.errors import StoreError
-from data.records.cluster import Node
-from data.settings import RetentionSettings
+from data.base.errors import StoreError
+from data.facts.fleet import Node
+from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
 
 KINDS: dict[str, Callable[[Store, int], object]] = {

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from factories import NOW
 
-from data.columns import SERVING, check_frame
+from data.facts.columns import SERVING, check_frame
 
 
 def served(

@@ -8,7 +8,7 @@ import pandas as pd
 
 from collectors.simulated_cluster import SimulatedCluster
 from collectors.simulated_layout import Tenant
-from data.records.jobs import WorkloadKind
+from data.facts.jobs import WorkloadKind
 from data.records.plans import Configuration
 
 NOW = datetime(2026, 1, 7, 12, tzinfo=UTC)

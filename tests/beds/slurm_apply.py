@@ -9,14 +9,14 @@ from beds.steps import send_step
 from factories import make_recommendation
 
 from dashboard.apply.slurm.applier import SlurmApplier
-from data.apply_settings import SlurmApplySettings
-from data.clock import utc_now
-from data.errors import ChangeRefusedError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError
+from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult, VerificationResult
-from data.records.decisions import Recommendation
-from data.records.jobs import Platform
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
+from data.settings.apply import SlurmApplySettings
 
 MODEL = "H100-SXM5-80GB"
 GPU_MODELS = f"h100={MODEL},a100=A100-SXM4-80GB"

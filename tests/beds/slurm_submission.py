@@ -7,12 +7,12 @@ from typing import Any
 from beds.slurm import SlurmBed
 
 from dashboard.submission.watch import watch_all
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.submissions import Submission
-from data.settings import Settings
-from data.source_settings import SlurmSettings
+from data.settings.all_settings import Settings
+from data.settings.sources import SlurmSettings
+from data.settings.submission import SubmitSettings
 from data.store import Store
-from data.submit_settings import SubmitSettings
 
 
 def settings_of(bed: SlurmBed, **submission: Any) -> Settings:

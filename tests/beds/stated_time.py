@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from data import clock
+from data.base import clock
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from factories import NOW, make_collected, make_samples
 
-from data.errors import StoreError
+from data.base.errors import StoreError
 from data.store import Store, open_store
 
 _MOST = 100

@@ -14,9 +14,9 @@ from beds.postgres import PostgresBed
 from factories import NOW, make_plan
 from sqlalchemy.engine import make_url
 
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 from data.store import Store, open_store
-from data.store.bridge import is_postgres
+from data.store.engine.dialects import is_postgres
 
 DUCKDB, POSTGRES = "duckdb", "postgres"
 ENGINES = [DUCKDB, pytest.param(POSTGRES, marks=pytest.mark.postgres)]

@@ -6,10 +6,10 @@ from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import submit
 from dashboard.submission.target import SubmissionTarget
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
 from data.records.submissions import Submission
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
 
 

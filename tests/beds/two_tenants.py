@@ -18,12 +18,13 @@ from factories import (
 )
 from planning_cases import H100, forecast_of
 
-from data.clock import floor_to_slot
-from data.columns import SERVING, TIME, XIDS, check_frame
+from data.base.clock import floor_to_slot
+from data.facts.columns import SERVING, TIME, XIDS, check_frame
+from data.facts.fleet import Node
+from data.facts.jobs import Job, SchedulerFacts
+from data.facts.quotas import Quota, QuotaKind
 from data.records.actions import Action
-from data.records.cluster import Node
 from data.records.commands import CommandKind, Measurement, Person
-from data.records.decisions import Recommendation
 from data.records.forecasts import (
     GroupForecast,
     GroupKind,
@@ -32,12 +33,11 @@ from data.records.forecasts import (
     WorkloadForecast,
     WorkloadTotal,
 )
-from data.records.jobs import Job, SchedulerFacts
 from data.records.plans import Configuration, IdleCause, IdleGpus, JobPlan, TenantPlan
-from data.records.quotas import Quota, QuotaKind
+from data.records.recommendations import Recommendation
 from data.records.serving import ServiceOutlook
 from data.store import Store
-from data.store.record_json import to_json
+from data.store.engine.record_json import to_json
 
 MINE, THEIRS = "antelope", "zebra"
 TENANTS = (MINE, THEIRS)

@@ -19,7 +19,7 @@ from beds.forked_trimtab import Forked, fork_trimtab
 from beds.ports import free_port
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, WebSocket
 
-from data.records.clusters import named_in
+from data.facts.cluster_names import named_in
 
 HOSTILE_NAME = (
     "evil/<img src=x onerror=window.hacked=1>[x](javascript:window.hacked=2)"

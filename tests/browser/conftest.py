@@ -32,11 +32,11 @@ from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
-from data.clock import floor_to_slot, utc_now
-from data.collected import Collected
-from data.records.jobs import WorkloadKind
-from data.settings import PlanningSettings, Settings
-from data.store_place import StoreSettings
+from data.base.clock import floor_to_slot, utc_now
+from data.facts.collected import Collected
+from data.facts.jobs import WorkloadKind
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.store import StoreSettings
 
 STEP_SECONDS = 300
 SIZE: ViewportSize = {"width": 1360, "height": 1000}

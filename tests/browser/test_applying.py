@@ -21,7 +21,7 @@ from browser.inbox import answer, decide, dialog, open_first, open_row, panel_of
 from browser.test_decisions import stored
 from playwright.sync_api import Browser, Locator, expect
 
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import open_store
 
 pytestmark = pytest.mark.browser

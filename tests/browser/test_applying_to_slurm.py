@@ -14,8 +14,8 @@ from browser.inbox import answer, open_row
 from factories import make_collected, make_job, make_plan, make_samples
 from playwright.sync_api import expect
 
-from data.clock import utc_now
-from data.records.jobs import Platform
+from data.base.clock import utc_now
+from data.facts.jobs import Platform
 from data.store import open_store
 
 pytestmark = [pytest.mark.browser, pytest.mark.slurm]

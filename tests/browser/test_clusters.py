@@ -13,9 +13,9 @@ from playwright.sync_api import expect
 
 from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
-from data.clock import utc_now
-from data.load_settings import load_settings
-from data.records.clusters import MAIN
+from data.base.clock import utc_now
+from data.facts.cluster_names import MAIN
+from data.settings.load import load_settings
 from data.store import open_store
 
 pytestmark = pytest.mark.browser

@@ -7,7 +7,7 @@ from browser.bed import Server, Visitor
 from browser.inbox import answer, bulk, decide, dialog, open_first, panel_of, rows, tick
 from playwright.sync_api import expect
 
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import StoredRecommendation, open_store
 
 pytestmark = pytest.mark.browser

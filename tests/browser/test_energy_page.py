@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from data.clock import floor_to_slot, utc_now
+from data.base.clock import floor_to_slot, utc_now
 from data.store import open_store
 
 pytestmark = pytest.mark.browser

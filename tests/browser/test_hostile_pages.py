@@ -16,7 +16,7 @@ from hostile.fleet import fill
 from hostile.payloads import PAYLOADS
 from playwright.sync_api import Browser, Locator, expect
 
-from data.clock import floor_to_slot, utc_now
+from data.base.clock import floor_to_slot, utc_now
 from data.store import open_store
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

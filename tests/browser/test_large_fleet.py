@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, expect
 
 from benchmarks._stored_cycle import write_cycle
 from benchmarks._stored_fleet import StoredFleet, write_facts
-from data.clock import floor_to_slot, utc_now
-from data.settings import Settings
+from data.base.clock import floor_to_slot, utc_now
+from data.settings.all_settings import Settings
 from data.store import open_store
-from data.store.engine import open_engine
-from data.store.migrate import migrate
+from data.store.engine.duckdb_engine import open_engine
+from data.store.engine.migrate import migrate
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NODES = [200, pytest.param(1250, marks=pytest.mark.slow_end)]

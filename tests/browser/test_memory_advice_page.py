@@ -15,10 +15,10 @@ from memory_cases import climbing, free_board, world_of
 from playwright.sync_api import Page, expect
 
 from dashboard.cycle import run_cycle
-from data.clock import utc_now
+from data.base.clock import utc_now
+from data.facts.jobs import JobState, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import JobState, SchedulerFacts, WorkloadKind
+from data.records.recommendations import Recommendation
 from data.store import open_store
 
 pytestmark = pytest.mark.browser

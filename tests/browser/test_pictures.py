@@ -24,9 +24,9 @@ from benchmarks.pages import stored
 from dashboard.cli import main
 from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.store import StoreSettings
 from data.store import open_store
-from data.store_place import StoreSettings
 
 pytestmark = pytest.mark.browser
 IMAGES = Path(__file__).parents[2] / "docs" / "images"

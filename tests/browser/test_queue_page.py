@@ -9,7 +9,7 @@ from factories import make_collected, make_quota, make_samples
 from playwright.sync_api import expect
 from waiting_jobs import waiting_jobs
 
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import open_store
 
 pytestmark = pytest.mark.browser

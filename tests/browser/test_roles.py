@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from dashboard.api.wishes import WishKind
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import open_store
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from browser.test_applying import ApplyingServer, applying_server
 from factories import make_collected, make_samples
 from playwright.sync_api import expect
 
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.actions import Action
 from data.store import open_store
 

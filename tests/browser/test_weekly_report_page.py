@@ -23,9 +23,9 @@ from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
-from data.records.decisions import Savings
-from data.settings import Settings
+from data.records.recommendations import Savings
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
 from data.store import open_store
 
 pytestmark = pytest.mark.browser

@@ -17,8 +17,8 @@ from collectors.metric_dialects import HEALTH_QUANTITIES
 from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import ACTIVITY
-from data.source_settings import PrometheusSettings
+from data.facts.columns import ACTIVITY
+from data.settings.sources import PrometheusSettings
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 HOUR = Window(start=AT, end=AT + timedelta(hours=1))

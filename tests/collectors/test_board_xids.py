@@ -13,8 +13,8 @@ from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.prometheus_client import PrometheusClient
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.source_settings import PrometheusSettings
+from data.facts.collected import Collected
+from data.settings.sources import PrometheusSettings
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 LABELS = {"gpu": "3", "UUID": "GPU-1", "modelName": "NVIDIA H100 80GB HBM3", "Hostname": "n1"}

@@ -13,8 +13,8 @@ from collectors.base import Window
 from collectors.dcgm_metrics import TOO_MANY, PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.source_settings import PrometheusSettings
+from data.facts.collected import Collected
+from data.settings.sources import PrometheusSettings
 
 END = datetime(2026, 1, 5, 12, tzinfo=UTC)
 START = END - timedelta(minutes=10)

@@ -13,10 +13,10 @@ from factories import H100, make_samples
 from collectors.contradictions import COUNTERS, believed_samples, without_counters
 from collectors.trace_files import Trace
 from collectors.trace_map import load_map
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.columns import ACTIVITY, check_frame
-from data.store.contradictions import MIN_SLOTS
+from data.facts.columns import ACTIVITY, check_frame
+from data.store.facts.contradictions import MIN_SLOTS
 
 MEASURED = Path(__file__).parents[2] / "benchmarks" / "measured" / "slow_programs_h200.json"
 PROGRAMS = json.loads(MEASURED.read_text(encoding="utf-8"))["rows"]

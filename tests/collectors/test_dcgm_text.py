@@ -12,8 +12,8 @@ from collectors.device_labels import holder_of
 from collectors.exposition_text import parse_exposition, parse_labels, read_dcgm_text
 from collectors.simulated_exposition import exposition
 from collectors.simulated_fleet import SimulatedFleet
+from data.base.errors import UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import UnexpectedAnswerError
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 LABELS = 'gpu="0", UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="n1"'

@@ -18,11 +18,11 @@ from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.jobs import KubernetesCollector
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.feasible_changes import NO_DISRUPTIONS, why_not
+from data.records.feasible_changes import NO_DISRUPTIONS, why_not
 from data.records.plans import Configuration
-from data.source_settings import KubernetesSettings
+from data.settings.sources import KubernetesSettings
 
 VERSION = "policy/v1beta1"
 """The one of the API that runs here; in policy/v1 all but an empty selector means the same."""

@@ -20,8 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.grid_providers import _GridProvider, _of_period, _xml, carbon_ahead, price_ahead
-from data.errors import CollectorError, SettingsError, SourceRefusedError, SourceUnreachableError
-from data.grid_settings import GridSettings
+from data.base.errors import (
+    CollectorError,
+    SettingsError,
+    SourceRefusedError,
+    SourceUnreachableError,
+)
+from data.settings.grid_settings import GridSettings
 
 NOW = datetime(2026, 1, 5, 12, 10, tzinfo=UTC)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

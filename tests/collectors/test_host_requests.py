@@ -14,7 +14,7 @@ from collectors.kubernetes.host_requests import allocatable, asked_by_pods, aske
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.quantities import HostRequest, quantity
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.source_settings import KubernetesSettings
+from data.settings.sources import KubernetesSettings
 
 MIB = 1024**2
 WINDOW = Window(

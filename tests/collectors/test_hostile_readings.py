@@ -17,8 +17,8 @@ from collectors.exposition_text import (
     parse_exposition,
     read_prometheus_json,
 )
+from data.base.errors import UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import UnexpectedAnswerError
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NOW = AT.timestamp()

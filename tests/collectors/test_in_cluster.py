@@ -19,14 +19,14 @@ from collectors.device_labels import holder_of, node_of
 from collectors.in_cluster import InCluster
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.slurm.jobs import SOURCE as SLURM_SOURCE
+from data.base.errors import SourceUnreachableError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.errors import SourceUnreachableError
-from data.records.cluster import SourceState
-from data.records.clusters import cluster_in
-from data.records.jobs import Platform
-from data.settings import Settings
-from data.source_settings import SlurmSettings
+from data.facts.cluster_names import cluster_in
+from data.facts.collected import Collected
+from data.facts.fleet import SourceState
+from data.facts.jobs import Platform
+from data.settings.all_settings import Settings
+from data.settings.sources import SlurmSettings
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WINDOW = Window(start=NOW - timedelta(hours=1), end=NOW)
@@ -97,7 +97,7 @@ def test_every_name_is_of_the_cluster_and_nothing_else_changes(source: Collector
 
 def test_recorded_schedulers_keep_their_platform() -> None:
     """A Slurm by its commands is called `slurm` alone."""
-    from data.records.cluster import Node
+    from data.facts.fleet import Node
 
     facts: dict[str, Any] = {"gpu_model": "", "gpu_count": 8, "seen_at": NOW}
     for word, platform in (("slurm@paris", Platform.SLURM), ("kubernetes a@b", "kubernetes")):

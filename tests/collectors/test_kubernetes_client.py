@@ -28,14 +28,14 @@ from collectors.kubernetes import api as api_module
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS
 from dashboard.kubernetes_writer import KubernetesWriter
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,
     SourceUnreachableError,
     UnexpectedAnswerError,
 )
-from data.source_settings import KubernetesSettings
+from data.settings.sources import KubernetesSettings
 
 
 def items(*names: str, then: str = "") -> Behaviour:

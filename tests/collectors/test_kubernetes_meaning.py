@@ -30,12 +30,12 @@ from kubernetes.config import incluster_config
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
+from data.base.errors import SourceNotConfiguredError, SourceUnreachableError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import SourceNotConfiguredError, SourceUnreachableError
-from data.feasible_changes import NO_NODE, names_its_nodes, required_nodes, why_not
-from data.records.jobs import JobState
+from data.facts.jobs import JobState
+from data.records.feasible_changes import NO_NODE, names_its_nodes, required_nodes, why_not
 from data.records.plans import Configuration
-from data.source_settings import KubernetesSettings
+from data.settings.sources import KubernetesSettings
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.mig_layouts import file_of
 from collectors.mig_layouts import layouts_in
+from data.base.errors import SettingsError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.errors import SettingsError
-from data.records.cluster import MigManager, Node
-from data.source_settings import KubernetesSettings
-from data.store.record_json import from_json, to_json
+from data.facts.collected import Collected
+from data.facts.fleet import MigManager, Node
+from data.settings.sources import KubernetesSettings
+from data.store.engine.record_json import from_json, to_json
 
 SOURCE = "gpu-operator/default-mig-parted-config"
 CONFIG = "/api/v1/namespaces/gpu-operator/configmaps/default-mig-parted-config"

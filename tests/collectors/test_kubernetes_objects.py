@@ -15,9 +15,9 @@ from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import GpuRequest, read_pod, requests_of
 from collectors.kubernetes.workloads import Owners, Workload
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.records.cluster import Node
-from data.records.jobs import JobState, WorkloadKind
+from data.facts.collected import Collected
+from data.facts.fleet import Node
+from data.facts.jobs import JobState, WorkloadKind
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 STARTED = "2026-01-05T10:00:00Z"

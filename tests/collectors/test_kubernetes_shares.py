@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from beds.kubernetes_lists import CLAIMS, GPU, NODES, PODS, SLICES, node, pod, told
 
-from data.board_shares import board_shares
+from data.boards.board_shares import board_shares
+from data.boards.unplanned_jobs import occupied
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.kept_on import occupied
-from data.records.cluster import BoardShare
+from data.facts.collected import Collected
+from data.facts.fleet import BoardShare
 
 UUID = "GPU-5f0c1a2b-0000-4444-8888-00000000000{}"
 MIG = "nvidia.com/mig-3g.40gb"

@@ -13,11 +13,11 @@ from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
+from data.base.errors import SourceRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.errors import SourceRefusedError
-from data.records.jobs import Job, JobState, WorkloadKind
-from data.source_settings import KubernetesSettings
+from data.facts.collected import Collected
+from data.facts.jobs import Job, JobState, WorkloadKind
+from data.settings.sources import KubernetesSettings
 
 LIVE = pytest.param("live", marks=[pytest.mark.kubernetes, pytest.mark.slow])
 

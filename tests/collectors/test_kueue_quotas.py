@@ -16,12 +16,12 @@ from collectors.base import Window
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.kueue_quotas import kueue_quotas
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.records.jobs import JobState
-from data.records.quotas import Quota, QuotaKind
-from data.source_settings import KubernetesSettings
+from data.facts.collected import Collected
+from data.facts.jobs import JobState
+from data.facts.quotas import Quota, QuotaKind
+from data.settings.sources import KubernetesSettings
 
 VERSIONS = ("v1beta2", "v1beta1")
 GPU = "nvidia.com/gpu"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from collectors.dcgm_readings import jobs_of
-from data.columns import SAMPLES, check_frame
+from data.facts.columns import SAMPLES, check_frame
 
 START = pd.Timestamp("2026-01-05T12:00Z").as_unit("us")
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from beds.kubernetes_lists import NODES, PODS, TRAIN, node, only, pod, told
 
-from data.feasible_changes import names_its_nodes, required_nodes
-from data.gpu_resources import PRODUCT_LABEL
-from data.records.jobs import JobState
+from data.facts.gpu_resources import PRODUCT_LABEL
+from data.facts.jobs import JobState
+from data.records.feasible_changes import names_its_nodes, required_nodes
 
 H100, A100 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB"
 

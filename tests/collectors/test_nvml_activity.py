@@ -9,7 +9,7 @@ import pytest
 from beds.nvml import H100, NOW, WINDOW, Play, collector, stub
 
 from collectors.base import Window
-from data.columns import ACTIVITY
+from data.facts.columns import ACTIVITY
 from data.store import open_store
 
 _MIB = 2**20

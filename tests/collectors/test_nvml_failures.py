@@ -20,14 +20,14 @@ from beds.nvml import (
 )
 
 from collectors.nvml.metrics import NvmlCollector
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import (
+from data.base.errors import (
     SourceNotConfiguredError,
     SourceRefusedError,
     SourceUnreachableError,
     UnexpectedAnswerError,
 )
-from data.source_settings import NvmlSettings
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.settings.sources import NvmlSettings
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_old_driver_lacks_functions(tmp_path: Path) -> None:
         from collectors.base import Window
         from collectors.nvml.metrics import NvmlCollector
         from data.catalogue.gpu_catalogue import load_gpu_catalogue
-        from data.source_settings import NvmlSettings
+        from data.settings.sources import NvmlSettings
         end = datetime(2026, 1, 8, tzinfo=UTC)
         settings = NvmlSettings(enabled=True, library=sys.argv[1])
         one = NvmlCollector(settings, load_gpu_catalogue(), "n1", clock=lambda: end)

@@ -15,7 +15,7 @@ from beds.nvml import (
 )
 
 from collectors.nvml.findings import nvml_findings
-from data.source_settings import NvmlSettings
+from data.settings.sources import NvmlSettings
 
 
 def test_mig_slots_may_be_empty(library: Path, play: Play, proc: Path) -> None:

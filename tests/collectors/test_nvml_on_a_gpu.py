@@ -17,8 +17,8 @@ PROGRAM = textwrap.dedent(
     from collectors.base import Window
     from collectors.nvml.metrics import NvmlCollector
     from data.catalogue.gpu_catalogue import GpuCatalogue
-    from data.clock import utc_now
-    from data.source_settings import NvmlSettings
+    from data.base.clock import utc_now
+    from data.settings.sources import NvmlSettings
     end = utc_now()
     one = NvmlCollector(NvmlSettings(enabled=True), GpuCatalogue(()), "here")
     found = one.collect(Window(start=end - timedelta(minutes=5), end=end))

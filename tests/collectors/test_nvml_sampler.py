@@ -19,10 +19,10 @@ from beds.nvml import (
 from collectors.base import Window
 from collectors.nvml.findings import nvml_findings
 from collectors.nvml.sampler import NvmlSampler
-from data.errors import (
+from data.base.errors import (
     SourceUnreachableError,
 )
-from data.source_settings import NvmlSettings
+from data.settings.sources import NvmlSettings
 
 
 class Ticking:

@@ -17,10 +17,10 @@ from beds.nvml import (
 )
 
 from collectors.collect import collect_all
-from data.errors import (
+from data.base.errors import (
     SourceUnreachableError,
 )
-from data.records.cluster import SourceState
+from data.facts.fleet import SourceState
 
 
 def test_readings_carry_our_units(library: Path, play: Play, proc: Path) -> None:

@@ -16,10 +16,10 @@ from collectors.collect import collect_all
 from collectors.nvml.findings import nvml_findings
 from collectors.nvml.readings import Reading
 from collectors.nvml.sampler import NvmlSampler
-from data.collected import Collected
-from data.errors import SourceUnreachableError
-from data.records.cluster import SourceState
-from data.source_settings import NvmlSettings
+from data.base.errors import SourceUnreachableError
+from data.facts.collected import Collected
+from data.facts.fleet import SourceState
+from data.settings.sources import NvmlSettings
 
 SCENARIO = [f"GPU-77777777-2222-3333-4444-55555555550{number}" for number in (1, 2, 3)]
 
@@ -197,7 +197,7 @@ def test_an_old_driver_without_the_call_leaves_errors_unknown(tmp_path: Path) ->
         from datetime import UTC, datetime, timedelta
         from collectors.nvml.metrics import NvmlCollector
         from data.catalogue.gpu_catalogue import load_gpu_catalogue
-        from data.source_settings import NvmlSettings
+        from data.settings.sources import NvmlSettings
         settings = NvmlSettings(enabled=True, library=sys.argv[1])
         one = NvmlCollector(settings, load_gpu_catalogue(), "n1", gpm_gap_seconds=0.0)
         with one.reading() as read:

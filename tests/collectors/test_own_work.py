@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.kubernetes.own_work import why_no_fewer, why_no_other_number
-from data.feasible_changes import why_not
+from data.records.feasible_changes import why_not
 from data.records.plans import Configuration
 
 COUNTS = st.integers(min_value=1, max_value=40)

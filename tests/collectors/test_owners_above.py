@@ -15,12 +15,12 @@ from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.feasible_changes import SCALES_TO_ZERO
-from data.records.jobs import WorkloadKind
-from data.source_settings import KubernetesSettings
+from data.facts.collected import Collected
+from data.facts.jobs import WorkloadKind
+from data.records.feasible_changes import SCALES_TO_ZERO
+from data.settings.sources import KubernetesSettings
 
 ANY: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 CHAINS = {

@@ -13,8 +13,8 @@ from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.objects import read_pod, time_in
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.collected import Collected
-from data.source_settings import KubernetesSettings
+from data.facts.collected import Collected
+from data.settings.sources import KubernetesSettings
 from data.store import open_store
 
 PROBE = {"httpGet": {"path": "/health", "port": 8000}}

@@ -24,9 +24,9 @@ from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient, pushed_down
 from collectors.prometheus_ranges import RangePart, parts_of
+from data.base.errors import SourceRefusedError, SourceUnreachableError, UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import SourceRefusedError, SourceUnreachableError, UnexpectedAnswerError
-from data.source_settings import PrometheusSettings
+from data.settings.sources import PrometheusSettings
 
 END = datetime(2026, 1, 5, 12, tzinfo=UTC)
 START = END - timedelta(minutes=10)

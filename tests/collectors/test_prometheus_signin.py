@@ -10,8 +10,8 @@ from beds.faulty_server import answers, faulty_server, says
 from beds.prometheus_options import prometheus_with
 
 from collectors.prometheus_client import PrometheusClient
-from data.errors import SourceNotConfiguredError, SourceRefusedError
-from data.source_settings import PrometheusSettings
+from data.base.errors import SourceNotConfiguredError, SourceRefusedError
+from data.settings.sources import PrometheusSettings
 
 PASSWORD = "gär ten"  # noqa: S105 - made for this test
 PASSWORD_HASH = "$2b$04$3jDOlc1ell.2wybTauUv.OVk.V7SKFMAn3t1xRUWp0rj0PQ3WqpCa"  # noqa: S105

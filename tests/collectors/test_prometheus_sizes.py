@@ -21,8 +21,8 @@ from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient, pushed_down
 from collectors.simulated_fleet import SimulatedFleet
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.source_settings import PrometheusSettings
+from data.facts.collected import Collected
+from data.settings.sources import PrometheusSettings
 
 pytestmark = pytest.mark.prometheus
 END = datetime(2026, 1, 8, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ from collectors.simulated_exposition import exposition_server
 from collectors.simulated_fleet import SimulatedFleet
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.source_settings import PrometheusSettings
+from data.settings.sources import PrometheusSettings
 
 pytestmark = pytest.mark.prometheus
 END = datetime(2026, 1, 8, 12, tzinfo=UTC)

@@ -21,10 +21,10 @@ from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.prometheus_client import PrometheusClient
 from collectors.reported_progress import IMPLAUSIBLE, progress_of, share_done
+from data.base.errors import SettingsError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.errors import SettingsError
-from data.source_settings import PrometheusSettings
+from data.facts.collected import Collected
+from data.settings.sources import PrometheusSettings
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 TOLD = "2026-01-05T11:58:00Z"

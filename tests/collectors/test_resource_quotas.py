@@ -14,11 +14,11 @@ from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.resource_quotas import resource_quotas
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
-from data.source_settings import KubernetesSettings
+from data.facts.collected import Collected
+from data.facts.quotas import Quota, QuotaKind, quotas_of_jobs
+from data.settings.sources import KubernetesSettings
 
 GPU, SLICE = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 NOW = utc_now()

@@ -8,7 +8,7 @@ import yaml
 
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.workloads import Owners, Workload
-from data.feasible_changes import SCALES_TO_ZERO
+from data.records.feasible_changes import SCALES_TO_ZERO
 
 ABOUT = {"name": "s", "namespace": "ml"}
 API = "http://trimtab.trimtab.svc:8501/api/v1/serving?limit=1000"

@@ -18,12 +18,12 @@ from collectors.base import Window
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.scheduler_queues import quotas_of
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.records.jobs import Job
-from data.records.quotas import Quota, QuotaKind, quotas_of_jobs
-from data.source_settings import KubernetesSettings
+from data.facts.collected import Collected
+from data.facts.jobs import Job
+from data.facts.quotas import Quota, QuotaKind, quotas_of_jobs
+from data.settings.sources import KubernetesSettings
 
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"

@@ -21,7 +21,7 @@ from collectors.serving_dialects import (
 from collectors.serving_files import read_serving_file
 from collectors.serving_signals import LatencyHistogram, ServiceSample, service_samples
 from dashboard.cli import main
-from data.errors import UnexpectedAnswerError
+from data.base.errors import UnexpectedAnswerError
 
 AT = datetime(2026, 11, 24, 12, tzinfo=UTC)
 

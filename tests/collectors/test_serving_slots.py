@@ -27,16 +27,17 @@ from collectors.in_cluster import InCluster
 from collectors.prometheus_client import PrometheusClient
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.columns import ALLOCATIONS, SERVING, check_frame
-from data.records.clusters import cluster_in
-from data.records.jobs import OwnNames
-from data.settings import RetentionSettings
-from data.source_settings import PrometheusSettings
-from data.store import Store, open_store, served_history
-from data.store.owned_reader import OwnedReader
-from data.store.served_history import ServedHistory
-from data.store.service_reader import ServiceReader
+from data.facts.cluster_names import cluster_in
+from data.facts.collected import Collected
+from data.facts.columns import ALLOCATIONS, SERVING, check_frame
+from data.facts.jobs import OwnNames
+from data.settings.all_settings import RetentionSettings
+from data.settings.sources import PrometheusSettings
+from data.store import Store, open_store
+from data.store.handles.tenant_reader import OwnedReader
+from data.store.serving import service_history
+from data.store.serving.service_history import ServedHistory
+from data.store.serving.service_reader import ServiceReader
 
 END = datetime(2026, 1, 8, 12, tzinfo=UTC)
 START = END - timedelta(minutes=30)
@@ -232,9 +233,9 @@ def test_services_read_at_once_are_what_each_is_alone(
     store: Store, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pods with several engines, gaps, unknown values, and pods that come and go."""
-    monkeypatch.setattr(served_history, "_MAX_SERVICES", 2)
-    monkeypatch.setattr(served_history, "_MAX_ROWS", 10)
-    monkeypatch.setattr(served_history, "_MAX_BLOCK", 3)
+    monkeypatch.setattr(service_history, "_MAX_SERVICES", 2)
+    monkeypatch.setattr(service_history, "_MAX_ROWS", 10)
+    monkeypatch.setattr(service_history, "_MAX_BLOCK", 3)
     random = np.random.default_rng(seed)
     labels = ["search/llama-0", "search/llama-1", "search/chat-0", "search/chat-1", "", "ml/a-0"]
     names = [name for name in SERVING.names if name.endswith(("requests", "_count", "_ratio"))]

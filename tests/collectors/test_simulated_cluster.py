@@ -28,8 +28,8 @@ from hypothesis import strategies as st
 from collectors.base import Window
 from collectors.simulated_cluster import SimulatedCluster
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from data.base.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.records.plans import Configuration
 
 LATER = NOW + timedelta(hours=2)

@@ -9,7 +9,7 @@ import pytest
 from collectors.simulated_fleet import SimulatedFleet
 from collectors.simulated_holdings import Holding
 from collectors.simulated_serving import serving_history
-from data.units import SLOT_SECONDS
+from data.base.units import SLOT_SECONDS
 
 END = datetime(2026, 1, 15, tzinfo=UTC)  # a Thursday
 KEY = ["label_id", "slot_start"]

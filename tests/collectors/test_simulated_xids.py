@@ -19,7 +19,7 @@ from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.simulated_xids import SimulatedXids, XidError, driver_loaded
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.catalogue.xid_table import meaning_of
-from data.source_settings import PrometheusSettings
+from data.settings.sources import PrometheusSettings
 
 END = datetime(2026, 1, 15, tzinfo=UTC)
 LAST = int(END.timestamp())

@@ -34,8 +34,8 @@ from collectors.slurm.answers import (
 )
 from collectors.slurm.gpu_models import gpu_models_of
 from collectors.slurm.records import read_node, read_queue_job
-from data.errors import SourceNotConfiguredError
-from data.records.jobs import JobState
+from data.base.errors import SourceNotConfiguredError
+from data.facts.jobs import JobState
 
 SET = {"set": True, "infinite": False, "number": 60}
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -17,16 +17,16 @@ from collectors.base import Window
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.rest import SlurmRest
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,
     SourceRefusedError,
     SourceUnreachableError,
     UnexpectedAnswerError,
 )
-from data.source_settings import SlurmSettings
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.collected import Collected
+from data.settings.sources import SlurmSettings
 
 END = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WINDOW = Window(start=END - timedelta(hours=12), end=END)

@@ -16,10 +16,10 @@ from collectors.slurm.answering import SlurmAnswers
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.records import read_node, read_queue_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.feasible_changes import required_nodes
-from data.records.cluster import MigManager
-from data.records.jobs import JobState, JobWait
+from data.facts.collected import Collected
+from data.facts.fleet import MigManager
+from data.facts.jobs import JobState, JobWait
+from data.records.feasible_changes import required_nodes
 
 CONFIG = Path(__file__).parents[1] / "recorded" / "mig_manager" / "configmap.yaml"
 

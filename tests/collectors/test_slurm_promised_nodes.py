@@ -9,11 +9,11 @@ from beds.slurm_files import BedNode
 
 from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
+from data.base.clock import utc_now
+from data.boards.unplanned_jobs import kept_on
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.kept_on import kept_on
-from data.records.jobs import JobState
-from data.source_settings import SlurmSettings
+from data.facts.jobs import JobState
+from data.settings.sources import SlurmSettings
 
 pytestmark = pytest.mark.slurm
 NODES = (

@@ -11,13 +11,13 @@ from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.quotas import slurm_quotas
 from dashboard.quota_words import quota_words
+from data.base.clock import utc_now
+from data.base.errors import SourceRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.errors import SourceRefusedError
-from data.records.jobs import Job, JobState
-from data.records.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs
-from data.source_settings import SlurmSettings
+from data.facts.collected import Collected
+from data.facts.jobs import Job, JobState
+from data.facts.quotas import Quota, QuotaKind, qos_of, quotas_of_jobs
+from data.settings.sources import SlurmSettings
 
 NODES = (
     BedNode(name="h1", gpu_type="h100", gpus=8, features="h100"),

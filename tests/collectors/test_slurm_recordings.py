@@ -11,9 +11,9 @@ from beds.slurm_replay import RECORDED, RELEASES, answering, recorded_commands, 
 from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.records.jobs import Job, JobState
-from data.source_settings import SlurmSettings
+from data.facts.collected import Collected
+from data.facts.jobs import Job, JobState
+from data.settings.sources import SlurmSettings
 
 TOKEN = "signed"  # noqa: S105 - the recordings ask for none
 MODELS = "h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"

@@ -17,15 +17,15 @@ from collectors.slurm.answering import SlurmAnswers
 from collectors.slurm.answers import gpu_shares_of
 from collectors.slurm.jobs import SlurmCollector, slurm_collector
 from collectors.slurm.records import read_node, read_queue_job
-from data.board_shares import board_shares, boards_of_jobs
+from data.base.clock import utc_now
+from data.boards.board_shares import board_shares, boards_of_jobs
+from data.boards.unplanned_jobs import occupied
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.feasible_changes import why_not
-from data.kept_on import occupied
-from data.records.jobs import JobState
+from data.facts.collected import Collected
+from data.facts.jobs import JobState
+from data.records.feasible_changes import why_not
 from data.records.plans import Configuration
-from data.source_settings import SlurmSettings
+from data.settings.sources import SlurmSettings
 
 END = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NODE = {

@@ -13,12 +13,12 @@ from beds.slurm_files import BedNode
 from collectors.base import Window
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import slurm_collector
+from data.base.clock import utc_now
+from data.base.errors import SourceRefusedError, SourceUnreachableError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.errors import SourceRefusedError, SourceUnreachableError
-from data.records.jobs import JobState, Platform
-from data.source_settings import SlurmSettings
+from data.facts.collected import Collected
+from data.facts.jobs import JobState, Platform
+from data.settings.sources import SlurmSettings
 
 pytestmark = pytest.mark.slurm
 ONE_NODE = (BedNode(name="g1", gpu_type="h100", gpus=2, features="x"), BedNode(name="c1"))

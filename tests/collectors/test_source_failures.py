@@ -28,15 +28,15 @@ from collectors.base import Window
 from collectors.collect import collect_all
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import (
+from data.base.errors import (
     CollectorError,
     SourceRefusedError,
     SourceUnreachableError,
     UnexpectedAnswerError,
 )
-from data.records.cluster import SourceState
-from data.source_settings import PrometheusSettings
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.fleet import SourceState
+from data.settings.sources import PrometheusSettings
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 WINDOW = Window(start=NOW - timedelta(minutes=10), end=NOW)

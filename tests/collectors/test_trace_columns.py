@@ -8,8 +8,8 @@ import pytest
 
 from collectors.trace_files import Trace
 from collectors.trace_map import load_map
-from data.clock import utc_now
-from data.errors import SettingsError
+from data.base.clock import utc_now
+from data.base.errors import SettingsError
 
 MAP = """
 [time]

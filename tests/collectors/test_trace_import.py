@@ -22,7 +22,7 @@ from trace_cases import (
 )
 
 from dashboard.cli import main
-from data.settings import RetentionSettings
+from data.settings.all_settings import RetentionSettings
 from data.store import open_store
 
 
@@ -295,7 +295,7 @@ import resource, sys
 from datetime import datetime, UTC
 from pathlib import Path
 from collectors.trace_files import Trace, load_map
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

@@ -9,7 +9,7 @@ import pytest
 from trace_cases import PLAIN, imported, rows
 
 from collectors.trace_tables import QuotedFields
-from data.errors import UnexpectedAnswerError
+from data.base.errors import UnexpectedAnswerError
 
 
 def _with_stray(*places: tuple[int, str, str], count: int = 120) -> str:

@@ -23,12 +23,12 @@ from collectors.slurm.unread import unread_gres
 from collectors.unread_metrics import unread_metrics
 from dashboard.apply.kubernetes.quotas import limit_refusal, refusal
 from dashboard.apply.kubernetes.shape import profile_of, roles_of
+from data.base.errors import UnexpectedAnswerError
+from data.boards.unplanned_jobs import kept_on
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.errors import UnexpectedAnswerError
-from data.gpu_resources import NOT_READ, is_accelerator, resource_of
-from data.kept_on import kept_on
-from data.source_settings import SlurmSettings
+from data.facts.collected import Collected
+from data.facts.gpu_resources import NOT_READ, is_accelerator, resource_of
+from data.settings.sources import SlurmSettings
 
 UNREAD = (
     "habana.ai/gaudi",

@@ -31,9 +31,9 @@ from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.slurm.jobs import slurm_collector
 from collectors.trace_files import Trace, load_map
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.settings import Settings
-from data.source_settings import (
+from data.facts.collected import Collected
+from data.settings.all_settings import Settings
+from data.settings.sources import (
     NvmlSettings,
     PrometheusSettings,
     SlurmSettings,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.web.admission import OPEN_PATHS, Admission
-from data.access_settings import AccessSettings
-from data.errors import SettingsError
+from data.base.errors import SettingsError
+from data.settings.access import AccessSettings
 
 Headers = list[tuple[bytes, bytes]]
 LOCAL = AccessSettings()

@@ -9,13 +9,13 @@ from factories import H100, NOW, make_range, make_recommendation
 from dashboard.apply.change_file import change_for
 from dashboard.web.boards import boards_of
 from dashboard.web.finding_panel import effect_text
+from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ChangeRefusedError
+from data.facts.jobs import Platform
 from data.records.actions import ADVICE, Action
-from data.records.decisions import Range, Recommendation, Transition
-from data.records.jobs import Platform
 from data.records.plans import Configuration
-from data.store.record_json import from_json, to_json
+from data.records.recommendations import Range, Recommendation, Transition
+from data.store.engine.record_json import from_json, to_json
 
 
 @pytest.mark.parametrize("action", sorted(ADVICE))

@@ -9,8 +9,8 @@ from factories import NOW, make_collected, make_job, make_samples
 
 from dashboard.applications import ApplicationRow, application_of, application_rows
 from dashboard.cli import main
-from data.records.job_pages import JobFilter
-from data.records.jobs import Job, JobState, SchedulerFacts
+from data.facts.job_pages import JobFilter
+from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.store import open_store
 
 

@@ -13,7 +13,7 @@ from factories import make_recommendation
 from dashboard.apply import APPLIERS, ApplierSource
 from dashboard.cli import main
 from dashboard.cli.parser import build_parser
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.changes import (
     Change,
     ChangeStep,

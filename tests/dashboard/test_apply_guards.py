@@ -11,13 +11,13 @@ from factories import NOW, make_job, make_journal_row, make_recommendation
 from dashboard.apply.guards import why_wait
 from dashboard.apply.prepare import _back, _recent, _require_rights, change_of
 from dashboard.apply.same_object import others_on
-from data.access_settings import AccessSettings
-from data.apply_settings import ApplySettings
-from data.errors import ApprovalMissingError, NotAllowedError, StalePlanError
+from data.base.errors import ApprovalMissingError, NotAllowedError, StalePlanError
 from data.records.changes import Change, ChangeStep, Target
 from data.records.commands import Command, CommandKind, Person, Work
 from data.records.lifecycle import State
-from data.store.record_json import to_json
+from data.settings.access import AccessSettings
+from data.settings.apply import ApplySettings
+from data.store.engine.record_json import to_json
 
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 

@@ -11,15 +11,15 @@ from dashboard import decisions
 from dashboard.apply.guards import require_within_limits
 from dashboard.apply.kill_switch import resume, stop
 from dashboard.decision_service import DecisionService
-from data.access_settings import AccessSettings
-from data.apply_settings import ApplySettings
-from data.errors import (
+from data.base.errors import (
     ChangeRefusedError,
 )
 from data.records.actions import Action
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person, Work
 from data.records.plans import Configuration
+from data.settings.access import AccessSettings
+from data.settings.apply import ApplySettings
 
 
 def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:

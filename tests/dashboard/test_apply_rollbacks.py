@@ -11,13 +11,13 @@ from factories import make_plan, make_recommendation
 
 from dashboard import decisions
 from dashboard.apply.base import Closed, Left
-from data.errors import (
+from data.base.errors import (
     LeaseLostError,
     StalePlanError,
 )
+from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.changes import Change
-from data.records.jobs import Platform
 from data.records.plans import Configuration
 
 

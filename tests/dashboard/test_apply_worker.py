@@ -10,11 +10,11 @@ from factories import make_recommendation
 
 from dashboard import decisions
 from dashboard.apply.prepare import change_of
-from data.errors import (
+from data.base.errors import (
     ApprovalMissingError,
     StalePlanError,
 )
-from data.store import tables
+from data.store.engine import tables
 
 
 def test_an_approved_change_is_applied_once_and_read_back(bench: Bench) -> None:

@@ -10,8 +10,8 @@ from factories import NOW, make_collected, make_samples
 from dashboard.charts.board_history import board_history
 from dashboard.urgent import urgent_facts
 from dashboard.web.node_health import troubles
-from data.fleet_settings import NodeSettings
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.fleet import NodeSettings
 from data.store import Store
 
 HOUR = {"start": NOW - timedelta(hours=1), "end": NOW}

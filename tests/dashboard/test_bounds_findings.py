@@ -14,15 +14,15 @@ from dashboard.apply.guards import require_within_limits, taken_gpus
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from dashboard.findings import findings_now
-from data.apply_settings import ApplySettings
+from data.base.errors import ChangeRefusedError
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.columns import SERVING, check_frame
-from data.errors import ChangeRefusedError
+from data.facts.collected import Collected
+from data.facts.columns import SERVING, check_frame
+from data.facts.jobs import SchedulerFacts
 from data.records.actions import Action
-from data.records.jobs import SchedulerFacts
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.apply import ApplySettings
 from data.store import open_store
 
 HOLDER = "horizontalpodautoscaler.autoscaling/ranker"

@@ -21,9 +21,9 @@ from dashboard.capacity import (
     cost_per_hour,
 )
 from dashboard.cli import main
-from data.records.jobs import JobState, Platform, SchedulerFacts
-from data.settings import Settings
-from data.statement_settings import GpuPrice, StatementSettings
+from data.facts.jobs import JobState, Platform, SchedulerFacts
+from data.settings.all_settings import Settings
+from data.settings.statements import GpuPrice, StatementSettings
 from data.store import Store, open_store
 
 DAYS = MIN_HOURS // 24 + 1

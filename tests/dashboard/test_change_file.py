@@ -9,12 +9,12 @@ import yaml
 from factories import H100, NOW, make_job, make_recommendation
 
 from dashboard.apply.change_file import change_for, write_change
+from data.base.errors import ApplyError, ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ApplyError, ChangeRefusedError
-from data.gpu_resources import PRODUCT_LABEL
+from data.facts.fleet import Gpu
+from data.facts.gpu_resources import PRODUCT_LABEL
+from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.records.actions import Action
-from data.records.cluster import Gpu
-from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.plans import Configuration
 
 

@@ -9,9 +9,9 @@ import pytest
 from factories import NOW, make_collected, make_samples
 
 from dashboard.serving_outlook import foreseen_serving
-from data.columns import ALLOCATIONS, SAMPLES, SERVING, check_frame, empty_frame
+from data.facts.columns import ALLOCATIONS, SAMPLES, SERVING, check_frame, empty_frame
 from data.records.serving import ServiceOutlook
-from data.serving_settings import ServingSettings
+from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
 SETTINGS = ServingSettings(cold_start_minutes=5)

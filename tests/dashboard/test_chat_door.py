@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from dashboard.notify.chat_signing import SeenSignatures, slack_signature, teams_signature
 from dashboard.notify.webhook import content_of
-from data.chat_settings import ChatSettings
-from data.clock import utc_now
-from data.errors import NotSignedInError, SettingsError
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.base.errors import NotSignedInError, SettingsError
+from data.settings.all_settings import Settings
+from data.settings.chat_settings import ChatSettings
 
 PUBLISHED = (
     b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"

@@ -10,8 +10,8 @@ from beds.chat_desk import CHAT, SECRET, Desk, opened, slack_server
 
 from dashboard.notify.chat_signing import SeenSignatures, slack_signature
 from dashboard.notify.webhook import APPROVE
-from data.clock import utc_now
-from data.errors import NotSignedInError
+from data.base.clock import utc_now
+from data.base.errors import NotSignedInError
 
 
 @pytest.mark.parametrize("times", [2, 3])

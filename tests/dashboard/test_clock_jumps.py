@@ -22,12 +22,12 @@ from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.scheduler import CycleThread
 from dashboard.wiring import build_world
-from data.access_settings import NotifySettings
-from data.collected import Collected
-from data.load_settings import load_settings
-from data.records.identifiers import digest_of
-from data.report_settings import ReportSettings
-from data.settings import RetentionSettings, Settings
+from data.facts.collected import Collected
+from data.facts.identifiers import digest_of
+from data.settings.access import NotifySettings
+from data.settings.all_settings import RetentionSettings, Settings
+from data.settings.load import load_settings
+from data.settings.reports import ReportSettings
 from data.store import Store, open_store
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)

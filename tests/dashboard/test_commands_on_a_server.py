@@ -19,9 +19,9 @@ from command_kinds import READS
 
 from dashboard.cli import main
 from dashboard.decision_service import DecisionService
-from data.access_settings import AccessSettings
 from data.records.commands import Person
-from data.settings import Settings
+from data.settings.access import AccessSettings
+from data.settings.all_settings import Settings
 from data.store import Store, open_store
 
 ACCESS: AccessSettings = replace(PROXY, allowed_hosts="127.0.0.1")

@@ -20,11 +20,17 @@ from factories import make_recommendation
 
 from dashboard.cli import main
 from dashboard.cli.parser import build_parser
-from data.clock import utc_now
-from data.errors import StoreBusyError, StoreError
+from data.base.clock import utc_now
+from data.base.errors import StoreBusyError, StoreError
+from data.settings.store import store_path
 from data.store import open_store
-from data.store.served_store import BACKUP, ServedStore, StoreHolder, served_store, socket_path
-from data.store_place import store_path
+from data.store.handles.remote_store import (
+    BACKUP,
+    ServedStore,
+    StoreHolder,
+    served_store,
+    socket_path,
+)
 
 
 def commands(parser: argparse.ArgumentParser, before: tuple[str, ...] = ()) -> Iterator[str]:
@@ -162,7 +168,7 @@ def test_a_holder_that_does_not_answer_is_named(
 ) -> None:
     """A process that is halted holds the file as well."""
     url = _store_of(tmp_path / "trimtab.duckdb")
-    monkeypatch.setattr("data.store.served_store._GREETS_WITHIN", 0.5)
+    monkeypatch.setattr("data.store.handles.remote_store._GREETS_WITHIN", 0.5)
     with held(url) as process:
         os.kill(process, signal.SIGSTOP)
         try:
@@ -178,7 +184,7 @@ def test_a_holder_that_is_halted_at_a_backup_is_told(
     """A backup may take as long as it takes, but not from a process that does not work."""
     url = _store_of(tmp_path / "trimtab.duckdb")
     for name in ("_ANSWERS_WITHIN", "_ASKS_AGAIN_AFTER"):
-        monkeypatch.setattr(f"data.store.served_store.{name}", 0.2)
+        monkeypatch.setattr(f"data.store.handles.remote_store.{name}", 0.2)
     with held(url) as process:
         os.kill(process, signal.SIGSTOP)
         try:

@@ -14,7 +14,7 @@ from dashboard.scheduler import CycleState
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.wiring import build_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 STUCK = DrawnJob(
@@ -80,7 +80,7 @@ def test_health_lists_the_boards(url: str) -> None:
 
     def page(address: str) -> None:
         from dashboard.web.contradiction_section import contradiction_section
-        from data.clock import utc_now
+        from data.base.clock import utc_now
         from data.store import open_store
 
         with open_store(address) as store:

@@ -17,11 +17,11 @@ from dashboard.charts.cost_days import COLOURS
 from dashboard.statement.charges import STATES
 from dashboard.statement.statement import make_cost_statement
 from dashboard.web.session import current_world
-from data.access_settings import AccessSettings
-from data.errors import NotSignedInError
-from data.records.jobs import SchedulerFacts
-from data.settings import Settings
-from data.statement_settings import Budget, GpuPrice, StatementSettings
+from data.base.errors import NotSignedInError
+from data.facts.jobs import SchedulerFacts
+from data.settings.access import AccessSettings
+from data.settings.all_settings import Settings
+from data.settings.statements import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
 
 pytestmark = pytest.mark.slow

@@ -20,10 +20,10 @@ from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.wiring import build_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.cluster import Node
-from data.settings import PlanningSettings, Settings
+from data.facts.fleet import Node
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.store import StoreSettings
 from data.store import Store
-from data.store_place import StoreSettings
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 VIEWS = (

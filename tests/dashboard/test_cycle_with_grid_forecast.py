@@ -14,9 +14,9 @@ from dashboard.cli import main
 from dashboard.cycle import run_cycle
 from dashboard.what_if import read_basis, what_if
 from dashboard.wiring import build_world
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.plans import Plan
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
 NOW = datetime(2026, 1, 7, 12, tzinfo=UTC)

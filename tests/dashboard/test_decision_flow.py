@@ -25,10 +25,10 @@ from factories import (
 from dashboard import decisions
 from dashboard.cli import main
 from dashboard.proposed_again import as_proposed_now
-from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.actions import ADVICE, Action
-from data.records.decisions import Recommendation, Savings
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation, Savings
 from data.store import Store
 
 LATER = NOW + timedelta(hours=1)

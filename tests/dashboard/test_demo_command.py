@@ -21,9 +21,9 @@ from dashboard.cli.demo_command import (
 from dashboard.cycle import CycleOutcome
 from dashboard.scheduler import CycleState
 from dashboard.wiring import build_world
-from data.clock import PacedClock
-from data.load_settings import load_settings
-from data.settings import Settings
+from data.base.clock import PacedClock
+from data.settings.all_settings import Settings
+from data.settings.load import load_settings
 from data.store import open_store
 
 REAL = {

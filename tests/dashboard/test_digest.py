@@ -16,15 +16,16 @@ from factories import make_collected, make_job, make_recommendation
 from dashboard.findings import FindingStatus, findings_now
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.digest_rounds import DigestRounds, digest_text, open_findings
-from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.webhook import content_of
-from data.access_settings import AccessSettings, NotifySettings
-from data.chat_settings import ChatSettings
-from data.errors import SettingsError
-from data.records.decisions import Decision
-from data.report_settings import ReportSettings
-from data.settings import Settings
-from data.store import Store, open_store, tables
+from data.base.errors import SettingsError
+from data.base.failure import NotDeliveredError
+from data.records.recommendations import Decision
+from data.settings.access import AccessSettings, NotifySettings
+from data.settings.all_settings import Settings
+from data.settings.chat_settings import ChatSettings
+from data.settings.reports import ReportSettings
+from data.store import Store, open_store
+from data.store.engine import tables
 
 MONDAY = datetime(2026, 1, 12, 7, tzinfo=UTC)
 URL = "https://t.example"

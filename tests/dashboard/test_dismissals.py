@@ -15,8 +15,8 @@ from dashboard.apply.resting import dismissed_targets
 from dashboard.cli import main
 from dashboard.dismissals import active_patterns, dismiss_matching
 from dashboard.findings import findings_now, outcome_rows
-from data.clock import utc_now
-from data.errors import ChangeRefusedError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError
 from data.records.actions import Action
 from data.records.commands import Person
 from data.records.findings import DismissalPattern, DismissalReason

@@ -17,8 +17,8 @@ from beds.slurm_replay import command_folder, recorded_commands
 
 from dashboard.cli import main
 from dashboard.diagnosis import source_findings
-from data.settings import Settings
-from data.source_settings import (
+from data.settings.all_settings import Settings
+from data.settings.sources import (
     KubernetesSettings,
     NvmlSettings,
     PrometheusSettings,

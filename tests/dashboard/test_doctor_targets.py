@@ -8,7 +8,7 @@ import pytest
 from factories import NOW, make_plan
 
 from dashboard.cli import main
-from data.counts import count_text
+from data.base.counts import count_text
 from data.records.serving import ServiceOutlook
 from data.store import open_store
 

@@ -16,10 +16,10 @@ from streamlit.testing.v1 import AppTest
 from dashboard.cycle import run_cycle
 from dashboard.hot_spots import HOT_SPOT, boards_by_warmth
 from dashboard.wiring import build_world
-from data.fleet_settings import PowerDomain, PowerSettings
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.fleet import PowerDomain, PowerSettings
+from data.settings.store import StoreSettings
 from data.store import Store, open_store
-from data.store_place import StoreSettings
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 

@@ -15,7 +15,7 @@ from dashboard.figure_text import (
     short_name,
     target_text,
 )
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 
 def between(low: float, central: float, high: float) -> Range:

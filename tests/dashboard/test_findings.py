@@ -15,14 +15,14 @@ from dashboard import decisions, findings
 from dashboard.apply.resting import rejections
 from dashboard.cli import main
 from dashboard.findings import FindingStatus, findings_now, outcome_rows
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, StalePlanError, StoreError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, StalePlanError, StoreError
 from data.records.actions import Action
 from data.records.findings import DismissalReason, number_of
-from data.settings import RetentionSettings
+from data.settings.all_settings import RetentionSettings
 from data.store import Store
-from data.store.migrate import migrate
-from data.store.record_json import to_json
+from data.store.engine.migrate import migrate
+from data.store.engine.record_json import to_json
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 

@@ -16,11 +16,11 @@ from dashboard.cycle_world import World
 from dashboard.scheduler import CycleState
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.wiring import build_world
-from data.errors import NoRoomError, SettingsError
-from data.load_settings import load_settings
-from data.settings import Settings
+from data.base.errors import NoRoomError, SettingsError
+from data.settings.all_settings import Settings
+from data.settings.load import load_settings
+from data.settings.store import StoreSettings
 from data.store import open_store
-from data.store_place import StoreSettings
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MEBIBYTE = 2**20

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.cli.world import FreshSettings, settings_of
-from data.errors import SettingsError
+from data.base.errors import SettingsError
 
 TEXT = "[apply]\nenabled = {}\n"
 FALSE, TRUE = TEXT.format("false"), TEXT.format("true ")

@@ -13,10 +13,10 @@ from dashboard.cycle_world import World
 from dashboard.idle_sum import idle_sum
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected, no_samples
-from data.records.cluster import Node, SourceReport, SourceState
-from data.records.jobs import OVER, JobState, SchedulerFacts
-from data.settings import PlanningSettings, Settings
+from data.facts.collected import Collected, no_samples
+from data.facts.fleet import Node, SourceReport, SourceState
+from data.facts.jobs import OVER, JobState, SchedulerFacts
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store
 
 SOURCES = ("slurm a", "kubernetes b", "prometheus")

@@ -11,11 +11,11 @@ import pytest
 from dashboard import grid_refresh
 from dashboard.cli import main
 from dashboard.grid_refresh import refresh_grid
-from data.energy_settings import EnergySettings
-from data.errors import SourceUnreachableError
-from data.grid_forecast import current_outlook
-from data.grid_settings import GridSettings
-from data.settings import Settings
+from data.base.errors import SourceUnreachableError
+from data.catalogue.grid_forecast import current_outlook
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
+from data.settings.grid_settings import GridSettings
 
 NOW = datetime(2026, 1, 5, 12, 10, tzinfo=UTC)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -20,15 +20,15 @@ from dashboard.cycle_world import World
 from dashboard.growth_facts import growth_facts
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.fleet import Node
+from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.records.actions import Action
-from data.records.cluster import Node
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, JobState, SchedulerFacts
 from data.records.lifecycle import State
 from data.records.plans import Configuration
-from data.settings import PlanningSettings, Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
-from data.store.planning_view import PlanningView
+from data.store.facts.planning_view import PlanningView
 
 PLANNING = PlanningSettings(
     slot_minutes=60, horizon_slots=6, budget_seconds=2, min_history_hours=3,

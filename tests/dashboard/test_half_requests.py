@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 
 from dashboard.web import connections
 from dashboard.web.connections import protocol_for
-from data.access_settings import AccessSettings
+from data.settings.access import AccessSettings
 
 LIMIT = 256
 LIMITED = ("/bin/sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", TRIMTAB)

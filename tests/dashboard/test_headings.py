@@ -22,8 +22,8 @@ from dashboard.web.headings import HEADINGS, column_settings, heading
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
 from dashboard.wiring import build_world
-from data.columns import XIDS, check_frame
-from data.load_settings import load_settings
+from data.facts.columns import XIDS, check_frame
+from data.settings.load import load_settings
 from data.store import open_store
 
 VIEWS = Path(__file__).parents[2] / "dashboard/web/views"

@@ -11,10 +11,10 @@ from dashboard.cli import main
 from dashboard.cycle import run_cycle
 from dashboard.heat import HeatRow, heat_rows
 from dashboard.wiring import build_world
-from data.energy_settings import EnergySettings
-from data.fleet_settings import PowerDomain, PowerSettings
 from data.records.forecasts import GroupKind
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
+from data.settings.fleet import PowerDomain, PowerSettings
 from data.store import open_store
 
 RACKS = (

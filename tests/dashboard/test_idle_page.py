@@ -14,11 +14,11 @@ from streamlit.testing.v1 import AppTest
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
 from dashboard.idle_sum import IDLE_COLUMNS, idle_sum, why_kept
-from data.clock import utc_now
-from data.collected import Collected
-from data.records.jobs import JobState, Platform, SchedulerFacts
+from data.base.clock import utc_now
+from data.facts.collected import Collected
+from data.facts.jobs import JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration, IdleCause, IdleGpus, JobPlan, Plan
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"

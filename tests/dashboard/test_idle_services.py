@@ -10,9 +10,9 @@ from beds.served import served
 from factories import NOW, make_collected, make_job
 
 from dashboard.serving_outlook import foreseen_serving
-from data.records.jobs import SchedulerFacts
+from data.facts.jobs import SchedulerFacts
 from data.records.serving import ServiceOutlook
-from data.serving_settings import ServingSettings
+from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
 

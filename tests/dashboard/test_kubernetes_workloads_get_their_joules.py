@@ -11,8 +11,8 @@ from beds.kubernetes import KubernetesBed, running_kubernetes
 
 from collectors.exposition_text import read_dcgm_text
 from dashboard.cli import main
+from data.base.clock import floor_to_slot
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import floor_to_slot
 from data.store import open_store
 
 pytestmark = pytest.mark.kubernetes

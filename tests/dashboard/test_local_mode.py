@@ -17,12 +17,12 @@ from beds.api_clients import two_owners
 from beds.raw_requests import answer
 from browser.bed import Server, running_server
 
-from data.access_settings import AccessSettings
-from data.apply_settings import ApplySettings
-from data.clock import utc_now
-from data.errors import SettingsError
+from data.base.clock import utc_now
+from data.base.errors import SettingsError
 from data.records.commands import Person
-from data.settings import ServeSettings, Settings, SubmitSettings
+from data.settings.access import AccessSettings
+from data.settings.all_settings import ServeSettings, Settings, SubmitSettings
+from data.settings.apply import ApplySettings
 from data.store import open_store
 
 OTHER = 65_534

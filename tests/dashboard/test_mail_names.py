@@ -8,8 +8,8 @@ from beds.raw_requests import answer
 from browser.bed import Server, running_server
 from factories import make_collected, make_job
 
-from data.clock import utc_now
-from data.records.jobs import SchedulerFacts
+from data.base.clock import utc_now
+from data.facts.jobs import SchedulerFacts
 from data.store import open_store
 
 

@@ -17,8 +17,8 @@ from mcp import Client, StdioServerParameters
 from dashboard.api.assistant_tools import build_server
 from dashboard.cli import main
 from dashboard.cli.mcp_command import CommandAnswers
+from data.settings.store import store_path
 from data.store import open_store
-from data.store_place import store_path
 
 QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "findings": ({}, "findings list"),

@@ -12,9 +12,9 @@ from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
-from data.load_settings import LoadedSettings
 from data.records.memory import MemoryFinding
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.load import LoadedSettings
 from data.store import Store
 
 SECTION = "from dashboard.web.memory_line import memory_section\nmemory_section()"

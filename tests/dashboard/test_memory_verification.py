@@ -13,7 +13,7 @@ from factories import make_collected, make_range, make_recommendation, make_samp
 from data.records.actions import Action
 from data.records.commands import Measurement
 from data.store import open_store
-from data.store.record_json import from_json
+from data.store.engine.record_json import from_json
 
 LIMIT = 80_336.0
 SPREAD = replace(

@@ -19,18 +19,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dashboard.notify.deliver import Notifier, quiet_until
-from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.mail import mail_of
 from dashboard.notify.messages import messages_for
 from dashboard.notify.webhook import content_of, slack_text
-from data.access_settings import EVENTS, NotifySettings
-from data.errors import SettingsError
+from data.base.errors import SettingsError
+from data.base.failure import NotDeliveredError
 from data.records.audit import AuditEntry
-from data.records.decisions import Decision
 from data.records.findings import Finding
-from data.settings import Settings
+from data.records.recommendations import Decision
+from data.settings.access import EVENTS, NotifySettings
+from data.settings.all_settings import Settings
 from data.store import Store
-from data.store.outbox import Message
+from data.store.record.outbox import Message
 
 
 @dataclass

@@ -12,9 +12,9 @@ from collectors.collect import collect_all, fell_short
 from dashboard.cli import main
 from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.wiring import build_world
-from data.collected import Collected
-from data.records.cluster import SourceState
-from data.settings import PlanningSettings, Settings
+from data.facts.collected import Collected
+from data.facts.fleet import SourceState
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
 JOBS = ("a/idle", "b/idle")

@@ -9,8 +9,8 @@ from factories import make_job, make_plan, make_recommendation
 
 from dashboard.apply.resting import REST, resting
 from dashboard.notify.messages import messages_for
-from data.access_settings import NotifySettings
 from data.records.lifecycle import STANDING
+from data.settings.access import NotifySettings
 
 WHEN = {
     "at once": 1.0,

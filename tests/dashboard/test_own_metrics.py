@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dashboard.scheduler import CycleState
 from dashboard.web.own_metrics import NAMED, OwnMetrics
-from data.records.decisions import Decision, Recommendation
+from data.records.recommendations import Decision, Recommendation
 from data.store import Store, open_store
 
 HOSTILE = 'ns/a"} 1\ntrimtab_up 7\n\u202e{x="'

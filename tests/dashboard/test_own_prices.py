@@ -27,10 +27,10 @@ from dashboard.web.session import register
 from dashboard.web.world import WebWorld
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
-from data.load_settings import LoadedSettings
-from data.settings import PlanningSettings, Settings
-from data.statement_settings import GpuPrice, StatementSettings
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
+from data.settings.load import LoadedSettings
+from data.settings.statements import GpuPrice, StatementSettings
 from data.store import Store, open_store
 
 CATALOGUE = load_gpu_catalogue()

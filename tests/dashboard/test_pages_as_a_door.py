@@ -19,8 +19,8 @@ from factories import H100, make_collected, make_job, make_samples
 from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
-from data.settings import Settings
-from data.statement_settings import GpuPrice, StatementSettings
+from data.settings.all_settings import Settings
+from data.settings.statements import GpuPrice, StatementSettings
 from data.store import Store, open_store
 
 pytestmark = pytest.mark.slow

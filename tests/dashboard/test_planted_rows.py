@@ -16,14 +16,15 @@ from factories import NOW
 from sqlalchemy.engine import make_url
 from tampering import tamper
 
-from data.clock import utc_now
-from data.errors import StoreError
+from data.base.clock import utc_now
+from data.base.errors import StoreError
 from data.records.commands import CommandKind, Person, command_id_of
 from data.records.findings import FindingEventKind
-from data.store import Store, open_store, tables
-from data.store.bridge import is_postgres
-from data.store.grants import grants_sql
-from data.store.record_json import to_json
+from data.store import Store, open_store
+from data.store.engine import tables
+from data.store.engine.dialects import is_postgres
+from data.store.engine.record_json import to_json
+from data.store.record.grants import grants_sql
 
 TEXT = "trimtab_" + "planted" * 6
 ENTRIES = {"no entry": 0, "the entry of another row": 1, "an entry that is not there": 999}

@@ -15,13 +15,13 @@ from streamlit.testing.v1 import AppTest
 from dashboard.prepared import prepare_answers
 from dashboard.reports.week import week_to
 from dashboard.reports.weekly_energy import weekly_energy
+from data.base.errors import StoreError
 from data.catalogue.carbon_table import load_carbon_table
-from data.errors import StoreError
-from data.records.jobs import OwnNames
-from data.settings import Settings
+from data.facts.jobs import OwnNames
+from data.settings.all_settings import Settings
 from data.store import Store, StoreReader, open_store
-from data.store.owned_reader import OwnedReader
-from data.store.prepared_answers import QUESTIONS
+from data.store.handles.tenant_reader import OwnedReader
+from data.store.results.prepared_answers import QUESTIONS
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 SETTINGS = Settings()
@@ -53,7 +53,7 @@ def note_questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return ask
 
-    from data.store import cached_reader
+    from data.store.handles import cached_reader
 
     for name in sorted(QUESTIONS):
         kept = cached_reader._kept

@@ -8,8 +8,8 @@ from factories import make_collected, make_job, make_quota
 
 from dashboard.queue_rows import queue_rows
 from dashboard.quota_words import quota_words
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
-from data.records.quotas import QuotaKind
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
+from data.facts.quotas import QuotaKind
 from data.store import Store
 
 QOS = {"kind": QuotaKind.QOS}

@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 
 from dashboard.cli import main
 from dashboard.problem_of_view import fleet_rules
-from data.load_settings import load_settings
-from data.records.jobs import Job, Platform, SchedulerFacts
-from data.records.quotas import QuotaKind
+from data.facts.jobs import Job, Platform, SchedulerFacts
+from data.facts.quotas import QuotaKind
+from data.settings.load import load_settings
 from data.store import open_store
 
 HOSTILE = "ml\x1b[2J\nboss"

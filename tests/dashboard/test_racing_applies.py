@@ -10,7 +10,7 @@ from beds.apply_bench import JOB, START, Bench, fill
 from beds.file_cluster import FileCluster
 from reliability import Measured
 
-from data.errors import LeaseLostError, StalePlanError
+from data.base.errors import LeaseLostError, StalePlanError
 from data.records.commands import Work
 from data.store import open_store
 

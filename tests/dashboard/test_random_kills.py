@@ -24,7 +24,7 @@ from reliability import Measured
 
 from collectors.base import Window
 from collectors.simulated_cluster import simulated_collector
-from data.load_settings import load_settings
+from data.settings.load import load_settings
 from data.store import Store, open_store
 
 ROUNDS = int(os.environ.get("TRIMTAB_KILL_ROUNDS", "1"))

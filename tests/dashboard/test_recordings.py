@@ -22,10 +22,10 @@ from dashboard.cli import main
 from dashboard.foreign_text import markdown
 from dashboard.recording import long_time, present
 from dashboard.wiring import build_collectors
-from data.clock import floor_to_slot, utc_now
-from data.records.cluster import LIVE_SOURCES, SourceState
-from data.settings import Settings
-from data.source_settings import (
+from data.base.clock import floor_to_slot, utc_now
+from data.facts.fleet import LIVE_SOURCES, SourceState
+from data.settings.all_settings import Settings
+from data.settings.sources import (
     NvmlSettings,
     PrometheusSettings,
     SimulatedFleetSettings,

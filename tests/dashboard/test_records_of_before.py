@@ -10,10 +10,10 @@ from factories import NOW, make_collected, make_job, make_range, make_recommenda
 
 from dashboard import decisions
 from dashboard.cli import main
-from data.records.decisions import Decision, Transition
-from data.records.identifiers import digest_of_text
+from data.facts.identifiers import digest_of_text
+from data.records.recommendations import Decision, Transition
 from data.store import Store, open_store
-from data.store.record_json import to_json
+from data.store.engine.record_json import to_json
 
 LATER_FIELDS = [
     ("transition", "queue"), ("evidence", "elasticity"), ("evidence", "flags"), ("details",),

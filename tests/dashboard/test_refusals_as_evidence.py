@@ -9,10 +9,10 @@ import pytest
 from factories import NOW, make_job, make_range, make_recommendation
 
 from dashboard.apply.resting import rejections
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, Platform, SchedulerFacts
+from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.records.lifecycle import TARGET_MOVED, State
-from data.target_facts import TARGET_FACTS, target_facts
+from data.records.recommendations import Recommendation
+from data.records.target_facts import TARGET_FACTS, target_facts
 
 FACTS = (("generation", "4"), ("server_version", "1.36"), ("pods", "4"), ("pending_pods", "1"))
 

@@ -18,11 +18,11 @@ from dashboard.replanning import look_again, reasons_to_plan, surprises_since_pl
 from dashboard.urgent import urgent_facts
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.records.cluster import Node
-from data.records.jobs import JobState, SchedulerFacts
+from data.facts.collected import Collected
+from data.facts.fleet import Node
+from data.facts.jobs import JobState, SchedulerFacts
 from data.records.plans import Plan
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
 from planner.plan import build_plan
 

@@ -14,8 +14,8 @@ import pytest
 from factories import NOW, make_collected
 
 from dashboard.serving_outlook import foreseen_serving
-from data.columns import SERVING, check_frame
-from data.serving_settings import ServingSettings
+from data.facts.columns import SERVING, check_frame
+from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
 PLACES, SECONDS = 16, 4.0

@@ -19,10 +19,10 @@ from factories import make_collected, make_job, make_recommendation, make_sample
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.reports.week import last_whole_week
-from data.access_settings import NotifySettings
-from data.errors import SettingsError
-from data.report_settings import ReportSettings
-from data.settings import Settings
+from data.base.errors import SettingsError
+from data.settings.access import NotifySettings
+from data.settings.all_settings import Settings
+from data.settings.reports import ReportSettings
 from data.store import Store
 
 MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)

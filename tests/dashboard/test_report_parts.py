@@ -27,13 +27,13 @@ from dashboard.reports.waste import waste_rows
 from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.statement.prices import Rent, price_list
+from data.base.text import storable
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
-from data.settings import Settings
-from data.storable_text import storable
+from data.settings.all_settings import Settings
 from data.store import open_store
-from data.store.page_reader import holders_of
+from data.store.facts.page_reader import holders_of
 
 CATALOGUE = load_gpu_catalogue()
 HOSTILE = "search/<b>&<font color='red'>\u202e\x00{{7*7}}</font>"

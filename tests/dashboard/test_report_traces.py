@@ -19,7 +19,7 @@ from beds.report_trace import Row, Rows, Sums, Trace, counted, hours, moment, nu
 from beds.same_figures import differences
 from beds.two_tenants import fill
 
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import open_store
 
 SENSOR = 0.05

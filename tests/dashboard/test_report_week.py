@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dashboard.reports.esg.periods import Calendar, Every
 from dashboard.reports.week import last_whole_week, week_filed, week_to
-from data.errors import SettingsError
-from data.report_settings import WEEKDAYS, ReportSettings
+from data.base.errors import SettingsError
+from data.settings.reports import WEEKDAYS, ReportSettings
 
 ZONES = (
     "UTC",

@@ -9,13 +9,13 @@ from factories import NOW, make_job, make_plan, make_recommendation
 
 from dashboard.apply.resting import rejections, resting
 from dashboard.savings import ledger
-from data.errors import NotKnownError
+from data.base.errors import NotKnownError
+from data.facts.jobs import JobState, SchedulerFacts
 from data.records.actions import Action
-from data.records.decisions import Decision
-from data.records.jobs import JobState, SchedulerFacts
 from data.records.lifecycle import UNDER_WAY, State
+from data.records.recommendations import Decision
 from data.store import Store
-from data.store.fact_reader import FactReader
+from data.store.facts.fact_reader import FactReader
 
 
 @pytest.mark.parametrize(

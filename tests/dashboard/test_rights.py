@@ -6,9 +6,9 @@ import pytest
 from factories import make_job, make_recommendation
 
 from dashboard.rights import may_look, owns, why_not, why_not_submit
-from data.access_settings import AccessSettings
+from data.facts.jobs import SchedulerFacts
 from data.records.commands import Person
-from data.records.jobs import SchedulerFacts
+from data.settings.access import AccessSettings
 
 ADVICE = make_recommendation()
 ACCESS = AccessSettings(

@@ -15,12 +15,12 @@ from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_recommendation
 
 from dashboard.decision_service import DecisionService
-from data.access_settings import ROLES, AccessSettings
-from data.apply_settings import ApplySettings
-from data.errors import ChangeRefusedError, StalePlanError, StoreError
+from data.base.errors import ChangeRefusedError, StalePlanError, StoreError
 from data.records.commands import Person
-from data.records.decisions import Decision
-from data.settings import Settings
+from data.records.recommendations import Decision
+from data.settings.access import ROLES, AccessSettings
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings
 from data.store import Store
 
 ADVICE = make_recommendation()

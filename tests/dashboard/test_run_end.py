@@ -12,8 +12,8 @@ from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
 from dashboard.web.run_end import end_line
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
-from data.records.progress import ProgressReport
+from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
+from data.facts.progress import ProgressReport
 from data.store import Store
 from planner.problem.job_end import expected_end, remaining_of
 

@@ -23,7 +23,7 @@ from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.savings import ledger, total_gpu_hours
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 MEASURED = NOW + timedelta(hours=3)

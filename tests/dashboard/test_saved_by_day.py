@@ -24,13 +24,13 @@ from dashboard.saved_by_day import (
 )
 from dashboard.savings import sum_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
-from data.energy_settings import EnergySettings
+from data.facts.columns import HISTORY, SAMPLES, check_frame, empty_frame
 from data.records.actions import Action
 from data.records.commands import JournalRow
-from data.records.decisions import Recommendation, Savings
 from data.records.plans import Configuration
-from data.settings import PlanningSettings, Settings
+from data.records.recommendations import Recommendation, Savings
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 
 BOARD = load_gpu_catalogue().get(H100)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -28,12 +28,12 @@ from dashboard.apply.verification import compare, measure
 from dashboard.saved_by_day import saved_by_day, summed
 from dashboard.savings import ledger, total_energy, total_gpu_hours
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.energy_settings import EnergySettings
 from data.records.actions import Action
 from data.records.commands import Work
-from data.records.decisions import Range, Savings
 from data.records.plans import Configuration
-from data.settings import PlanningSettings, Settings
+from data.records.recommendations import Range, Savings
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 from data.store import open_store
 
 

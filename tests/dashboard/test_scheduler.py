@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dashboard.scheduler import CycleThread
-from data.errors import StoreError
+from data.base.errors import StoreError
 
 
 def test_a_failing_cycle_is_remembered_and_the_next_one_runs(

@@ -9,7 +9,7 @@ from factories import H100, make_job
 from dashboard.web.page import link_to
 from dashboard.web.pages import PAGES
 from dashboard.web.scope import FOLLOWED, Scope, asks_for, current_scope
-from data.records.jobs import Job, SchedulerFacts
+from data.facts.jobs import Job, SchedulerFacts
 
 JOB = make_job("ml/train", scheduler=SchedulerFacts(account="vision"))
 

@@ -16,9 +16,9 @@ from beds.ports import free_port
 from beds.postgres import PostgresBed
 
 from dashboard.cli import main
-from data.errors import StoreBusyError
+from data.base.errors import StoreBusyError
 from data.store import Store, open_store
-from data.store.grants import grants_sql
+from data.store.record.grants import grants_sql
 
 PATIENCE = 150
 _TRIMTAB = [sys.executable, "-c", "from dashboard.cli import program; program()"]

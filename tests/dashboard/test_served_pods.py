@@ -13,11 +13,11 @@ from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected, no_serving
-from data.columns import ALLOCATIONS, SERVING, check_frame
+from data.facts.collected import Collected, no_serving
+from data.facts.columns import ALLOCATIONS, SERVING, check_frame
+from data.facts.jobs import Platform, WorkloadKind
 from data.records.actions import Action
-from data.records.jobs import Platform, WorkloadKind
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
 POD, SLURM = "search/chat-7d9f8c6b5-x2x4z", "slurm:7"

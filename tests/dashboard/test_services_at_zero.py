@@ -16,10 +16,10 @@ from factories import make_collected, make_job
 
 from dashboard.api.rows import service_row
 from dashboard.serving_outlook import foreseen_serving
-from data.columns import ALLOCATIONS, check_frame
-from data.records.jobs import SchedulerFacts
+from data.facts.columns import ALLOCATIONS, check_frame
+from data.facts.jobs import SchedulerFacts
 from data.records.serving import ServiceOutlook
-from data.serving_settings import ServingSettings
+from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
 SETTINGS = ServingSettings()

@@ -17,13 +17,13 @@ from dashboard.cycle_world import World
 from dashboard.serving_fit import FASTER_MEMORY, SLOWER_THAN_STATED
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.columns import SERVING, check_frame
+from data.facts.collected import Collected
+from data.facts.columns import SERVING, check_frame
+from data.facts.jobs import Job, SchedulerFacts
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, SchedulerFacts
+from data.records.recommendations import Recommendation
 from data.records.serving import ServiceOutlook
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import open_store
 from planner.memory.bounds import FIT_PROBABILITY
 

@@ -12,9 +12,9 @@ from factories import NOW, make_collected, make_job, make_plan, make_samples
 
 from dashboard import serving_outlook
 from dashboard.serving_outlook import foreseen_serving, service_history
-from data.columns import ALLOCATIONS, check_frame
+from data.facts.columns import ALLOCATIONS, check_frame
 from data.records.serving import ColdStart, ServiceOutlook
-from data.serving_settings import ServingSettings
+from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
 SETTINGS = ServingSettings()

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.api.rows import service_row
 from data.records.serving import ColdStart, ServiceOutlook
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store, open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"

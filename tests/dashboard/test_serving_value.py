@@ -10,10 +10,10 @@ from factories import H100, NOW, make_collected, make_job, make_samples
 
 from dashboard.serving_value import OTHER_JOBS, TokenValue, kept_values, token_values
 from dashboard.statement.statement import CostStatement, make_cost_statement
-from data.collected import Collected
-from data.columns import ALLOCATIONS, SERVING, check_frame
-from data.settings import Settings
-from data.statement_settings import GpuPrice, StatementSettings
+from data.facts.collected import Collected
+from data.facts.columns import ALLOCATIONS, SERVING, check_frame
+from data.settings.all_settings import Settings
+from data.settings.statements import GpuPrice, StatementSettings
 from data.store import Store, open_store
 
 CHAT, DARK, TRAIN = "search/chat", "search/dark", "vision/train"

@@ -17,12 +17,12 @@ from dashboard.rights import may_look, owns, role_of, why_not
 from dashboard.web.identity import claimed, proxied
 from dashboard.web.session_cookies import SecureCookies
 from dashboard.web.trusted_proxy import PERSON_HEADER, AuthMiddleware
-from data.access_settings import AccessSettings
-from data.apply_settings import ApplySettings
-from data.errors import SettingsError
+from data.base.errors import SettingsError
+from data.facts.jobs import SchedulerFacts
 from data.records.commands import Person
-from data.records.jobs import SchedulerFacts
-from data.settings import ServeSettings, Settings
+from data.settings.access import AccessSettings
+from data.settings.all_settings import ServeSettings, Settings
+from data.settings.apply import ApplySettings
 
 PROXY = AccessSettings(mode="proxy", proxy_addresses="10.0.0.5,10.1.0.0/16,fd00::/64")
 Headers = list[tuple[bytes, bytes]]

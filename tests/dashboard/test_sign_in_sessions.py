@@ -20,9 +20,10 @@ from browser.bed import Server, running_server
 from httpx2 import Client, Response
 
 from dashboard.api.callers import SIGN_IN_COOKIE
-from data.store import open_store, tables
-from data.store.served_store import served_store
-from data.store_place import is_postgres_url, store_path
+from data.settings.store import is_postgres_url, store_path
+from data.store import open_store
+from data.store.engine import tables
+from data.store.handles.remote_store import served_store
 
 ORIGIN = "http://127.0.0.1:{}"
 ENDED = "/api/v1/sign-in/ended"

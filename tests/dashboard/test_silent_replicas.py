@@ -10,9 +10,9 @@ from factories import NOW, make_collected
 
 from dashboard.api.rows import service_row
 from dashboard.serving_outlook import foreseen_serving
-from data.columns import ALLOCATIONS, SERVING, check_frame
+from data.facts.columns import ALLOCATIONS, SERVING, check_frame
 from data.records.serving import ServiceOutlook
-from data.serving_settings import ServingSettings
+from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
 SETTINGS = ServingSettings()

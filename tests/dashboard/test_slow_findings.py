@@ -22,11 +22,11 @@ from dashboard.web.session import register
 from dashboard.web.world import WebWorld
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.load_settings import LoadedSettings
 from data.records.actions import Action
-from data.records.decisions import Range
+from data.records.recommendations import Range
 from data.records.slow_work import SlowCause, SlowWork
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.load import LoadedSettings
 from data.store import Store, open_store
 
 AT = datetime(2026, 1, 7, 12, tzinfo=UTC)

@@ -13,10 +13,10 @@ from beds.raw_requests import answer
 from browser.bed import running_server
 
 from dashboard.notify import mail, webhook
-from dashboard.notify.failure import NotDeliveredError
-from data.access_settings import NotifySettings
+from data.base.failure import NotDeliveredError
+from data.settings.access import NotifySettings
 from data.store import open_store
-from data.store.outbox import Message
+from data.store.record.outbox import Message
 
 PATIENCE = 120
 ADDRESS = "ops@site.example"

@@ -12,9 +12,9 @@ from collectors.base import Window
 from collectors.exposition_text import read_dcgm_text
 from collectors.slurm.jobs import slurm_collector
 from dashboard.cli import main
+from data.base.clock import floor_to_slot
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import floor_to_slot
-from data.source_settings import SlurmSettings
+from data.settings.sources import SlurmSettings
 from data.store import Store, open_store
 
 pytestmark = pytest.mark.slurm

@@ -15,8 +15,8 @@ from reliability import Measured
 
 from dashboard.cycle import collect_and_keep
 from dashboard.wiring import build_world
-from data.load_settings import load_settings
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.load import load_settings
 from data.store import StoreReader, open_store
 
 ROUNDS = int(os.environ.get("TRIMTAB_LOAD_ROUNDS", "5"))

@@ -12,8 +12,8 @@ from reliability import Measured
 from benchmarks.load import cross_talk, owners_sign_in, people_at_once
 from benchmarks.pages import p95
 from dashboard.prepared import prepare_answers
-from data.clock import floor_to_slot, utc_now
-from data.settings import Settings
+from data.base.clock import floor_to_slot, utc_now
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 JOBS = {"ada": "search/ranker-0", "bob": "vision/segmenter-7"}

@@ -18,10 +18,10 @@ from factories import make_recommendation
 from dashboard.api.rows import record_of
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.tickets import ticket_of
-from data.access_settings import AccessSettings, NotifySettings
-from data.errors import SettingsError
-from data.records.decisions import Decision
-from data.settings import Settings
+from data.base.errors import SettingsError
+from data.records.recommendations import Decision
+from data.settings.access import AccessSettings, NotifySettings
+from data.settings.all_settings import Settings
 from data.store import Store
 
 JIRA, SERVICENOW = b'{"id":"1","key":"OPS-12"}', b'{"result":{"number":"INC0010002"}}'

@@ -26,7 +26,7 @@ from beds.ports import free_port
 from factories import make_recommendation
 
 from dashboard import decisions
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import open_store
 
 pytestmark = pytest.mark.slow

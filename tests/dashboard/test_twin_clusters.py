@@ -21,12 +21,12 @@ from dashboard.statement.statement import make_cost_statement
 from dashboard.submission.fleet import fleet_of_store
 from dashboard.wiring import build_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
+from data.facts.cluster_names import MAIN, cluster_in, name_in_cluster
+from data.facts.collected import Collected
+from data.facts.job_pages import JobFilter
 from data.records.actions import Action
-from data.records.clusters import MAIN, cluster_in, name_in_cluster
-from data.records.decisions import Recommendation
-from data.records.job_pages import JobFilter
-from data.settings import PlanningSettings, Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
 NOW = datetime(2026, 1, 7, 12, tzinfo=UTC)

@@ -17,9 +17,9 @@ from dashboard.cycle_world import World
 from dashboard.diagnosis import source_findings
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.settings import PlanningSettings, Settings
-from data.source_settings import PrometheusSettings
+from data.facts.collected import Collected
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.sources import PrometheusSettings
 from data.store import open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"

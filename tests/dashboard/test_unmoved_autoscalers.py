@@ -9,8 +9,8 @@ from factories import NOW, make_collected, make_job, make_recommendation, make_s
 
 from dashboard.cli import main
 from dashboard.savings import ledger
+from data.facts.jobs import SchedulerFacts
 from data.records.actions import Action
-from data.records.jobs import SchedulerFacts
 from data.store import open_store
 
 DETAILS = (

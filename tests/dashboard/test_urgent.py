@@ -38,18 +38,18 @@ from dashboard.scheduler import CycleState
 from dashboard.urgent import urgent_facts
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
-from data.access_settings import AccessSettings, NotifySettings
-from data.clock import utc_now
-from data.columns import XIDS, check_frame
-from data.load_settings import LoadedSettings
+from data.base.clock import utc_now
+from data.facts.columns import XIDS, check_frame
+from data.facts.jobs import OwnNames
 from data.records.actions import Action
-from data.records.jobs import OwnNames
 from data.records.memory import MemoryOutlook
-from data.report_settings import ReportSettings
-from data.settings import Settings
-from data.statement_settings import Budget, GpuPrice, StatementSettings
+from data.settings.access import AccessSettings, NotifySettings
+from data.settings.all_settings import Settings
+from data.settings.load import LoadedSettings
+from data.settings.reports import ReportSettings
+from data.settings.statements import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
-from data.store.owned_reader import OwnedReader
+from data.store.handles.tenant_reader import OwnedReader
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 JOB, ROOMY = "search/ranker-0", "search/roomy"

@@ -6,7 +6,7 @@ from waiting_jobs import waiting_jobs
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
 from forecasting.forecast_runner import forecast_demand
 from forecasting.power.estimated import power_models

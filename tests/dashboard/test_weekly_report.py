@@ -18,9 +18,9 @@ from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.savings import LedgerRow
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
 from data.records.audit import AuditEntry
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
 from data.store import Store, open_store
 
 MAX_PAGE_BYTES = 200_000

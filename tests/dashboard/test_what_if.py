@@ -27,11 +27,11 @@ from dashboard.what_if import (
     what_if,
 )
 from dashboard.wiring import build_world
-from data.columns import SAMPLES, check_frame
-from data.errors import SettingsError, StoreError
-from data.records.jobs import Job
+from data.base.errors import SettingsError, StoreError
+from data.facts.columns import SAMPLES, check_frame
+from data.facts.jobs import Job
 from data.records.memory import MemoryFinding, MemoryOutlook
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"

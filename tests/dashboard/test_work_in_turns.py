@@ -9,8 +9,8 @@ from factories import NOW, make_collected, make_job, make_samples
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.jobs import WorkloadKind
-from data.settings import PlanningSettings, Settings
+from data.facts.jobs import WorkloadKind
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store
 from forecasting.forecast_runner import forecast_demand
 from forecasting.power.estimated import power_models

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from dashboard.apply.kill_switch import resume, stop
 from dashboard.apply.progress import progress_of
 from dashboard.apply.wording import STATE_WORDS
-from data.errors import StalePlanError
+from data.base.errors import StalePlanError
 from data.records.lifecycle import OPEN, REVERSIBLE, STANDING, State
 from data.store import open_store
 

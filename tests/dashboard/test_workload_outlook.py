@@ -11,12 +11,12 @@ from factories import H100, make_collected, make_job, make_plan, make_samples
 from dashboard.cli import main
 from dashboard.workload_outlook import foreseen_workloads
 from dashboard.workload_rows import total_lines, workload_rows
+from data.facts.jobs import Job, OwnNames, WorkloadKind
 from data.records.forecasts import GroupKind, Quantity, WorkloadForecast
-from data.records.jobs import Job, OwnNames, WorkloadKind
-from data.settings import Settings
-from data.statement_settings import GpuPrice, StatementSettings
+from data.settings.all_settings import Settings
+from data.settings.statements import GpuPrice, StatementSettings
 from data.store import Store, open_store
-from data.store.owned_reader import OwnedReader
+from data.store.handles.tenant_reader import OwnedReader
 
 DAYS = 9
 END = datetime(2026, 1, 14, 0, tzinfo=UTC)

@@ -8,7 +8,7 @@ from factories import NOW
 
 from dashboard.web.xid_errors import board_rows, code_rows, finding, worth_a_look, xid_texts
 from data.catalogue.xid_table import meaning_of
-from data.columns import XIDS, check_frame, empty_frame
+from data.facts.columns import XIDS, check_frame, empty_frame
 
 COMMON = (13, 31, 43, 45, 48, 61, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120)
 

@@ -17,8 +17,8 @@ from dashboard.scheduler import CycleState
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
 from data.catalogue.xid_table import meaning_of
-from data.load_settings import LoadedSettings
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.load import LoadedSettings
 from data.store import open_store
 
 pytestmark = pytest.mark.slow

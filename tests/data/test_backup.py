@@ -12,12 +12,12 @@ import pytest
 from factories import NOW, make_collected, make_samples
 
 from dashboard.cli import main
-from data.errors import StoreBusyError, StoreError
+from data.base.errors import StoreBusyError, StoreError
 from data.store import Store, open_store
-from data.store.backup import back_up, restore
-from data.store.bulk import read_frame
-from data.store.rollup_hours import make_hours
-from data.store.served_store import StoreHolder
+from data.store.engine.bulk import read_frame
+from data.store.handles.backup import back_up, restore
+from data.store.handles.remote_store import StoreHolder
+from data.store.rollups.rollup_hours import make_hours
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -216,8 +216,8 @@ import sys; sys.path[:0] = ["tests", "tests/data"]
 from test_backup import write
 from dashboard.api.local_door import LocalDoor, local_app
 from dashboard.decision_service import DecisionService
-from data.clock import utc_now
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.settings.all_settings import Settings
 from data.store import open_store
 store = open_store(sys.argv[1])
 service = DecisionService(store=store, settings=Settings, clock=utc_now)

@@ -8,9 +8,9 @@ import pandas as pd
 from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_plan, make_samples
 
-from data.records.decisions import Range
+from data.records.recommendations import Range
 from data.records.slow_work import SlowCause, SlowWork
-from data.settings import RetentionSettings
+from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
 
 JOB = "search/ranker-0"

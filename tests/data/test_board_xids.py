@@ -8,7 +8,7 @@ import pytest
 from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_samples
 
-from data.settings import RetentionSettings
+from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
 
 _NAMES = ["gpu_uuid", "xid", "node", "gpu_index", "first_seen_at", "last_seen_at"]

@@ -11,8 +11,8 @@ from factories import NOW
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from data.store import Store, StoreReader, open_store
-from data.store.bulk import read_frame
-from data.store.traced_reader import TracedRange
+from data.store.engine.bulk import read_frame
+from data.store.facts.traced_reader import TracedRange
 
 pytestmark = pytest.mark.postgres
 

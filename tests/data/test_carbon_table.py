@@ -2,8 +2,8 @@
 
 import pytest
 
+from data.base.errors import SettingsError
 from data.catalogue.carbon_table import load_carbon_table
-from data.errors import SettingsError
 
 
 @pytest.mark.parametrize(

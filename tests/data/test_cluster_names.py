@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.errors import SettingsError
-from data.load_settings import load_settings
-from data.other_clusters import OWN_SECTIONS, settings_by_cluster
-from data.records.clusters import CLUSTER_NAME, cluster_in, name_in_cluster, named_in
-from data.settings import Settings
+from data.base.errors import SettingsError
+from data.facts.cluster_names import CLUSTER_NAME, cluster_in, name_in_cluster, named_in
+from data.settings.all_settings import Settings
+from data.settings.load import load_settings
+from data.settings.multi_cluster import OWN_SECTIONS, settings_by_cluster
 
 NAMES = st.text(max_size=60)
 CLUSTERS = st.one_of(st.just(""), st.from_regex(CLUSTER_NAME, fullmatch=True))

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from data.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
+from data.facts.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
 
 
 def test_a_frame_without_rows_is_ones_own() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
 from numba import njit
 
-from data import compiled
+from data.base import compiled
 
 
 def test_a_changed_kernel_has_another_folder(
@@ -56,7 +56,7 @@ def test_what_is_compiled_is_counted_once() -> None:
 
 def test_the_users_own_folder_is_respected(tmp_path: Path) -> None:
     """NUMBA_CACHE_DIR is where a user wants it."""
-    script = "import numba, data.compiled; print(numba.config.CACHE_DIR)"
+    script = "import numba, data.base.compiled; print(numba.config.CACHE_DIR)"
     for environment, expected in (
         ({"NUMBA_CACHE_DIR": str(tmp_path)}, str(tmp_path)),
         ({"XDG_CACHE_HOME": str(tmp_path)}, str(tmp_path / "trimtab")),

@@ -10,9 +10,9 @@ from beds.postgres import PostgresBed
 from factories import NOW, make_collected, make_samples
 
 from dashboard.cli import main
-from data.errors import StoreError
+from data.base.errors import StoreError
 from data.store import Store, open_store
-from data.store.copy_store import copy_store
+from data.store.handles.copy_store import copy_store
 
 pytestmark = pytest.mark.postgres
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from data.columns import ALLOCATIONS, SERVING, check_frame
-from data.records.jobs import OwnNames
+from data.facts.columns import ALLOCATIONS, SERVING, check_frame
+from data.facts.jobs import OwnNames
 from data.store import Store, open_store
-from data.store.owned_reader import OwnedReader
+from data.store.handles.tenant_reader import OwnedReader
 
 SINCE = NOW - timedelta(hours=2)
 HOUR = timedelta(hours=1)

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dashboard.reports.esg.periods import Calendar, Every
-from data.settings import RetentionSettings
+from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
-from data.store.energy_parts import EnergyKey, Periods
+from data.store.facts.energy_parts import EnergyKey, Periods
 
 BOARDS = 2
 START = datetime(2018, 10, 31, tzinfo=UTC)

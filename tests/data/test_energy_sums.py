@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from factories import make_collected, make_job, make_samples
 
-from data.settings import RetentionSettings
+from data.settings.all_settings import RetentionSettings
 from data.store import Store
-from data.store.energy_parts import EnergyKey, Periods
+from data.store.facts.energy_parts import EnergyKey, Periods
 
 END = datetime(2026, 3, 2, 12, tzinfo=UTC)
 HOURS = 24

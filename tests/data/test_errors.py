@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.errors import CollectorError, SourceNotConfiguredError, StoreError, sentence
+from data.base.errors import CollectorError, SourceNotConfiguredError, StoreError, sentence
 
 
 @pytest.mark.parametrize("end", [".", "!", "?", "…"])

@@ -4,8 +4,8 @@ import pytest
 from factories import H100, make_job
 from fleet_cases import pods_job, slurm_job
 
-from data.feasible_changes import counts_below, unit_of, untouchable, why_not
-from data.records.jobs import Job
+from data.facts.jobs import Job
+from data.records.feasible_changes import counts_below, unit_of, untouchable, why_not
 from data.records.plans import Configuration
 
 A100 = "A100-SXM4-80GB"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import SettingsError
-from data.fleet_settings import Maintenance, PowerDomain, TenantShare
-from data.load_settings import load_settings, setting_rows
+from data.base.errors import SettingsError
+from data.settings.fleet import Maintenance, PowerDomain, TenantShare
+from data.settings.load import load_settings, setting_rows
 
 TEXT = """
 [tenants]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data.gpu_resources import is_of_vendor, resource_of
+from data.facts.gpu_resources import is_of_vendor, resource_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
@@ -16,7 +16,7 @@ def test_no_other_file_spells_a_resource_of_the_vendor() -> None:
         for path in (ROOT / package).rglob("*.py")
         if "nvidia.com" in path.read_text(encoding="utf-8").replace("\\", "")
     ]
-    assert spelling == ["data/gpu_resources.py"]
+    assert spelling == ["data/facts/gpu_resources.py"]
 
 
 def test_a_resource_counts_boards_or_instances() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from data.energy_settings import EnergySettings
-from data.errors import SettingsError
-from data.grid_forecast import grid_outlook, read_grid_forecast
+from data.base.errors import SettingsError
+from data.catalogue.grid_forecast import grid_outlook, read_grid_forecast
+from data.settings.energy import EnergySettings
 
 NOW = datetime(2026, 1, 5, 12, 30, tzinfo=UTC)
 HEADER = "issued_at,time,gco2e_per_kwh,price_per_kwh"

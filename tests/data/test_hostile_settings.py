@@ -13,11 +13,11 @@ import pytest
 from drawn import examples
 
 from dashboard.cli import main
-from data.access_settings import AccessSettings
-from data.errors import SettingsError
-from data.load_settings import LoadedSettings, load_settings, setting_rows
-from data.settings import Settings
-from data.store_place import StoreSettings
+from data.base.errors import SettingsError
+from data.settings.access import AccessSettings
+from data.settings.all_settings import Settings
+from data.settings.load import LoadedSettings, load_settings, setting_rows
+from data.settings.store import StoreSettings
 
 FIELDS = [
     (section, field)

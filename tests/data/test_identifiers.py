@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from factories import make_plan, make_recommendation
 
-from data.records.identifiers import canonical_json, digest_of
+from data.facts.identifiers import canonical_json, digest_of
 
 
 class Colour(StrEnum):

@@ -8,11 +8,11 @@ import pytest
 from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_job, make_samples
 
-from data.columns import ALLOCATIONS, check_frame
-from data.records.jobs import OwnNames
-from data.settings import RetentionSettings
+from data.facts.columns import ALLOCATIONS, check_frame
+from data.facts.jobs import OwnNames
+from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
-from data.store.owned_reader import OwnedReader
+from data.store.handles.tenant_reader import OwnedReader
 
 JOB = "ml/trainjob/w"
 MINUTE = timedelta(minutes=1)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from data.feasible_changes import required_nodes
-from data.kept_on import kept_on
-from data.records.cluster import Node
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.boards.unplanned_jobs import kept_on
+from data.facts.fleet import Node
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
+from data.records.feasible_changes import required_nodes
 from data.store import Store
 
 
@@ -116,7 +116,7 @@ def test_the_names_of_a_job_are_read_once_whatever_the_nodes(
         read[job.job_id] += 1
         return required_nodes(job)
 
-    monkeypatch.setattr("data.kept_on.required_nodes", counted)
+    monkeypatch.setattr("data.boards.unplanned_jobs.required_nodes", counted)
     waits = job_on(state=JobState.PENDING, minutes_ago=0, platform=platform)
     assert waits.scheduler is not None
     names = [f"n{number}" for number in range(1500)]

@@ -9,12 +9,12 @@ from beds.kubernetes_fake import fake_api
 from beds.kubernetes_replay import A_TOKEN
 
 from dashboard.diagnosis import source_findings
-from data.clock import utc_now
-from data.errors import SettingsError
-from data.load_settings import load_settings
-from data.other_clusters import OWN_SECTIONS, other_contexts, settings_by_cluster
-from data.settings import Settings
-from data.source_settings import KubernetesSettings
+from data.base.clock import utc_now
+from data.base.errors import SettingsError
+from data.settings.all_settings import Settings
+from data.settings.load import load_settings
+from data.settings.multi_cluster import OWN_SECTIONS, other_contexts, settings_by_cluster
+from data.settings.sources import KubernetesSettings
 
 EKS = "arn:aws:eks:eu-west-1:123456789012:cluster/ML_1"
 NAMES = {EKS: "ml-1", "gke_lab_europe-west4-a_gpu": "gke-lab-europe-west4-a-gpu",

@@ -6,10 +6,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from data.errors import CollectorError, StoreError, lacks_memory
-from data.store import engine as duckdb_engine
-from data.store.bulk import read_table
-from data.store.engine import failures_named, open_engine
+from data.base.errors import CollectorError, StoreError, lacks_memory
+from data.store.engine import duckdb_engine
+from data.store.engine.bulk import read_table
+from data.store.engine.duckdb_engine import failures_named, open_engine
 
 FAILS_WHILE_FETCHED = (
     "SELECT CASE WHEN range > 500000 THEN error('{}') ELSE 1 END AS one FROM range(1000000)"

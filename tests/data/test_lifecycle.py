@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.records.decisions import Decision
 from data.records.lifecycle import (
     OPEN,
     STANDING,
@@ -16,6 +15,7 @@ from data.records.lifecycle import (
     shown_state,
     state_after,
 )
+from data.records.recommendations import Decision
 
 
 def test_every_state_has_its_row() -> None:

@@ -15,7 +15,7 @@ from beds.forked_trimtab import fork_trimtab
 from factories import NOW, make_collected, make_samples
 
 from dashboard.cli import main
-from data.errors import StoreError
+from data.base.errors import StoreError
 from data.store import Store, open_store
 
 ENDS = ("", ".wal", ".head")

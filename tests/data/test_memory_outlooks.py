@@ -7,9 +7,9 @@ from beds.stores import back_to_schema
 from factories import NOW, make_memory_finding, make_plan
 
 from data.records.memory import MemoryFinding
-from data.settings import RetentionSettings
+from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
-from data.store.cached_reader import CachedReader
+from data.store.handles.cached_reader import CachedReader
 
 FINDING = make_memory_finding()
 

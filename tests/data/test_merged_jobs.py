@@ -10,8 +10,8 @@ from factories import H100, make_job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.records.jobs import OVER, Job, JobState, JobWait, Platform, SchedulerFacts
-from data.store.facts import merged_job
+from data.facts.jobs import OVER, Job, JobState, JobWait, Platform, SchedulerFacts
+from data.store.facts.fact_writer import merged_job
 
 START = datetime(2026, 1, 5, 10, tzinfo=UTC)
 

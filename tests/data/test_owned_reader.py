@@ -15,19 +15,19 @@ from factories import make_collected, make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.clock import utc_now
+from data.base.clock import utc_now
+from data.facts.job_pages import JobFilter
+from data.facts.jobs import OwnNames, SchedulerFacts
 from data.records.forecasts import Quantity
-from data.records.job_pages import JobFilter
-from data.records.jobs import OwnNames, SchedulerFacts
 from data.store import Store, StoreReader, open_store
-from data.store.cached_reader import CachedReader
-from data.store.energy_parts import EnergyKey, Periods
-from data.store.job_sql import FIELDS
-from data.store.owned_reader import _SEEN, CLOSED, OPEN, OwnedReader
-from data.store.prepared_answers import QUESTIONS
-from data.store.preparing import prepare
-from data.store.samples_sql import ENERGY_KEYS
-from data.store.traced_reader import TracedRange
+from data.store.facts.energy_parts import EnergyKey, Periods
+from data.store.facts.job_sql import FIELDS
+from data.store.facts.samples_sql import ENERGY_KEYS
+from data.store.facts.traced_reader import TracedRange
+from data.store.handles.answer_recorder import prepare
+from data.store.handles.cached_reader import CachedReader
+from data.store.handles.tenant_reader import _SEEN, CLOSED, OPEN, OwnedReader
+from data.store.results.prepared_answers import QUESTIONS
 
 Read = Callable[[StoreReader], object]
 DAY = timedelta(days=1)
@@ -202,7 +202,7 @@ def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
 
 
 def _or_none(ask: Callable[[], object]) -> object:
-    from data.errors import NotKnownError
+    from data.base.errors import NotKnownError
 
     try:
         return ask()

@@ -9,11 +9,11 @@ from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 from planning_cases import forecast_of
 
+from data.facts.job_pages import JobFilter
+from data.facts.jobs import JobState, SchedulerFacts
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
-from data.records.job_pages import JobFilter
-from data.records.jobs import JobState, SchedulerFacts
 from data.store import Store, StoreReader, open_store
-from data.store.cached_reader import CachedReader
+from data.store.handles.cached_reader import CachedReader
 
 WINDOW = {
     "start": NOW - timedelta(days=1),

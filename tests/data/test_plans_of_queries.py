@@ -7,7 +7,7 @@ import pytest
 from factories import NOW
 
 from data.store import Store
-from data.store.samples_sql import GROUP_HISTORY
+from data.store.facts.samples_sql import GROUP_HISTORY
 
 pytestmark = pytest.mark.postgres
 _BOARD_HOURS = """

@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from beds.postgres import PostgresBed, running_postgres
 from factories import NOW, make_collected, make_samples
 
-from data.errors import StoreBusyError, StoreError
-from data.settings import RetentionSettings
+from data.base.errors import StoreBusyError, StoreError
+from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
-from data.store.bulk import insert_new_rows, read_frame
+from data.store.engine.bulk import insert_new_rows, read_frame
 
 pytestmark = pytest.mark.postgres
 
@@ -91,7 +91,7 @@ def test_a_reader_puts_retention_off_and_breaks_nothing(
     shared: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A partition is dropped when nobody reads the table; until then the rows stay."""
-    monkeypatch.setattr("data.store.partitions._PATIENCE", timedelta(milliseconds=200))
+    monkeypatch.setattr("data.store.engine.partitions._PATIENCE", timedelta(milliseconds=200))
     shared.keep(make_collected())
     retention, later = RetentionSettings(raw_days=1, five_minute_days=1), NOW + timedelta(days=9)
     with shared._engine.begin() as reader:

@@ -11,10 +11,10 @@ from beds.postgres import PostgresBed
 from factories import NOW, make_collected, make_samples
 
 from dashboard.decision_service import DecisionService
-from data.apply_settings import ApplySettings
-from data.errors import StoreBusyError
+from data.base.errors import StoreBusyError
 from data.records.commands import Person
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings
 from data.store import Store, open_store
 
 pytestmark = pytest.mark.postgres

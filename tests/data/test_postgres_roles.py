@@ -8,12 +8,12 @@ from beds.postgres import PostgresBed
 from factories import NOW, make_collected, make_plan, make_recommendation
 from sqlalchemy.engine import make_url
 
-from data.errors import StoreError
+from data.base.errors import StoreError
 from data.records.commands import CommandKind, Person
-from data.records.decisions import Decision
-from data.settings import RetentionSettings
+from data.records.recommendations import Decision
+from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
-from data.store.grants import WRITES, grants_sql
+from data.store.record.grants import WRITES, grants_sql
 
 pytestmark = pytest.mark.postgres
 DIGEST = make_recommendation().digest

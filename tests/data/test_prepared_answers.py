@@ -15,13 +15,15 @@ from factories import NOW, make_collected, make_plan, make_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.settings import RetentionSettings
-from data.store import Store, StoreReader, open_store, prepared_answers, tables
-from data.store.bridge import Lock
-from data.store.cached_reader import CachedReader
-from data.store.energy_parts import EnergyKey, Periods
-from data.store.prepared_answers import QUESTIONS, keep_answers, read_back, written
-from data.store.preparing import prepare
+from data.settings.all_settings import RetentionSettings
+from data.store import Store, StoreReader, open_store
+from data.store.engine import tables
+from data.store.engine.dialects import Lock
+from data.store.facts.energy_parts import EnergyKey, Periods
+from data.store.handles.answer_recorder import prepare
+from data.store.handles.cached_reader import CachedReader
+from data.store.results import prepared_answers
+from data.store.results.prepared_answers import QUESTIONS, keep_answers, read_back, written
 
 HOUR = {"slot_seconds": 3600}
 

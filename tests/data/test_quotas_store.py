@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from factories import NOW, make_collected, make_quota
 
-from data.collected import Collected
-from data.records.quotas import Quota, QuotaKind
-from data.settings import RetentionSettings
+from data.facts.collected import Collected
+from data.facts.quotas import Quota, QuotaKind
+from data.settings.all_settings import RetentionSettings
 from data.store import Store
 
 MINUTE = timedelta(minutes=1)

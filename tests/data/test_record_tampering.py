@@ -14,9 +14,10 @@ from factories import NOW, make_recommendation
 from reliability import Measured
 from tampering import tamper
 
-from data.store import Store, open_store, tables
-from data.store.ledger import append_entry
-from data.store.record_proof import record_problems
+from data.store import Store, open_store
+from data.store.engine import tables
+from data.store.record.ledger import append_entry
+from data.store.record.record_proof import record_problems
 
 RECORD = (tables.audit, *tables.COVERED)
 MUTATIONS = 1200

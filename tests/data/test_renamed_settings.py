@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import SettingsError
-from data.load_settings import load_settings, setting_rows
-from data.renamed_settings import RENAMED, warn_once
+from data.base.errors import SettingsError
+from data.settings.load import load_settings, setting_rows
+from data.settings.renamed import RENAMED, warn_once
 
 
 def other(value: object) -> str:

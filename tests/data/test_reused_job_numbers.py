@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from data.records.jobs import Platform, SchedulerFacts
+from data.facts.jobs import Platform, SchedulerFacts
 from data.store import Store
 
 

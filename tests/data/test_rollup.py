@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from rollup_cases import START, allocations, facts, nameless, rows_of
 
 from collectors.missing_labels import missing_label_warnings
-from data.columns import SAMPLES, check_frame, empty_frame
-from data.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
-from data.settings import RetentionSettings
-from data.store import Store, open_store, rollup
-from data.store.rollup_sql import BRIDGE_SECONDS
+from data.facts.columns import SAMPLES, check_frame, empty_frame
+from data.facts.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
+from data.settings.all_settings import RetentionSettings
+from data.store import Store, open_store
+from data.store.rollups import rollup
+from data.store.rollups.rollup_sql import BRIDGE_SECONDS
 
 TDP_WATTS = 700.0
 CUTS = [[("", "")], [("1", "3g.40gb"), ("2", "2g.20gb")], [("7", "x")]]

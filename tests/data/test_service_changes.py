@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_samples
 
-from data.columns import ALLOCATIONS, SERVING, check_frame
+from data.facts.columns import ALLOCATIONS, SERVING, check_frame
 from data.store import Store, open_store
 
 DAYS = 6

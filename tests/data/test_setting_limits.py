@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from data.errors import SettingsError
-from data.setting_fields import Limits, Section, documented
-from data.settings import Settings
+from data.base.errors import SettingsError
+from data.settings.all_settings import Settings
+from data.settings.fields import Limits, Section, documented
 
 DECLARED: list[tuple[Section, Field[Any]]] = [
     (section, field)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import SettingsError
-from data.load_settings import load_settings
+from data.base.errors import SettingsError
+from data.settings.load import load_settings
 
 EXAMPLES = {
     "access.allowed_hosts": ["a.example", "b.example"],

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from data.load_settings import LoadedSettings, load_settings
-from data.setting_fields import PATH
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.fields import PATH
+from data.settings.load import LoadedSettings, load_settings
 
 PATHS = [
     (section, field)

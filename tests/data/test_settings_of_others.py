@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import SettingsError
-from data.load_settings import load_settings
+from data.base.errors import SettingsError
+from data.settings.load import load_settings
 
 OTHER = 65_534
 _ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dashboard.cli import main
-from data.load_settings import load_settings
-from data.renamed_settings import warn_once
+from data.settings.load import load_settings
+from data.settings.renamed import warn_once
 
 PLACES = {"store.url": "trimtab.duckdb", "apply.directory": "changes", "apply.stop_file": "STOP"}
 

@@ -9,9 +9,9 @@ import pytest
 
 from dashboard.cli.world import settings_of
 from dashboard.statement.prices import price_list
+from data.base.errors import SettingsError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue, state_gpu_models
-from data.errors import SettingsError
-from data.settings import Settings
+from data.settings.all_settings import Settings
 
 MI210 = """
 [[catalogue.gpu_models]]

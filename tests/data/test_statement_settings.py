@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from dashboard.statement.prices import price_list
+from data.base.errors import SettingsError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import SettingsError
-from data.load_settings import load_settings
-from data.statement_settings import Budget, GpuPrice
+from data.settings.load import load_settings
+from data.settings.statements import Budget, GpuPrice
 
 PRICES = """
 [[statement.prices]]

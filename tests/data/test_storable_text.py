@@ -6,8 +6,8 @@ from factories import make_collected, make_job, make_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.clock import utc_now
-from data.storable_text import json_without_nul, storable, without_nul
+from data.base.clock import utc_now
+from data.base.text import json_without_nul, storable, without_nul
 from data.store import Store
 
 HOSTILE = "a\0b \\u0000"

@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 from reliability import Measured
 from tampering import tamper
 
-from data.columns import SAMPLES
-from data.errors import SchemaTooNewError, StoreBusyError, StoreError
-from data.records.decisions import Decision
+from data.base.errors import SchemaTooNewError, StoreBusyError, StoreError
+from data.facts.columns import SAMPLES
+from data.records.recommendations import Decision
 from data.store import Store, open_store
-from data.store.bulk import read_frame
+from data.store.engine.bulk import read_frame
 
 
 def keep_cycle(store: Store, **changes: object) -> None:
@@ -308,7 +308,7 @@ def said(folder: Path) -> str:
 def test_second_process_is_refused_with_the_holder_named(store: Store, tmp_path: Path) -> None:
     """The other process learns which PID holds the file and what to do."""
     script = (
-        "from data.store import open_store\nfrom data.errors import StoreBusyError\n"
+        "from data.store import open_store\nfrom data.base.errors import StoreBusyError\n"
         f"try: open_store('duckdb:///{tmp_path}/t.duckdb')\n"
         "except StoreBusyError as error: print(error)"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import StoreError
+from data.base.errors import StoreError
+from data.settings.store import is_there
 from data.store import open_store
-from data.store_place import is_there
 
 NOBODY = 65534
 CLOSED = ("folder", "file") if os.geteuid() == 0 else ("folder",)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from factories import H100, NOW
 
-from data.errors import StoreError
+from data.base.errors import StoreError
 from data.records.submissions import (
     Attempt,
     MeasuredPeak,

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from factories import make_collected, make_samples
 
 from data.store import Store
-from data.store.bridge import make_temporary
+from data.store.engine.dialects import make_temporary
 
 _KEPT_ON = {
     "duckdb": "SELECT count(*) FROM duckdb_tables() WHERE temporary",

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from factories import NOW, make_plan, make_recommendation
 
-from data.records.decisions import Decision, Recommendation
 from data.records.forecasts import ForecastSkipped
-from data.settings import RetentionSettings
+from data.records.recommendations import Decision, Recommendation
+from data.settings.all_settings import RetentionSettings
 from data.store import Store
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from data.errors import NotEnoughHistoryError
+from data.base.errors import NotEnoughHistoryError
 from forecasting.backtest import held_out, pinball_losses, rolling_backtest
 from forecasting.demand_model import Quantiles
 from forecasting.naive_model import NaiveModel

@@ -13,10 +13,10 @@ import pytest
 from factories import make_job
 from forecasting_cases import AS_OF, BROKEN, HOURLY, daily, history, killed_path, series
 
-from data.columns import HISTORY, empty_frame
+from data.facts.columns import HISTORY, empty_frame
+from data.facts.jobs import JobState, SchedulerFacts
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
-from data.records.jobs import JobState, SchedulerFacts
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from forecasting import forecast_path as paths
 from forecasting import path_pool
 from forecasting.forecast_runner import Forecast, forecast_demand

@@ -13,9 +13,9 @@ from forecasting_cases import HOURLY, daily, series
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.columns import GROUP_HISTORY, check_frame, empty_frame
+from data.facts.columns import GROUP_HISTORY, check_frame, empty_frame
+from data.facts.jobs import JobState, SchedulerFacts
 from data.records.forecasts import GroupKind, Quantity
-from data.records.jobs import JobState, SchedulerFacts
 from data.store import Store, open_store
 from forecasting.group_forecasts import by_slot, forecast_groups
 from forecasting.group_series import group_series

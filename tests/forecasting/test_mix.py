@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from data import compiled
-from data.errors import NotEnoughHistoryError
+from data.base import compiled
+from data.base.errors import NotEnoughHistoryError
 from forecasting.backtest import rolling_backtest
 from forecasting.mix.kernel import _ALL, LEVELS, _quantiles
 from forecasting.mix.members_kernel import select

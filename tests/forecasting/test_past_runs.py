@@ -6,7 +6,7 @@ from datetime import timedelta
 from factories import NOW, make_job
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from forecasting.past_runs import past_run_seconds, past_runs_by_size
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.model import PowerModel

@@ -10,11 +10,11 @@ from factories import make_job, make_samples
 from forecasting_cases import AS_OF
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import HISTORY, check_frame
-from data.feasible_changes import AUTOSCALERS
+from data.facts.columns import HISTORY, check_frame
+from data.facts.jobs import Job, SchedulerFacts
+from data.records.feasible_changes import AUTOSCALERS
 from data.records.forecasts import DemandForecast, Quantity
-from data.records.jobs import Job, SchedulerFacts
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from forecasting.forecast_runner import forecast_demand
 from forecasting.power.estimated import power_models, with_estimated_power
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks._cap_slowdown import slowdown_under_cap
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import SAMPLES, check_frame
+from data.facts.columns import SAMPLES, check_frame
 from forecasting.power.cap import power_under_cap
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import readings_by_model

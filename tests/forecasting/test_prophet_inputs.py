@@ -19,8 +19,8 @@ from prophet_equality import (
 )
 
 from benchmarks._prophet_design import bands, parameters
-from data.compiled import outer
-from data.errors import ForecastError
+from data.base.compiled import outer
+from data.base.errors import ForecastError
 from forecasting.prophet.batch import fit_batch
 from forecasting.prophet.fits import FitStatus
 from forecasting.prophet.terms import ProphetOptions

@@ -11,8 +11,8 @@ from factories import make_job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.records.jobs import Job, JobState, JobWait, Platform, SchedulerFacts
-from data.records.queue_waits import EXPECTED_START, QueueWait
+from data.facts.jobs import Job, JobState, JobWait, Platform, SchedulerFacts
+from data.facts.queue_waits import EXPECTED_START, QueueWait
 from forecasting.queue_waits import places_in_line, queue_waits
 
 START = datetime(2026, 1, 5, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 from beds.ray_cluster import Fate, all_added, on_a_cluster
 from forecasting_cases import HOURLY, daily, series
 
-from data.errors import SettingsError
+from data.base.errors import SettingsError
 from data.records.forecasts import QuantilePath
 from forecasting.forecast_path import PathTask
 from forecasting.path_pool import paths_of

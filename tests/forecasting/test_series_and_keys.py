@@ -7,8 +7,8 @@ from forecasting_cases import history
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.facts.jobs import WorkloadKind
 from data.records.forecasts import Quantity
-from data.records.jobs import WorkloadKind
 from forecasting.cold_start import borrowed
 from forecasting.demand_series import regular_series, winsorised
 from forecasting.job_keys import job_key, lenders, name_stem

@@ -9,9 +9,9 @@ import pytest
 from factories import make_job
 from forecasting_cases import HOURLY, series
 
-from data.columns import GROUP_HISTORY, check_frame
+from data.facts.columns import GROUP_HISTORY, check_frame
+from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.forecasts import GroupKind, Quantity, WorkloadForecast
-from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from forecasting.group_series import GroupSeries
 from forecasting.workloads import (
     MAX_WORKLOADS,

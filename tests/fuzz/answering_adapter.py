@@ -19,9 +19,9 @@ from urllib3 import HTTPResponse
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
+from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import CollectorError
-from data.source_settings import PrometheusSettings
+from data.settings.sources import PrometheusSettings
 
 _END = datetime.fromtimestamp(AT, tz=UTC)
 WINDOW = Window(start=_END - timedelta(minutes=STEPS), end=_END)

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import answers_in, parse_answer, parse_exposition
+from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import CollectorError
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 KEY = ["sampled_at", "gpu_uuid", "mig_instance", "job_id"]

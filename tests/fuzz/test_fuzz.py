@@ -20,9 +20,9 @@ from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.prometheus_client import PrometheusClient
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.records.cluster import SourceReport, SourceState
-from data.source_settings import PrometheusSettings
+from data.facts.collected import Collected
+from data.facts.fleet import SourceReport, SourceState
+from data.settings.sources import PrometheusSettings
 from data.store import open_store
 
 CASES = 10_000

@@ -10,7 +10,7 @@ import pytest
 from fuzz.answering_adapter import FuzzedPrometheus
 from fuzz.prometheus_bodies import hostile_body
 
-from data.errors import CollectorError
+from data.base.errors import CollectorError
 
 CASES = 10_000
 COLLECTED = 500

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from data.errors import SettingsError
-from data.settings import Settings
+from data.base.errors import SettingsError
+from data.settings.all_settings import Settings
 
 MARK = "canary7f3a"
 """In every secret value, and nowhere else."""

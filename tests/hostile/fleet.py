@@ -13,9 +13,9 @@ from hostile.payloads import PAYLOADS
 
 from collectors.exposition_text import read_prometheus_json
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
-from data.records.cluster import Node, SourceReport, SourceState
-from data.records.decisions import Decision, Range, Recommendation
+from data.facts.collected import Collected
+from data.facts.fleet import Node, SourceReport, SourceState
+from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.forecasts import (
     DemandForecast,
     ForecastSkipped,
@@ -26,8 +26,8 @@ from data.records.forecasts import (
     WorkloadForecast,
     WorkloadTotal,
 )
-from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration, JobPlan, NodePlan, Plan, PlanBound, Stay, TenantPlan
+from data.records.recommendations import Decision, Range, Recommendation
 from data.store import Store
 from forecasting.workloads import workload_name
 

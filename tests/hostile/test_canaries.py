@@ -9,8 +9,8 @@ from factories import make_collected
 from hostile.canaries import MARK, environment, every_setting, running_adversary, secret_values
 
 from dashboard.cli import main
-from data.errors import TrimtabError, scrub, without_password
-from data.load_settings import load_settings
+from data.base.errors import TrimtabError, scrub, without_password
+from data.settings.load import load_settings
 from data.store import open_store
 
 COMMANDS = (

@@ -10,10 +10,10 @@ from hostile.payloads import PAYLOADS
 
 from dashboard import decisions
 from dashboard.apply.change_file import change_for, write_change
-from data.access_settings import AccessSettings
-from data.errors import ChangeRefusedError, StoreError
+from data.base.errors import ChangeRefusedError, StoreError
+from data.facts.jobs import Platform
 from data.records.commands import Person
-from data.records.jobs import Platform
+from data.settings.access import AccessSettings
 from data.store import Store, open_store
 
 ACCESS = replace(

@@ -27,7 +27,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from dashboard.cli import main
 from dashboard.cli.log_lines import OneLine
 from dashboard.foreign_text import UNSEEN
-from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.mail import mail_of, send
 from dashboard.notify.messages import messages_for
 from dashboard.notify.report_mail import attach, webhook_parts
@@ -39,16 +38,17 @@ from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.scheduler import CycleState
 from dashboard.web.own_metrics import OwnMetrics
-from data.access_settings import NotifySettings
+from data.base.clock import floor_to_slot, utc_now
+from data.base.errors import StoreError
+from data.base.failure import NotDeliveredError
+from data.base.text import without_nul
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import floor_to_slot, utc_now
-from data.errors import StoreError
 from data.records.audit import AuditEntry
-from data.settings import Settings
-from data.storable_text import without_nul
+from data.settings.access import NotifySettings
+from data.settings.all_settings import Settings
 from data.store import Store, open_store
-from data.store.outbox import Message
+from data.store.record.outbox import Message
 
 pytestmark = pytest.mark.slow
 NOW = floor_to_slot(utc_now(), 300)

@@ -19,14 +19,14 @@ from collectors.base import Collector, Window
 from dashboard.apply.base import Applier
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
+from data.base.clock import utc_now
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.collected import Collected
-from data.energy_settings import EnergySettings
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
-from data.records.decisions import Recommendation
-from data.settings import PlanningSettings, Settings
+from data.facts.collected import Collected
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 from data.store import open_store
 
 PAST = timedelta(days=2)

@@ -11,13 +11,13 @@ from factories import make_job, make_plan
 from fleet_cases import pods_job
 from planning_cases import A100, AS_OF, H100, advised, boards, case, history_of
 
-from data.energy_settings import EnergySettings
-from data.grid_forecast import GridForecast, GridOutlook
+from data.catalogue.grid_forecast import GridForecast, GridOutlook
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.plan import build_plan
 from planner.problem.cost import SLOWER, longer_ratio
 from planner.problem.time_shift import waiting_stretch

@@ -8,14 +8,14 @@ from factories import make_job, make_quota
 from fleet_cases import KUBERNETES, gpu, node_of, pods_job
 from planning_cases import AS_OF, FREE_NODES, H100, boards, case
 
-from data.fleet_settings import NodeSettings
-from data.gpu_resources import WHOLE_GPU
+from data.facts.gpu_resources import WHOLE_GPU
+from data.facts.jobs import Job, WorkloadKind
+from data.facts.quotas import Quota, QuotaKind
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, WorkloadKind
 from data.records.plans import NodePlan
-from data.records.quotas import Quota, QuotaKind
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
+from data.settings.fleet import NodeSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules
 from planner.recommendations.advise import advise

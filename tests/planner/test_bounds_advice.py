@@ -9,11 +9,11 @@ from factories import make_job
 from planning_cases import AS_OF, H100, boards, case
 
 from dashboard.proposed_again import is_proposed_by
+from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.records.actions import Action
-from data.records.decisions import Range, Recommendation
-from data.records.jobs import Job, Platform, SchedulerFacts
+from data.records.recommendations import Range, Recommendation
 from data.records.serving import BoundsUse, ServiceOutlook
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise

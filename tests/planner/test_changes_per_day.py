@@ -15,7 +15,7 @@ from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import exact_model, solve_with_highs
 from benchmarks.plan_instances import make_instance
 from data.records.plans import Plan
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.solver.slot_problem import Path, SlotProblem

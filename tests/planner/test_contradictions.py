@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF
 
 from data.records.actions import Action
-from data.records.decisions import Recommendation
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise

@@ -7,8 +7,8 @@ import pytest
 from fleet_cases import pods_job
 from planning_cases import AS_OF, H100, boards, case
 
-from data.feasible_changes import NO_DISRUPTIONS
 from data.records.actions import Action
+from data.records.feasible_changes import NO_DISRUPTIONS
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
 

@@ -3,8 +3,8 @@
 import pytest
 from factories import make_job
 
-from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
-from data.settings import PlanningSettings
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
+from data.settings.all_settings import PlanningSettings
 from planner.problem.elasticity import Elasticity, standing_of
 
 PLANNING = PlanningSettings()

@@ -8,12 +8,12 @@ import pytest
 from fleet_cases import KUBERNETES, gpu, node_of, pods_job
 from planning_cases import AS_OF, H100, case
 
-from data.fleet_settings import NodeSettings
+from data.facts.jobs import Job
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job
 from data.records.plans import NodePlan
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
+from data.settings.fleet import NodeSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules
 from planner.problem.slot_mapping import move_cost

@@ -8,7 +8,7 @@ from planning_cases import AS_OF, H100, L40S, boards, case
 
 from data.records.actions import Action
 from data.records.plans import Configuration
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise

@@ -22,16 +22,16 @@ from planning_cases import H100, case
 
 from benchmarks.exact_plan import exact_model, solve_with_cp_sat, true_cost
 from benchmarks.plan_heuristics import clipped, kept, per_job, per_slot
-from data.errors import ImpossibleProblemError
-from data.fleet_settings import (
+from data.base.errors import ImpossibleProblemError
+from data.facts.jobs import SchedulerFacts, WorkloadKind
+from data.settings.all_settings import PlanningSettings
+from data.settings.fleet import (
     NodeSettings,
     PowerDomain,
     PowerSettings,
     TenantSettings,
     TenantShare,
 )
-from data.records.jobs import SchedulerFacts, WorkloadKind
-from data.settings import PlanningSettings
 from planner.nodes.node_plan import place_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.problem.slot_mapping import as_slot_problem

@@ -21,8 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, case
 
-from data.errors import ImpossibleProblemError, SettingsError
-from data.fleet_settings import (
+from data.base.errors import ImpossibleProblemError, SettingsError
+from data.facts.fleet import Cluster
+from data.records.plans import Plan
+from data.settings.all_settings import PlanningSettings
+from data.settings.fleet import (
     Maintenance,
     NodeSettings,
     Pin,
@@ -31,9 +34,6 @@ from data.fleet_settings import (
     TenantSettings,
     TenantShare,
 )
-from data.records.cluster import Cluster
-from data.records.plans import Plan
-from data.settings import PlanningSettings
 from planner.problem.fleet import fleet_facts
 from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.problem.slot_mapping import as_slot_problem

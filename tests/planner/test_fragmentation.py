@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks._online_placement import OnlinePlacer
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.nodes.fragmentation import (
     ANY_MODEL,
     FragmentationPlacer,

@@ -23,19 +23,19 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, FREE_NODES, H100, case
 
 from dashboard.web.finding_panel import effect_text
-from data.fleet_settings import (
+from data.facts.gpu_resources import WHOLE_GPU
+from data.facts.jobs import Job, JobState
+from data.facts.quotas import QuotaKind
+from data.records.actions import Action
+from data.records.plans import Configuration, Plan
+from data.records.recommendations import Recommendation
+from data.settings.fleet import (
     Maintenance,
     NodeSettings,
     Pin,
     TenantSettings,
     TenantShare,
 )
-from data.gpu_resources import WHOLE_GPU
-from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, JobState
-from data.records.plans import Configuration, Plan
-from data.records.quotas import QuotaKind
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.recommendations.advise import Advice, advise

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF
 
 from data.records.actions import Action
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 from planner.recommendations.advise import Advice
 from planner.recommendations.growth_gain import DOUBLING, gain_of
 

@@ -8,8 +8,8 @@ from fleet_cases import node_of
 from growth_cases import JOB_ID, advised, elastic, fleet, half_done
 from planning_cases import AS_OF, FREE_NODES, H100, SLOT_LENGTHS, day_in_slots
 
-from data.fleet_settings import PowerDomain, PowerSettings
 from data.records.actions import Action
+from data.settings.fleet import PowerDomain, PowerSettings
 from planner.recommendations.rejections import Rejection
 
 

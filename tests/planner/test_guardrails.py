@@ -9,10 +9,10 @@ import pytest
 from factories import make_job, make_range
 from planning_cases import AS_OF, H100, SLOT_LENGTHS, boards, case
 
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
-from data.records.decisions import Range
-from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
-from data.settings import PlanningSettings
+from data.records.recommendations import Range
+from data.settings.all_settings import PlanningSettings
 from planner.problem.job_end import Remaining
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.guardrails import refusal, saving_ratio, suspicion

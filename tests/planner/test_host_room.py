@@ -8,9 +8,9 @@ import pytest
 from fleet_cases import KUBERNETES, gpu, node_of, pods_job, whole_node
 from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, case, day_in_slots
 
+from data.facts.fleet import Cluster, Gpu, Node
+from data.facts.jobs import Job, SchedulerFacts
 from data.records.actions import Action
-from data.records.cluster import Cluster, Gpu, Node
-from data.records.jobs import Job, SchedulerFacts
 from planner.plan import build_plan
 from planner.problem.fleet import fleet_facts
 from planner.problem.fleet_nodes import FleetFacts

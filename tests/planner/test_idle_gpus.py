@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, boards, case
 
 from dashboard.idle_sum import idle_rows, idle_sum
+from data.facts.jobs import Job, JobState
 from data.records.actions import FOR_MEMORY
-from data.records.jobs import Job, JobState
 from data.records.plans import IdleCause, Plan
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise

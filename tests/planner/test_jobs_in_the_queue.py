@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, L40S, advised, boards, case
 
-from data.feasible_changes import NO_NODE
-from data.fleet_settings import PowerDomain, PowerSettings
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, JobState
-from data.records.queue_waits import QueueWait
+from data.facts.jobs import Job, JobState
+from data.facts.queue_waits import QueueWait
+from data.records.feasible_changes import NO_NODE
+from data.records.recommendations import Recommendation
+from data.settings.fleet import PowerDomain, PowerSettings
 from planner.problem.cost import change_costs
 from planner.problem.job_end import likely_waits, remaining_of
 from planner.problem.planning_problem import FleetRules, PlanningProblem

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, advised, boards, case
 
-from data.energy_settings import EnergySettings
-from data.grid_forecast import GridForecast, GridOutlook
+from data.catalogue.grid_forecast import GridForecast, GridOutlook
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.facts.queue_waits import QueueWait
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import JobPlan
-from data.records.queue_waits import QueueWait
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.problem.job_end import Remaining, likely_waits
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.time_shift import best_shift, later_cost, slots_later

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, advised, boards, case
 
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.actions import Risk
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.problem.cost import change_cost, change_costs
 from planner.problem.expected_value import mean_of
 from planner.problem.lost_work import lost_work_of

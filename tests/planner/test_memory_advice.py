@@ -9,12 +9,12 @@ import pytest
 from factories import make_job
 from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
-from data.fleet_settings import Pin
+from data.facts.jobs import Job, Platform, WorkloadKind
 from data.records.actions import FOR_MEMORY, Action, Risk
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, Platform, WorkloadKind
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
+from data.settings.fleet import Pin
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, case
 
+from data.facts.fleet import MigLayout, MigManager
+from data.facts.jobs import Job, Platform
 from data.records.actions import Action
-from data.records.cluster import MigLayout, MigManager
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, Platform
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.configurations import options_for
 from planner.problem.fleet_nodes import Reach

@@ -13,11 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, advised, boards, case
 
+from data.facts.jobs import JobState, Platform
 from data.records.actions import Action
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
-from data.records.jobs import JobState, Platform
 from data.records.plans import NodePlan
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.problem.planning_problem import FleetRules
 from planner.recommendations.fleet_advice import missing_boards
 

@@ -26,9 +26,9 @@ from factories import make_quota
 from growth_cases import demand_for, half_done
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
+from data.facts.quotas import QuotaKind
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.quotas import QuotaKind
+from data.records.recommendations import Recommendation
 from planner.recommendations.growth_room import GrowthFacts
 
 

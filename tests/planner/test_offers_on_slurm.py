@@ -23,15 +23,15 @@ from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.problem_of_view import fleet_rules
-from data.apply_settings import SlurmApplySettings
+from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
-from data.errors import ApplyError
-from data.load_settings import load_settings
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.settings import PlanningSettings, Settings
-from data.source_settings import SlurmSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.apply import SlurmApplySettings
+from data.settings.energy import EnergySettings
+from data.settings.load import load_settings
+from data.settings.sources import SlurmSettings
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
 

@@ -24,10 +24,10 @@ from planning_cases import (
     history_of,
 )
 
-from data.energy_settings import EnergySettings
-from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.plan import build_plan
 from planner.problem.board_sharing import (
     MAX_MEMORY_SHARE,

@@ -18,7 +18,7 @@ from planning_cases import (
 
 from data.records.forecasts import ForecastSkipped
 from data.records.plans import Plan
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import as_slot_problem

@@ -24,12 +24,12 @@ from planning_cases import (
 )
 
 from dashboard.cli.cycle_commands import portfolio_line
-from data.energy_settings import EnergySettings
+from data.facts.jobs import WorkloadKind
 from data.records.actions import FOR_MEMORY, Action
-from data.records.decisions import Range, Recommendation
-from data.records.jobs import WorkloadKind
 from data.records.plans import JobPlan
-from data.settings import PlanningSettings
+from data.records.recommendations import Range, Recommendation
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.plan import build_plan
 from planner.problem.cost import rent_per_hour
 from planner.problem.planning_problem import PlanningProblem

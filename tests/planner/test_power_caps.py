@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from planning_cases import boards, case
 
 from data.catalogue.gpu_catalogue import cap_law_of, load_cap_laws, load_gpu_catalogue
-from data.energy_settings import EnergySettings
 from data.records.actions import Action
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from forecasting.power.cap import power_under_cap
 from planner.problem.energy import expected_draw, power_under
 from planner.problem.planning_problem import PlanningProblem

@@ -9,8 +9,8 @@ from factories import NOW, make_job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
-from data.records.progress import ProgressReport
+from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
+from data.facts.progress import ProgressReport
 from planner.problem.job_end import expected_end, remaining_of
 from planner.problem.progress_end import ends_by_progress
 

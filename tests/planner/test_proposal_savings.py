@@ -9,10 +9,10 @@ from factories import make_job
 from planning_cases import H100, SLOT_LENGTHS, boards, case
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.energy_settings import EnergySettings
+from data.facts.jobs import WorkloadKind
 from data.records.actions import Action
-from data.records.jobs import WorkloadKind
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.problem.carbon import emissions_of
 from planner.problem.configurations import Option
 from planner.problem.cost import SLOWER

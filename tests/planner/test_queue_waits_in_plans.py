@@ -8,10 +8,10 @@ from fleet_cases import slurm_job
 from planning_cases import AS_OF, H100, boards, case
 
 from dashboard.web.finding_panel import effect_text
-from data.records.decisions import Recommendation
-from data.records.jobs import JobState
-from data.records.queue_waits import QueueWait
-from data.store.record_json import from_json, to_json
+from data.facts.jobs import JobState
+from data.facts.queue_waits import QueueWait
+from data.records.recommendations import Recommendation
+from data.store.engine.record_json import from_json, to_json
 from planner.plan import build_plan
 from planner.problem.cost import change_cost, change_costs
 from planner.problem.expected_value import mean_of

@@ -16,11 +16,11 @@ from planning_cases import (
     day_in_slots,
 )
 
-from data.energy_settings import EnergySettings
+from data.facts.jobs import Job, WorkloadKind
 from data.records.actions import Action
-from data.records.decisions import Recommendation
 from data.records.forecasts import ForecastSkipped
-from data.records.jobs import Job, WorkloadKind
+from data.records.recommendations import Recommendation
+from data.settings.energy import EnergySettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import advise

@@ -11,8 +11,8 @@ from planning_cases import AS_OF, H100, boards, case
 from dashboard import decisions
 from dashboard.apply.resting import rejections
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.settings import PlanningSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import PlanningSettings
 from data.store import Store
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem

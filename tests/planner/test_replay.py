@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from rightsizing_cases import make_recorded
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.rightsizing.all_policies import own_policies, peer_policies
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.oracle import oracle_of

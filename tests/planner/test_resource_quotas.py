@@ -11,14 +11,14 @@ from growth_cases import advised as grown
 from planning_cases import AS_OF, FREE_NODES, H100, boards, case
 
 from dashboard.problem_of_view import fleet_rules
-from data.fleet_settings import TenantSettings
-from data.gpu_resources import WHOLE_GPU, resource_of
-from data.load_settings import load_settings
+from data.facts.gpu_resources import WHOLE_GPU, resource_of
+from data.facts.jobs import Job, SchedulerFacts
+from data.facts.quotas import Quota, QuotaKind
 from data.records.actions import Action
-from data.records.decisions import Range
-from data.records.jobs import Job, SchedulerFacts
-from data.records.quotas import Quota, QuotaKind
+from data.records.recommendations import Range
 from data.records.serving import BoundsUse, ServiceOutlook
+from data.settings.fleet import TenantSettings
+from data.settings.load import load_settings
 from planner.plan import build_plan
 from planner.problem.scheduler_shares import enforced_shares
 from planner.recommendations.advise import Advice, advise

@@ -11,8 +11,8 @@ from fleet_cases import fleet_case
 from planning_cases import AS_OF, H100, SLOT_LENGTHS, boards, case
 
 from data.records.plans import Plan
-from data.settings import PlanningSettings
-from data.store.plan_json import plan_from_json, plan_to_json
+from data.settings.all_settings import PlanningSettings
+from data.store.results.plan_json import plan_from_json, plan_to_json
 from planner.nodes import rolling_plan
 from planner.nodes.rolling_plan import rolling
 from planner.plan import build_plan

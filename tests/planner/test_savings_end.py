@@ -11,10 +11,10 @@ import pytest
 from factories import make_job
 from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
-from data.energy_settings import EnergySettings
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.plan import build_plan
 from planner.problem.job_end import Remaining, remaining_of
 from planner.problem.planning_problem import PlanningProblem

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from data.fleet_settings import TenantSettings, TenantShare
-from data.records.jobs import Job, Platform, SchedulerFacts
-from data.records.quotas import Quota, QuotaKind
+from data.facts.jobs import Job, Platform, SchedulerFacts
+from data.facts.quotas import Quota, QuotaKind
+from data.settings.fleet import TenantSettings, TenantShare
 from planner.problem.scheduler_shares import (
     contradictions,
     enforced_shares,

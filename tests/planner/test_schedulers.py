@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, case
 
+from data.facts.fleet import Cluster
+from data.facts.jobs import Job, Platform
 from data.records.actions import Action
-from data.records.cluster import Cluster
-from data.records.jobs import Job, Platform
 from data.records.plans import Plan
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.fleet import UNSEEN
 from planner.problem.planning_problem import FleetRules, PlanningProblem

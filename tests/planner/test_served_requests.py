@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, boards, case, day_in_slots, history_of
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import HISTORY, check_frame
-from data.fleet_settings import NodeSettings
+from data.facts.columns import HISTORY, check_frame
+from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.plans import IdleCause
+from data.records.recommendations import Recommendation
 from data.records.serving import ServiceOutlook
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
+from data.settings.fleet import NodeSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.recommendations.admission import AdmissionRoom

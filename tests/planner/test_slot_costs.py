@@ -9,10 +9,10 @@ from factories import make_job
 from planning_cases import H100, L40S, SLOT_LENGTHS, boards, case
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
-from data.records.jobs import WorkloadKind
-from data.records.queue_waits import QueueWait
-from data.settings import PlanningSettings
+from data.facts.jobs import WorkloadKind
+from data.facts.queue_waits import QueueWait
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.problem.configurations import Option
 from planner.problem.cost import SLOWER, change_cost, change_costs, needed_service, slot_costs
 from planner.problem.energy import HELD, expected_draw, power_under

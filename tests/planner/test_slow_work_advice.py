@@ -8,11 +8,11 @@ from factories import make_job
 from planning_cases import AS_OF, H100, boards, case
 from training_cases import STATED
 
+from data.facts.jobs import Job
 from data.records.actions import ADVICE, Action
-from data.records.decisions import Range
-from data.records.jobs import Job
+from data.records.recommendations import Range
 from data.records.slow_work import SlowCause, SlowWork
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise

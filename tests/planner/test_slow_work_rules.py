@@ -12,8 +12,8 @@ from factories import make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.columns import ACTIVITY
-from data.records.jobs import Job, WorkloadKind
+from data.facts.columns import ACTIVITY
+from data.facts.jobs import Job, WorkloadKind
 from data.records.slow_work import SlowCause, SlowWork
 from planner.slow_work.rules import MIN_SLOTS, RULES, shown, signals_of, slow_work
 

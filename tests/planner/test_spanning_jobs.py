@@ -15,11 +15,11 @@ from benchmarks._certified_nodes import exact_fleet
 from benchmarks.exact_plan import solve_with_highs
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.columns import HISTORY
-from data.energy_settings import EnergySettings
-from data.fleet_settings import NodeSettings, PowerDomain, PowerSettings
-from data.records.cluster import Cluster
-from data.settings import PlanningSettings
+from data.facts.columns import HISTORY
+from data.facts.fleet import Cluster
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
+from data.settings.fleet import NodeSettings, PowerDomain, PowerSettings
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 
 

@@ -7,9 +7,9 @@ from factories import NOW, make_job
 from fleet_cases import KUBERNETES, SLURM, gpu, node_of
 from planning_cases import AS_OF, H100, case
 
+from data.facts.jobs import JobState, Platform, SchedulerFacts
 from data.records.actions import Action
-from data.records.jobs import JobState, Platform, SchedulerFacts
-from data.settings import PlanningSettings
+from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import advise

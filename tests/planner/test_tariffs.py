@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from data.base.errors import SettingsError
 from data.catalogue.carbon_table import load_carbon_table
-from data.energy_settings import EnergySettings
-from data.errors import SettingsError
-from data.grid_forecast import GridForecast, GridOutlook
-from data.settings import PlanningSettings
+from data.catalogue.grid_forecast import GridForecast, GridOutlook
+from data.settings.all_settings import PlanningSettings
+from data.settings.energy import EnergySettings
 from planner.problem.tariffs import tariff_of
 
 MIDNIGHT = datetime(2026, 1, 5, tzinfo=UTC)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, boards, case, day_in_slots
 
-from data.columns import HISTORY, check_frame
+from data.facts.columns import HISTORY, check_frame
+from data.facts.jobs import Job, WorkloadKind
 from data.records.actions import Action
-from data.records.jobs import Job, WorkloadKind
 from planner.plan import build_plan
 from planner.problem.job_history import NO_HISTORY, job_histories
 from planner.problem.planning_problem import PlanningProblem

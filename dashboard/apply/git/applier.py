@@ -36,13 +36,13 @@ from dashboard.apply.wording import deed
 from dashboard.figure_text import range_text, samples_text
 from dashboard.foreign_text import shown
 from dashboard.kubernetes_writer import applying_account
-from data.apply_settings import GitApplySettings, KubernetesApplySettings
+from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ChangeRefusedError
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job, Platform
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
-from data.records.cluster import Gpu
-from data.records.decisions import Range, Recommendation
-from data.records.jobs import Job, Platform
+from data.records.recommendations import Range, Recommendation
+from data.settings.apply import GitApplySettings, KubernetesApplySettings
 
 CARRIERS = frozenset({"Argo CD", "Flux", "Helm"})
 """Who brings a change of the repository into the cluster."""

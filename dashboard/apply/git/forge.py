@@ -15,8 +15,8 @@ from urllib3.exceptions import HTTPError
 
 from collectors.http_deadline import sent, whole_body
 from dashboard.apply.git.repository import token_of
-from data.apply_settings import GitApplySettings
-from data.errors import ApplyError, scrub
+from data.base.errors import ApplyError, scrub
+from data.settings.apply import GitApplySettings
 
 _MAX_BYTES = 8 * 1024 * 1024
 _ACCEPT = "application/json, application/vnd.github+json"

@@ -4,8 +4,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dashboard.apply.git.forge import Forge, ForgeAnswer, PullRequest, safe_url
-from data.apply_settings import GitApplySettings
-from data.errors import ApplyError, scrub
+from data.base.errors import ApplyError, scrub
+from data.settings.apply import GitApplySettings
 
 _DEVELOPER = 30
 """Access level of GitLab from which a member may push branches and open merge requests."""

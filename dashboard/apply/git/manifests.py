@@ -16,7 +16,7 @@ import yaml
 
 from dashboard.apply.kubernetes.places import GROUP_OF, Place
 from dashboard.apply.kubernetes.pointers import names_of
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
 
 MAX_BYTES = 256 * 1024
 """Of one file: PyYAML reads about 100 kB a second."""

@@ -18,9 +18,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dashboard.apply.git.manifests import MAX_BYTES
-from data.apply_settings import GitApplySettings
-from data.errors import ApplyError, ChangeRefusedError, scrub
+from data.base.errors import ApplyError, ChangeRefusedError, scrub
 from data.records.changes import StepOutcome, StepResult
+from data.settings.apply import GitApplySettings
 
 _MAX_FILE_BLOCKS = 1024 * 1024
 """Of 512 bytes: 512 MiB for a pack."""

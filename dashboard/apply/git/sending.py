@@ -20,10 +20,10 @@ from dashboard.apply.git.steps import (
 from dashboard.apply.git.values import OtherPlace
 from dashboard.apply.kubernetes import checking
 from dashboard.apply.kubernetes.look import seen_of
-from data.apply_settings import GitApplySettings
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, ChangeStep, ReadBack, StepOutcome, StepResult
 from data.records.changes import VerificationResult as Verdict
+from data.settings.apply import GitApplySettings
 
 
 def execute(

@@ -18,8 +18,8 @@ from dashboard.apply.git.values import (
     may_hold,
 )
 from dashboard.apply.kubernetes.places import GROUP_OF, Place
-from data.apply_settings import GitApplySettings
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
+from data.settings.apply import GitApplySettings
 
 _ARGO_ID = "argocd.argoproj.io/tracking-id"
 _FLUX = "kustomize.toolkit.fluxcd.io/"

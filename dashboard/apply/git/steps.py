@@ -10,10 +10,10 @@ from dashboard.apply.git.manifests import NumberEdit, number_edits
 from dashboard.apply.kubernetes.changing import change_for as live_change_for
 from dashboard.apply.kubernetes.look import KUBECTL_FACT, seen_of
 from dashboard.apply.kubernetes.steps import StepWait, command_of
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
+from data.facts.identifiers import canonical_json
 from data.records.changes import Change, ChangeStep, Target
-from data.records.decisions import Recommendation
-from data.records.identifiers import canonical_json
+from data.records.recommendations import Recommendation
 
 PUSH, REQUEST, CLOSE = "push", "pull-request", "close-request"
 _NO_MATTER = (KUBECTL_FACT, INSTANCE)

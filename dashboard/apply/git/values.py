@@ -16,8 +16,8 @@ import yaml
 
 from dashboard.apply.git.manifests import ManifestText, NamedElement, NumberEdit, Parts
 from dashboard.apply.kubernetes.places import Place
-from data.errors import ChangeRefusedError
-from data.records.identifiers import canonical_json
+from data.base.errors import ChangeRefusedError
+from data.facts.identifiers import canonical_json
 
 RELEASES, APPLICATIONS, KUSTOMIZATIONS = "HelmRelease", "Application", "Kustomization"
 _GROUP_OF = {RELEASES: "helm.toolkit.fluxcd.io", APPLICATIONS: "argoproj.io"}

@@ -8,15 +8,15 @@ from dashboard.apply.kubernetes import look as looking
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.kubernetes_writer import KubernetesWriter, applying_account
-from data.apply_settings import KubernetesApplySettings
+from data.base.clock import utc_now
+from data.base.errors import CollectorError, scrub, sentence
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.clock import utc_now
-from data.errors import CollectorError, scrub, sentence
+from data.facts.fleet import Gpu
+from data.facts.identifiers import SHORT_ID_LENGTH
+from data.facts.jobs import Job, Platform
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.identifiers import SHORT_ID_LENGTH
-from data.records.jobs import Job, Platform
+from data.records.recommendations import Recommendation
+from data.settings.apply import KubernetesApplySettings
 
 _PATH = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _ASKED = {"group": "apps", "resource": "deployments", "verb": "patch"}

@@ -19,9 +19,9 @@ from dashboard.apply.kubernetes.ownership import owners_of
 from dashboard.apply.kubernetes.places import AUTOSCALERS, Place, place_of
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
 from dashboard.kubernetes_writer import FIELD_MANAGER
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import VerificationResult as Verdict
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 SCALES_FACT = "scales"
 """The workload that an autoscaler scales, as a job id."""

@@ -29,13 +29,13 @@ from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, autoscaler_place, node_place, place_of
 from dashboard.apply.kubernetes.pointers import Edit
 from dashboard.apply.kubernetes.steps import command_of, ended_pods, steps_for
+from data.base.errors import ChangeRefusedError, scrub
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ChangeRefusedError, scrub
-from data.feasible_changes import SERVER_VERSION
-from data.gpu_resources import MIG_LAYOUT_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL, resource_of
+from data.facts.gpu_resources import MIG_LAYOUT_LABEL, MIG_STATE_LABEL, PRODUCT_LABEL, resource_of
+from data.facts.jobs import Job
 from data.records.changes import ChangeStep
-from data.records.decisions import Recommendation
-from data.records.jobs import Job
+from data.records.feasible_changes import SERVER_VERSION
+from data.records.recommendations import Recommendation
 
 _COUNTS = {
     "Deployment": "replicas",

@@ -33,9 +33,9 @@ from dashboard.apply.kubernetes.steps import (
     outage,
     steps_for,
 )
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Change, ChangeStep, Target
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 
 def change_for(recommendation: Recommendation, target: Target) -> Change:

@@ -19,7 +19,7 @@ from dashboard.apply.kubernetes.rollout import (
     trouble,
     waiting_for,
 )
-from data.errors import ApplyError
+from data.base.errors import ApplyError
 from data.records.changes import Change, ReadBack
 from data.records.changes import VerificationResult as Verdict
 

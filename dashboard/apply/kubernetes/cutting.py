@@ -30,9 +30,10 @@ from dashboard.apply.kubernetes.pointers import Edit, Operation, operations_of, 
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, sent, step_of
 from dashboard.kubernetes_writer import FIELD_MANAGER, KubernetesWriter
+from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
-from data.gpu_resources import (
+from data.facts.fleet import MigLayout
+from data.facts.gpu_resources import (
     COUNT_LABEL,
     MIG_LAYOUT_LABEL,
     MIG_STATE_LABEL,
@@ -40,11 +41,10 @@ from data.gpu_resources import (
     WHOLE_GPU,
     resource_of,
 )
+from data.facts.identifiers import canonical_json
 from data.records.changes import Change, ChangeStep
 from data.records.changes import VerificationResult as Verdict
-from data.records.cluster import MigLayout
-from data.records.decisions import Recommendation
-from data.records.identifiers import canonical_json
+from data.records.recommendations import Recommendation
 
 CUT_FACT = "MIG layouts"
 """Fact of a target: the ConfigMap, and what the node offers by layout, as JSON."""

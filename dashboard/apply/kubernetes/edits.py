@@ -22,10 +22,10 @@ from dashboard.apply.kubernetes.shape import (
     roles_by_claims,
     roles_of,
 )
-from data.errors import ChangeRefusedError
-from data.gpu_resources import PRODUCT_LABEL, WHOLE_GPU, resource_of
-from data.records.decisions import Recommendation
+from data.base.errors import ChangeRefusedError
+from data.facts.gpu_resources import PRODUCT_LABEL, WHOLE_GPU, resource_of
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
 
 PER_POD = "gpus_per_pod"
 """Detail of a recommendation that wants fewer or more GPUs in each pod, not fewer or more pods."""

@@ -45,11 +45,11 @@ from dashboard.apply.kubernetes.quotas import one_pod, refusal
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import profile_of, roles_of
 from dashboard.apply.kubernetes.steps import avoids_surge, command_of, surges
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.errors import ChangeRefusedError, StalePlanError
-from data.gpu_resources import PRODUCT_LABEL
+from data.facts.gpu_resources import PRODUCT_LABEL
 from data.records.changes import Change, Target
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 PATH_FACT = "path"
 ROOM_FACT = "room for one more pod"

@@ -17,8 +17,8 @@ from collectors.kubernetes.templates import why_pods_stay
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
 from dashboard.apply.kubernetes.shape import Document
-from data.errors import ChangeRefusedError
-from data.feasible_changes import release_of
+from data.base.errors import ChangeRefusedError
+from data.records.feasible_changes import release_of
 
 SERVER_FACT = "server"
 FEWER_FACT, NUMBER_FACT, STOP_FACT = "no fewer pods", "no other number of pods", "not stopped"

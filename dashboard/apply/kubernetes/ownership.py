@@ -10,7 +10,7 @@ from collectors.kubernetes.objects import controller_of, labels_of, list_in, par
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import names_of, pointer, value_at
-from data.feasible_changes import ELASTIC_KUEUE
+from data.records.feasible_changes import ELASTIC_KUEUE
 
 BY_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 

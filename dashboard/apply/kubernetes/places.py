@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from collectors.kubernetes.kinds import GROUPS, KINDS
 from collectors.kubernetes.workloads import AUTOSCALER, KEDA_GROUP, SCALED_OBJECT
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _BY_WORD = {kind.lower(): kind for kind in KINDS}

@@ -12,7 +12,7 @@ from collectors.kubernetes.quantities import whole_number
 from dashboard.apply.kubernetes.pointers import value_at
 from dashboard.apply.kubernetes.room import asked_by
 from dashboard.apply.kubernetes.shape import Document, roles_of
-from data.gpu_resources import is_of_vendor
+from data.facts.gpu_resources import is_of_vendor
 
 _PODS = "pods"
 

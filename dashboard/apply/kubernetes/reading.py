@@ -14,7 +14,7 @@ from collectors.kubernetes.objects import (
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.refusals import look_error, meaning_of
 from dashboard.apply.kubernetes.rollout import WorkloadPods, own_sets, selector_of
-from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
+from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 
 _MAX_OWNERS = 8
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from collectors.kubernetes.api import ApiAnswer
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import StepOutcome, StepResult
 
 _MEANINGS: Mapping[int, str] = {

@@ -18,8 +18,8 @@ from dashboard.apply.kubernetes.room import NO, asked_by, pods_that_fit, room_fo
 from dashboard.apply.kubernetes.shape import holders, pods_of, roles_of
 from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of, ends_first, sent
 from dashboard.kubernetes_writer import KubernetesWriter
-from data.errors import ApplyError, CollectorError
-from data.gpu_resources import is_of_vendor
+from data.base.errors import ApplyError, CollectorError
+from data.facts.gpu_resources import is_of_vendor
 from data.records.changes import Change, Rehearsal
 
 Difference = tuple[str, str, str]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from collectors.kubernetes.objects import count_of, part, text_in
 from collectors.kubernetes.placement_rules import admits, rules_of
 from dashboard.apply.kubernetes.shape import Document
-from data.gpu_resources import is_of_vendor
+from data.facts.gpu_resources import is_of_vendor
 
 YES, NO = "yes", "no"
 

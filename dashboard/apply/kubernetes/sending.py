@@ -17,7 +17,7 @@ from dashboard.apply.kubernetes.rollout import (
 )
 from dashboard.apply.kubernetes.steps import VERB, StepCommand, StepWait, command_of, sent
 from dashboard.kubernetes_writer import KubernetesWriter
-from data.errors import ApplyError, CollectorError, TrimtabError
+from data.base.errors import ApplyError, CollectorError, TrimtabError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
 _GRACE_SECONDS, _DEADLINE_SECONDS = 30, 600

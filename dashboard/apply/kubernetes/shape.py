@@ -6,7 +6,7 @@ from typing import Any
 
 from collectors.kubernetes.objects import count_of, list_in, part, requests_of, text_in
 from dashboard.apply.kubernetes.pointers import pointer, value_at
-from data.gpu_resources import BOARDS, MIG_PREFIX
+from data.facts.gpu_resources import BOARDS, MIG_PREFIX
 
 Document = Mapping[str, Any]
 

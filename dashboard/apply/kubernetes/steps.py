@@ -28,8 +28,8 @@ from dashboard.apply.kubernetes.pointers import (
     value_at,
 )
 from dashboard.apply.kubernetes.shape import Document
+from data.facts.identifiers import canonical_json
 from data.records.changes import ChangeStep
-from data.records.identifiers import canonical_json
 
 VERB = "patch"
 _STRATEGY = "/spec/strategy/rollingUpdate"

@@ -18,8 +18,8 @@ from dashboard.apply.power.documents import BoardReport, CapOrder, NodeReport
 from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.held_limits import HeldLimit, HeldLimits
 from dashboard.apply.power.signed_file import NotTrustedError
-from data.errors import ApplyError, CollectorError
-from data.source_settings import NvmlSettings
+from data.base.errors import ApplyError, CollectorError
+from data.settings.sources import NvmlSettings
 
 _log = logging.getLogger(__name__)
 _CLOCKS_APART = timedelta(minutes=5)

@@ -10,9 +10,10 @@ from dashboard.apply.power.cap_steps import CappedBoard, boards_of, cap_of, cap_
 from dashboard.apply.power.documents import BoardReport, Cap, NodeReport
 from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.signed_file import read_secret
-from data.apply_settings import PowerApplySettings
-from data.clock import utc_now
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.clock import utc_now
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job
 from data.records.changes import (
     Change,
     ChangeStep,
@@ -23,9 +24,8 @@ from data.records.changes import (
     Target,
     VerificationResult,
 )
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.jobs import Job
+from data.records.recommendations import Recommendation
+from data.settings.apply import PowerApplySettings
 
 KIND = "gpus"
 _FRESH = timedelta(minutes=2)

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
+from data.facts.fleet import Gpu
 from data.records.changes import ChangeStep
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{4,64}")
 FIELD = "power_limit_watts"

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from data.clock import require_utc
+from data.base.clock import require_utc
 
 MAX_WATTS = 10_000
 

@@ -22,7 +22,7 @@ from dashboard.apply.power.documents import (
     report_payload,
 )
 from dashboard.apply.power.signed_file import NotTrustedError, read_signed, write_signed
-from data.errors import ApplyError, scrub
+from data.base.errors import ApplyError, scrub
 
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _ORDER = "trimtab power caps v1"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dashboard.apply.power.signed_file import read_small, write_whole
-from data.errors import ApplyError
+from data.base.errors import ApplyError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

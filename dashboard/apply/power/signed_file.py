@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from data.errors import ApplyError
+from data.base.errors import ApplyError
 
 MAX_BYTES = 256 * 1024
 MIN_SECRET_BYTES = 32

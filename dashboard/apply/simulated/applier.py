@@ -12,12 +12,14 @@ from datetime import datetime
 from typing import Any
 
 from collectors.simulated_cluster import SimulatedCluster, SimulatedJob, same_allocation
-from data.errors import (
+from data.base.errors import (
     ApplyError,
     ChangeRefusedError,
     CollectorError,
     StalePlanError,
 )
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job
 from data.records.changes import (
     Change,
     ChangeStep,
@@ -28,10 +30,8 @@ from data.records.changes import (
     Target,
     VerificationResult,
 )
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.jobs import Job
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
 
 _FIELD = "allocation"
 _WHERE = "simulated cluster"

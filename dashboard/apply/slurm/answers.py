@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from data.errors import scrub
+from data.base.errors import scrub
 
 
 class CommandOutcome(StrEnum):

@@ -54,12 +54,12 @@ from dashboard.apply.slurm.targets import (
 )
 from dashboard.apply.slurm.verifying import read_back_job
 from dashboard.apply.slurm.ways_back import moves_back
-from data.apply_settings import SlurmApplySettings
+from data.base.clock import utc_now
+from data.base.counts import count_text
+from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
-from data.clock import utc_now
-from data.counts import count_text
-from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
-from data.feasible_changes import why_not_started_again
+from data.facts.fleet import Gpu
+from data.facts.jobs import Job, Platform
 from data.records.changes import (
     Change,
     ChangeStep,
@@ -69,10 +69,10 @@ from data.records.changes import (
     StepResult,
     Target,
 )
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, Platform
-from data.source_settings import SlurmSettings
+from data.records.feasible_changes import why_not_started_again
+from data.records.recommendations import Recommendation
+from data.settings.apply import SlurmApplySettings
+from data.settings.sources import SlurmSettings
 
 _NUMBER = re.compile(r"slurm:([1-9]\d{0,9})")
 

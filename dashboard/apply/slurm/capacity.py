@@ -17,11 +17,11 @@ from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import Move, pending_nodes
 from dashboard.quota_words import limit_words
-from data.counts import count_text
-from data.errors import ChangeRefusedError
-from data.feasible_changes import REQUEUE_TAKES
-from data.records.quotas import Quota
-from data.units import SECONDS_PER_HOUR
+from data.base.counts import count_text
+from data.base.errors import ChangeRefusedError
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.quotas import Quota
+from data.records.feasible_changes import REQUEUE_TAKES
 
 _CLOSED = ("DOWN", "INACTIVE")
 """States of a partition in which no job is started."""

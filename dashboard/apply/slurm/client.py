@@ -14,14 +14,14 @@ from collectors.slurm.reservations import AHEAD, with_reservations
 from dashboard.apply.slurm.answers import CommandAnswer
 from dashboard.apply.slurm.job_facts import JobFacts, read_job
 from dashboard.apply.slurm.wire import Payload, release_of
-from data.errors import (
+from data.base.errors import (
     ApplyError,
     ChangeRefusedError,
     CollectorError,
     SourceRefusedError,
     UnexpectedAnswerError,
 )
-from data.records.quotas import Quota
+from data.facts.quotas import Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

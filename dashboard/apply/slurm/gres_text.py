@@ -7,7 +7,7 @@ Only the GPU entry is ever rewritten; every other entry is kept, or the job woul
 import re
 from dataclasses import dataclass
 
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
 
 _ENTRY = re.compile(r"[A-Za-z0-9_.+-]{1,64}(?:[:=][A-Za-z0-9_.+-]{1,64}){0,2}")
 _GPU = re.compile(

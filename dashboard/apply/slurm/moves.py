@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from collectors.slurm.records import COUNTS_CPUS_BY_GPU, GPU_FIELDS
 from dashboard.apply.slurm.gres_text import TYPE_NAME, GresRequest, gpu_request, with_gpus
 from dashboard.apply.slurm.wire import COMMANDS, release_of
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
 from data.records.actions import Action
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 State = Mapping[str, str]
 CONTROL = ("hold", "release", "requeuehold", "wait")

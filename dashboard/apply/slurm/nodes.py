@@ -13,7 +13,7 @@ from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome
 from dashboard.apply.slurm.client import SlurmClient, explained, queue_of
 from dashboard.apply.slurm.sending import result
 from dashboard.apply.slurm.wire import by_hand, encoded, payload_of
-from data.errors import ApplyError, CollectorError, StalePlanError, scrub
+from data.base.errors import ApplyError, CollectorError, StalePlanError, scrub
 from data.records.changes import (
     Change,
     ChangeStep,
@@ -23,7 +23,7 @@ from data.records.changes import (
     Target,
     VerificationResult,
 )
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 KIND = "slurm-node"
 _DOWN = ("DOWN", "FAIL", "ERROR", "UNKNOWN", "FUTURE", "INVAL", "REBOOT", "MAINT")

@@ -20,9 +20,9 @@ from collectors.slurm.reservations import reservations_in
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name
-from data.clock import utc_now
-from data.errors import CollectorError, scrub
-from data.records.quotas import Quota
+from data.base.clock import utc_now
+from data.base.errors import CollectorError, scrub
+from data.facts.quotas import Quota
 
 MAX_WORDS = 64 * 1024
 """Of what a changing program says, in bytes; a sentence is what it has to say."""

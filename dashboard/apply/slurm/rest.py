@@ -17,8 +17,8 @@ from collectors.slurm.rest import SlurmRest
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import Payload, interface_name
-from data.errors import CollectorError, scrub
-from data.records.quotas import Quota
+from data.base.errors import CollectorError, scrub
+from data.facts.quotas import Quota
 
 _MAX_BYTES = 8 * 1024 * 1024
 _CONNECT_SECONDS = 5.0

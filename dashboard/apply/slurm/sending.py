@@ -13,7 +13,7 @@ from dashboard.apply.slurm.client import JobReading, SlurmClient, explained, fin
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
 from dashboard.apply.slurm.wire import payload_of
-from data.errors import ApplyError, CollectorError
+from data.base.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
 _LOOK_AGAIN_SECONDS = 0.5

@@ -3,7 +3,7 @@
 from dashboard.apply.slurm.moves import Move, State
 from dashboard.apply.slurm.ways_back import moves_back
 from dashboard.apply.slurm.wire import COMMANDS, by_hand, encoded, payload_of
-from data.errors import ApplyError
+from data.base.errors import ApplyError
 from data.records.changes import ChangeStep
 
 

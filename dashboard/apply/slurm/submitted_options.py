@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.moves import BY_OWNER, KEPT, Move
-from data.named_devices import named_gpus, named_nodes, named_processes
+from data.facts.device_numbers import named_gpus, named_nodes, named_processes
 
 # Long options may be cut as long as they are one option's.
 _OPTION = re.compile(

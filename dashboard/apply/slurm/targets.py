@@ -8,10 +8,10 @@ from collectors.slurm.records import SlurmJob, SlurmNode
 from dashboard.apply.slurm.client import JobReading
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import type_key
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
+from data.facts.jobs import Job, JobState
 from data.records.changes import Change, Target
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, JobState
+from data.records.recommendations import Recommendation
 
 KIND = "slurm-job"
 _ALWAYS = ("interface", "number", "address", "submitted", "user", "Restarts")

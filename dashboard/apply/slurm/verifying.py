@@ -9,7 +9,7 @@ from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
 from dashboard.apply.slurm.sending import holds, is_later_run, is_same_job
 from dashboard.apply.slurm.targets import WAS
-from data.errors import ApplyError, CollectorError
+from data.base.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, ReadBack, VerificationResult
 
 STUCK = ("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit")

@@ -10,7 +10,7 @@ from dashboard.apply.slurm.moves import (
     refuse,
     same_value,
 )
-from data.errors import StalePlanError, scrub
+from data.base.errors import StalePlanError, scrub
 
 
 def moves_back(moves: tuple[Move, ...], state: State, *, allow_requeue: bool) -> Moves:

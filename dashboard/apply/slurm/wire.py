@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 
 COMMANDS = "commands"
 _OLD_API = "v0.0.38"

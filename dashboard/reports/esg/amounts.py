@@ -12,8 +12,8 @@ import pandas as pd
 
 from dashboard.reports.esg.factors import SENSOR_ERROR_RATIO, Factors
 from dashboard.reports.esg.statement import Holder, StatementRow
-from data.records.decisions import Range
-from data.units import GRAMS_PER_KILOGRAM, JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.base.units import GRAMS_PER_KILOGRAM, JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.records.recommendations import Range
 
 _RULES = ("joules", "joules_by_slices", "joules_by_activity")
 """The store's rule for sharing a board, then the two pure ones: their spread is the split's."""

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from dashboard.reports.esg.build import calendar_of, make_statement
 from dashboard.reports.esg.periods import Every, require_whole_slots
 from dashboard.reports.esg.statement import EsgStatement, GroupBy
-from data.clock import ceil_to_slot, utc_now
-from data.errors import BadRangeError
-from data.settings import Settings
+from data.base.clock import ceil_to_slot, utc_now
+from data.base.errors import BadRangeError
+from data.base.units import SLOT_SECONDS
+from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.units import SLOT_SECONDS
 
 _RANGE = timedelta(days=7)
 _PERIODS = frozenset(Every) - {Every.TOTAL}

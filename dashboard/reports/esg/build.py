@@ -13,16 +13,16 @@ from dashboard.reports.esg.factors import Factors, factors_from
 from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
 from dashboard.reports.esg.work_units import UnitScore, finished_runs, unit_scores
+from data.base.clock import ceil_to_slot, stretches_of_offset
+from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.catalogue.carbon_table import GridCarbon, load_carbon_table
-from data.clock import ceil_to_slot, stretches_of_offset
-from data.records.clusters import MAIN, cluster_in
-from data.records.decisions import Range
-from data.records.jobs import Job
-from data.report_settings import WEEKDAYS
-from data.settings import Settings
+from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.jobs import Job
+from data.records.recommendations import Range
+from data.settings.all_settings import Settings
+from data.settings.reports import WEEKDAYS
 from data.store import StoreReader
-from data.store.energy_parts import NO_NAME, EnergyKey
-from data.units import SECONDS_PER_HOUR, SLOT_SECONDS
+from data.store.facts.energy_parts import NO_NAME, EnergyKey
 
 Floats = npt.NDArray[np.float64]
 _JOBS_NAMES = (GroupBy.TENANT, GroupBy.NAMESPACE, GroupBy.ACCOUNT, GroupBy.OWNER)

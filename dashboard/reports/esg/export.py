@@ -11,7 +11,7 @@ from dashboard.reports.esg.statement import (
     EsgStatement,
     StatementRow,
 )
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 _RANGES = {
     "gpu_energy_kwh": "gpu_energy_kwh",

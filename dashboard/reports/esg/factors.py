@@ -9,7 +9,7 @@ from datetime import tzinfo
 
 from data.catalogue.carbon_table import HOURLY_SPREAD_RATIO, GridCarbon
 from data.catalogue.embodied_table import LIFE_SPREAD_RATIO, EmbodiedCarbon, load_embodied_carbon
-from data.energy_settings import EnergySettings
+from data.settings.energy import EnergySettings
 
 SENSOR_ERROR_RATIO = 0.05
 """Board power sensor error that the vendor states (NVML: +-5 %)."""

@@ -9,10 +9,10 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from data.clock import ceil_to_slot, floor_to_slot, midnight, stretches_of_offset
-from data.errors import BadRangeError
-from data.store.energy_parts import Periods
-from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
+from data.base.clock import ceil_to_slot, floor_to_slot, midnight, stretches_of_offset
+from data.base.errors import BadRangeError
+from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
+from data.store.facts.energy_parts import Periods
 
 _EPOCH_WEEKDAY = 3
 """1970-01-01 was a Thursday."""

@@ -13,7 +13,7 @@ from enum import StrEnum
 from dashboard.reports.esg.factors import Factor, Factors, embodied_factors
 from dashboard.reports.esg.periods import Calendar
 from dashboard.reports.esg.work_units import UnitScore
-from data.records.decisions import Range
+from data.records.recommendations import Range
 
 WORK_UNIT = "GPU-hour of work"
 """R of the SCI: an hour of a whole board at full activity; half an hour counts for two at half."""

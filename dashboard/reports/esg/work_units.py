@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from data.records.decisions import Range
+from data.records.recommendations import Range
 from data.records.submissions import Submission, SubmissionState
 
 _MILLION = 1e6

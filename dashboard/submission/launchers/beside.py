@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dashboard.submission.launchers.told import Told
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 from planner.memory.training_job import Method, TrainingJob
 
 _FLAGS = {

@@ -23,7 +23,7 @@ from dashboard.submission.launchers.fields import (
     Statements,
     dialect,
 )
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
 
 LINE = "the command line"
 MAX_WORDS = 2000

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from dashboard.submission.launchers.fields import LaunchDialect, dialect
-from data.errors import ChangeRefusedError, scrub
-from data.small_files import read_small_file
+from data.base.errors import ChangeRefusedError, scrub
+from data.base.files import read_small_file
 
 FRAMEWORKS = (
     "verl", "axolotl", "torchtitan", "llamafactory", "swift", "megatron", "vllm", "trl",

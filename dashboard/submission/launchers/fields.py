@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from data.errors import ChangeRefusedError, scrub
+from data.base.errors import ChangeRefusedError, scrub
 
 Value = bool | int | float | str | tuple[str, ...]
 

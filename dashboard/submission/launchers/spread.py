@@ -5,7 +5,7 @@ from typing import Any
 
 from dashboard.submission.launchers.fields import translated
 from dashboard.submission.launchers.told import Told
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 from planner.memory.model_shape import ModelShape
 from planner.memory.training_job import Parallelism, Sharding
 

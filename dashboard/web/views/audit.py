@@ -5,7 +5,7 @@ import streamlit as st
 
 from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
-from data.counts import count_text
+from data.base.counts import count_text
 
 _SHOWN = 500
 

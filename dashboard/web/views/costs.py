@@ -33,7 +33,7 @@ from dashboard.web.page import (
     way,
 )
 from dashboard.web.session import current_world
-from data.counts import count_text
+from data.base.counts import count_text
 from data.store import StoreReader
 
 

@@ -25,7 +25,7 @@ from dashboard.web.energy_parts import (
 from dashboard.web.page import chart, empty_state, figures, finding, goes_by_name, plain, table
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
-from data.counts import count_text
+from data.base.counts import count_text
 
 _TOLD = ("kind", "name", "value", "year", "source")
 

@@ -20,8 +20,8 @@ from dashboard.web.page import (
     way,
 )
 from dashboard.web.session import current_world
-from data.clock import utc_now
-from data.counts import count_text
+from data.base.clock import utc_now
+from data.base.counts import count_text
 
 _SHOWN, _WARMER = 200, 10.0
 """Boards listed; from so many °C above its model's usual on a board is called badly cooled."""

@@ -20,7 +20,7 @@ from dashboard.web.inbox_rows import InboxRow
 from dashboard.web.outcome import watch
 from dashboard.web.page import chart, empty_state, export, finding, number, plain, table, tense
 from dashboard.web.session import current_world
-from data.counts import count_text
+from data.base.counts import count_text
 from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN

@@ -16,11 +16,11 @@ from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from dashboard.web.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.xid_section import board_xid_section
-from data.clock import utc_now
-from data.columns import ACTIVITY
-from data.counts import count_text
-from data.gpu_resources import NOT_READ
-from data.records.clusters import MAIN, cluster_in
+from data.base.clock import utc_now
+from data.base.counts import count_text
+from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.columns import ACTIVITY
+from data.facts.gpu_resources import NOT_READ
 
 _NODES, _NAMED_JOBS = 40, 8
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}

@@ -15,11 +15,11 @@ from dashboard.web.page import chart, empty_state, figures, finding, plain, tabl
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from dashboard.web.workload_ahead import ahead_table
-from data.clock import utc_now
-from data.counts import count_text
+from data.base.clock import utc_now
+from data.base.counts import count_text
+from data.base.units import SECONDS_PER_HOUR
 from data.records.forecast_tests import ForecastTest, lead_means
 from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
-from data.units import SECONDS_PER_HOUR
 from forecasting.rack_series import rack_history
 
 _TITLES = {

@@ -11,9 +11,9 @@ from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
 from dashboard.web.urgent_strip import urgent_section
 from dashboard.web.xid_section import xid_section
-from data.counts import count_text
+from data.base.counts import count_text
+from data.facts.fleet import SourceState
 from data.records.actions import Action
-from data.records.cluster import SourceState
 
 _ALWAYS = ("kind", "found", "open")
 

@@ -30,10 +30,10 @@ from dashboard.web.session import current_world
 from dashboard.web.similar_runs import runs_of, similar_runs
 from dashboard.web.slow_work_line import slow_work_line
 from dashboard.web.workload_ahead import show_ahead
-from data.errors import sentence
+from data.base.errors import sentence
+from data.facts.job_pages import JobFilter
+from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
-from data.records.job_pages import JobFilter
-from data.records.jobs import Job
 from data.records.plans import JobPlan, Plan
 
 world = current_world()

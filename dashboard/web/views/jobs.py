@@ -15,11 +15,11 @@ from dashboard.web.page import empty_state, finding, goes_to, number, plain, tab
 from dashboard.web.queue_table import show_queue, show_quotas
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
-from data.counts import count_text
-from data.records.job_pages import JobFilter, JobPage, JobUse
+from data.base.counts import count_text
+from data.facts.job_pages import JobFilter, JobPage, JobUse
 from data.store import StoredRecommendation
-from data.store.job_sql import ORDERS
-from data.store.owned_reader import OwnedReader
+from data.store.facts.job_sql import ORDERS
+from data.store.handles.tenant_reader import OwnedReader
 
 _PAGE = 100
 _EVERY = 1_000_000

@@ -21,9 +21,9 @@ from dashboard.web.new_job_form import asked_job
 from dashboard.web.new_job_submission import submission_part
 from dashboard.web.page import chart, finding, plain, table
 from dashboard.web.session import current_world
+from data.base.counts import count_text
+from data.base.errors import sentence
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.counts import count_text
-from data.errors import sentence
 from planner.memory.calibration import Calibration
 from planner.memory.training_plans import GpuType, TrainingPlan
 

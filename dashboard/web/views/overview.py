@@ -27,12 +27,12 @@ from dashboard.web.page import (
 from dashboard.web.saved_days import saved_days
 from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
+from data.base.counts import count_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.counts import count_text
+from data.facts.fleet import SourceState
+from data.facts.jobs import Job
 from data.records.actions import FOR_MEMORY
-from data.records.cluster import SourceState
-from data.records.decisions import Range
-from data.records.jobs import Job
+from data.records.recommendations import Range
 
 _RECENT, _HOUR = timedelta(minutes=30), timedelta(hours=1)
 

@@ -23,10 +23,10 @@ from dashboard.web.page import (
 from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from dashboard.web.what_if_panel import what_if_panel
+from data.base.counts import count_text
+from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.counts import count_text
 from data.records.plans import NodePlan, Plan
-from data.units import SECONDS_PER_HOUR
 
 _GPUS_A_PAGE, _BROKEN = 96, 5
 # With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)

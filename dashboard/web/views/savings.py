@@ -11,8 +11,8 @@ from dashboard.web.page import chart, figures, finding, table, tense, way
 from dashboard.web.saved_days import measured_to, saved_days
 from dashboard.web.scope import scoped_jobs
 from dashboard.web.session import current_world
-from data.counts import count_text
-from data.records.decisions import Range, Recommendation
+from data.base.counts import count_text
+from data.records.recommendations import Range, Recommendation
 
 
 def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:

@@ -26,8 +26,8 @@ from dashboard.web.page import (
 )
 from dashboard.web.scope import scoped_jobs
 from dashboard.web.session import current_world
-from data.counts import count_text
-from data.errors import sentence
+from data.base.counts import count_text
+from data.base.errors import sentence
 from data.records.serving import ServiceOutlook
 from planner.serving.cold_start import MIN_STARTS
 

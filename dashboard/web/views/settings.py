@@ -5,8 +5,8 @@ import streamlit as st
 
 from dashboard.web.page import finding, table
 from dashboard.web.session import current_world
-from data.counts import count_text
-from data.load_settings import setting_rows
+from data.base.counts import count_text
+from data.settings.load import setting_rows
 
 world = current_world()
 rows = pd.DataFrame(setting_rows(world.settings))

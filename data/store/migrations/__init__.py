@@ -1,1 +1,1 @@
-"""Numbered SQL scripts, each run once and in order by `data.store.migrate`."""
+"""Numbered SQL scripts, each run once and in order by `data.store.engine.migrate`."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from data.gpu_resources import WHOLE_GPU
+from data.facts.gpu_resources import WHOLE_GPU
 from planner.scheduling.node_mapping import Nodes, map_to_nodes
 from planner.simulation.job_view import Allocation, JobView, NodeView
 

@@ -6,7 +6,7 @@ from typing import Any
 import highspy
 import numpy as np
 
-from data.errors import PlanningError
+from data.base.errors import PlanningError
 from planner.scheduling.round_problem import Floats, Ints, RoundProblem, RoundSolution
 from planner.scheduling.round_reading import Allocation, RoundReader, RoundView
 

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from dashboard.api.wishes import WishKind
 from dashboard.cli import main
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import Store
 
 LISTS = ("jobs", "gpus", "nodes", "quotas", "sources", "urgent", "savings", "serving", "audit")

@@ -20,9 +20,9 @@ from dashboard.api.limits import (
     TooManyRequestsError,
 )
 from dashboard.cli import main
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.submission import SubmitSettings
 from data.store import Store
-from data.submit_settings import SubmitSettings
 
 ESTIMATE = "/api/v1/estimate?model=llama3-8b&batch=8&seq=2048"
 JOB = """

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from beds.api_clients import problem
 from starlette.testclient import TestClient
 
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import Store
 
 

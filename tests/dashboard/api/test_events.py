@@ -17,10 +17,10 @@ from starlette.testclient import TestClient
 from dashboard.api.events import _events
 from dashboard.api.world import ApiWorld
 from dashboard.decision_service import DecisionService
-from data.clock import utc_now
-from data.errors import NotSignedInError
+from data.base.clock import utc_now
+from data.base.errors import NotSignedInError
 from data.records.commands import Person
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
 
 HOSTILE = "line\nid: 9\r\nevent: cycle\r\rdata: {}\u2028 \x1b[2J"

@@ -26,8 +26,8 @@ from dashboard.api.app import build_api
 from dashboard.api.callers import web_caller
 from dashboard.api.world import ApiWorld
 from dashboard.decision_service import DecisionService
-from data.clock import utc_now
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.settings.all_settings import Settings
 from data.store import open_store
 
 _CHECKS = [
@@ -57,7 +57,7 @@ def api_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def _settings(folder: Path) -> Settings:
-    from data.apply_settings import ApplySettings
+    from data.settings.apply import ApplySettings
 
     return Settings(
         apply=ApplySettings(directory=str(folder / "changes"), stop_file=str(folder / "stop"))

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from dashboard.scheduler import CycleState
 from dashboard.web.own_metrics import SERVICES, OwnMetrics
 from data.records.serving import ServiceOutlook
-from data.serving_settings import ServingSettings
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.serving import ServingSettings
 from data.store import Store, open_store
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -11,7 +11,7 @@ from beds.api_clients import LOCAL, PROXY, clients
 from beds.two_tenants import MINE, THEIRS, fill
 from starlette.testclient import TestClient
 
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.store import Store, open_store
 
 OWNERS = replace(PROXY, owners=f"{MINE},{THEIRS}")

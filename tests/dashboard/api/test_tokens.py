@@ -12,9 +12,9 @@ from beds.api_clients import LOCAL, PROXY, clients, problem
 from starlette.testclient import TestClient
 
 from dashboard.decision_service import DecisionService
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.commands import Person
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
 
 

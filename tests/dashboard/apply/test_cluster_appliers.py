@@ -18,16 +18,16 @@ from dashboard.apply.change_file import change_for
 from dashboard.apply.in_cluster import cluster_of, in_cluster, in_local_names
 from dashboard.apply.worker import Worker
 from dashboard.decision_service import DecisionService
-from data.load_settings import load_settings
+from data.facts.jobs import Platform
 from data.records.actions import ACTIONS, Action
 from data.records.changes import Change
 from data.records.commands import Person, Work
-from data.records.decisions import Recommendation
-from data.records.jobs import Platform
 from data.records.plans import Configuration
-from data.settings import Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
+from data.settings.load import load_settings
 from data.store import open_store
-from data.store.record_json import from_json
+from data.store.engine.record_json import from_json
 
 ROBIN = Person(name="Robin", via="local")
 

@@ -16,16 +16,16 @@ from collectors.slurm.jobs import slurm_collector
 from dashboard import decisions
 from dashboard.apply.worker import Worker
 from dashboard.cycle import run_cycle
-from data.apply_settings import ApplySettings
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
 from data.records.actions import Action
 from data.records.commands import Measurement
-from data.records.decisions import Recommendation
-from data.settings import Settings
-from data.source_settings import SlurmSettings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings
+from data.settings.sources import SlurmSettings
 from data.store import Store
-from data.store.record_json import from_json
+from data.store.engine.record_json import from_json
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 MEMORY = 81_559.0

@@ -17,8 +17,8 @@ from beds.power import NODE, UUID, PowerBed
 
 from dashboard.apply.power.documents import Cap
 from dashboard.apply.power.signed_file import NotTrustedError, read_secret
-from data.clock import utc_now
-from data.errors import ApplyError
+from data.base.clock import utc_now
+from data.base.errors import ApplyError
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,15 +11,15 @@ from factories import H100, NOW, make_collected, make_job, make_recommendation, 
 
 from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.power.applier import PowerCapApplier
-from data.apply_settings import ApplySettings, PowerApplySettings
-from data.cluster_settings import ClusterSettings, OtherCluster
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.facts.fleet import Gpu
 from data.records.actions import Action
 from data.records.changes import Change, StepOutcome, VerificationResult
-from data.records.cluster import Gpu
-from data.records.decisions import Recommendation
 from data.records.plans import Configuration
-from data.settings import Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings, PowerApplySettings
+from data.settings.cluster_settings import ClusterSettings, OtherCluster
 from data.store import Store, open_store
 
 

@@ -14,7 +14,7 @@ from beds.power import NODE, UUID, PowerBed
 
 from dashboard.apply.power.documents import Cap
 from dashboard.cli.parser import build_parser
-from data.clock import utc_now
+from data.base.clock import utc_now
 
 ROOT = Path(__file__).parents[3]
 POWER = ROOT / "deploy" / "power"

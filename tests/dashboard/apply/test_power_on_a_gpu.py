@@ -14,8 +14,8 @@ PROGRAM = textwrap.dedent(
     import json
     from collectors.nvml.library import nvml_session
     from dashboard.apply.power.board_limits import read_limits
-    from data.errors import SourceNotConfiguredError, SourceUnreachableError
-    from data.source_settings import NvmlSettings
+    from data.base.errors import SourceNotConfiguredError, SourceUnreachableError
+    from data.settings.sources import NvmlSettings
     try:
         with nvml_session(NvmlSettings()):
             print(json.dumps([[b.least, b.limit, b.default, b.most] for b in read_limits()]))

@@ -18,22 +18,22 @@ from dashboard.apply.simulated.applier import SimulatedApplier
 from dashboard.apply.worker import Worker
 from dashboard.decision_service import DecisionService
 from dashboard.savings import ledger
-from data.apply_settings import (
+from data.base.errors import ChangeRefusedError, SettingsError, StalePlanError
+from data.records.actions import Action
+from data.records.changes import StepOutcome, VerificationResult
+from data.records.commands import Person
+from data.records.plans import Configuration
+from data.records.recommendations import Recommendation, Savings
+from data.settings.all_settings import Settings
+from data.settings.apply import (
     ApplySettings,
     KubernetesApplySettings,
     PowerApplySettings,
     SimulatedApplySettings,
     SlurmApplySettings,
 )
-from data.errors import ChangeRefusedError, SettingsError, StalePlanError
-from data.load_settings import load_settings
-from data.records.actions import Action
-from data.records.changes import StepOutcome, VerificationResult
-from data.records.commands import Person
-from data.records.decisions import Recommendation, Savings
-from data.records.plans import Configuration
-from data.settings import Settings
-from data.source_settings import (
+from data.settings.load import load_settings
+from data.settings.sources import (
     KubernetesSettings,
     NvmlSettings,
     PrometheusSettings,

@@ -14,8 +14,8 @@ from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.energy_settings import EnergySettings
-from data.settings import PlanningSettings, Settings
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
 from data.store import open_store
 
 

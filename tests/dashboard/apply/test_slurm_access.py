@@ -6,8 +6,8 @@ import pytest
 from beds.slurm import SlurmBed
 
 from dashboard.apply.slurm.applier import SlurmApplier
-from data.apply_settings import SlurmApplySettings
-from data.errors import ApplyError
+from data.base.errors import ApplyError
+from data.settings.apply import SlurmApplySettings
 
 pytestmark = pytest.mark.slurm
 

@@ -14,10 +14,10 @@ from beds.slurm_replay import NOW, RECORDED, command_folder, recorded_commands, 
 from dashboard.apply.slurm.answers import CommandOutcome, answer_of
 from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.apply.slurm.rest import rest_answer
-from data.apply_settings import SlurmApplySettings
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
+from data.settings.apply import SlurmApplySettings
 
 
 def applier_in(folder: Path, **changes: Any) -> SlurmApplier:

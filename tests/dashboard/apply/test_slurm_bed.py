@@ -20,10 +20,10 @@ from beds.slurm_apply import (
 from beds.steps import send_step
 from factories import make_job
 
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
+from data.facts.jobs import JobState, Platform, SchedulerFacts
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
 
 pytestmark = pytest.mark.slurm

@@ -7,11 +7,11 @@ from beds.slurm_apply import MODEL, proposal
 from factories import NOW, make_job
 
 from dashboard.apply.change_file import change_for
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
 
 
 def stored(state: JobState = JobState.RUNNING, nodes: int = 1, **extra: str) -> Job:

@@ -17,15 +17,15 @@ from collectors.slurm.answering import read_queue
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.queue_facts import WAITING, with_queue_facts
 from collectors.slurm.records import read_node
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.errors import ChangeRefusedError
-from data.feasible_changes import why_not
+from data.facts.jobs import Job
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.jobs import Job
+from data.records.feasible_changes import why_not
 from data.records.plans import Configuration
-from data.source_settings import SlurmSettings
+from data.settings.sources import SlurmSettings
 
 pytestmark = pytest.mark.slurm
 NOTHING = Configuration(gpu_model=MODEL, gpu_count=0)

@@ -20,8 +20,8 @@ from beds.slurm_apply import (
     waiting,
 )
 
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 from data.records.plans import Configuration

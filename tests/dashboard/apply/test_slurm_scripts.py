@@ -8,9 +8,9 @@ from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
 from factories import make_job
 
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
+from data.facts.jobs import JobState, Platform, SchedulerFacts
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.jobs import JobState, Platform, SchedulerFacts
 
 pytestmark = pytest.mark.slurm
 

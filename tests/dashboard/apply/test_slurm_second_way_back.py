@@ -12,9 +12,9 @@ from factories import make_plan
 
 from dashboard import decisions
 from dashboard.apply.worker import Worker
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.lifecycle import State
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store, open_store
 
 pytestmark = pytest.mark.slurm

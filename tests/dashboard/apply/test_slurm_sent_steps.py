@@ -10,9 +10,9 @@ from beds.slurm_replay import NOW, RECORDED, recorded_job
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.apply.slurm.client import Records
-from data.apply_settings import SlurmApplySettings
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
+from data.settings.apply import SlurmApplySettings
 
 
 class Playing:

@@ -14,7 +14,7 @@ from dashboard.apply.slurm.moves import Move, Moves, moves_for, same_value, type
 from dashboard.apply.slurm.steps import steps_of
 from dashboard.apply.slurm.ways_back import moves_back
 from dashboard.apply.slurm.wire import payload_of
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.plans import Configuration
 

@@ -12,10 +12,10 @@ from beds.kubernetes_fake import FakeApi, fake_api
 from beds.kubernetes_replay import kubeconfig
 
 from dashboard.apply.git.applier import GitApplier
-from data.apply_settings import KubernetesApplySettings
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import StepOutcome, VerificationResult
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
+from data.settings.apply import KubernetesApplySettings
 
 SCALERS = "apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers"
 OBJECTS = "apis/keda.sh/v1alpha1/namespaces/ml/scaledobjects"

@@ -14,10 +14,10 @@ from dashboard.apply.base import Left
 from dashboard.apply.git.applier import GitApplier, request_body
 from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.repository import base_copy
-from data.errors import ApplyError, ChangeRefusedError, SettingsError, StalePlanError
+from data.base.errors import ApplyError, ChangeRefusedError, SettingsError, StalePlanError
 from data.records.changes import Change, StepOutcome, VerificationResult
-from data.records.decisions import Recommendation
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
 
 FORGES = ("gitea", "github", "gitlab")
 each_forge = pytest.mark.parametrize("server", FORGES, indirect=True)

@@ -10,11 +10,11 @@ from beds.kubernetes_fake import FakeApi
 from beds.kubernetes_replay import kubeconfig
 
 from dashboard.apply.git.applier import GitApplier
-from data.apply_settings import KubernetesApplySettings
-from data.errors import ChangeRefusedError, SettingsError
+from data.base.errors import ChangeRefusedError, SettingsError
+from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.changes import Target
-from data.records.jobs import Platform
+from data.settings.apply import KubernetesApplySettings
 
 
 def test_both_ways_on_share_the_workloads_by_the_map(

@@ -21,10 +21,10 @@ from dashboard.apply.git.applier import GitApplier
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.prepare import change_of
 from dashboard.apply.worker import Worker
-from data.apply_settings import ApplySettings, KubernetesApplySettings
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, StalePlanError
-from data.settings import Settings
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, StalePlanError
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings, KubernetesApplySettings
 from data.store import Store
 
 READER = Path(__file__).parents[3] / "deploy" / "kubernetes-reader.yaml"

@@ -12,7 +12,7 @@ from dashboard.apply.git.manifests import (
     number_edits,
 )
 from dashboard.apply.kubernetes.places import Place
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 
 PLACE = Place(kind="Deployment", namespace="ml", name="serve")
 GPU = "nvidia.com/gpu"

@@ -18,7 +18,7 @@ from beds.kubernetes_apply import gpus, proposal
 from dashboard.apply.git.manifests import NumberEdit
 from dashboard.apply.git.values import OtherPlace, edited_there
 from dashboard.apply.kubernetes.places import Place
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 
 GPU = "nvidia.com/gpu"
 PLACE = Place(kind="Deployment", namespace="ml", name="serve")

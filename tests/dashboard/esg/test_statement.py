@@ -15,12 +15,12 @@ from factories import H100, NOW, make_collected, make_job, make_samples
 from dashboard.reports.esg.build import make_statement
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
 from dashboard.reports.render_report import bare_text
-from data.energy_settings import EnergySettings
-from data.errors import SettingsError
-from data.fleet_settings import TenantSettings
-from data.records.decisions import Range
-from data.records.jobs import Job, SchedulerFacts
-from data.settings import Settings
+from data.base.errors import SettingsError
+from data.facts.jobs import Job, SchedulerFacts
+from data.records.recommendations import Range
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
+from data.settings.fleet import TenantSettings
 from data.store import open_store
 
 ROOT = Path(__file__).parents[3]

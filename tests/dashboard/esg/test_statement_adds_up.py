@@ -17,12 +17,12 @@ from dashboard.reports.esg.build import energy_of_jobs, make_statement
 from dashboard.reports.esg.periods import Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder
 from data.catalogue.carbon_table import load_carbon_table
-from data.columns import SAMPLES, check_frame
-from data.energy_settings import EnergySettings
-from data.report_settings import ReportSettings
-from data.settings import Settings
+from data.facts.columns import SAMPLES, check_frame
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
+from data.settings.reports import ReportSettings
 from data.store import Store, open_store
-from data.store.energy_parts import EnergyKey
+from data.store.facts.energy_parts import EnergyKey
 
 END = datetime(2026, 3, 30, 12, 20, tzinfo=UTC)
 START = END - timedelta(days=2, minutes=35)

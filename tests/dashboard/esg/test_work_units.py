@@ -12,9 +12,9 @@ from factories import NOW, make_collected, make_job, make_samples
 from dashboard.reports.esg.build import make_statement
 from dashboard.reports.esg.statement import EsgStatement
 from dashboard.reports.esg.work_units import finished_runs
-from data.energy_settings import EnergySettings
 from data.records.submissions import Attempt, Submission, SubmissionState, SubmittedPlan
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
 from data.store import open_store
 
 JOB = "slurm:77"

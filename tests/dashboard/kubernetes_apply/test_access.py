@@ -8,7 +8,7 @@ from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import account_kubeconfig, settings_of
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.errors import SourceNotConfiguredError
+from data.base.errors import SourceNotConfiguredError
 
 pytestmark = pytest.mark.kubernetes
 

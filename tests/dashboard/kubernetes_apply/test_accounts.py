@@ -22,9 +22,9 @@ from beds.kubernetes_replay import kubeconfig
 from beds.steps import send_step
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.apply_settings import KubernetesApplySettings
-from data.errors import ApplyError, ChangeRefusedError
+from data.base.errors import ApplyError, ChangeRefusedError
 from data.records.changes import StepOutcome
+from data.settings.apply import KubernetesApplySettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 

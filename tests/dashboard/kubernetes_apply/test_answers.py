@@ -12,10 +12,15 @@ from beds.kubernetes_replay import kubeconfig
 from collectors.kubernetes.api import CutError, KubernetesApi
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.kubernetes_writer import applying_account
-from data.errors import ApplyError, CollectorError, SourceNotConfiguredError, SourceUnreachableError
+from data.base.errors import (
+    ApplyError,
+    CollectorError,
+    SourceNotConfiguredError,
+    SourceUnreachableError,
+)
+from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.changes import Change, StepOutcome, VerificationResult
-from data.records.jobs import Platform
 
 RECORDED = json.loads(
     (Path(__file__).parents[2] / "recorded" / "kubernetes-apply" / "refusals.json").read_text()

@@ -21,7 +21,7 @@ from beds.steps import send_step
 
 from dashboard.apply.change_file import change_for as file_of
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 

@@ -9,10 +9,10 @@ from factories import make_job
 
 from collectors.kubernetes.own_work import own_work_facts
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.errors import ChangeRefusedError
-from data.feasible_changes import why_not
+from data.base.errors import ChangeRefusedError
+from data.facts.jobs import Platform, SchedulerFacts
 from data.records.changes import StepOutcome
-from data.records.jobs import Platform, SchedulerFacts
+from data.records.feasible_changes import why_not
 
 OWN = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
 SHARED = {"name": "gpu", "resourceClaimName": "the-gpu"}

@@ -18,7 +18,7 @@ from beds.steps import send_step
 from growth_cases import elastic, grown_and_given_back
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.errors import ChangeRefusedError
+from data.base.errors import ChangeRefusedError
 from data.records.changes import StepOutcome, VerificationResult
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

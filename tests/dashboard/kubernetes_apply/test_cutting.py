@@ -24,10 +24,10 @@ from beds.steps import send_step
 from dashboard.apply.base import Left
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
-from data.errors import ApplyError
+from data.base.errors import ApplyError
 from data.records.actions import Action
 from data.records.changes import Change, StepOutcome
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 from data.store import Store, open_store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

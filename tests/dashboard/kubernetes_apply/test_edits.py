@@ -25,10 +25,10 @@ from dashboard.apply.kubernetes.pointers import (
 from dashboard.apply.kubernetes.room import room_for
 from dashboard.apply.kubernetes.shape import roles_of
 from dashboard.apply.kubernetes.steps import StepWait, command_of
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import Change, Target
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 A100 = "A100-SXM4-80GB"
 WISH = (("gpus_per_pod", "1"),)

@@ -30,8 +30,8 @@ from beds.kubernetes_replay import kubeconfig
 
 from dashboard.apply.base import NotesChanges
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.clock import utc_now
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.clock import utc_now
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 

@@ -13,10 +13,10 @@ from collectors.kubernetes.kinds import excerpt_text
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from dashboard.apply.kubernetes.steps import StepWait, command_of
-from data.errors import ChangeRefusedError
-from data.feasible_changes import why_not
+from data.base.errors import ChangeRefusedError
+from data.facts.jobs import Platform, SchedulerFacts
 from data.records.changes import Change, StepOutcome, VerificationResult
-from data.records.jobs import Platform, SchedulerFacts
+from data.records.feasible_changes import why_not
 
 PATH = "apis/batch/v1/namespaces/ml/jobs/train"
 WISH = (("gpus_per_pod", "1"),)

@@ -28,11 +28,11 @@ from beds.steps import send_step
 from dashboard import decisions
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.worker import Worker
-from data.apply_settings import ApplySettings
-from data.clock import utc_now
-from data.errors import ApplyError, ChangeRefusedError
+from data.base.clock import utc_now
+from data.base.errors import ApplyError, ChangeRefusedError
 from data.records.changes import StepOutcome, VerificationResult
-from data.settings import Settings
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings
 from data.store import Store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

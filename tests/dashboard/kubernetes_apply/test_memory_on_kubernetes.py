@@ -14,12 +14,12 @@ from dashboard import decisions
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.worker import Worker
 from dashboard.cycle import run_cycle
-from data.apply_settings import ApplySettings
-from data.clock import utc_now
+from data.base.clock import utc_now
+from data.facts.jobs import JobState, SchedulerFacts
 from data.records.actions import Action
-from data.records.decisions import Recommendation
-from data.records.jobs import JobState, SchedulerFacts
-from data.settings import Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
+from data.settings.apply import ApplySettings
 from data.store import Store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

@@ -14,9 +14,9 @@ from collectors.kubernetes.kinds import excerpt
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.pointers import as_text, leaves, names_of, value_at
 from dashboard.apply.kubernetes.steps import command_of
-from data.errors import ApplyError
+from data.base.errors import ApplyError
 from data.records.changes import Change, StepOutcome
-from data.records.decisions import Recommendation
+from data.records.recommendations import Recommendation
 
 APPS, RAY = "apis/apps/v1/namespaces/ml/deployments", "apis/ray.io/v1/namespaces/ml/rayclusters"
 PYTORCH = "apis/kubeflow.org/v1/namespaces/ml/pytorchjobs"

@@ -20,8 +20,8 @@ from factories import H100, make_job
 
 from collectors.kubernetes.templates import gpus_named_by, unit_facts
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.feasible_changes import why_not
-from data.records.jobs import Platform, SchedulerFacts
+from data.facts.jobs import Platform, SchedulerFacts
+from data.records.feasible_changes import why_not
 
 pytestmark = pytest.mark.kubernetes
 

@@ -17,8 +17,8 @@ from beds.kubernetes_apply import (
 )
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, StalePlanError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import VerificationResult
 

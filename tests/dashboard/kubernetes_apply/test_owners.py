@@ -21,12 +21,12 @@ from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
-from data.errors import ChangeRefusedError
-from data.feasible_changes import ELASTIC_KUEUE
+from data.base.errors import ChangeRefusedError
+from data.facts.jobs import Job, SchedulerFacts
 from data.records.actions import Action
 from data.records.changes import VerificationResult
-from data.records.decisions import Recommendation
-from data.records.jobs import Job, SchedulerFacts
+from data.records.feasible_changes import ELASTIC_KUEUE
+from data.records.recommendations import Recommendation
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 

@@ -19,13 +19,13 @@ from dashboard.apply.change_file import change_for
 from dashboard.apply.git.steps import live_plan
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.steps import command_of
+from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ApplyError
+from data.facts.identifiers import canonical_json
+from data.facts.jobs import Job
 from data.records.actions import ACTIONS, Action
 from data.records.changes import StepOutcome
-from data.records.decisions import Recommendation
-from data.records.identifiers import canonical_json
-from data.records.jobs import Job
+from data.records.recommendations import Recommendation
 
 POD_SHAPES = ("main", "second", "first", "bare", "init")
 CHANGES = ("fewer-pods", "fewer-each", "more-pods", "model", "slice", "stop")

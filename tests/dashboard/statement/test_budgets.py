@@ -20,9 +20,9 @@ from dashboard.reports.esg.periods import Calendar, Every
 from dashboard.statement.budgets import budget_rows, month_row
 from dashboard.statement.export import COLUMNS
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement, month_of
-from data.report_settings import ReportSettings
-from data.settings import Settings
-from data.statement_settings import Budget, GpuPrice, StatementSettings
+from data.settings.all_settings import Settings
+from data.settings.reports import ReportSettings
+from data.settings.statements import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
 from forecasting.day_sums import days_ahead
 

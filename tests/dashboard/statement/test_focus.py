@@ -25,10 +25,10 @@ from dashboard.statement.focus import (
     focus_rows,
 )
 from dashboard.statement.statement import CostStatement, make_cost_statement
-from data.energy_settings import EnergySettings
-from data.report_settings import ReportSettings
-from data.settings import Settings
-from data.statement_settings import GpuPrice, Invoice, StatementSettings
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
+from data.settings.reports import ReportSettings
+from data.settings.statements import GpuPrice, Invoice, StatementSettings
 from data.store import Store, open_store
 
 END = datetime(2026, 2, 1, 3, tzinfo=UTC)

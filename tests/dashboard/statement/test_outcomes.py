@@ -9,9 +9,9 @@ from factories import make_collected, make_job, make_samples
 from collectors.slurm.answers import job_state_of
 from dashboard.statement.charges import outcome_of
 from dashboard.statement.statement import make_cost_statement
-from data.energy_settings import EnergySettings
-from data.records.jobs import JobState, SchedulerFacts
-from data.settings import Settings
+from data.facts.jobs import JobState, SchedulerFacts
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
 from data.store import open_store
 
 END = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -22,12 +22,12 @@ from dashboard.statement.charges import STATES
 from dashboard.statement.focus import focus_rows
 from dashboard.statement.groups import GROUPS, OF_BOARDS
 from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement
-from data.columns import SAMPLES, check_frame
-from data.energy_settings import EnergySettings
-from data.errors import BadRangeError
-from data.report_settings import ReportSettings
-from data.settings import Settings
-from data.statement_settings import GpuPrice, Invoice, StatementSettings
+from data.base.errors import BadRangeError
+from data.facts.columns import SAMPLES, check_frame
+from data.settings.all_settings import Settings
+from data.settings.energy import EnergySettings
+from data.settings.reports import ReportSettings
+from data.settings.statements import GpuPrice, Invoice, StatementSettings
 from data.store import Store, open_store
 
 BEGIN = datetime(2026, 3, 28, 21, tzinfo=UTC)

@@ -10,10 +10,10 @@ from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 
 from dashboard.submission.command_knobs import KNOBS
-from data.settings import Settings
-from data.source_settings import SlurmSettings
+from data.settings.all_settings import Settings
+from data.settings.sources import SlurmSettings
+from data.settings.submission import SubmitSettings
 from data.store import Store, open_store
-from data.submit_settings import SubmitSettings
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 JOB = f"""

@@ -15,8 +15,8 @@ from dashboard.submission.job_file import JobFile
 from dashboard.submission.launch import Reference, launch_words
 from dashboard.submission.placement import Arrival, HostNeed, place
 from dashboard.submission.planning import helpful_knobs, plans_for
+from data.base.errors import ChangeRefusedError, ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ChangeRefusedError, ImpossibleProblemError
 from planner.memory.framework_traits import known_frameworks
 from planner.memory.training_plans import TrainingPlan
 

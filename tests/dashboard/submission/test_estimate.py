@@ -11,8 +11,8 @@ import pytest
 from dashboard.cli import main
 from dashboard.submission.estimate import chosen_types
 from dashboard.submission.fleet import catalogue_types
+from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ImpossibleProblemError
 
 CONFIG = {
     "model_type": "llama",

@@ -8,8 +8,8 @@ from factories import NOW, make_collected, make_job, make_samples
 
 from dashboard.submission.fleet import fleet_of_store
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.cluster import Node
-from data.records.jobs import Job, JobState, SchedulerFacts
+from data.facts.fleet import Node
+from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.store import Store
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from submission_cases import job_table, make_job
 
 from dashboard.submission.job_file import JobFile, load_job_file, read_job
-from data.errors import ChangeRefusedError, ImpossibleProblemError, TrimtabError
-from data.store.record_json import from_json, to_json
+from data.base.errors import ChangeRefusedError, ImpossibleProblemError, TrimtabError
+from data.store.engine.record_json import from_json, to_json
 
 WHOLE_FILE = """
 name = "llama-run"

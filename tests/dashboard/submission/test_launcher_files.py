@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dashboard.submission.launchers.documents import SUFFIXES, read_document
 from dashboard.submission.launchers.launched_job import LaunchOptions, launched_job
-from data.errors import ChangeRefusedError, TrimtabError
+from data.base.errors import ChangeRefusedError, TrimtabError
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)

@@ -21,7 +21,7 @@ from dashboard.submission.launchers.launched_job import (
     launched_job,
     model_of_name,
 )
-from data.errors import ChangeRefusedError, TrimtabError
+from data.base.errors import ChangeRefusedError, TrimtabError
 from planner.memory.framework_traits import framework_traits, known_frameworks, optimizer
 from planner.memory.training_job import Method, Recompute, Sharding
 

@@ -18,8 +18,8 @@ from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Arrival, HostNeed, Placement, place
 from dashboard.submission.planning import plans_for
 from dashboard.submission.slurm_script import slurm_script
+from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ChangeRefusedError
 
 ORDER = JobOrder(
     submission_id="0123456789ab",

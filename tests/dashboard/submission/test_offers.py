@@ -26,11 +26,11 @@ from dashboard.submission.fleet import FleetRoom, SubmissionFleet
 from dashboard.submission.placement import Arrival, HostNeed, place
 from dashboard.submission.planning import plans_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.cluster import Node
-from data.records.jobs import JobState, SchedulerFacts
-from data.settings import Settings
+from data.facts.fleet import Node
+from data.facts.jobs import JobState, SchedulerFacts
+from data.settings.all_settings import Settings
+from data.settings.submission import SubmitSettings
 from data.store import Store, open_store
-from data.submit_settings import SubmitSettings
 from planner.memory.training_plans import GpuType, TrainingPlan
 
 PAGE = Path(__file__).parents[3] / "dashboard/web/views/new_job.py"

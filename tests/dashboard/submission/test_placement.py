@@ -13,8 +13,8 @@ from dashboard.submission.decision_notes import decision_notes
 from dashboard.submission.fleet import SubmissionFleet
 from dashboard.submission.placement import Arrival, HostNeed, Placement, PlacementBasis, place
 from dashboard.submission.planning import plans_for
+from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ImpossibleProblemError
 from planner.memory.training_plans import GpuType, TrainingPlan
 from planner.scheduling.arrival import WaitingJob
 

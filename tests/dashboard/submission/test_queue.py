@@ -11,7 +11,7 @@ from factories import H100, NOW, make_collected, make_job
 
 from dashboard.submission.queue import waiting_jobs
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.store import Store, open_store
 
 CATALOGUE = load_gpu_catalogue()

@@ -15,14 +15,14 @@ from dashboard.cli import main
 from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.slurm_target import SlurmTarget
 from dashboard.submission.submit import submit
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, SourceNotConfiguredError, SourceRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, SourceNotConfiguredError, SourceRefusedError
 from data.records.submissions import Submission, SubmissionState
-from data.settings import Settings
-from data.source_settings import SlurmSettings
+from data.settings.all_settings import Settings
+from data.settings.sources import SlurmSettings
+from data.settings.submission import SubmitSettings
 from data.store import Store
-from data.submit_settings import SubmitSettings
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 NODES = (

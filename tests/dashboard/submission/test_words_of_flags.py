@@ -10,7 +10,7 @@ from dashboard.cli import main
 from dashboard.submission.launchers.command_line import read_command
 from dashboard.submission.launchers.fields import FIELDS, dialect
 from dashboard.submission.launchers.launched_job import LaunchedJob, LaunchOptions, launched_job
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 from planner.memory.training_job import Method
 
 MODEL = "llama3-8b"

@@ -24,7 +24,7 @@ from outsiders.kubernetes.scenarios import (
 )
 from recorded.record_kubernetes import definition
 
-from data.errors import TrimtabError
+from data.base.errors import TrimtabError
 from data.store import Store, open_store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

@@ -22,10 +22,10 @@ from reliability import Measured
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from dashboard.apply.kubernetes.applier import KubernetesApplier
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.settings import Settings
-from data.source_settings import KubernetesSettings
+from data.settings.all_settings import Settings
+from data.settings.sources import KubernetesSettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.slow_end]
 PRODUCTS = {

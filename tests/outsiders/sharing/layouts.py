@@ -24,7 +24,7 @@ from collectors.slurm.answering import SlurmAnswers
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.records import read_node, read_queue_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.collected import Collected
+from data.facts.collected import Collected
 
 MODEL = "H100-SXM5-80GB"
 NAMESPACE = "ml"

@@ -28,7 +28,7 @@ from dashboard.web.boards import boards_of
 from dashboard.wiring import build_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store, open_store
 
 NEAR = 1e-6

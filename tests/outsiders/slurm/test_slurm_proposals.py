@@ -14,11 +14,11 @@ from outsiders.proposals import Proposals, proposed, readings
 from reliability import Measured
 
 from collectors.slurm.jobs import slurm_collector
-from data.apply_settings import SlurmApplySettings
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.settings import Settings
-from data.source_settings import SlurmSettings
+from data.settings.all_settings import Settings
+from data.settings.apply import SlurmApplySettings
+from data.settings.sources import SlurmSettings
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.slow_end]
 MODELS = {"h100": "H100-SXM5-80GB", "a100": "A100-SXM4-80GB"}

@@ -20,11 +20,11 @@ from reliability import Measured
 
 from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
+from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.records.jobs import Job, JobState
-from data.records.queue_waits import EXPECTED_START, QueueWait
-from data.source_settings import SlurmSettings
+from data.facts.jobs import Job, JobState
+from data.facts.queue_waits import EXPECTED_START, QueueWait
+from data.settings.sources import SlurmSettings
 from forecasting.queue_waits import places_in_line, queue_waits
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.slow_end]

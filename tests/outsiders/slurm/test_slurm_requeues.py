@@ -19,7 +19,7 @@ from outsiders.campaign import run_campaign
 from reliability import Measured
 
 from dashboard.apply.slurm.applier import SlurmApplier
-from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.plans import Configuration
 

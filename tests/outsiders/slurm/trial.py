@@ -15,16 +15,16 @@ from outsiders.slurm.judged import Judged
 from dashboard import decisions
 from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.apply.worker import Worker
-from data.apply_settings import SlurmApplySettings
-from data.clock import utc_now
-from data.errors import StalePlanError
+from data.base.clock import utc_now
+from data.base.errors import StalePlanError
+from data.facts.jobs import Platform
 from data.records.actions import Action
 from data.records.changes import Change, ChangeStep, StepResult
-from data.records.decisions import Recommendation
-from data.records.jobs import Platform
 from data.records.lifecycle import OPEN, State
 from data.records.plans import Configuration
-from data.settings import Settings
+from data.records.recommendations import Recommendation
+from data.settings.all_settings import Settings
+from data.settings.apply import SlurmApplySettings
 from data.store import Store, open_store
 
 PATIENCE_SECONDS = 240.0

@@ -17,11 +17,11 @@ from reliability import Measured
 from dashboard.submission.job_file import JobFile, load_job_file
 from dashboard.submission.kubernetes_target import KubernetesTarget
 from dashboard.submission.proposal import SubmissionProposal, propose
+from data.base.clock import utc_now
+from data.base.errors import TrimtabError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.errors import TrimtabError
-from data.source_settings import KubernetesSettings
-from data.submit_settings import SubmitSettings
+from data.settings.sources import KubernetesSettings
+from data.settings.submission import SubmitSettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

@@ -16,11 +16,11 @@ from reliability import Measured
 from dashboard.submission.job_file import JobFile, load_job_file
 from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.slurm_target import SlurmTarget
+from data.base.clock import utc_now
+from data.base.errors import TrimtabError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.errors import TrimtabError
-from data.source_settings import SlurmSettings
-from data.submit_settings import SubmitSettings
+from data.settings.sources import SlurmSettings
+from data.settings.submission import SubmitSettings
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 SUBMIT = SubmitSettings(enabled=True, max_gpus=8, allow_slurm_operator=True)

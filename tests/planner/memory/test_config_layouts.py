@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.memory.model_config import shape_from_config
 from planner.memory.parameters import count_parameters
 

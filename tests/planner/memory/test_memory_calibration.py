@@ -8,7 +8,7 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.memory.bounds import Tier, bound_factor
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
 from planner.memory.known_models import known_model

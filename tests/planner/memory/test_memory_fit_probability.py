@@ -8,8 +8,8 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ImpossibleProblemError
 from planner.memory.bounds import FIT_PROBABILITY, USABLE, bound_factor
 from planner.memory.calibration import Calibration
 from planner.memory.framework_traits import known_frameworks

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from training_cases import GIB, LLAMA, STATED
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ExpertLayers, ModelShape
 from planner.memory.predictor import predict_peak, refusal

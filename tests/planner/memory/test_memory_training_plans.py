@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.errors import ImpossibleProblemError
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ModelShape
 from planner.memory.predictor import MemoryEstimate, refusal

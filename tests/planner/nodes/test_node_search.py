@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks._certified_nodes import exact_fleet
 from benchmarks.exact_plan import solve_with_highs
-from data.fleet_settings import NodeSettings
+from data.settings.fleet import NodeSettings
 from planner.nodes.node_plan import NodePlacement, place_plan
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules

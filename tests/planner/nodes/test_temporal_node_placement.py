@@ -9,7 +9,7 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.nodes.node_placement import PlacementNode, Run, RunPlacement, place_on_nodes
 
 EIGHT = tuple(PlacementNode(name=f"n{index}", gpus=8) for index in range(3))

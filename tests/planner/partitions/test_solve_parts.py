@@ -13,7 +13,7 @@ from planning_cases import bursty_week, two_gpus_three_jobs
 from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.partitions.parts_of_jobs import parts_of_jobs
 from planner.partitions.shares import shares_of
 from planner.partitions.solve_parts import solve_parts

@@ -8,7 +8,7 @@ import pytest
 
 from dashboard.cli.scheduling_command import add_scheduling, cluster_of
 from dashboard.cli.scheduling_rows import comparison
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.simulation.outcome import FinishedJob, SimulationOutcome
 
 CLUSTER = ["scheduling", "--cluster", "A100-SXM4-40GB:1x8,T4-16GB:2x4"]

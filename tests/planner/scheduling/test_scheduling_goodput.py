@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks._scaling_history import scaled_speed
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.scheduling.configurations import configurations
 from planner.scheduling.goodput import GoodputModel, GoodputTables, step_seconds
 from planner.simulation.fit_kernel import misfit

@@ -5,7 +5,7 @@ from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.scheduling.node_mapping import map_to_nodes
 
 ROOM = dict.fromkeys(range(4), 8)

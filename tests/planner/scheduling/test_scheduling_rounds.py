@@ -6,7 +6,7 @@ from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.scheduling.configurations import configurations
 from planner.scheduling.round_problem import RoundProblem, solve_round
 from planner.simulation.peers.sia import solve_exactly

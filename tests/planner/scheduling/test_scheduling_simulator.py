@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.simulation.entries import ENTRIES, entry_of
 from planner.simulation.outcome import SimulationOutcome
 from planner.simulation.simulator import SimulationRules, simulate

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.records.decisions import Range
+from data.base.units import SLOT_SECONDS
+from data.records.recommendations import Range
 from data.records.serving import BoundsUse
-from data.units import SLOT_SECONDS
 from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.queueing import WaitObjective, replicas_needed
 from planner.serving.service_model import ReplicaCarries, ServiceReadings

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks._serving_kernel import NONE, replay_kernel
 from dashboard.cli import main
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.serving.queueing import ServiceLoad, WaitObjective, outlook, replicas_needed
 
 

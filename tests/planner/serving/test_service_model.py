@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.errors import ImpossibleProblemError
-from data.units import SLOT_SECONDS
+from data.base.errors import ImpossibleProblemError
+from data.base.units import SLOT_SECONDS
 from planner.serving.queueing import WaitObjective, replicas_needed
 from planner.serving.service_model import (
     MAX_LEARNT_SLOTS,

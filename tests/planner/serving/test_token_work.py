@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.units import SLOT_SECONDS
+from data.base.units import SLOT_SECONDS
 from planner.serving.service_model import ServiceReadings, learnt
 from planner.serving.token_work import demand, token_seconds
 

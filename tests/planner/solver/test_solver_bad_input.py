@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.plan_instances import make_instance
-from data.errors import ImpossibleProblemError
+from data.base.errors import ImpossibleProblemError
 from planner.solver.slot_problem import PowerDomains, SlotProblem, TenantQuotas
 from planner.solver.solve import solve
 

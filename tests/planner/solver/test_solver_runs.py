@@ -9,7 +9,7 @@ from benchmarks._certified_fleet import FleetFeatures, problem_of
 from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
-from data.errors import PlanningError
+from data.base.errors import PlanningError
 from planner.problem.slot_mapping import as_slot_problem
 from planner.solver.bound_kernel import job_values
 from planner.solver.coupling_rows import coupling_rows

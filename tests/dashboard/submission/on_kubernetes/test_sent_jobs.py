@@ -14,10 +14,10 @@ from collectors.kubernetes.quantities import quantity
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.submit import submit
 from dashboard.submission.watch import watch_all
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, SourceRefusedError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, SourceRefusedError
 from data.records.submissions import Submission, SubmissionState
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

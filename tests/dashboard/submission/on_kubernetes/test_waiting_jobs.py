@@ -11,10 +11,10 @@ from beds.submission import proposal_of, sent, target_of
 from submission_cases import make_job
 
 from dashboard.submission.watch import watch_all
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, ImpossibleProblemError, SourceRefusedError
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, ImpossibleProblemError, SourceRefusedError
 from data.records.submissions import SubmissionState
-from data.settings import Settings
+from data.settings.all_settings import Settings
 from data.store import Store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

@@ -13,7 +13,7 @@ from submission_cases import job_table, make_job
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.proposal import propose
 from dashboard.submission.watch import watch_all
-from data.clock import utc_now
+from data.base.clock import utc_now
 from data.records.submissions import SubmissionState
 from data.store import Store
 

@@ -15,9 +15,9 @@ from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.cli import main
 from dashboard.submission.submit import submit
+from data.base.clock import utc_now
+from data.base.errors import ApplyError, ChangeRefusedError, StoreError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
-from data.errors import ApplyError, ChangeRefusedError, StoreError
 from data.records.submissions import SubmissionState
 from data.store import Store, open_store
 

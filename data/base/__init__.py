@@ -1,0 +1,1 @@
+"""Errors, clock, units, text, small files, compiled kernels: what everything may import."""

@@ -1,0 +1,50 @@
+"""Reads a small file that a person names: a pipe, a device or a huge file is refused.
+
+Where a file says what to run, so is one that another account could have written.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from data.base.errors import SettingsError
+
+
+def read_small_file(path: Path, *, max_bytes: int = 1 << 20) -> bytes:
+    """Return what is in the file. Errors: OSError, whose `strerror` says what is wrong with it."""
+    # Opening a pipe without a writer would wait for one.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        body = file.read(max_bytes + 1)
+    if len(body) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes >> 10:,} KiB", str(path))
+    return body
+
+
+def require_own(path: Path, *, group: bool = False) -> None:
+    """Refuse (SettingsError) a file or folder, or its folder, that another account can write.
+
+    Root and a private group, whose number is that of its account, are not other accounts; nobody
+    writes a mount that is read-only, and a sticky folder keeps its files to their owners. `group`:
+    its group may write it.
+    """
+    for place in dict.fromkeys((path.resolve(), path.resolve().parent, path.absolute().parent)):
+        found = place.stat()
+        if found.st_uid not in (0, os.geteuid()):
+            raise SettingsError(
+                f"{place} belongs to the account {found.st_uid}, and could make this one run "
+                f"anything: {path} is not read",
+                f"If it is yours, run `chown {os.geteuid()} {place}`; else work in another folder.",
+            )
+        private = group or found.st_gid == found.st_uid
+        writable = found.st_mode & (stat.S_IWOTH if private else stat.S_IWOTH | stat.S_IWGRP)
+        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+        if writable and not sticky and not os.statvfs(place).f_flag & os.ST_RDONLY:
+            raise SettingsError(
+                f"{place} can be written by other accounts, which could make this one run "
+                f"anything: {path} is not read",
+                f"Run `chmod go-w {place}`.",
+            )

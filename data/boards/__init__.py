@@ -1,0 +1,1 @@
+"""Shares of boards, and what jobs that are not planned need."""

@@ -1,0 +1,190 @@
+"""Shares of boards: which jobs are on the same boards, and what each of them has of these. Pure.
+
+Readings say who was on a board at its newest reading; a scheduler says it of jobs whose boards it
+gives out in shares (`SHARED_BOARDS`, `BOARD_SHARE`). A board of n jobs is 1/n of each, so that the
+shares of a board add up to it whoever else is on it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.facts.cluster_names import named_in
+from data.facts.fleet import BoardShare, Gpu
+from data.facts.jobs import Job, JobState
+
+HOLDS_FOR = timedelta(hours=1)
+"""A board last seen with a job this long before the newest sample is still the job's.
+
+So is one that worked without a label still busy.
+"""
+SHARED_BOARDS = "shared_boards"
+"""Fact of a job: the boards that it has shares of, as NODE:INDEX or NODE:UUID, with commas."""
+BOARD_SHARE = "board_share"
+"""Fact of a job: the boards that its shares amount to where it is not known on which they are."""
+SHARING = "sharing"
+"""Fact of a job that holds shares of boards: by what it shares them, in words."""
+MIXED, WHOLE = " + ", "whole"
+"""Between the parts of the profile of a job that holds devices of several kinds; whole boards."""
+_NAMES = 6
+
+
+def mixed_profile(kinds: Mapping[str, int]) -> str:
+    """Return what stands for the MIG profile of a job with devices of several kinds, '' whole."""
+    return MIXED.join(f"{count} × {profile or WHOLE}" for profile, count in sorted(kinds.items()))
+
+
+def parts_of_profile(profile: str, count: int) -> dict[str, int]:
+    """Return how many devices of each kind a job of so many devices has, '' for whole boards."""
+    if MIXED not in profile:
+        return {profile: count}
+    parts = (part.partition(" × ") for part in profile.split(MIXED))
+    return {"" if kind == WHOLE else kind: int(number) for number, _sign, kind in parts}
+
+
+def holding(gpus: Iterable[Gpu]) -> list[Gpu]:
+    """Return the boards and instances that jobs hold now, by the newest reading of all."""
+    gpus = list(gpus)
+    newest = max((gpu.last_seen_at for gpu in gpus), default=None)
+    return [gpu for gpu in gpus if gpu.job_id and newest and gpu.last_seen_at > newest - HOLDS_FOR]
+
+
+def board_shares(
+    gpus: Iterable[Gpu], jobs: Iterable[Job], catalogue: GpuCatalogue
+) -> dict[str, BoardShare]:
+    """Return by id the jobs that share boards, or hold whole boards beside MIG instances.
+
+    A job that holds its devices alone, all of one kind, is not among them.
+    """
+    gpus = holding(gpus)
+    parts: dict[str, float] = defaultdict(float)
+    others: dict[str, set[str]] = defaultdict(set)
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for gpu in gpus:
+        for job_id in gpu.holders:
+            size = _size(gpu.gpu_model, gpu.mig_profile, catalogue)
+            parts[job_id] += size / len(gpu.holders)
+            others[job_id].update({*gpu.holders} - {job_id})
+            kinds[job_id].add(gpu.mig_profile)
+    jobs = list(jobs)
+    whole = {job.job_id: _whole(job, catalogue) for job in jobs}
+    shares = {
+        job.job_id: BoardShare(boards=whole[job.job_id], why=_MIXED_WHY)
+        for job in jobs
+        if MIXED in job.mig_profile
+    } | dict(_told(jobs, whole | parts))
+    for job_id, boards in parts.items():
+        if others[job_id]:
+            beside = tuple(sorted(others[job_id]))
+            shares[job_id] = BoardShare(boards=boards, others=beside, why=_shared_with(beside))
+        elif len(kinds[job_id]) > 1:
+            shares[job_id] = BoardShare(boards=boards, why=_MIXED_WHY)
+    return shares
+
+
+_MIXED_WHY = "it holds GPUs of several kinds (whole, MIG), and no change of such a job is planned"
+
+
+def _whole(job: Job, catalogue: GpuCatalogue) -> float:
+    """Return the boards that a job's devices are where nobody else is on them."""
+    kinds = parts_of_profile(job.mig_profile, job.gpu_count)
+    return sum(count * _size(job.gpu_model, kind, catalogue) for kind, count in kinds.items())
+
+
+def _size(gpu_model: str, mig_profile: str, catalogue: GpuCatalogue) -> float:
+    """Return what a device is of its board; a profile that the catalogue lacks is all of it."""
+    model = catalogue.find(gpu_model)
+    profile = model.mig_profile(mig_profile) if model and mig_profile else None
+    return model.board_share(profile) if model and profile else 1.0
+
+
+def _told(jobs: Iterable[Job], seen: Mapping[str, float]) -> Iterator[tuple[str, BoardShare]]:
+    """Yield the shares that schedulers tell of jobs that run."""
+    jobs = list(jobs)
+    told_at: dict[str, datetime] = {}
+    for job in jobs:
+        told_at[job.source] = max(job.last_seen_at, told_at.get(job.source, job.last_seen_at))
+    live = [
+        job
+        for job in jobs
+        if _facts(job).get(SHARING)
+        and _runs(job)
+        and job.last_seen_at > told_at[job.source] - HOLDS_FOR
+    ]
+    on_board = jobs_by_board(live)
+    on_node: dict[str, set[str]] = defaultdict(set)
+    for job in live:
+        for name in job.scheduler.nodes if job.scheduler else ():
+            on_node[name].add(job.job_id)
+    for job in live:
+        facts, places = _facts(job), boards_named(job)
+        beside = {other for place in places for other in on_board[place]}
+        boards = sum(1 / len(on_board[place]) for place in places)
+        if not places:
+            beside = {other for named in on_node.values() if job.job_id in named for other in named}
+            boards = _number(facts.get(BOARD_SHARE, "")) or seen[job.job_id]
+        names = tuple(sorted(beside - {job.job_id}))
+        yield (
+            job.job_id,
+            BoardShare(
+                boards=boards,
+                others=names,
+                why=f"it holds a share of its GPUs ({facts[SHARING]})"
+                + (f", beside {_named(names)}" if names else "")
+                + ": a change would reach everyone on them",
+            ),
+        )
+
+
+def boards_named(job: Job) -> tuple[tuple[str, str], ...]:
+    """Return (node, board) of the boards of which a scheduler says that a job holds shares."""
+    told = _facts(job).get(SHARED_BOARDS, "")
+    places = (place.rpartition(":") for place in told.split(",") if place)
+    return tuple((named_in(node, job.cluster), board) for node, _colon, board in places)
+
+
+def jobs_by_board(jobs: Iterable[Job]) -> dict[tuple[str, str], set[str]]:
+    """Return the jobs by the boards of which schedulers say that they hold shares."""
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for job in jobs:
+        for place in boards_named(job):
+            found[place].add(job.job_id)
+    return found
+
+
+def boards_of_jobs(jobs: Collection[Job], shares: Mapping[str, BoardShare]) -> float:
+    """Return the boards that jobs hold together; shares count as what they are of a board."""
+    return sum(
+        shares[job.job_id].boards if job.job_id in shares else float(job.gpu_count) for job in jobs
+    )
+
+
+def _shared_with(others: Collection[str]) -> str:
+    return (
+        f"it shares its GPUs with {_named(others)}: a change would reach them too, and readings "
+        "mirror all holders, not this job (see docs/energy.md)"
+    )
+
+
+def _named(jobs: Collection[str]) -> str:
+    more = len(jobs) - _NAMES
+    return ", ".join(sorted(jobs)[:_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _facts(job: Job) -> dict[str, str]:
+    return dict(job.scheduler.extra) if job.scheduler else {}
+
+
+def _runs(job: Job) -> bool:
+    return job.scheduler is not None and job.scheduler.state in (
+        JobState.RUNNING,
+        JobState.SUSPENDED,
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

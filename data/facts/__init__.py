@@ -1,0 +1,1 @@
+"""What sources report: jobs, fleet, quotas, waits, the columns of frames."""

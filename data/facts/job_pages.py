@@ -1,0 +1,40 @@
+"""What a page of many jobs asks for, and what it is given."""
+
+from dataclasses import dataclass
+
+from data.facts.jobs import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs: `fields` by name (namespace, application, user and others), '' is no filter.
+
+    `search` is a part of id, name or owner, in any case; `running`: only those seen lately that
+    neither wait nor are suspended or over.
+    """
+
+    fields: tuple[tuple[str, str], ...] = ()
+    search: str = ""
+    running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUse:
+    """A job and what it held in the time asked for; None what was never reported."""
+
+    job: Job
+    gpu_hours: float | None
+    idle_gpu_hours: float | None
+    energy_kwh: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """Some jobs of all `found`, and the sums over all of these."""
+
+    rows: tuple[JobUse, ...]
+    found: int
+    running: int
+    gpu_hours: float | None
+    idle_gpu_hours: float | None
+    energy_kwh: float | None

@@ -1,0 +1,205 @@
+"""Recommendations, and the approvals of them."""
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from data.facts.cluster_names import cluster_in
+from data.facts.identifiers import SHORT_ID_LENGTH, digest_of
+from data.facts.jobs import Platform
+from data.records.actions import ADVICE, FOR_MEMORY, Action, Risk
+from data.records.plans import Configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """An estimate as low, central, high, with its unit."""
+
+    low: float
+    central: float
+    high: float
+    unit: str
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.central <= self.high:
+            raise ValueError(f"range {self.low}..{self.central}..{self.high} is out of order")
+
+    def times(self, factor: float) -> "Range":
+        """Return it multiplied by a factor of at least 0."""
+        low, central, high = (factor * value for value in (self.low, self.central, self.high))
+        return Range(low=low, central=central, high=high, unit=self.unit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """What a recommendation saves over `horizon_hours`, net of its transition and longer runs.
+
+    None where a factor is unknown. `gpu_hours` counts in GPU-hours of the present model; a
+    negative value is a loss. `emissions_kgco2e` is location-based, `market_emissions_kgco2e`
+    market-based and None unless its factor is configured; the two are never added or mixed.
+    """
+
+    horizon_hours: float
+    gpu_hours: Range | None
+    energy_kwh: Range | None
+    emissions_kgco2e: Range | None
+    cost: Range | None
+    market_emissions_kgco2e: Range | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What making the change takes once: `seconds` without work for the job, in all its parts.
+
+    `parts` are (what, central seconds), assumed per kind of job; `cost` and `gpu_hours` are in the
+    savings already. `queue` tells the forecast of the wait in the queue, '' where there is none.
+    """
+
+    seconds: Range
+    parts: tuple[tuple[str, float], ...]
+    gpu_hours: float
+    cost: float
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a recommendation rests on, so that it can be followed back to the samples."""
+
+    signal: str
+    samples: int
+    window_start: datetime
+    window_end: datetime
+    completeness_ratio: float
+    utilization_p95_ratio: float | None
+    memory_max_mib: float | None
+    power_mean_watts: float | None
+    forecast_model: str
+    backtest_error: float | None
+    backtest_baseline: float | None
+    factors: tuple[tuple[str, str], ...]
+    assumed: tuple[tuple[str, str], ...]
+    fallbacks: tuple[str, ...]
+    plan_gap_ratio: float
+    elasticity: str = ""
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """One proposed change. `digest` names everything but the digest and the id themselves.
+
+    `job_id` is empty for advice on the fleet, of which `job_name` says what it is about; `change`
+    says what the configurations do not. It holds from `starts_at` (None: at once) to `ends_at`
+    (None: for good). `delay_hours` is how much later the horizon's work is done, None without end.
+
+    `details` are (name, value) pairs where two configurations do not say it all: begin_at (ISO
+    8601), time_limit_seconds, node, mig_layout, mig_layouts_of (ConfigMap, file), memory_limit_mib
+    (of a program on each device, to verify by), autoscaler with bound_now and bound_proposed.
+    """
+
+    plan_id: str
+    created_at: datetime
+    expires_at: datetime
+    action: Action
+    job_id: str
+    job_name: str
+    namespace: str
+    platform: Platform
+    now: Configuration
+    proposed: Configuration
+    why: str
+    evidence: Evidence
+    savings: Savings
+    risk: Risk
+    confidence: str
+    details: tuple[tuple[str, str], ...] = ()
+    change: str = ""
+    transition: Transition | None = None
+    delay_hours: Range | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    kept_digest: str = field(default="", init=False, compare=False, repr=False)
+
+    @property
+    def target(self) -> str:
+        """What would change: the job, or what of the fleet."""
+        return self.job_id or self.job_name
+
+    @property
+    def cluster(self) -> str:
+        """The cluster in which it changes something, '' for the store's own."""
+        return cluster_in(self.target)
+
+    @property
+    def summary(self) -> str:
+        """What is proposed, in a few words."""
+        return self.change or self.proposed.describe()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole recommendation, as its text was when it was kept."""
+        return self.kept_digest or digest_of(self)
+
+    def as_kept(self, digest: str) -> "Recommendation":
+        """Return it with the digest of its text: later fields change none. A copy has its own."""
+        object.__setattr__(self, "kept_digest", digest)
+        return self
+
+    @property
+    def urgency(self) -> tuple[bool, float]:
+        """Order recommendations: what keeps a job from running out of memory, the soonest first."""
+        for_memory = self.action in FOR_MEMORY
+        return not for_memory, self.expires_at.timestamp() if for_memory else 0.0
+
+    @property
+    def is_advice(self) -> bool:
+        """Whether a person alone can do it; so is a bound whose autoscaler is not named."""
+        unnamed = self.action.spec.bound and "autoscaler" not in dict(self.details)
+        return self.action in ADVICE or bool(unnamed)
+
+    def is_like(self, other: "Recommendation") -> bool:
+        """Return whether two propose the same change of the same target, advice of any amount."""
+        names = _CHANGE[:3] if self.is_advice and other.is_advice else _CHANGE
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    @property
+    def recommendation_id(self) -> str:
+        """The first characters of the digest, for people to type."""
+        return self.digest[:SHORT_ID_LENGTH]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the recommendation as the command line prints it."""
+        told = {"id": self.recommendation_id, "digest": self.digest, "target": self.target}
+        return told | {name: of for name, of in asdict(self).items() if name != "kept_digest"}
+
+    @property
+    def cancels_job(self) -> bool:
+        """Whether the change ends the job for good: Slurm brings no cancelled job back."""
+        return self.action.spec.takes_all and self.platform is Platform.SLURM
+
+
+_CHANGE = (
+    "action", "job_id", "job_name", "namespace", "platform", "now", "proposed", "details", "change",
+    "starts_at", "ends_at")  # fmt: skip
+
+
+class Decision(StrEnum):
+    """What happened to a recommendation; appended, never edited."""
+
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WRITTEN = "written"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A person said yes to exactly this digest, and to exactly this change where one was shown."""
+
+    digest: str
+    approved_by: str
+    approved_at: datetime
+    comment: str = ""
+    change_digest: str = ""

@@ -1,0 +1,1 @@
+"""One file a section, loading, ranges, several clusters."""

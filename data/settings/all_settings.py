@@ -1,0 +1,313 @@
+"""Every setting, with its default and its meaning; loading them is `data.settings.load`'s work.
+
+A section is a frozen dataclass; `documented` attaches the sentence that docs and `trimtab
+settings` print. Ranges are checked here, so that a Settings object is always usable.
+"""
+
+from dataclasses import dataclass
+
+from data.settings.access import AccessSettings, NotifySettings, is_loopback
+from data.settings.apply import (
+    ApplySettings,
+    GitApplySettings,
+    KubernetesApplySettings,
+    PowerApplySettings,
+    SimulatedApplySettings,
+    SlurmApplySettings,
+)
+from data.settings.chat_settings import CHATS, ChatSettings
+from data.settings.cluster_settings import ClusterSettings
+from data.settings.energy import EnergySettings
+from data.settings.fields import (
+    Section,
+    documented,
+    documented_list,
+    documented_rows,
+    numbers_in,
+    require,
+)
+from data.settings.fleet import CatalogueSettings, NodeSettings, Pin, PowerSettings, TenantSettings
+from data.settings.grid_settings import GridSettings
+from data.settings.reports import ReportSettings
+from data.settings.serving import ServingSettings
+from data.settings.sources import SourceSections, real_source_switches
+from data.settings.statements import StatementSettings
+from data.settings.store import StoreSettings
+from data.settings.submission import SubmitSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionSettings(Section, name="retention"):
+    """How long facts are kept, by resolution, and thoughts that a newer cycle replaced.
+
+    The hourly energy is kept for years; what a person decided on is kept for good.
+    """
+
+    raw_days: float = documented(14.0, "samples as collected, d", minimum=1, maximum=36_500)
+    five_minute_days: float = documented(90.0, "5-minute roll-ups, d", minimum=1, maximum=36_500)
+    hourly_days: float = documented(
+        3660.0, "hourly roll-ups: energy of the ESG statement, d", minimum=1, maximum=36_500
+    )
+    forecast_hours: float = documented(
+        6.0, "superseded forecasts, some 11 kB a job and cycle, h", minimum=0, maximum=876_000
+    )
+    plan_hours: float = documented(
+        24.0, "superseded plans on which nobody decided, h", minimum=0, maximum=876_000
+    )
+    undecided_days: float = documented(
+        7.0, "recommendations on which nobody decided, d", minimum=0, maximum=36_500
+    )
+
+    def _check(self) -> None:
+        self.require(
+            self.raw_days <= self.five_minute_days <= self.hourly_days,
+            "raw_days",
+            "at most five_minute_days, which is at most hourly_days",
+        )
+
+
+FORECASTING_MODELS = ("mix", "prophet", "seasonal-naive")
+BOARD_SHARING = ("namespace", "all", "none")
+GROWTH = ("off", "measured", "assumed")
+PARTITIONS = ("whole", "cluster", "pool", "tenant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningSettings(Section, name="planning"):
+    """The grid of slots, and the guardrails of recommendations."""
+
+    slot_minutes: int = documented(15, "slot length, min; divides 1440", minimum=1, maximum=1440)
+    horizon_slots: int = documented(96, "slots planned ahead", minimum=1, maximum=2016)
+    history_days: int = documented(42, "history forecasts look back on, d", minimum=1, maximum=400)
+    max_reading_age_minutes: float = documented(
+        60.0, "nothing is proposed from readings older than this, min", above=0, maximum=525_600
+    )
+    model: str = documented(
+        "mix", "forecasting model: mix, prophet or seasonal-naive", choices=FORECASTING_MODELS
+    )
+    min_history_hours: float = documented(
+        6.0, "jobs with less known history borrow their forecast, h", above=0, maximum=9600
+    )
+    min_coverage_ratio: float = documented(
+        0.5,
+        "known share of a job's history below which no change is recommended, 0..1",
+        minimum=0,
+        maximum=1,
+    )
+    headroom_ratio: float = documented(
+        0.15, "kept free above the forecast q90 of demand, share of demand", minimum=0, maximum=1
+    )
+    memory_headroom_ratio: float = documented(
+        0.2, "kept free above the most memory seen or forecast, share of it", minimum=0, maximum=1
+    )
+    min_saving_ratio: float = documented(
+        0.05, "smallest saving worth a change, share of cost", minimum=0, maximum=1
+    )
+    idle_utilization_ratio: float = documented(
+        0.01, "utilization up to which a GPU counts as idle, 0..1", minimum=0, maximum=1
+    )
+    reclaim_idle_hours: float = documented(
+        4.0,
+        "idle time before reclaiming is recommended, h; a service needs a week without work too",
+        above=0,
+        maximum=9600,
+    )
+    max_return_chance: float = documented(
+        0.1,
+        "chance that a job's work returns within the horizon above which it is not stopped, 0..1",
+        minimum=0,
+        maximum=1,
+    )
+    entry_margin_ratio: float = documented(
+        0.1,
+        "margin by which a change keeps its limits to be proposed, or misses them to be withdrawn",
+        minimum=0,
+        maximum=1,
+    )
+    hysteresis_ratio: float = documented(
+        2.0, "a change must save this many times what making it costs", minimum=0, maximum=1000
+    )
+    shortfall_weight: float = documented(
+        20.0,
+        "price of a missing GPU-hour of work, in prices of a GPU-hour",
+        minimum=0,
+        maximum=1000,
+    )
+    power_cap_ratios: str = documented_list(
+        "0.8,0.7,0.6", "power caps considered, shares of the board's TDP, comma-separated"
+    )
+    board_sharing: str = documented(
+        "namespace",
+        "whose jobs may be proposed to share a board: namespace, all or none",
+        choices=BOARD_SHARING,
+    )
+    shift_slack_hours: float = documented(
+        0.0,
+        "how long restartable jobs may wait for cheaper or cleaner hours, h; 0: not at all",
+        minimum=0,
+        maximum=1000,
+    )
+    grow_elastic_training: str = documented(
+        "off", "let elastic training grow by measured speeds, or assumed too", choices=GROWTH
+    )
+    expiry_hours: float = documented(24.0, "life of a recommendation, h", above=0, maximum=87_600)
+    rejected_days: float = documented(
+        30.0,
+        "how long what was rejected, undone or fell short is not proposed again, d; 0: at once",
+        minimum=0,
+        maximum=36_500,
+    )
+    budget_seconds: float = documented(
+        10.0, "time the planner may take, s", above=0, maximum=86_400
+    )
+    frozen_minutes: int = documented(
+        30,
+        "time in which a new plan keeps what the last one said, in whole slots, min",
+        minimum=0,
+        maximum=43_200,
+    )
+    churn_ratio: float = documented(
+        0.005,
+        "saving that a job must bring to leave its announced path, share of a mean job's cost",
+        minimum=0,
+        maximum=1,
+    )
+    max_changes_per_day: int = documented(
+        2,
+        "changes of configuration that a plan gives one job within any 24 h; 0: as many as pay",
+        minimum=0,
+        maximum=288,
+    )
+    protected_jobs: str = documented_list(
+        "", "jobs that plans leave alone, patterns of ids such as prod/*, comma-separated"
+    )
+    checkpointed_jobs: str = documented_list(
+        "",
+        "jobs that write checkpoints, patterns of ids, namespaces or partitions, comma-separated: "
+        "of others all that a run has done counts as lost when it ends",
+    )
+    pins: tuple[Pin, ...] = documented_rows(
+        Pin, "jobs planned on exactly this: tables of job, gpu_model, gpu_count, mig_profile"
+    )
+    partition_by: str = documented(
+        "whole",
+        "plan the fleet whole, or by cluster, pool or tenant, on Ray where it has an address",
+        choices=PARTITIONS,
+    )
+    workers: int = documented(
+        0, "forecasting threads or processes; 0: one per core", minimum=0, maximum=256
+    )
+    series_seconds: float = documented(
+        60.0, "longest time Prophet may take for one series, s", above=0, maximum=86_400
+    )
+
+    def _check(self) -> None:
+        divides = 1440 % self.slot_minutes == 0
+        self.require(divides, "slot_minutes", "a divisor of 1440 (such as 15 or 60)")
+        self.require(
+            all(0.5 <= ratio <= 1 for ratio in self.cap_ratios),
+            "power_cap_ratios",
+            "0.5..1 each (below about half of the TDP a cap can cost energy)",
+        )
+
+    @property
+    def cap_ratios(self) -> tuple[float, ...]:
+        """Return the power caps considered, highest first. Errors: SettingsError."""
+        found = numbers_in(self.power_cap_ratios, "planning.power_cap_ratios")
+        return tuple(sorted(set(found), reverse=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaySettings(Section, name="ray"):
+    """A Ray cluster that takes over forecasts and parts of the plan (extra `ray`)."""
+
+    address: str = documented(
+        "", "Ray cluster such as auto or ray://head:10001, local for one here; empty: not used"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings(Section, name="serve"):
+    """The web server and the cycle thread."""
+
+    host: str = documented("127.0.0.1", "address to listen on")
+    port: int = documented(8501, "port to listen on", minimum=1, maximum=65_535)
+    cycle_minutes: float = documented(
+        15.0, "time between two cycles, min", minimum=0.001, maximum=44_640
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(SourceSections):
+    """All settings in force; the sections of the sources come first."""
+
+    store: StoreSettings = StoreSettings()  # noqa: RUF009
+    retention: RetentionSettings = RetentionSettings()
+    planning: PlanningSettings = PlanningSettings()
+    ray: RaySettings = RaySettings()
+    energy: EnergySettings = EnergySettings()  # noqa: RUF009
+    grid: GridSettings = GridSettings()  # noqa: RUF009
+    # Frozen values: sharing one instance as the default is safe.
+    access: AccessSettings = AccessSettings()  # noqa: RUF009
+    serve: ServeSettings = ServeSettings()
+    notify: NotifySettings = NotifySettings()  # noqa: RUF009
+    chat: ChatSettings = ChatSettings()  # noqa: RUF009
+    apply: ApplySettings = ApplySettings()  # noqa: RUF009
+    apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
+    apply_git: GitApplySettings = GitApplySettings()  # noqa: RUF009
+    apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
+    apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
+    report: ReportSettings = ReportSettings()  # noqa: RUF009
+    submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
+    # After the sections that it is checked against: sections are loaded in this order.
+    apply_simulated: SimulatedApplySettings = SimulatedApplySettings()  # noqa: RUF009
+    nodes: NodeSettings = NodeSettings()  # noqa: RUF009
+    power: PowerSettings = PowerSettings()  # noqa: RUF009
+    tenants: TenantSettings = TenantSettings()  # noqa: RUF009
+    statement: StatementSettings = StatementSettings()  # noqa: RUF009
+    serving: ServingSettings = ServingSettings()  # noqa: RUF009
+    clusters: ClusterSettings = ClusterSettings()  # noqa: RUF009
+    catalogue: CatalogueSettings = CatalogueSettings()  # noqa: RUF009
+
+    def __post_init__(self) -> None:
+        require(
+            is_loopback(self.serve.host) or (self.access.mode != "local" and self.serve.host != ""),
+            "serve.host",
+            self.serve.host,
+            "127.0.0.1 or ::1 while access.mode is local; elsewhere set access.mode to open "
+            "(everybody who reaches it looks, nobody decides), proxy or oidc",
+        )
+        for name, on in (("apply", self.apply.enabled), ("submit", self.submit.enabled)):
+            require(
+                self.access.mode != "open" or not on,
+                f"{name}.enabled",
+                True,
+                "off while access.mode is open: set it to proxy or oidc, or to local on 127.0.0.1",
+            )
+        for chat, name in zip(CHATS, ("slack_signing_secret", "teams_security_token"), strict=True):
+            require(
+                self.access.mode in ("proxy", "oidc") or not self.chat.takes(chat),
+                f"chat.{name}",
+                "***",
+                f"empty while access.mode is {self.access.mode}, which knows nobody by name: set "
+                "it to proxy or oidc",
+            )
+        if self.apply_simulated.enabled:
+            _require_only_simulated(self)
+
+
+def _require_only_simulated(settings: Settings) -> None:
+    """Refuse (SettingsError) a simulated cluster that could be taken for a real one."""
+    name = "apply_simulated.enabled"
+    fleet = settings.simulated_fleet
+    require(fleet.enabled, name, True, "off while simulated_fleet.enabled is")
+    require(bool(fleet.state_file), name, True, "off without simulated_fleet.state_file")
+    used = settings.sources_in_use()
+    real = {switch: name in used for name, switch in real_source_switches().items()} | {
+        "apply_kubernetes.enabled": settings.apply_kubernetes.enabled,
+        "apply_git.enabled": settings.apply_git.enabled,
+        "apply_slurm.enabled": settings.apply_slurm.enabled,
+        "apply_power.enabled": settings.apply_power.enabled,
+    }
+    beside = [setting for setting, used in real.items() if used]
+    require(not beside, name, True, f"off beside real sources and targets ({', '.join(beside)})")

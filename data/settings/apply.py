@@ -1,0 +1,272 @@
+"""Settings of approving and applying: two switches, limits, and who may do what."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from data.base.state_folder import USUAL
+from data.settings.change_windows import FORM, change_windows
+from data.settings.fields import Section, documented, documented_list, documented_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplySettings(Section, name="apply"):
+    """How approved recommendations reach the cluster. Read-only unless two switches are on.
+
+    The first switch is `apply.enabled`, the second the `enabled` of the target's own section.
+    """
+
+    directory: str = documented_path(f"{USUAL}/changes", "folder that receives change files")
+    enabled: bool = documented(False, "first switch: let the apply worker change clusters")
+    stop_file: str = documented_path(
+        f"{USUAL}/STOP", "kill switch: while this file exists nothing is applied"
+    )
+    window: str = documented_list(
+        "",
+        "when changes may begin, in report.timezone, such as Mon-Fri 22:00-06:00, Sat, Sun; "
+        "rollbacks may at any time; empty: always",
+    )
+    max_per_hour: int = documented(
+        10, "changes that may be started within an hour", minimum=1, maximum=10_000
+    )
+    max_namespace_share_ratio: float = documented(
+        0.5,
+        "GPUs that changes may take from a namespace within 24 h, share of what it holds",
+        minimum=0,
+        maximum=1,
+    )
+    min_gpu_hours: float = documented(
+        1.0, "smallest saving worth a change, GPU-h", minimum=0, maximum=1e9
+    )
+    min_energy_kwh: float = documented(1.0, "or this much energy, kWh", minimum=0, maximum=1e9)
+    cool_down_minutes: float = documented(
+        60.0, "time between two changes of one job, min", minimum=0, maximum=525_600
+    )
+    poll_seconds: float = documented(
+        2.0, "time between two looks at a change under way, s", minimum=0.05, maximum=60
+    )
+    rollout_timeout_minutes: float = documented(
+        5.0,
+        "time for the effect of a change, and for a failing job to recover, min",
+        minimum=0,
+        maximum=525_600,
+    )
+    watch_minutes: float = documented(
+        30.0, "time that an applied change is watched, min", minimum=0, maximum=525_600
+    )
+    verify_slots: int = documented(
+        8, "slots after which savings are measured", minimum=1, maximum=10_000
+    )
+    throughput_loss_ratio: float = documented(
+        0.1,
+        "loss of throughput from which a change falls short of its promise, 0..1",
+        minimum=0,
+        maximum=1,
+    )
+    auto_rollback: bool = documented(
+        False, "undo a change by itself when its job fails or falls short"
+    )
+
+    def _check(self) -> None:
+        self.require(bool(self.stop_file), "stop_file", "the path of a file")
+        try:
+            change_windows(self.window)
+        except ValueError:
+            self.require(False, "window", FORM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesApplySettings(Section, name="apply_kubernetes"):
+    """Changing Kubernetes objects, with an account apart from the reading one."""
+
+    enabled: bool = documented(False, "second switch: apply changes to Kubernetes")
+    kubeconfig: str = documented_path("", "kubeconfig of the applying account; empty: in-cluster")
+    context: str = documented("", "context of that kubeconfig; empty: its current one")
+    timeout_seconds: float = documented(10.0, "time for one request, s", above=0, maximum=60)
+    pending_seconds: float = documented(
+        120.0,
+        "time a new pod may wait for GPUs before the change counts as failing, s",
+        minimum=0,
+        maximum=3600,
+    )
+    cut_nodes: bool = documented(False, "third switch: cut free nodes by MIG")
+    cut_seconds: float = documented(
+        900.0,
+        "time that a node's MIG manager may take before a cut is taken back, s",
+        minimum=1,
+        maximum=3600,
+    )
+
+
+_BRANCH = re.compile(r"(?!.*(\.\.|//|/\.|[./]$|\.lock(/|$)))[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
+_PATH = re.compile(
+    r"(?!.*(^|/)\.{1,2}(/|$))(?!\.git(/|$))[^/\x00-\x1f\x7f\\][^\x00-\x1f\x7f\\]{0,399}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitPath:
+    """An entry of `apply_git.paths`. `keys` is a part of Helm values, () for all of a file."""
+
+    workload: str
+    path: str
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, entry: str) -> "GitPath":
+        """Return it from WORKLOAD=PATH or WORKLOAD=PATH#KEY.KEY."""
+        workload, _, where = entry.partition("=")
+        path, hash_sign, keys = where.strip().partition("#")
+        found = tuple(keys.split(".")) if hash_sign else ()
+        return cls(workload=workload.strip(), path=path.rstrip("/"), keys=found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitApplySettings(Section, name="apply_git"):
+    """Changing Kubernetes objects in the Git repository that owns them, by pull requests.
+
+    The cluster is read with `apply_kubernetes.kubeconfig`, for which the reading account is enough.
+    """
+
+    enabled: bool = documented(False, "second switch: open pull requests for changes")
+    repository: str = documented("", "address to fetch and push, such as https://host/team/fleet")
+    base_branch: str = documented("main", "branch that requests are made against; never pushed to")
+    branch_prefix: str = documented("trimtab/", "start of the branches that Trimtab makes")
+    paths: str = documented_list(
+        "",
+        "file or folder of a workload, WORKLOAD=PATH, a list. A workload is namespace/kind/name "
+        "with * and ?, argo-cd:APPLICATION, flux:NAMESPACE/KUSTOMIZATION, flux-helm:NAMESPACE/"
+        "RELEASE or helm:NAMESPACE/RELEASE. WORKLOAD=PATH#KEY.KEY: a part of Helm values",
+    )
+    forge: str = documented(
+        "gitea", "API used to open pull requests", choices=("gitea", "github", "gitlab")
+    )
+    api_url: str = documented(
+        "",
+        "such as https://host/api/v1 (Gitea, Forgejo) or https://host/api/v4 (GitLab); for GitHub "
+        "that of its REST API",
+    )
+    token_file: str = documented_path("", "file with the token of an account that may push")
+    author: str = documented(
+        "Trimtab <trimtab@example.org>", "NAME <MAIL> of commits and of their sign-off"
+    )
+    poll_seconds: float = documented(
+        60.0, "time between two looks at a request, s", minimum=1, maximum=86_400
+    )
+    timeout_seconds: float = documented(
+        30.0, "time for one git command or request, s", above=0, maximum=40
+    )
+
+    @property
+    def entries(self) -> tuple[GitPath, ...]:
+        """The entries of `paths`, in order."""
+        return tuple(GitPath.of(entry) for entry in self.paths.split(",") if entry.strip())
+
+    def _check(self) -> None:
+        for name in ("repository", "api_url"):
+            self.require(not self.enabled or _is_safe(getattr(self, name)), name, _SAFE)
+        owned = not self.enabled or urlsplit(self.repository).path.strip("/").count("/") > 0
+        self.require(owned, "repository", "an address that ends in OWNER/NAME")
+        end = self.api_url.rstrip("/")[-len("/api/v1") :]
+        speaks = {"/api/v1": "gitea", "/api/v4": "gitlab"}.get(end, "github")
+        self.require(
+            not self.enabled or speaks == self.forge,
+            "api_url",
+            "an address that ends in /api/v1 where apply_git.forge is gitea, in /api/v4 where it "
+            "is gitlab, and in another way where it is github",
+        )
+        for name, branch in (
+            ("base_branch", self.base_branch),
+            ("branch_prefix", f"{self.branch_prefix}0"),
+        ):
+            self.require(_BRANCH.fullmatch(branch) is not None, name, "a valid branch name")
+        self.require(
+            len(self.branch_prefix) > 1 and not self.base_branch.startswith(self.branch_prefix),
+            "branch_prefix",
+            "two characters or more, and not a prefix of apply_git.base_branch",
+        )
+        for entry in self.entries:
+            known = bool(entry.workload) and _PATH.fullmatch(entry.path) is not None
+            known = known and all(entry.keys)
+            self.require(
+                known,
+                "paths",
+                "WORKLOAD=PATH or WORKLOAD=PATH#KEY.KEY, the path inside the repository without ..",
+            )
+        for name in ("token_file", "paths"):
+            self.require(not self.enabled or bool(getattr(self, name)), name, "set")
+        named = re.fullmatch(r"[^<>\x00-\x1f]{1,80} <[^<>\s\x00-\x1f]{1,80}>", self.author)
+        self.require(named is not None, "author", "NAME <MAIL>")
+
+
+_SAFE = "an https:// address without a password, ? or # (http:// for this machine alone)"
+
+
+def _is_safe(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
+        named = bool(parts.hostname)
+    except ValueError:
+        return False
+    plain = address.isascii() and address.isprintable() and not set(" ?#") & set(address)
+    return plain and named and "@" not in parts.netloc and (local or parts.scheme == "https")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmApplySettings(Section, name="apply_slurm"):
+    """Changing Slurm jobs, by the client programs or slurmrestd."""
+
+    enabled: bool = documented(False, "second switch: apply changes to Slurm")
+    mode: str = documented(
+        "commands", "commands (scontrol) or rest (slurmrestd)", choices=("commands", "rest")
+    )
+    bin_directory: str = documented_path("", "folder of scontrol and squeue; empty: found on PATH")
+    conf_file: str = documented_path("", "slurm.conf for the commands; empty: Slurm's own default")
+    rest_url: str = documented("", "slurmrestd address such as http://slurm:6820")
+    rest_user: str = documented("", "sent as X-SLURM-USER-NAME")
+    rest_token: str = documented("", "JWT sent as X-SLURM-USER-TOKEN", secret=True)
+    rest_token_file: str = documented_path("", "file with that token, read anew at every change")
+    allow_requeue: bool = documented(
+        False, "running jobs may be requeued to change them: work since a checkpoint is lost"
+    )
+    requeue_behind_others: bool = documented(
+        False, "requeue a running job even while others wait for its nodes and may start first"
+    )
+    timeout_seconds: float = documented(
+        10.0, "time for one command or request, s", above=0, maximum=60
+    )
+    pending_seconds: float = documented(
+        120.0,
+        "time a requeued job may wait to start again before the change counts as failing, s",
+        minimum=0,
+        maximum=604_800,
+    )
+
+    def _check(self) -> None:
+        self.require(
+            self.mode != "rest" or self.rest_url.startswith(("http://", "https://")),
+            "rest_url",
+            "an http:// or https:// address when apply_slurm.mode is rest",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerApplySettings(Section, name="apply_power"):
+    """Power caps through the agent on the nodes."""
+
+    enabled: bool = documented(False, "second switch: let agents set power limits")
+    directory: str = documented_path("", "folder shared with the agents: caps/ and reports/")
+    secret_file: str = documented_path("", "file with the secret that signs caps and reports")
+    lease_seconds: float = documented(
+        900.0, "time after which a cap that is not renewed ends, s", minimum=60, maximum=86_400
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedApplySettings(Section, name="apply_simulated"):
+    """Changes to the simulated cluster; never beside a real source or a real target."""
+
+    enabled: bool = documented(
+        False, "second switch: apply changes to the simulated cluster of simulated_fleet.state_file"
+    )

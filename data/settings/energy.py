@@ -1,0 +1,114 @@
+"""The settings of energy: what turns board power into site energy, emissions and money."""
+
+from dataclasses import dataclass
+from datetime import timedelta, timezone, tzinfo
+
+from data.base.clock import find_zone
+from data.settings.fields import (
+    Section,
+    documented,
+    documented_list,
+    documented_path,
+    number_in,
+    numbers_in,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergySettings(Section, name="energy"):
+    """What turns board power into site energy, emissions and money."""
+
+    region: str = documented("WORLD", "grid region of the carbon table, such as DEU or USA")
+    pue: float = documented(
+        1.54, "power usage effectiveness of the site (Uptime 2025 average)", minimum=1, maximum=4
+    )
+    pue_uncertainty: float = documented(0.1, "half-width of the PUE range", minimum=0, maximum=1)
+    electricity_price_per_kwh: float = documented(
+        0.20, "electricity price, currency per kWh", minimum=0, maximum=100
+    )
+    electricity_price_by_hour: str = documented_list(
+        "", "its price in each hour of the day, 24 comma-separated values; empty: always the same"
+    )
+    carbon_by_hour: str = documented_list(
+        "", "grid carbon in each hour of the day, 24 gCO2e/kWh; empty: the region's annual average"
+    )
+    hours_zone: str = documented(
+        "", "IANA zone of these hours, such as Europe/Berlin, summer time too; empty: hour_offset"
+    )
+    hour_offset: float = documented(
+        0.0, "hours that these are ahead of UTC all year", minimum=-14, maximum=14
+    )
+    forecast_file: str = documented_path(
+        "", "CSV or JSON file of carbon and price ahead, as issued; before the hours of the day"
+    )
+    forecast_max_age_hours: float = documented(
+        36.0, "age of its newest issue from which plans do without it, h", above=0, maximum=8760
+    )
+    carbon_price_per_tonne: float = documented(
+        0.0, "price that plans put on a tonne of CO2e, location-based", minimum=0, maximum=10_000
+    )
+    market_gco2e_per_kwh: float = documented(
+        -1.0,
+        "market-based factor (contracts, residual mix), gCO2e/kWh; below 0: not known",
+        minimum=-1e4,
+        maximum=1e4,
+    )
+    hardware_life_years: float = documented(
+        5.0,
+        "life over which the footprint of making a GPU is spread, years (±20 %)",
+        above=0,
+        maximum=50,
+    )
+    embodied_kgco2e: str = documented_list(
+        "", "footprints of making a GPU, kgCO2e, such as L40S-48GB=150; before the catalogue's"
+    )
+    currency: str = documented("EUR", "currency of all prices")
+
+    def _check(self) -> None:
+        self.require(
+            self.currency.isalpha() and len(self.currency) <= 8,
+            "currency",
+            "the letters of a currency, such as EUR or USD",
+        )
+        self.require(
+            all(name and 0 <= value <= 1e6 for name, value in self.stated_footprints.items()),
+            "embodied_kgco2e",
+            "a list of MODEL=kgCO2e, such as L40S-48GB=150, A30-24GB=110",
+        )
+        stated = not self.hours_zone or (find_zone(self.hours_zone) and not self.hour_offset)
+        zones = "an IANA zone such as Europe/Berlin, without hour_offset beside it, or empty"
+        self.require(bool(stated), "hours_zone", zones)
+        for name, highest in (("electricity_price_by_hour", 100), ("carbon_by_hour", 1e4)):
+            hours = numbers_in(getattr(self, name), f"energy.{name}")
+            self.require(
+                len(hours) in (0, 24) and all(0 <= hour <= highest for hour in hours),
+                name,
+                f"24 values of 0 to {highest:g}, from the hour after midnight on, or empty",
+            )
+
+    @property
+    def zone(self) -> tzinfo:
+        """Return the zone of the hours of the day."""
+        return find_zone(self.hours_zone) or timezone(timedelta(hours=self.hour_offset))
+
+    @property
+    def prices_by_hour(self) -> tuple[float, ...]:
+        """Return the electricity price of each hour of the day, 24 values per kWh."""
+        found = numbers_in(self.electricity_price_by_hour, "energy.electricity_price_by_hour")
+        return found or (self.electricity_price_per_kwh,) * 24
+
+    @property
+    def carbon_hours(self) -> tuple[float, ...]:
+        """Return the grid carbon of each hour of the day in gCO2e/kWh, () when only a year's is."""
+        return numbers_in(self.carbon_by_hour, "energy.carbon_by_hour")
+
+    @property
+    def stated_footprints(self) -> dict[str, float]:
+        """Return the footprints of making a GPU by model, kgCO2e; NaN for what is no number."""
+        pairs = (part.rpartition("=") for part in self.embodied_kgco2e.split(",") if part.strip())
+        return {name.strip(): number_in(value) for name, _equals, value in pairs}
+
+    @property
+    def market_factor(self) -> float | None:
+        """Return the market-based factor in gCO2e/kWh, None when it is not known."""
+        return None if self.market_gco2e_per_kwh < 0 else self.market_gco2e_per_kwh

@@ -1,0 +1,139 @@
+"""How a setting is declared, and how its range is checked."""
+
+import math
+from dataclasses import dataclass, field, fields
+from datetime import date, time
+from typing import Any
+
+from data.base.errors import SettingsError, scrub
+
+PATH = "path"
+"""Marks a setting whose relative value in a settings file counts from the folder of that file."""
+LIST = "list"
+"""Marks a setting of several entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The values that a setting may have: from `minimum`, or above `above`, to `maximum`."""
+
+    minimum: float | None = None
+    above: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def admit(self, value: Any) -> bool:
+        """Return whether a value is within the limits."""
+        if self.choices:
+            return value in self.choices
+        return (
+            (self.minimum is None or self.minimum <= value)
+            and (self.above is None or self.above < value)
+            and (self.maximum is None or value <= self.maximum)
+        )
+
+    def rule(self) -> str:
+        """Return what is allowed, in words; '' where everything is."""
+        if self.choices:
+            return " or ".join(choice or "empty" for choice in self.choices)
+        if self.maximum is None:
+            return ""
+        lowest = (
+            f"{self.minimum:,.10g} to" if self.above is None else f"above {self.above:g}, at most"
+        )
+        return f"{lowest} {self.maximum:,.10g}"
+
+
+def _declared(default: Any, meaning: str, **marks: Any) -> Any:
+    metadata = {"meaning": meaning, "secret": False, "limits": Limits()} | marks
+    # Whoever prints or logs the settings, by mistake or in a traceback, shows no secret.
+    return field(default=default, repr=not metadata["secret"], metadata=metadata)
+
+
+def documented(
+    default: Any,
+    meaning: str,
+    *,
+    secret: bool = False,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """Declare a setting: default, meaning with its unit, whether to redact it, and its limits."""
+    limits = Limits(minimum=minimum, above=above, maximum=maximum, choices=choices)
+    return _declared(default, meaning, secret=secret, limits=limits)
+
+
+def documented_path(default: str, meaning: str) -> Any:
+    """Declare a setting that is a path, or the address of a DuckDB file (see `PATH`)."""
+    return _declared(default, meaning, **{PATH: True})
+
+
+def documented_list(default: str, meaning: str) -> Any:
+    """Declare a setting of several entries: a comma-separated text, in a file also a TOML list."""
+    return _declared(default, meaning, **{LIST: True})
+
+
+def documented_rows(kind: type, meaning: str) -> Any:
+    """Declare a setting of several rows, each a table of the settings file: none by default."""
+    return _declared((), meaning, rows=kind)
+
+
+def shown_value(value: object) -> str:
+    """Return a value for a message, clipped; what Python cannot write is named by its type."""
+    try:
+        return value.isoformat() if isinstance(value, date | time) else scrub(repr(value))
+    except (ValueError, RecursionError):  # thousands of digits, or of tables in one another
+        return f"a {type(value).__name__} too large to show"
+
+
+def require(condition: bool, name: str, value: object, rule: str) -> None:
+    """Refuse a value outside its rule. Errors: SettingsError naming setting, value and rule."""
+    if not condition:
+        raise SettingsError(f"{name} is {shown_value(value)}", f"It must be {rule}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A section of the settings, whose fields are `documented`; `section` is its name.
+
+    Errors, on making one: SettingsError for a value outside its limits or against `_check`.
+    """
+
+    section = ""
+
+    def __init_subclass__(cls, *, name: str = "") -> None:
+        if name:  # dataclasses make a class with slots twice, the second time without the name
+            cls.section = name
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            limits: Limits = setting.metadata["limits"]
+            self.require(limits.admit(getattr(self, setting.name)), setting.name, limits.rule())
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse what the limits of single settings do not say."""
+
+    def require(self, condition: bool, name: str, rule: str) -> None:
+        """Refuse the value of a setting of this section against its rule. Errors: SettingsError."""
+        require(condition, f"{self.section}.{name}", getattr(self, name), rule)
+
+
+def numbers_in(text: str, name: str) -> tuple[float, ...]:
+    """Return the comma-separated numbers of a setting. Errors: SettingsError naming it."""
+    try:
+        found = tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        found = (math.nan,)
+    require(all(map(math.isfinite, found)), name, text, "numbers separated by commas")
+    return found
+
+
+def number_in(text: str) -> float:
+    """Return the number that a text is, NaN when it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,378 @@
+"""Settings from trimtab.toml, then the environment, then the command line; later wins.
+
+An unknown name is an error that names the nearest known one: a misspelt safety setting must not
+be ignored.
+"""
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from data.base.errors import SettingsError, scrub, without_password
+from data.base.files import read_small_file, require_own
+from data.base.state_folder import EARLIER, USUAL, state_folder
+from data.settings.all_settings import Settings
+from data.settings.fields import LIST, PATH, shown_value
+from data.settings.renamed import RENAMED, current_name, current_value, in_minutes, warn_once
+
+DEFAULT_FILE = Path("trimtab.toml")
+ENVIRONMENT_PREFIX = "TRIMTAB_"
+_DEFAULT_HERE = "default, found in the working directory"
+_SLOT_MINUTES = "planning.slot_minutes"
+_CLUSTERS = "clusters.others"
+_STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
+_DUCKDB = "duckdb:///"
+_TOO_LARGE = 2**63
+_LONG_NUMBER = re.compile(r"[0-9_]{4300}")
+REDACTED = "***"
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSettings:
+    """The settings in force, and for every `section.field` where its value came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+@cache
+def _known() -> dict[str, type]:
+    """Every setting as `section.field` with its type."""
+    defaults = Settings()
+    return {
+        f"{section.name}.{field.name}": type(getattr(getattr(defaults, section.name), field.name))
+        for section in fields(Settings)
+        for field in fields(getattr(defaults, section.name))
+    }
+
+
+@cache
+def _row_kinds() -> dict[str, type]:
+    """The settings that are rows, as `section.field` with the kind of one row."""
+    defaults = Settings()
+    return {
+        f"{section.name}.{field.name}": field.metadata["rows"]
+        for section in fields(Settings)
+        for field in fields(getattr(defaults, section.name))
+        if "rows" in field.metadata
+    }
+
+
+@cache
+def _marked(mark: str) -> frozenset[str]:
+    """The settings that are declared with a mark (secret, PATH, LIST), as `section.field`."""
+    defaults = Settings()
+    return frozenset(
+        f"{section.name}.{field.name}"
+        for section in fields(Settings)
+        for field in fields(getattr(defaults, section.name))
+        if field.metadata.get(mark)
+    )
+
+
+def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, tuple[Any, str]]:
+    """Return the settings of a file in `folder` with its relative paths counted from there.
+
+    A store or a stop file that stands in the working directory alone is still found there, where
+    earlier versions kept it.
+    """
+    if folder == Path.cwd():
+        return values
+    found = dict(values)
+    for name in _marked(PATH) & values.keys():
+        text, where = values[name]
+        path = _relative_path(text)
+        if path is None:
+            continue
+        placed = folder / path
+        if name in (_STORE, _KILL_SWITCH) and path.exists() and not placed.exists():
+            found[name] = (text, f"{where}, found in the working directory")
+        else:
+            found[name] = ((_DUCKDB if text.startswith(_DUCKDB) else "") + str(placed), where)
+    for name, (rows, where) in values.items():
+        if name == _CLUSTERS:
+            placed_rows = (replace(row, settings=str(folder / row.settings)) for row in rows)
+            found[name] = (tuple(placed_rows), where)
+    return found
+
+
+def _relative_path(text: str) -> Path | None:
+    """Return the relative path that a setting holds, bare or as the address of a DuckDB file."""
+    path = text.removeprefix(_DUCKDB)
+    if "://" in path or not path or path.startswith(("/", "~", ":")):
+        return None
+    if path == text and "/" not in path and path.startswith("lib"):
+        return None  # the name of a library, which the loader finds
+    return Path(path)
+
+
+def _finite(name: str, value: Any, where: str) -> Any:
+    """Refuse nan and inf: no comparison with nan holds, and an endless wait is no wait.
+
+    And what no arithmetic of ours was written for: whole numbers of more than 63 bits.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SettingsError(f"{name} from {where} is {value}", "It must be a finite number.")
+    if isinstance(value, int) and abs(value) >= _TOO_LARGE:
+        raise SettingsError(
+            f"{name} from {where} is {shown_value(value)}", "It must be below 2 to the 63rd."
+        )
+    return value
+
+
+def _require_known(name: str, known: Mapping[str, type], where: str) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
+        raise SettingsError(
+            f"unknown setting {name!r} in {where}",
+            f"Did you mean {near[0]}?" if near else "`trimtab settings` lists all settings.",
+        )
+
+
+def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any, ...]:
+    """Read a list of tables into rows of that kind."""
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise SettingsError(
+            f"{name} in {where} is {_told(name, value)}", f"Write each as a table below [[{name}]]."
+        )
+    kinds = get_type_hints(kind)
+    rows = []
+    for number, table in enumerate(value, 1):
+        at = f"{name} {number}"
+        for field in table:
+            _require_known(field, kinds, f"{at} of {where}")
+        given = {
+            field: _from_toml(f"{at} {field}", entry, kinds[field], where)
+            for field, entry in table.items()
+        }
+        missing = [
+            field.name
+            for field in fields(kind)
+            if field.default is MISSING and field.name not in given
+        ]
+        if missing:
+            raise SettingsError(f"{at} in {where} lacks {', '.join(missing)}", "Add it.")
+        rows.append(kind(**given))
+    return tuple(rows)
+
+
+def _told(name: str, value: Any) -> str:
+    """Return a value for a message, unless it is a secret."""
+    return REDACTED if name in _marked("secret") else shown_value(value)
+
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    datetime: "a time with its zone",
+}
+
+
+def _from_text(name: str, text: str, kind: type, where: str) -> Any:
+    if kind is tuple:
+        raise SettingsError(f"{name} from {where} is a text", f"Write [[{name}]] in a file.")
+    try:
+        value = _WORDS[text.strip().lower()] if kind is bool else kind(text)
+    except (ValueError, KeyError):
+        raise SettingsError(
+            f"{name} from {where} is {_told(name, text)}", f"It must be {_KINDS[kind]}."
+        ) from None
+    return _finite(name, value, where)
+
+
+def _joined(name: str, entries: list[Any], where: str) -> str:
+    """Return the entries of a TOML list as the text that a setting of several entries holds."""
+    for entry in entries:
+        is_plain = isinstance(entry, str | int | float) and not isinstance(entry, bool)
+        if not is_plain or "," in str(entry) or not str(entry).strip():
+            raise SettingsError(
+                f"{name} in {where} holds {_told(name, entry)}",
+                "Each entry must be a text or a number, without a comma.",
+            )
+        _finite(name, entry, where)
+    return ",".join(map(str, entries))
+
+
+def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
+    if isinstance(value, list) and name in _marked(LIST):
+        return _joined(name, value, where)
+    fitting = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(_finite(name, value, where))
+    if not fitting:
+        raise SettingsError(
+            f"{name} in {where} is {_told(name, value)}", f"It must be {_KINDS[kind]}."
+        )
+    return _finite(name, value, where)
+
+
+def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tuple[Any, str]]:
+    if path is None and not DEFAULT_FILE.is_file():
+        return {}
+    chosen = path or DEFAULT_FILE
+    where = f"file {chosen}"
+    try:
+        body = read_small_file(chosen)
+        require_own(chosen)
+        document = tomllib.loads(body.decode("utf-8-sig"))
+    except OSError as error:
+        raise SettingsError(
+            f"cannot read the settings file {chosen}: {error.strerror}",
+            "Give --settings the path of a TOML file.",
+        ) from error
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise SettingsError(
+            f"{chosen} is no valid TOML{_line_of_long_number(chosen)}: {scrub(str(error))}",
+            "Mend that line.",
+        ) from error
+    values: dict[str, tuple[Any, str]] = {}
+    for section, body in document.items():
+        if not isinstance(body, dict):
+            _require_known(section, known, where)
+            continue
+        for field, value in body.items():
+            name = current_name(f"{section}.{field}", where)
+            _require_known(name, known, where)
+            if name in values:
+                raise SettingsError(
+                    f"{name} stands in {where} under its old and its new name", "Keep the new one."
+                )
+            rows = _row_kinds().get(name)
+            read = (
+                _from_toml(name, value, known[name], where)
+                if rows is None
+                else _rows_from_toml(name, value, rows, where)
+            )
+            values[name] = (current_value(f"{section}.{field}", read), where)
+    return _from_folder(values, chosen.absolute().parent)
+
+
+def _line_of_long_number(path: Path) -> str:
+    """Name the line of a number that Python refuses to read: it does not say where it stands."""
+    lines = read_small_file(path).decode(errors="replace").splitlines()
+    found = (number for number, line in enumerate(lines, 1) if _LONG_NUMBER.search(line))
+    number = next(found, None)
+    return "" if number is None else f" in line {number} ({scrub(lines[number - 1], limit=60)})"
+
+
+def _state_values(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    """Return the defaults that stand in the state folder, with the path of that folder."""
+    folder, defaults = state_folder(environ), Settings()
+    where = "default"
+    if folder == EARLIER and Path(EARLIER).is_dir():
+        where = _DEFAULT_HERE
+        require_own(Path(EARLIER), group=True)  # people may stop applying there
+    values: dict[str, tuple[Any, str]] = {}
+    for name in _marked(PATH):
+        section, _, field = name.partition(".")
+        text = getattr(getattr(defaults, section), field)
+        if USUAL in text:
+            values[name] = (text.replace(USUAL, folder), where)
+    return values
+
+
+def _variable(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + name.replace(".", "_", 1).upper()
+
+
+def _environment_values(
+    environ: Mapping[str, str], known: Mapping[str, type]
+) -> dict[str, tuple[Any, str]]:
+    by_variable = {_variable(name): name for name in (*known, *RENAMED)}
+    values: dict[str, tuple[Any, str]] = {}
+    for variable, text in environ.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if variable not in by_variable:
+            near = difflib.get_close_matches(variable, map(_variable, known), n=1, cutoff=0.3)
+            raise SettingsError(
+                f"unknown environment variable {variable}",
+                f"Did you mean {near[0]}?" if near else "`trimtab settings` lists all settings.",
+            )
+        name = current_name(by_variable[variable], f"the environment ({variable})")
+        new = _variable(name)
+        if variable != new and new in environ:
+            continue  # the new name wins
+        where = f"environment {variable}"
+        read = _from_text(name, text, known[name], where)
+        values[name] = (current_value(by_variable[variable], read), where)
+    return values
+
+
+def load_settings(
+    path: Path | None = None,
+    *,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str] | None = None,
+) -> LoadedSettings:
+    """Return the settings in force. Errors: SettingsError for an unknown name or a wrong value.
+
+    `path` None takes ./trimtab.toml when it is there; `overrides` are `section.field` to text.
+    Relative paths count from the folder of the file that they stand in, those of the environment
+    and the command line from the working directory. Defaults stand in the state folder.
+    """
+    known = _known()
+    values = (
+        _state_values(environ) | _file_values(path, known) | _environment_values(environ, known)
+    )
+    for name, text in (overrides or {}).items():
+        _require_known(name, known, "the command line")
+        values[name] = (_from_text(name, text, known[name], "the command line"), "command line")
+    if values[_STORE][1] == _DEFAULT_HERE:
+        warn_once(
+            f"the store is that of the folder {EARLIER} in the working directory; "
+            f"moved to {USUAL}, it is found from every directory"
+        )
+    settings = Settings()
+    slot_minutes, _origin = values.get(_SLOT_MINUTES, (settings.planning.slot_minutes, ""))
+    for section in fields(Settings):
+        changed = {
+            name.partition(".")[2]: in_minutes(value, slot_minutes)
+            for name, (value, _origin) in values.items()
+            if name.partition(".")[0] == section.name
+        }
+        part = replace(getattr(settings, section.name), **changed)
+        settings = replace(settings, **{section.name: part})
+    origins = {name: values[name][1] if name in values else "default" for name in known}
+    return LoadedSettings(settings=settings, origins=origins)
+
+
+def files_read(loaded: LoadedSettings) -> str:
+    """Return the files that settings came from, in words."""
+    names = {origin.partition(", ")[0] for origin in loaded.origins.values()}
+    paths = sorted(str(Path(name[5:]).absolute()) for name in names if name.startswith("file "))
+    return f"settings from {', '.join(paths)}" if paths else "no setting from a file"
+
+
+def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
+    """Return every setting with value (secrets redacted), origin and meaning."""
+    rows = []
+    for section in fields(Settings):
+        part = getattr(loaded.settings, section.name)
+        for field in fields(part):
+            name = f"{section.name}.{field.name}"
+            value = getattr(part, field.name)
+            if field.metadata["secret"] and value:
+                value = REDACTED
+            elif isinstance(value, str):
+                value = without_password(value)
+            rows.append(
+                {
+                    "name": name,
+                    "value": value,
+                    "origin": loaded.origins[name],
+                    "meaning": field.metadata["meaning"],
+                }
+            )
+    return rows

@@ -1,0 +1,72 @@
+"""Settings of the weekly report: which week, and who gets it.
+
+Recipients come from here only, never from a label: who is not listed gets nothing.
+"""
+
+from dataclasses import dataclass
+
+from data.base.clock import find_zone
+from data.settings.fields import Section, documented, documented_list, require
+
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Return the parts of a comma-separated list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def named_addresses(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the addresses by name of `name=a@x b@x, other=c@x`; a part without `=` has no name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in addresses(text):
+        name, _, listed = part.rpartition("=")
+        found[name.strip()] = (*found.get(name.strip(), ()), *listed.split())
+    return found
+
+
+def is_address(text: str) -> bool:
+    """Return whether text is one plain e-mail address: no list, no name, no line break."""
+    local, _, domain = text.partition("@")
+    plain = text.isprintable() and text.isascii() and not set(text) & set(' ,;<>()[]\\":')
+    return plain and bool(local) and bool(domain) and "@" not in domain
+
+
+def require_named_addresses(section: Section, name: str) -> None:
+    """Refuse (SettingsError) a setting that is no list of name=address pairs."""
+    for who, listed in named_addresses(getattr(section, name)).items():
+        require(
+            bool(who) and bool(listed) and all(map(is_address, listed)),
+            f"{section.section}.{name}",
+            f"{who}={' '.join(listed)}",
+            "a list of name=address pairs",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSettings(Section, name="report"):
+    """When the week of the report ends, in whose time, and who gets which edition."""
+
+    timezone: str = documented("UTC", "IANA zone of the report's days, such as Europe/Berlin")
+    week_ends: str = documented(
+        "monday", "day at whose beginning the reported week ends", choices=WEEKDAYS
+    )
+    send_hour: int = documented(
+        7, "hour of that day from which it is sent, 0..23; working days", minimum=0, maximum=23
+    )
+    mail_to: str = documented_list("", "e-mail addresses that get the whole report, a list")
+    webhook: bool = documented(False, "also post its summary to notify.webhook_url")
+    teams: str = documented_list(
+        "", "editions of single namespaces, such as search=a@site.example b@site.example, vision=…"
+    )
+    owners: str = documented_list(
+        "", "owners who asked for a mail about their own idle jobs, such as ada=ada@site.example"
+    )
+
+    def _check(self) -> None:
+        zones = "an IANA zone such as UTC or Europe/Berlin"
+        self.require(find_zone(self.timezone) is not None, "timezone", zones)
+        for address in addresses(self.mail_to):
+            require(is_address(address), "report.mail_to", address, "a plain e-mail address")
+        for name in ("teams", "owners"):
+            require_named_addresses(self, name)

@@ -1,0 +1,1 @@
+"""DuckDB and PostgreSQL, dialects, bulk frames, tables, migrations, locks, disk space."""

@@ -1,0 +1,1 @@
+"""Writing and reading facts, energy parts, series for pages."""

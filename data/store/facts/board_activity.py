@@ -1,0 +1,69 @@
+"""What kept devices at work: a row a device and five minutes, read by job.
+
+A row counts for a job that held the device alone and for at least 80 % of the slot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data.base.units import SLOT_SECONDS
+from data.facts.columns import ACTIVITY, check_frame
+from data.store.engine.bulk import put_rows
+from data.store.facts.samples_sql import HEALTH_NAMES, HEALTH_VALUES, WINDOW
+from data.store.rollups.rollup import kept_since
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import sqlalchemy as sa
+
+_KEY = ("slot_start", "gpu_uuid", "mig_instance")
+_WHOLE = 0.8
+_MEANS = ", ".join(
+    # A mean over boards is unknown where one of them does not tell.
+    f"CASE WHEN count({name}) = count(*) THEN avg({name}) END AS {name}"
+    for name in ACTIVITY.names
+    if name not in _KEY
+)
+PLACES = f"""
+places AS (
+    SELECT gpu_uuid, arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index
+    FROM five_minute WHERE {WINDOW} AND samples > 0 GROUP BY gpu_uuid
+)"""  # noqa: S608
+"""Node and index of each board at its newest reading of a window."""
+BY_JOB = f"""
+WITH held AS (
+    SELECT slot_start, gpu_uuid, mig_instance, job_id FROM five_minute
+    WHERE slot_start >= :start AND slot_start < :end AND holder = 'job' AND shared_samples = 0
+        AND seconds >= {_WHOLE * SLOT_SECONDS}
+), told AS (
+    SELECT held.job_id, coalesce(a.sm_active, a.power_ratio) AS work, a.*
+    FROM held JOIN board_activity AS a ON a.slot_start = held.slot_start
+        AND a.gpu_uuid = held.gpu_uuid AND a.mig_instance = held.mig_instance
+)
+SELECT job_id, slot_start, count(*)::BIGINT AS boards, {_MEANS},
+    CASE WHEN count(work) = count(*) AND max(work) > 0
+        THEN 1 - avg(work) / max(work) END AS behind,
+    CASE WHEN count(work) = count(*) AND max(work) > 0
+        THEN 1 - min(work) / max(work) END AS spread
+FROM told GROUP BY job_id, slot_start ORDER BY job_id, slot_start
+"""  # noqa: S608 - only constants of this package are put together
+
+
+UNWELL = f"""
+WITH unwell AS (
+    SELECT gpu_uuid, {HEALTH_VALUES} FROM board_activity WHERE {WINDOW} GROUP BY gpu_uuid
+    HAVING avg(throttled_ratio) >= :throttled OR max(remap_failed) > 0
+), {PLACES}
+SELECT unwell.gpu_uuid, node, gpu_index, {HEALTH_NAMES}
+FROM unwell JOIN places ON places.gpu_uuid = unwell.gpu_uuid
+ORDER BY node, gpu_index, unwell.gpu_uuid
+"""  # noqa: S608
+
+
+def keep_activity(connection: sa.Connection, activity: pd.DataFrame) -> None:
+    """Keep what kept devices at work (columns ACTIVITY); a slot told again is the latter."""
+    frame = check_frame(activity, ACTIVITY)
+    frame = frame[frame["slot_start"] >= kept_since(connection, "board_activity")]
+    frame = frame.drop_duplicates(list(_KEY), keep="last")
+    put_rows(connection, "board_activity", frame, key=_KEY)

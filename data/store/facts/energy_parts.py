@@ -1,0 +1,365 @@
+"""What the energy statement adds up: joules, board-time and work of the roll-ups, in parts.
+
+Plain SQLAlchemy Core over the roll-ups. A slot of five minutes belongs to the range and to the
+period in which it begins, so that the parts of any split and grouping are the whole. Hours that lie
+in one of each come from `hourly`, others (ends of a range, midnights of zones at half hours)
+from `five_minute`. Where that is forgotten already, the hour is spread evenly over its slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from data.base.clock import ceil_to_slot, floor_to_slot
+from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SLOT_SECONDS
+from data.facts.cluster_names import MAIN
+from data.store.engine import tables
+from data.store.facts.fact_reader import FactReader
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    Floats = npt.NDArray[np.float64]
+
+NO_NAME = "(unknown)"
+"""Key of what a job held of which the asked name is not known."""
+
+_LOOK_BACK = timedelta(days=7)
+"""A board seen so long before a range was there when it began; if seen after it too, all along."""
+
+
+class EnergyKey(StrEnum):
+    """What the parts are told apart by."""
+
+    FLEET = "fleet"
+    NAMESPACE = "namespace"
+    ACCOUNT = "account"
+    OWNER = "owner"
+    JOB = "job"
+    MODEL = "model"
+    NODE = "node"
+    BOARD = "board"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periods:
+    """A grid of equal periods: `seconds` long, the first begins `shift_seconds` before the epoch.
+
+    `seconds` 0: the whole range is one period, numbered 0.
+    """
+
+    seconds: int = 0
+    shift_seconds: int = 0
+
+
+_NUMBERS = (
+    "board_seconds",
+    "used_board_seconds",
+    "known_board_seconds",
+    "joules",
+    "joules_by_slices",
+    "joules_by_activity",
+    "sample_weight",
+    "power_weight",
+    "samples",
+    "shared_samples",
+)
+_WORDS = ("job_id", "holder", "node", "gpu_model")
+
+
+_COLUMNS: Sequence[str] = (
+    "period",
+    "hour_of_day",
+    "holder",
+    "key",
+    "gpu_model",
+    "board_seconds",
+    "measured_seconds",
+    "held_seconds",
+    "idle_seconds",
+    "joules",
+    "joules_by_slices",
+    "joules_by_activity",
+    "scored_seconds",
+    "scored_joules",
+    "scored_work_seconds",
+    "shared_seconds",
+    "alone_used_seconds",
+    "alone_idle_seconds",
+    "shared_joules",
+)
+_NUMBER_TYPES = dict.fromkeys(
+    [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name], "float64"
+)
+_NAMES = (EnergyKey.NAMESPACE, EnergyKey.OWNER, EnergyKey.ACCOUNT)
+_KEY_COLUMNS = {
+    EnergyKey.JOB: "job_id",
+    EnergyKey.NODE: "node",
+    EnergyKey.MODEL: "gpu_model",
+    EnergyKey.BOARD: "gpu_uuid",
+}
+
+
+def _rollup(name: str) -> sa.TableClause:
+    return sa.table(
+        name,
+        sa.column("slot_start", sa.DateTime(timezone=True)),
+        sa.column("gpu_uuid", sa.String),
+        *(sa.column(word, sa.String) for word in _WORDS),
+        *(sa.column(number, sa.Float) for number in _NUMBERS),
+    )
+
+
+_HOURLY, _FIVE_MINUTE = _rollup("hourly"), _rollup("five_minute")
+
+
+_SLOTS_AN_HOUR = SECONDS_PER_HOUR // SLOT_SECONDS
+_FORGOTTEN_BEFORE = (
+    "(SELECT coalesce(max(since), to_timestamp(0)) FROM retained WHERE resolution = 'five_minute')"
+)
+
+
+def _slots_of(
+    start: datetime, end: datetime, periods: Periods, *, is_hour_cut: bool
+) -> sa.Subquery:
+    """Return the roll-up rows of the slots that begin in [start, end), each once; `at` is when.
+
+    `is_hour_cut`: no row of an hour may stand for its slots.
+    """
+    first, last = ceil_to_slot(start, SLOT_SECONDS), ceil_to_slot(end, SLOT_SECONDS)
+    first_hour, last_hour = (
+        ceil_to_slot(first, SECONDS_PER_HOUR),
+        floor_to_slot(last, SECONDS_PER_HOUR),
+    )
+    known_since: sa.ColumnElement[datetime] = sa.literal_column(_FORGOTTEN_BEFORE)
+
+    def columns(rollup: sa.TableClause, share: float = 1.0) -> list[sa.ColumnElement[Any]]:
+        numbers = (rollup.c[number] for number in _NUMBERS)
+        return [
+            rollup.c.gpu_uuid,
+            *(rollup.c[word] for word in _WORDS),
+            *(number if share == 1 else (number * share).label(number.name) for number in numbers),
+        ]
+
+    def whole(rollup: sa.TableClause) -> sa.ColumnElement[bool]:
+        """Tell whether the hour of a row lies in the range and in one period."""
+        if is_hour_cut:
+            return sa.false()
+        hour = _whole(_seconds(rollup) / SECONDS_PER_HOUR) * SECONDS_PER_HOUR
+        inside = sa.and_(
+            rollup.c.slot_start >= first_hour,
+            rollup.c.slot_start < sa.literal(max(last_hour, first_hour)),
+        )
+        if not periods.shift_seconds % SECONDS_PER_HOUR:
+            return inside
+        last_slot = hour + SECONDS_PER_HOUR - SLOT_SECONDS
+        return sa.and_(inside, _number(hour, periods) == _number(last_slot, periods))
+
+    hours = sa.select(*columns(_HOURLY), _seconds(_HOURLY).label("at")).where(whole(_HOURLY))
+    slots = sa.select(*columns(_FIVE_MINUTE), _seconds(_FIVE_MINUTE).label("at")).where(
+        _FIVE_MINUTE.c.slot_start >= first,
+        _FIVE_MINUTE.c.slot_start < last,
+        _FIVE_MINUTE.c.slot_start >= known_since,
+        sa.not_(whole(_FIVE_MINUTE)),
+    )
+    places = sa.values(sa.column("place", sa.Integer), name="places").data(
+        [(place,) for place in range(_SLOTS_AN_HOUR)]
+    )
+    at = _seconds(_HOURLY) + places.c.place * SLOT_SECONDS
+    spread = (
+        sa.select(*columns(_HOURLY, 1 / _SLOTS_AN_HOUR), at.label("at"))
+        .select_from(_HOURLY.join(places, sa.true()))
+        .where(
+            _HOURLY.c.slot_start >= floor_to_slot(first, SECONDS_PER_HOUR),
+            _HOURLY.c.slot_start < last,
+            _HOURLY.c.slot_start < known_since,
+            sa.not_(whole(_HOURLY)),
+            at >= first.timestamp(),
+            at < last.timestamp(),
+        )
+    )
+    return sa.union_all(hours, slots, spread).subquery("slots")
+
+
+def _seconds(rollup: sa.TableClause) -> sa.ColumnElement[Any]:
+    return sa.extract("epoch", rollup.c.slot_start)
+
+
+def _number(at: sa.ColumnElement[Any], periods: Periods) -> sa.ColumnElement[int]:
+    """Return SQL for the number of the period that a time (s of the epoch) lies in."""
+    if not periods.seconds:
+        return sa.literal_column("0")
+    return _whole((at + periods.shift_seconds) / periods.seconds)
+
+
+def _names(field: EnergyKey) -> sa.Subquery:
+    """Return every job's namespace, owner or account, NULL when it has none.
+
+    Apart from the sums, so that each job's record is read once and not once a slot.
+    """
+    record: sa.ColumnElement[object] = sa.cast(tables.jobs.c.record, sa.JSON)
+    if field is EnergyKey.ACCOUNT:
+        record = sa.type_coerce(record.op("->")(sa.literal_column("'scheduler'")), sa.JSON)
+    name = record.op("->>")(sa.literal_column(f"'{field.value}'"))
+    named = sa.func.nullif(sa.type_coerce(name, sa.String), "")
+    return sa.select(tables.jobs.c.job_id, named.label("name")).subquery("names")
+
+
+def _parts(
+    start: datetime, end: datetime, *, key: EnergyKey, periods: Periods, hour_shift: int | None
+) -> sa.Select[tuple[object]]:
+    slots = _slots_of(start, end, periods, is_hour_cut=bool((hour_shift or 0) % SECONDS_PER_HOUR))
+    period = _number(slots.c.at, periods)
+    local = slots.c.at + (hour_shift or 0)
+    hour = (
+        sa.literal_column("0")
+        if hour_shift is None
+        else _whole(local / SECONDS_PER_HOUR) - 24 * _whole(local / SECONDS_PER_DAY)
+    )
+    energy_known = slots.c.joules.is_not(None)
+    # How much of a row's time had power: its samples tell; a counter alone needs none.
+    measured = sa.case(
+        (~energy_known, 0.0),
+        (
+            sa.and_(slots.c.sample_weight > 0, slots.c.power_weight > 0),
+            sa.func.least(slots.c.power_weight / slots.c.sample_weight, 1.0),
+        ),
+        else_=1.0,
+    )
+    both = sa.and_(energy_known, slots.c.known_board_seconds > 0)
+
+    def total(
+        value: sa.ColumnElement[Any], when: sa.ColumnElement[bool] | None = None
+    ) -> sa.ColumnElement[Any]:
+        return sa.func.sum(value if when is None else sa.case((when, value)))
+
+    # Share of a row's time in which others held the same device: its activity is then nobody's.
+    shared = sa.case(
+        (slots.c.samples > 0, slots.c.shared_samples * 1.0 / slots.c.samples), else_=0.0
+    )
+    of_jobs = key in (EnergyKey.JOB, EnergyKey.BOARD, EnergyKey.CLUSTER, *_NAMES)
+    name, source = _keyed(key, slots)
+    groups = {
+        "period": period,
+        "hour_of_day": hour,
+        "holder": slots.c.holder if of_jobs else sa.literal_column("'any'"),
+        "key": name,
+        "gpu_model": slots.c.gpu_model,
+    }
+    held = slots.c.holder == "job"
+    sums = {
+        "board_seconds": total(slots.c.board_seconds),
+        "measured_seconds": total(slots.c.board_seconds * measured),
+        "held_seconds": total(slots.c.board_seconds, held),
+        "idle_seconds": total(slots.c.known_board_seconds - slots.c.used_board_seconds, held),
+        "joules": total(slots.c.joules),
+        "joules_by_slices": total(slots.c.joules_by_slices),
+        "joules_by_activity": total(slots.c.joules_by_activity),
+        "scored_seconds": total(slots.c.board_seconds, both),
+        "scored_joules": total(slots.c.joules, both),
+        "scored_work_seconds": total(slots.c.used_board_seconds, sa.and_(both, held)),
+        "shared_seconds": total(slots.c.board_seconds * shared, held),
+        "alone_used_seconds": total(slots.c.used_board_seconds * (1 - shared), held),
+        "alone_idle_seconds": total(
+            (slots.c.known_board_seconds - slots.c.used_board_seconds) * (1 - shared), held
+        ),
+        "shared_joules": total(slots.c.joules * shared, held),
+    }
+    return (
+        sa.select(
+            *(expression.label(name) for name, expression in groups.items()),
+            *(expression.label(name) for name, expression in sums.items()),
+        )
+        .select_from(source)
+        .group_by(*(sa.text(str(place)) for place in range(1, len(groups) + 1)))
+        .having(sa.func.sum(slots.c.board_seconds) > 0)
+    )
+
+
+def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], sa.FromClause]:
+    """Return SQL for the key of a slot's row, and what to read it from."""
+    if key is EnergyKey.FLEET:
+        return sa.literal_column(f"'{key.value}'"), slots
+    if key is EnergyKey.CLUSTER:
+        named = sa.func.nullif(sa.func.split_part(slots.c.node, "@", 2), "")
+        return sa.func.coalesce(named, MAIN), slots
+    if key in _KEY_COLUMNS:
+        return slots.c[_KEY_COLUMNS[key]], slots
+    names = _names(key)
+    name = sa.case((slots.c.holder != "job", ""), else_=sa.func.coalesce(names.c.name, NO_NAME))
+    return name, slots.outerjoin(names, names.c.job_id == slots.c.job_id)
+
+
+def _whole(value: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+    return sa.cast(sa.func.floor(value), sa.BigInteger)
+
+
+class EnergyReader(FactReader):
+    """Energy, board-time and work, by whom and when; nothing here writes."""
+
+    def energy_parts(
+        self,
+        *,
+        start: datetime,
+        end: datetime,
+        key: EnergyKey,
+        periods: Periods,
+        hour_shift: int | None,
+    ) -> pd.DataFrame:
+        """Return what the statement adds up, a row per period, hour of day, holder, key, model.
+
+        Columns period (its number on the grid), hour_of_day (`hour_shift` s ahead of UTC; 0 where
+        that is None), holder (job,
+        free, unattributed; any where the key is no job's), key, gpu_model; sums in s and J:
+        board_seconds observed, measured_seconds of them with power, held_seconds by jobs,
+        idle_seconds, joules by the store's rule and the two pure ones (NaN: never measured), and
+        scored_*, the same over devices and hours of which energy and activity are both known.
+        What jobs held beside others is shared_*; alone_used and alone_idle are the rest of known
+        activity.
+        """
+        rows = self._rows(_parts(start, end, key=key, periods=periods, hour_shift=hour_shift))
+        import pandas as pd
+
+        return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
+
+    def boards_since(self, *, start: datetime, end: datetime) -> Floats:
+        """Return since when each board of [start, end) is to be accounted for, s of the epoch.
+
+        Those are the boards seen in it, or both in the week before it and in the week after it.
+        They count since `start`, or later where a board first appeared while others were watched:
+        as long before the end of that hour as it was seen in it.
+        """
+        import numpy as np
+
+        at = _HOURLY.c.slot_start
+        hours = (
+            sa.select(_HOURLY.c.gpu_uuid, at, sa.func.sum(_HOURLY.c.board_seconds).label("seen"))
+            .where(at >= start - _LOOK_BACK, at < end + _LOOK_BACK, _HOURLY.c.board_seconds > 0)
+            .group_by(_HOURLY.c.gpu_uuid, at)
+            .subquery()
+        )
+        begun = sa.func.min(sa.extract("epoch", hours.c.slot_start) - hours.c.seen)
+        boards = (
+            sa.select((begun + SECONDS_PER_HOUR).label("first"))
+            .group_by(hours.c.gpu_uuid)
+            .having(
+                sa.func.min(hours.c.slot_start) < end,
+                sa.func.max(hours.c.slot_start) >= floor_to_slot(start, SECONDS_PER_HOUR),
+            )
+        )
+        seen = np.array([row.first for row in self._rows(boards)], dtype=np.float64)
+        if not len(seen):
+            return seen
+        began = seen.min() + SECONDS_PER_HOUR
+        return np.sort(
+            np.where(seen <= began, start.timestamp(), np.maximum(seen, start.timestamp()))
+        )

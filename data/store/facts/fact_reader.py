@@ -1,0 +1,401 @@
+"""Reading the facts: fleet, jobs, history and energy, from the roll-ups.
+
+Every call takes a connection of its own, so any thread may call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from data.base.clock import ceil_to_slot, floor_to_slot, utc_now
+from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
+from data.boards.board_shares import board_shares
+from data.boards.unplanned_jobs import kept_on, occupied
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
+from data.facts.fleet import (
+    LIVE_SOURCES,
+    Cluster,
+    Gpu,
+    Node,
+    Recording,
+    SourceReport,
+    SourceState,
+)
+from data.facts.jobs import Job
+from data.store.engine import tables
+from data.store.engine.bulk import frame_of, read_table
+from data.store.engine.dialects import spoken
+from data.store.engine.record_json import from_json
+from data.store.facts import board_xids, job_progress, samples_sql
+from data.store.facts.contradictions import ContradictionReader
+from data.store.facts.job_sql import FIELDS
+from data.store.facts.models_held import catalogued, with_models_held
+from data.store.facts.planning_view import PlanningView, lately_read
+from data.store.facts.quotas import QuotaReader
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR = datetime(9000, 1, 1, tzinfo=UTC)
+
+
+def as_utc(at: Any) -> datetime:
+    """Return a time from the driver as a standard UTC datetime."""
+    elapsed: timedelta = at - _EPOCH
+    return _EPOCH + elapsed
+
+
+def _was_imported(source: str, report: str) -> bool:
+    """Return whether a report is of an import; one of an earlier version goes by its name."""
+    told = json.loads(report).get("recorded")
+    return not source.startswith(LIVE_SOURCES) if told is None else bool(told)
+
+
+def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
+    """Return the window of slots that (start, end] touches, and the whole hours inside it."""
+    first, last = floor_to_slot(start, SLOT_SECONDS), ceil_to_slot(end, SLOT_SECONDS)
+    return {
+        "start": first,
+        "end": last,
+        "first_hour": ceil_to_slot(first, SECONDS_PER_HOUR),
+        "last_hour": floor_to_slot(last, SECONDS_PER_HOUR),
+    }
+
+
+_OF_GPU = ("gpu_uuid", "mig_instance", "mig_profile", "node", "gpu_model", "memory_total_mib")
+_READING_DAYS = 7
+_MAX_READINGS = 20_000
+"""Of each GPU model and signal: what power models are fitted on."""
+_GROUP_DAYS = 90
+"""Groups are forecast for a month, so they look further back than jobs."""
+
+
+class FactReader(QuotaReader, ContradictionReader):
+    """What is known of fleet and jobs; nothing here writes."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def _table(self, query: str, **parameters: Any) -> pa.Table:
+        with self._engine.connect() as connection:
+            return read_table(connection, query, parameters)
+
+    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
+        return frame_of(self._table(query, **parameters))
+
+    def _rows(self, statement: sa.Executable) -> list[Any]:
+        with self._engine.connect() as connection:
+            return list(connection.execute(statement).all())
+
+    def clock(self) -> datetime:
+        """Return the time now, by which a store of today lives."""
+        return utc_now()
+
+    def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
+        """Return the time of the newest sample, up to `until`; None when there is none."""
+        instant = sa.bindparam("until", until or _FAR, type_=sa.DateTime(timezone=True))
+        rows = self._rows(sa.text(samples_sql.NEWEST).bindparams(instant))
+        return as_utc(rows[0][0]) if rows else None
+
+    def observed_until(self, now: datetime) -> datetime | None:
+        """Return the newest hour up to `now` that retention may count from; None: no hour yet.
+
+        One with samples in a quarter of the two days up to it: a clock that ran ahead leaves fewer.
+        """
+        instant = sa.bindparam("now", now, type_=sa.DateTime(timezone=True))
+        rows = self._rows(sa.text(samples_sql.OBSERVED_UNTIL).bindparams(instant))
+        return as_utc(rows[0][0]) if rows else None
+
+    def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
+        """Return fleet, jobs and history as known at `now`; later samples are not looked at.
+
+        When there are later samples, only complete 5-minute slots are.
+        """
+        as_of = self.latest_sample_at(until=now) or now
+        start = as_of - timedelta(days=history_days)
+        newest = self.latest_sample_at() == as_of
+        upto = as_of + timedelta(microseconds=1) if newest else floor_to_slot(as_of, SLOT_SECONDS)
+        history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
+        known_jobs = self.jobs()
+        history = of_these_jobs(history, known_jobs, slot_seconds=slot_seconds)
+        seen = set(history["job_id"])
+        read = lately_read(history, as_of=as_of, slot_seconds=slot_seconds)
+        window = slots_of(start, upto)
+        nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
+        gpus = self.gpus(start=start, end=upto)
+        return PlanningView(
+            as_of=as_of,
+            cluster=Cluster(
+                as_of=as_of,
+                gpus=gpus,
+                nodes=nodes,
+                kept_on=kept_on(known_jobs, read, nodes),
+                occupied=occupied(known_jobs, read, nodes),
+                shares=board_shares(gpus, known_jobs, load_gpu_catalogue()),
+            ),
+            jobs=tuple(job for job in known_jobs if job.job_id in seen),
+            known_jobs=known_jobs,
+            read=read,
+            quotas=self._quotas_of_day(now),
+            progress=job_progress.by_job(
+                self._frame(job_progress.BY_JOB, **job_progress.week_to(as_of), job_id="")
+            ),
+            history=history,
+            readings=self.power_readings(
+                start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MAX_READINGS
+            ),
+            groups=self.group_history(
+                start=as_of - timedelta(days=_GROUP_DAYS), end=upto, slot_seconds=SECONDS_PER_HOUR
+            ),
+            signals=self.signals(start=window["start"], end=window["end"]),
+            contradicted=self.contradicted_jobs(end=upto),
+        )
+
+    def jobs(self, *, seen_since: datetime = _EPOCH) -> tuple[Job, ...]:
+        """Return every job seen since then, by id; a pod whose workload is known is not its own.
+
+        A large fleet has seen a hundred thousand, and few of them lately.
+        """
+        rows = self._rows(sa.text(samples_sql.JOBS).bindparams(seen_since=seen_since))
+        return self._completed(from_json(Job, row.record) for row in rows)
+
+    def job(self, job_id: str) -> Job | None:
+        """Return one job, None when it was never seen."""
+        rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id == job_id))
+        return next(iter(self._completed(from_json(Job, row.record) for row in rows)), None)
+
+    def jobs_of(self, job_ids: Collection[str]) -> dict[str, Job]:
+        """Return those of these jobs that were ever seen, by id, in one question."""
+        rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids)))
+        return {job.job_id: job for job in self._completed(from_json(Job, r.record) for r in rows)}
+
+    def job_names(self, field: str) -> dict[str, str]:
+        """Return what a field of `job_sql.FIELDS` says of each job by id, '' where nothing."""
+        named = f"SELECT job_id, {FIELDS[field]} AS name FROM jobs"  # noqa: S608 - our own
+        return {row.job_id: row.name for row in self._rows(sa.text(named))}
+
+    def _completed(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
+        """Return the jobs with the GPU model that telemetry reports where a scheduler has none.
+
+        Schedulers know a gres type or nothing; the catalogue knows the boards that a job held in
+        the last day. A job kept before the catalogue had its model is of that model now.
+        """
+        catalogue = load_gpu_catalogue()
+        jobs = tuple(catalogued(job, catalogue) for job in jobs)
+        if all(catalogue.find(job.gpu_model) is not None for job in jobs):
+            return jobs
+        latest = self.latest_sample_at()
+        if latest is None:
+            return jobs
+        held = self.gpus(start=latest - timedelta(days=1), end=latest)
+        return with_models_held(jobs, held, catalogue)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return every node as its scheduler described it last, by name."""
+        nodes = tables.nodes.c
+        rows = self._rows(sa.select(nodes.record).order_by(nodes.name, nodes.source))
+        return tuple(from_json(Node, row.record) for row in rows)
+
+    def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
+        """Return the boards and MIG instances as last seen in the slots of (start, end]."""
+        instants = [
+            sa.bindparam(name, at, type_=sa.DateTime(timezone=True))
+            for name, at in slots_of(start, end).items()
+        ]
+        query = sa.text(spoken(self._engine, samples_sql.GPUS)).bindparams(*instants)
+        return tuple(
+            Gpu(
+                **{name: getattr(row, name) for name in _OF_GPU},
+                job_id=job_id,
+                co_holders=tuple(others),
+                last_seen_at=as_utc(row.last_seen_at),
+                unexplained_at=row.unexplained_at and as_utc(row.unexplained_at),
+            )
+            for row in self._rows(query)
+            for job_id, *others in (row.holders.split("\n"),)
+        )
+
+    def boards(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return every board seen in (start, end]: who held it, what it did, what it drew.
+
+        Columns node, gpu_index, gpu_uuid, gpu_model, mig_profiles and jobs (one a line),
+        allocated_ratio, used_ratio (0..1 of the board), memory_used_mib (largest, summed over MIG
+        instances), memory_total_mib, power_watts (mean), last_seen_at, health; NaN is unknown.
+        """
+        window = slots_of(start, end)
+        return self._frame(samples_sql.BOARDS, start=window["start"], end=window["end"])
+
+    def silent_boards(self, *, start: datetime, end: datetime, since: datetime) -> pd.DataFrame:
+        """Return gpu_uuid, node, gpu_index and last_seen_at of boards not seen from `since` on."""
+        window = slots_of(start, end)
+        return self._frame(
+            samples_sql.SILENT_BOARDS, **window, since=floor_to_slot(since, SLOT_SECONDS)
+        )
+
+    def board_history(
+        self, gpu_uuid: str, *, start: datetime, end: datetime, slot_seconds: int
+    ) -> pd.DataFrame:
+        """Return one board's past per slot and MIG instance ('' for a whole board).
+
+        Columns mig_instance, slot_start, mig_profile, jobs, utilization_ratio, memory_used_mib
+        (largest), memory_total_mib, power_watts (mean; an instance's share of its board), health.
+        """
+        window = slots_of(start, end)
+        return self._frame(
+            samples_sql.BOARD_HISTORY,
+            gpu_uuid=gpu_uuid,
+            start=window["start"],
+            end=window["end"],
+            slot_seconds=slot_seconds,
+        )
+
+    def job_history(
+        self, job_id: str, *, start: datetime, end: datetime, slot_seconds: int
+    ) -> pd.DataFrame:
+        """Return the history (columns HISTORY) of one job, or of all for '', in (start, end]."""
+        window = slots_of(start, end)
+        frame = self._frame(
+            samples_sql.JOB_HISTORY,
+            job_id=job_id,
+            start=window["start"],
+            end=window["end"],
+            slot_seconds=slot_seconds,
+        )
+        return check_frame(frame, HISTORY)
+
+    def fleet_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
+        """Return per slot: boards, and how many are used, idle, unknown, unattributed and free.
+
+        Allocated = used + idle + unknown; power in W, NaN where no board reported it.
+        """
+        window = slots_of(start, end)
+        return self._frame(
+            samples_sql.fleet_history(slot_seconds),
+            start=window["start"],
+            end=window["end"],
+            slot_seconds=slot_seconds,
+        )
+
+    def group_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
+        """Return the history of fleet, namespaces and GPU models (columns GROUP_HISTORY).
+
+        `slot_seconds` is a multiple of an hour; the hours of (start, end] are whole ones.
+        """
+        frame = self._frame(
+            samples_sql.GROUP_HISTORY,
+            start=ceil_to_slot(start, SECONDS_PER_HOUR),
+            end=floor_to_slot(end, SECONDS_PER_HOUR),
+            slot_seconds=slot_seconds,
+        )
+        return check_frame(frame, GROUP_HISTORY)
+
+    def node_power(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return by node and whole hour of (start, end] the boards with power and their W."""
+        return self._frame(
+            samples_sql.NODE_POWER,
+            start=ceil_to_slot(start, SECONDS_PER_HOUR),
+            end=floor_to_slot(end, SECONDS_PER_HOUR),
+            slot_seconds=SECONDS_PER_HOUR,
+        )
+
+    def power_readings(self, *, start: datetime, end: datetime, most: int) -> pd.DataFrame:
+        """Return whole boards' samples (columns SAMPLES) of (start, end] that have power and use.
+
+        At most `most` of each GPU model and utilization signal.
+        """
+        frame = self._frame(samples_sql.POWER_READINGS, start=start, end=end, most=most)
+        return check_frame(frame, SAMPLES)
+
+    def energy(self, *, start: datetime, end: datetime, by: str) -> pd.DataFrame:
+        """Return key, energy_kwh with its low and high, gpu_hours, idle_gpu_hours, observed_hours.
+
+        `by` is job, namespace, node, gpu_model, day, hour or fleet. Key '' is what no job held and
+        stood idle, `(unattributed)` what worked for nobody known. Low and high span the rules by
+        which a board cut by MIG can be shared; NaN where power was never reported. A slot of five
+        minutes belongs to the range in which it begins.
+        """
+        if by not in samples_sql.ENERGY_KEYS:
+            raise ValueError(f"energy by {by!r}; known: {', '.join(samples_sql.ENERGY_KEYS)}")
+        query = samples_sql.ENERGY.replace("{key}", samples_sql.ENERGY_KEYS[by])
+        return self._frame(query, **slots_of(ceil_to_slot(start, SLOT_SECONDS), end))
+
+    def energy_disagreements(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Return boards whose counter and power integral differ by more than a tenth, in kWh."""
+        return self._frame(
+            samples_sql.DISAGREEMENTS,
+            start=floor_to_slot(start, SECONDS_PER_HOUR),
+            end=ceil_to_slot(end, SECONDS_PER_HOUR),
+        )
+
+    def board_xids(self, *, since: datetime) -> pd.DataFrame:
+        """Return XID codes that boards showed since then (columns XIDS), latest first per board.
+
+        Code 0 says that a board had none; a board that is not in it, that nobody reports them.
+        """
+        return check_frame(self._frame(board_xids.LATEST, since=since), XIDS)
+
+    def source_reports(self) -> tuple[SourceReport, ...]:
+        """Return the latest report of every source."""
+        return tuple(from_json(SourceReport, row.report) for row in self._newest_reports())
+
+    def _newest_reports(self) -> list[Any]:
+        batches = tables.batches
+        newest = sa.select(sa.func.max(batches.c.sequence)).group_by(batches.c.source)
+        return self._rows(
+            sa.select(batches.c.source, batches.c.sequence, batches.c.report)
+            .where(batches.c.sequence.in_(newest))
+            .order_by(batches.c.source)
+        )
+
+    def recording(self) -> Recording | None:
+        """Return what was imported; None when a live source ever reported, or nothing is kept."""
+        rows = self._newest_reports()
+        if not rows or not all(_was_imported(row.source, row.report) for row in rows):
+            return None
+        end = self.latest_sample_at()
+        if end is None:
+            return None
+        return Recording(
+            names=tuple(row.source for row in rows),
+            end=end,
+            sequence=max(row.sequence for row in rows),
+        )
+
+    def collected_until(self, now: datetime) -> dict[str, datetime]:
+        """Return per source the time up to which everything was asked for and answered.
+
+        A source that failed stays where it was, so that its next collection fills the gap. What
+        reaches beyond `now` was asked by a clock that ran ahead, and does not count.
+        """
+        rows = self._rows(
+            sa.select(tables.batches.c.source, tables.batches.c.report).order_by(
+                tables.batches.c.sequence
+            )
+        )
+        until: dict[str, datetime] = {}
+        for row in rows:
+            report = from_json(SourceReport, row.report)
+            reached = report.complete_until or report.window_end
+            if report.state is SourceState.RAN and reached is not None and reached <= now:
+                until[row.source] = max(reached, until.get(row.source, reached))
+        return until
+
+
+def of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], *, slot_seconds: int) -> pd.DataFrame:
+    """Return the rows of a history without those of other jobs that had the same id before."""
+    since = {job.job_id: job.named_since for job in jobs}
+    begins = {
+        job_id: floor_to_slot(began, slot_seconds) for job_id, began in since.items() if began
+    }
+    import pandas as pd
+
+    first = pd.to_datetime(history["job_id"].map(begins), utc=True)
+    return history[~(history["slot_start"] < first)].reset_index(drop=True)

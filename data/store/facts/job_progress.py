@@ -1,0 +1,59 @@
+"""How much of their work jobs said that they had done: a row a holder and time, read by job."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from data.facts.columns import PROGRESS, check_frame
+from data.facts.progress import ProgressReport
+from data.store.engine.bulk import put_rows
+from data.store.rollups.rollup import kept_since
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import sqlalchemy as sa
+
+_WEEK, _FINE = timedelta(days=7), timedelta(hours=6)
+_KEY = ("reported_at", "label_id")
+BY_JOB = """
+WITH named AS (SELECT DISTINCT label_id, job_id FROM allocations WHERE label_id <> ''),
+told AS (
+    SELECT coalesce(named.job_id, p.label_id) AS job_id, reported_at, max(done_ratio) AS done_ratio
+    FROM job_progress AS p LEFT JOIN named ON named.label_id = p.label_id
+    WHERE reported_at >= :start AND reported_at <= :end
+        AND (:job_id = '' OR coalesce(named.job_id, p.label_id) = :job_id)
+    GROUP BY 1, 2
+)
+SELECT job_id, max(reported_at) AS reported_at, arg_max(done_ratio, reported_at) AS done_ratio
+FROM told GROUP BY job_id, CASE WHEN reported_at >= :fine THEN reported_at
+    ELSE to_timestamp(floor(epoch(reported_at) / 3600) * 3600) END
+ORDER BY 1, 2
+"""
+"""Of the pods of one job the furthest tells: others may have begun anew. Of what is older than some
+hours the last report of an hour: a thousand jobs report two million times a week."""
+
+
+def week_to(end: datetime) -> dict[str, datetime]:
+    """Return the span of the reports that tell an end: the week up to `end`."""
+    return {"start": end - _WEEK, "fine": end - _FINE, "end": end}
+
+
+def by_job(frame: pd.DataFrame) -> dict[str, tuple[ProgressReport, ...]]:
+    """Return the reports of `BY_JOB` by job, by time."""
+    found: dict[str, list[ProgressReport]] = {}
+    columns = (frame[name] for name in ("job_id", "reported_at", "done_ratio"))
+    for job_id, reported_at, done_ratio in zip(*columns, strict=True):
+        report = ProgressReport(
+            reported_at=reported_at.to_pydatetime(), done_ratio=float(done_ratio)
+        )
+        found.setdefault(str(job_id), []).append(report)
+    return {job_id: tuple(reports) for job_id, reports in found.items()}
+
+
+def keep_progress(connection: sa.Connection, progress: pd.DataFrame) -> None:
+    """Keep what jobs reported (columns PROGRESS); what is told again of a time is the latter."""
+    frame = check_frame(progress, PROGRESS)
+    frame = frame[frame["reported_at"] >= kept_since(connection, "job_progress")]
+    frame = frame.drop_duplicates(list(_KEY), keep="last")
+    put_rows(connection, "job_progress", frame, key=_KEY)

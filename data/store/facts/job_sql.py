@@ -1,0 +1,129 @@
+"""Questions about many jobs, answered by the page: filtered, sorted and counted by the store.
+
+Conditions and orders are chosen by name from what stands here; values travel as parameters.
+"""
+
+from data.facts.cluster_names import MAIN
+from data.facts.jobs import JobState
+from data.store.facts.samples_sql import whole_slots
+
+
+def _said(*path: str) -> str:
+    """Return SQL for a text of the job's record, such as namespace or scheduler, user."""
+    return (
+        f"coalesce(record::JSON{''.join(f'->{name!r}' for name in path[:-1])}->>{path[-1]!r}, '')"
+    )
+
+
+FIELDS = {
+    "namespace": _said("namespace"),
+    "team": _said("scheduler", "account"),
+    "application": _said("scheduler", "workload"),
+    "user": _said("scheduler", "user"),
+    "owner": _said("owner"),
+    "state": f"coalesce(nullif({_said('scheduler', 'state')}, ''), 'unknown')",
+    "kind": _said("kind"),
+    "model": _said("gpu_model"),
+    "cluster": f"coalesce(nullif(split_part(job_id, '@', 2), ''), '{MAIN}')",
+}
+"""What jobs can be filtered by."""
+
+_RUNS = f"""
+    last_seen_at >= :running_since
+    AND {FIELDS["state"]} IN ('{JobState.RUNNING}', '{JobState.UNKNOWN}')
+"""
+"""A job seen lately of which no scheduler says that it waits, is suspended or is over."""
+
+ORDERS = {
+    "waste": "idle_gpu_hours DESC NULLS LAST",
+    "GPU-hours": "gpu_hours DESC NULLS LAST",
+    "energy": "energy_kwh DESC NULLS LAST",
+    "last seen": "last_seen_at DESC",
+    "name": "job_id",
+}
+
+_KNOWN = """
+    SELECT job_id, last_seen_at, record FROM jobs
+    WHERE job_id NOT IN (SELECT label_id FROM allocations WHERE label_id <> job_id)
+"""
+_SEARCHED = f"lower(job_id || ' ' || {_said('name')} || ' ' || {_said('owner')})"
+_USED = f"""
+    SELECT job_id, sum(board_seconds) / 3600 AS gpu_hours,
+        sum(known_board_seconds - used_board_seconds) / 3600 AS idle_gpu_hours,
+        sum(joules) / 3600000 AS energy_kwh
+    FROM {
+    whole_slots(
+        "job_id",
+        "holder",
+        "board_seconds",
+        "known_board_seconds",
+        "used_board_seconds",
+        "joules",
+    )
+} AS slots WHERE holder = 'job' GROUP BY job_id
+"""  # noqa: S608 - only constants of this module are put together
+
+
+def _chosen(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
+    conditions = [f"{FIELDS[name]} = :{name}" for name in fields]
+    if searched:
+        conditions.append(f"position(:search IN {_SEARCHED}) > 0")
+    if running:
+        conditions.append(_RUNS)
+    where = " AND ".join(conditions) or "TRUE"
+    return f"""
+        WITH known AS ({_KNOWN}), used AS ({_USED}), chosen AS (
+            SELECT known.job_id, last_seen_at, record, gpu_hours, idle_gpu_hours, energy_kwh
+            FROM known LEFT JOIN used ON known.job_id = used.job_id WHERE
+            {where.replace("job_id", "known.job_id")}
+        )
+    """  # noqa: S608
+
+
+def job_page(fields: tuple[str, ...], order: str, *, searched: bool, running: bool) -> str:
+    """Return the query for one page of jobs with these filters."""
+    chosen = _chosen(fields, searched=searched, running=running)
+    return f"""
+        {chosen} SELECT * FROM chosen
+        ORDER BY {ORDERS[order]}, job_id LIMIT :most OFFSET :skipped
+    """  # noqa: S608
+
+
+def job_totals(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
+    """Return the query for what all pages hold together."""
+    return f"""
+        {_chosen(fields, searched=searched, running=running)}
+        SELECT count(*) AS found, sum(gpu_hours) AS gpu_hours,
+            sum(idle_gpu_hours) AS idle_gpu_hours, sum(energy_kwh) AS energy_kwh,
+            count(*) FILTER (WHERE {_RUNS}) AS running
+        FROM chosen
+    """  # noqa: S608
+
+
+CHOICES = f"""
+SELECT DISTINCT {", ".join(f'{said} AS "{name}"' for name, said in FIELDS.items())}
+FROM ({_KNOWN}) AS known
+"""  # noqa: S608
+"""What the jobs have of all fields together: few have what no other has."""
+
+RUNNING = f"""
+SELECT job_id FROM ({_KNOWN}) AS known WHERE last_seen_at >= :since ORDER BY job_id
+"""  # noqa: S608
+
+RUNS = """
+SELECT job_id, slot_start, sum(board_seconds) / 3600 AS gpu_hours,
+    sum(used_board_seconds) / 3600 AS used_gpu_hours,
+    sum(known_board_seconds - used_board_seconds) / 3600 AS idle_gpu_hours,
+    sum(joules) / 3600000 AS energy_kwh
+FROM hourly
+WHERE slot_start >= :start AND holder = 'job' AND job_id IN (SELECT unnest(:job_ids))
+GROUP BY job_id, slot_start HAVING sum(seconds) > 0 ORDER BY job_id, slot_start
+"""
+
+SIMILAR = f"""
+SELECT record FROM ({_KNOWN}) AS known
+WHERE {_said("namespace")} = :namespace AND {_said("owner")} = :owner
+    AND {_said("gpu_model")} = :gpu_model AND {_said("kind")} = :kind AND job_id <> :job_id
+ORDER BY last_seen_at DESC, job_id LIMIT :most
+"""  # noqa: S608
+"""Jobs of the same kind of the same owner: those that may be runs of the same recurring job."""

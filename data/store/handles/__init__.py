@@ -1,0 +1,1 @@
+"""Store, its readers, remote store, backup, copy."""

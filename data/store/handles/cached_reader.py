@@ -1,0 +1,193 @@
+"""A reader that answers again what it answered before, until something it rests on is written.
+
+Pages ask the same of the store at every rerun. Each answer is kept with the newest batch, cycle and
+audit entry that it was made from; these three are read anew for every question (about 2 ms), so
+that a page never shows less than the store holds, whichever process wrote it. Where this process
+alone can write, they are read once after each of its commits. Some questions are first looked up
+among the answers that a cycle prepared (`prepared_answers.py`).
+"""
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from datetime import datetime
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+
+from data.base.clock import floor_to_slot, utc_now
+from data.store.engine import tables
+from data.store.handles.reader import StoredRecommendation, StoreReader
+from data.store.results import prepared_answers
+
+logger = logging.getLogger(__name__)
+_MOST = 128
+_MINUTE = 60
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+def _kept(
+    question: Callable[Concatenate[StoreReader, Asked], Answer],
+) -> Callable[Concatenate["CachedReader", Asked], Answer]:
+    """Return the question about facts and thoughts, answered from memory while these stay."""
+
+    def ask(reader: "CachedReader", /, *values: Asked.args, **named: Asked.kwargs) -> Answer:
+        key = (question.__name__, values, tuple(sorted(named.items())))
+
+        def make() -> Answer:
+            return question(reader, *values, **named)
+
+        if question.__name__ not in prepared_answers.QUESTIONS:
+            return reader.remember(key, make)
+        return reader.remember(key, lambda: reader._prepared(question, key, make))  # noqa: SLF001
+
+    ask.__doc__ = question.__doc__
+    ask.__name__ = question.__name__
+    return ask
+
+
+class _Slot:
+    """One answer, and the lock under which one thread makes it while others wait."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.version: Hashable = None
+        self.answer: Any = None
+
+
+class CachedReader(StoreReader):
+    """For pages. Frames are handed out as copies (on write), so that no page changes another's."""
+
+    def __init__(self, engine: sa.Engine, commits: Callable[[], int] | None = None) -> None:
+        """Read by the engine; `commits` counts those of the only process that writes, if any."""
+        super().__init__(engine)
+        self._commits = commits
+        self._known: tuple[int, tuple[int | None, ...]] | None = None
+        self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
+        self._choosing = threading.Lock()
+
+    def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
+        """Return the newest batch and cycle, with `decisions` the newest audit entry as well."""
+        # Counted before they are read: what is committed meanwhile makes them old.
+        commits = None if self._commits is None else self._commits()
+        known = self._known
+        if commits is None or known is None or known[0] != commits:
+            sources = (tables.batches, tables.cycles, tables.audit)
+            newest = [
+                sa.select(sa.func.max(source.c.sequence)).scalar_subquery() for source in sources
+            ]
+            known = (commits or 0, tuple(self._rows(sa.select(*newest))[0]))
+            self._known = known
+        return known[1] if decisions else known[1][:2]
+
+    def remember(
+        self,
+        key: Hashable,
+        make: Callable[[], Answer],
+        *,
+        decisions: bool = False,
+        is_lasting: bool = False,
+    ) -> Answer:
+        """Return what `make` gave for this key, made anew when the data have changed since.
+
+        One that is lasting stays as it is: its key says of what time it is.
+        """
+        with self._choosing:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+            while len(self._slots) > _MOST:
+                self._slots.popitem(last=False)
+        with slot.lock:
+            # Read before the answer is made: what is written meanwhile makes it old.
+            version = () if is_lasting else self.version(decisions=decisions)
+            if slot.version != version:
+                slot.answer = make()
+                slot.version = version
+            answer: Answer = slot.answer
+        import pandas as pd
+
+        return answer.copy(deep=False) if isinstance(answer, pd.DataFrame) else answer
+
+    def _prepared(
+        self, question: Callable[..., Answer], key: tuple[Any, ...], make: Callable[[], Answer]
+    ) -> Answer:
+        """Return the answer that was prepared from the newest batch and cycle, else make it."""
+        name = prepared_answers.name_of(key)
+        rows = self._rows(prepared_answers.found(name, self.version()))
+        if not rows:
+            return make()
+        try:
+            answer: Answer = prepared_answers.read_back(rows[0].record, question)
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            logger.warning(
+                "the prepared answer %s cannot be read and is made anew: %s", name, error
+            )
+            return make()
+        return answer
+
+    latest_sample_at = _kept(StoreReader.latest_sample_at)
+    job = _kept(StoreReader.job)
+    jobs = _kept(StoreReader.jobs)
+    job_holders = _kept(StoreReader.job_holders)
+    job_page = _kept(StoreReader.job_page)
+    job_choices = _kept(StoreReader.job_choices)
+    running_jobs = _kept(StoreReader.running_jobs)
+    similar_jobs = _kept(StoreReader.similar_jobs)
+    job_holdings = _kept(StoreReader.job_holdings)
+    job_hours = _kept(StoreReader.job_hours)
+    job_names = _kept(StoreReader.job_names)
+    nodes = _kept(StoreReader.nodes)
+    quotas = _kept(StoreReader.quotas)
+    gpus = _kept(StoreReader.gpus)
+    boards = _kept(StoreReader.boards)
+    silent_boards = _kept(StoreReader.silent_boards)
+    contradicted_counters = _kept(StoreReader.contradicted_counters)
+    board_xids = _kept(StoreReader.board_xids)
+    service = _kept(StoreReader.service)
+    served_boards = _kept(StoreReader.served_boards)
+    served_tokens = _kept(StoreReader.served_tokens)
+    board_history = _kept(StoreReader.board_history)
+    job_history = _kept(StoreReader.job_history)
+    fleet_history = _kept(StoreReader.fleet_history)
+    group_history = _kept(StoreReader.group_history)
+    energy = _kept(StoreReader.energy)
+    energy_parts = _kept(StoreReader.energy_parts)
+    boards_since = _kept(StoreReader.boards_since)
+    energy_disagreements = _kept(StoreReader.energy_disagreements)
+    source_reports = _kept(StoreReader.source_reports)
+    recording = _kept(StoreReader.recording)
+    latest_plan = _kept(StoreReader.latest_plan)
+    plan = _kept(StoreReader.plan)
+    forecast = _kept(StoreReader.forecast)
+    forecast_counts = _kept(StoreReader.forecast_counts)
+    forecast_tests = _kept(StoreReader.forecast_tests)
+    forecast_summary = _kept(StoreReader.forecast_summary)
+    forecast_jobs = _kept(StoreReader.forecast_jobs)
+    skipped_forecasts = _kept(StoreReader.skipped_forecasts)
+    group_forecasts = _kept(StoreReader.group_forecasts)
+    workload_forecasts = _kept(StoreReader.workload_forecasts)
+    workload_forecast = _kept(StoreReader.workload_forecast)
+    memory_outlook = _kept(StoreReader.memory_outlook)
+    serving_outlook = _kept(StoreReader.serving_outlook)
+    slow_work = _kept(StoreReader.slow_work)
+    last_cycle = _kept(StoreReader.last_cycle)
+
+    def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
+        """Return all, as `StoreReader` does; what has expired shows within a minute."""
+        ask = super().recommendations
+        key = ("recommendations", floor_to_slot(now, _MINUTE))
+        return self.remember(key, lambda: ask(now=now), decisions=True)
+
+    def current_recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
+        """Return what is proposed or was decided on, as `StoreReader` does; kept for a minute."""
+        ask = super().current_recommendations
+        key = ("current_recommendations", floor_to_slot(now, _MINUTE))
+        return self.remember(key, lambda: ask(now=now), decisions=True)
+
+    def verify_audit(self, *, head: str = "") -> tuple[str, ...]:
+        """Return every break of the record, as `StoreReader` does, proven anew every minute."""
+        ask = super().verify_audit
+        key = ("verify_audit", head, floor_to_slot(utc_now(), _MINUTE))
+        return self.remember(key, lambda: ask(head=head), decisions=True)

@@ -1,0 +1,1 @@
+"""Findings, commands, journal, audit chain, outbox, tokens, submissions."""

@@ -1,0 +1,153 @@
+"""Reading what was decided and done: states, commands, journal, audit and its proof."""
+
+from collections import defaultdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from data.records.audit import AuditEntry
+from data.records.commands import Command, CommandKind, CommandStatus, JournalRow
+from data.records.lifecycle import State, state_after
+from data.store.engine import tables
+from data.store.facts.fact_reader import FactReader, as_utc
+from data.store.record.commands import command_of
+from data.store.record.ledger import audit_entry, events_by_digest
+from data.store.record.record_proof import record_problems
+
+
+class RecordReader(FactReader):
+    """What people decided and what the worker did about it; nothing here writes."""
+
+    def states(self, digests: Any = None) -> dict[str, State]:
+        """Return the state of every recommendation that anything happened to, by digest.
+
+        Of these digests alone where they are given, a sequence or a query of them.
+        """
+        words: dict[str, list[str]] = defaultdict(list)
+        for row in self._rows(events_by_digest(digests)):
+            words[row.digest].append(row.word)
+        return {digest: state_after(events) for digest, events in words.items()}
+
+    def commands(self, digest: str = "") -> tuple[CommandStatus, ...]:
+        """Return the commands of one recommendation or of all, oldest first."""
+        commands = tables.accounted(tables.commands)
+        statement = (
+            sa.select(commands, tables.leases.c.finished, tables.leases.c.held)
+            .join(tables.leases, tables.leases.c.command_id == commands.c.command_id)
+            .order_by(commands.c.sequence)
+        )
+        if digest:
+            statement = statement.where(commands.c.digest == digest)
+        return tuple(
+            CommandStatus(command=command_of(row), finished=row.finished, held=row.held)
+            for row in self._rows(statement)
+        )
+
+    def command(self, command_id: str) -> Command:
+        """Return one command that must exist."""
+        commands = tables.accounted(tables.commands)
+        rows = self._rows(sa.select(commands).where(commands.c.command_id == command_id))
+        return command_of(rows[0])
+
+    def approval_row(self, digest: str) -> Any:
+        """Return the last approval of a recommendation as its row, None without one."""
+        decisions = tables.accounted(tables.decisions)
+        rows = self._rows(
+            sa.select(decisions)
+            .where(decisions.c.digest == digest, decisions.c.decision == "approved")
+            .order_by(decisions.c.sequence.desc())
+            .limit(1)
+        )
+        return rows[0] if rows else None
+
+    def journal(
+        self, *, command_id: str = "", digest: str = "", events: tuple[str, ...] = ()
+    ) -> tuple[JournalRow, ...]:
+        """Return what the worker wrote, oldest first, for a command, a recommendation or all."""
+        rows = tables.accounted(tables.journal)
+        columns = rows.c
+        statement = sa.select(rows).order_by(columns.sequence)
+        if command_id:
+            statement = statement.where(columns.command_id == command_id)
+        if digest:
+            statement = statement.where(columns.digest == digest)
+        if events:
+            statement = statement.where(columns.event.in_(events))
+        return tuple(_journal_row(row) for row in self._rows(statement))
+
+    def prepared_since(
+        self, at: datetime, kind: CommandKind | None = None
+    ) -> tuple[tuple[Command, datetime], ...]:
+        """Return the commands of which a change was prepared after `at`, with when.
+
+        Oldest first.
+        """
+        journal, commands = tables.accounted(tables.journal), tables.accounted(tables.commands)
+        statement = (
+            sa.select(commands, journal.c.written_at)
+            .join(journal, journal.c.command_id == commands.c.command_id)
+            .where(journal.c.event == "prepared", journal.c.written_at > at)
+            .order_by(journal.c.sequence)
+        )
+        if kind is not None:
+            statement = statement.where(commands.c.kind == str(kind))
+        return tuple((command_of(row), as_utc(row.written_at)) for row in self._rows(statement))
+
+    def audit(self) -> tuple[AuditEntry, ...]:
+        """Return the append-only record in order."""
+        return tuple(
+            audit_entry(row)
+            for row in self._rows(sa.select(tables.audit).order_by(tables.audit.c.sequence))
+        )
+
+    def entries_after(self, sequence: int, most: int) -> tuple[AuditEntry, ...]:
+        """Return at most so many entries of the record after one, in order."""
+        audit = tables.audit.c
+        after = sa.select(tables.audit).where(audit.sequence > sequence)
+        rows = self._rows(after.order_by(audit.sequence).limit(most))
+        return tuple(audit_entry(row) for row in rows)
+
+    def entries(self, events: tuple[str, ...]) -> tuple[AuditEntry, ...]:
+        """Return the entries of these events, in order."""
+        audit = tables.audit.c
+        statement = sa.select(tables.audit).where(audit.event.in_(events)).order_by(audit.sequence)
+        return tuple(audit_entry(row) for row in self._rows(statement))
+
+    def verify_audit(self, *, head: str = "") -> tuple[str, ...]:
+        """Return every break of the record; nothing when it is intact.
+
+        The chain itself, every row that it covers, and the recommendations that were decided on.
+        `head`: an entry hash noted down before, which must still be there.
+        """
+        audit, *covered = [
+            [
+                dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+                for row in self._rows(sa.select(table).order_by(table.c.sequence))
+            ]
+            for table in (tables.audit, *tables.COVERED)
+        ]
+        names = [table.name for table in tables.COVERED]
+        kept = self._rows(
+            sa.select(tables.recommendations.c.digest, tables.recommendations.c.record)
+        )
+        return record_problems(
+            audit,
+            dict(zip(names, covered, strict=True)),
+            {row.digest: row.record for row in kept},
+            head=head,
+        )
+
+
+def _journal_row(row: Any) -> JournalRow:
+    return JournalRow(
+        sequence=row.sequence,
+        command_id=row.command_id,
+        digest=row.digest,
+        event=row.event,
+        step=row.step,
+        at=as_utc(row.written_at),
+        fence=row.fence,
+        detail=row.detail,
+        record=row.record,
+    )

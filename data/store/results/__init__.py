@@ -1,0 +1,1 @@
+"""Forecasts, plans, prepared answers and how long they stay."""

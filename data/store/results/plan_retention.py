@@ -1,0 +1,67 @@
+"""Forgets what cycles thought once nobody can ask for it any more.
+
+Facts say what happened and are kept for long; a forecast is made anew every cycle and is large.
+What a person decided on stays whole: its recommendation and the plan behind it.
+"""
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from data.settings.all_settings import RetentionSettings
+from data.store.engine import tables
+
+_DECIDED = sa.union(sa.select(tables.decisions.c.digest), sa.select(tables.finding_events.c.digest))
+
+
+def forget_plans(
+    connection: sa.Connection, retention: RetentionSettings, now: datetime
+) -> dict[str, int]:
+    """Delete superseded forecasts, plans and undecided recommendations; give the rows by table.
+
+    The newest cycle keeps all of its own, however old it is.
+    """
+
+    def old(hours: float) -> sa.Select[tuple[str]]:
+        newest = sa.select(sa.func.max(tables.cycles.c.sequence)).scalar_subquery()
+        return sa.select(tables.cycles.c.cycle_id).where(
+            tables.cycles.c.started_at < now - timedelta(hours=hours),
+            tables.cycles.c.sequence < newest,
+        )
+
+    forecasts, groups, memory, serving, slow, plans, advice = (
+        tables.forecasts,
+        tables.group_forecasts,
+        tables.memory_outlooks,
+        tables.serving_outlooks,
+        tables.slow_work,
+        tables.plans,
+        tables.recommendations,
+    )
+    kept_plans = sa.select(advice.c.plan_id).where(advice.c.digest.in_(_DECIDED))
+    gone = (
+        (forecasts, forecasts.c.cycle_id.in_(old(retention.forecast_hours))),
+        (groups, groups.c.cycle_id.in_(old(retention.forecast_hours))),
+        (memory, memory.c.cycle_id.in_(old(retention.forecast_hours))),
+        (serving, serving.c.cycle_id.in_(old(retention.forecast_hours))),
+        (slow, slow.c.cycle_id.in_(old(retention.forecast_hours))),
+        (
+            plans,
+            plans.c.cycle_id.in_(old(retention.plan_hours)) & plans.c.plan_id.not_in(kept_plans),
+        ),
+        (
+            advice,
+            advice.c.cycle_id.in_(old(24 * retention.undecided_days))
+            & advice.c.digest.not_in(_DECIDED),
+        ),
+    )
+    return {table.name: _delete(connection, table, which) for table, which in gone}
+
+
+def _delete(connection: sa.Connection, table: sa.Table, which: sa.ColumnElement[bool]) -> int:
+    """Delete and count; counted beforehand, since DuckDB reports -1 for some statements."""
+    counted = sa.select(sa.func.count()).select_from(table).where(which)
+    rows = int(connection.execute(counted).scalar_one())
+    if rows:
+        connection.execute(table.delete().where(which))
+    return rows

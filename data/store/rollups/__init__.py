@@ -1,0 +1,1 @@
+"""Samples to five minutes and hours."""
