@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from collectors.simulated_exposition import (
+from collectors.simulated.exposition import (
     CLASSIC_METRICS,
     DCGM,
     Dialect,
@@ -13,7 +13,7 @@ from collectors.simulated_exposition import (
     holder_labels,
     sample_lines,
 )
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.simulated.fleet import SimulatedFleet
 
 _EXPORTER = {"pod": "nvidia-dcgm-exporter-x7k2p", "namespace": "gpu-operator"}
 

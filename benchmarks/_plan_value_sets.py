@@ -10,8 +10,8 @@ import pandas as pd
 
 from benchmarks._plan_value_replay import ValueCase
 from benchmarks.demand_sets import DemandSet, Values, helios, on_one_clock, philly, pods
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.facts.jobs import WorkloadKind
 from data.store import open_store
 

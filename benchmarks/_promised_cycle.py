@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks._promised_fleet import NOW, STEP, DrawnFleet
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.memory_outlook import watched_in
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table

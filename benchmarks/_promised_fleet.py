@@ -28,7 +28,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri  # type: ignore[import-untyped]
 
 from benchmarks._complete_report import complete_report
-from collectors.base import Window
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.columns import SAMPLES, check_frame

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks._drawn_boards import DrawnJob, is_hidden, is_visible, uuid_of, write_answer
-from collectors.exposition_text import read_prometheus_json
+from collectors.readings.exposition_text import read_prometheus_json
 from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

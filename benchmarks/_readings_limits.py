@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from collectors.contradictions import REST_FACTOR
+from collectors.readings.contradictions import REST_FACTOR
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 _H200 = "H200-SXM-141GB"

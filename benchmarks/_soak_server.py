@@ -9,7 +9,7 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.cli.demo_command import PACE
 from dashboard.cli.serve_commands import serve_pages
 from dashboard.cli.serve_parts import claimed_parts

@@ -7,7 +7,7 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from collectors.exposition_text import read_dcgm_text, read_prometheus_json
+from collectors.readings.exposition_text import read_dcgm_text, read_prometheus_json
 from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 

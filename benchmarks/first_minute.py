@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 from benchmarks._exporter_dialects import openmetrics
 from benchmarks._page_client import open_page
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.simulated.fleet import SimulatedFleet
 from data.base.clock import floor_to_slot, utc_now
 
 ROOT = Path(__file__).parents[1]

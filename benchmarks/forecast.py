@@ -31,8 +31,8 @@ from benchmarks.forecast_judging import (
 )
 from benchmarks.forecast_peers import ExactProphet, StatsForecast
 from benchmarks.forecast_pods import pod_tables
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.settings.all_settings import PlanningSettings
 from data.store import open_store
 from forecasting.backtest import inside_band, pinball_losses

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table

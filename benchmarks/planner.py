@@ -19,8 +19,8 @@ from benchmarks._certified import COMPARED
 from benchmarks._certified_fleet import FleetFeatures
 from benchmarks._certified_fleet import problem_of as fleet_of
 from benchmarks._certified_nodes import judged
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Node

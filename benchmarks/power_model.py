@@ -38,7 +38,7 @@ from benchmarks._power_peers import (
     rows_of,
     tdp_times_utilization,
 )
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.simulated.fleet import SimulatedFleet
 from forecasting.power.cap import REACH, SHARPNESS, power_under_cap
 from forecasting.power.estimated import readings_by_model
 from forecasting.power.model import PowerModel

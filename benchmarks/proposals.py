@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
 
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard import decisions
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World

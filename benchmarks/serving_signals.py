@@ -6,9 +6,9 @@
 import argparse
 from pathlib import Path
 
-from collectors.dcgm_readings import Dropped
-from collectors.serving_dialects import ServingSignal
-from collectors.serving_files import read_serving_file
+from collectors.readings.dcgm_readings import Dropped
+from collectors.readings.serving_files import read_serving_file
+from collectors.readings.serving_metric_names import ServingSignal
 from data.base.errors import CollectorError
 
 RESULTS = Path(__file__).parent / "results" / "serving_signals.md"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
-from collectors.base import Window
-from collectors.collect import collect_all
+from collectors.shared.collect import collect_all
+from collectors.shared.collector import Window
 from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.cycle_world import World
 from dashboard.grid_refresh import refresh_grid

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from collectors.base import Finding, sources_in_use
-from collectors.prometheus_findings import NAMES_SLURM
+from collectors.prometheus.findings import NAMES_SLURM
+from collectors.shared.collector import Finding, sources_in_use
 from data.base.errors import TrimtabError
 from data.facts.cluster_names import named_in
 from data.settings.all_settings import Settings

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from collectors.grid_providers import Hours, carbon_ahead, price_ahead
+from collectors.grid.providers import Hours, carbon_ahead, price_ahead
 from data.base.errors import CollectorError
 from data.catalogue.grid_forecast import current_outlook
 from data.settings.all_settings import Settings

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from collectors.base import Collector, sources_in_use
-from collectors.in_cluster import InCluster
+from collectors.shared.collector import Collector, sources_in_use
+from collectors.shared.multi_cluster import InCluster
 from dashboard.cycle_world import Progress, World, silent
 from dashboard.statement.prices import price_list
 from data.catalogue.carbon_table import load_carbon_table

@@ -11,10 +11,10 @@ from beds.kubernetes_fake import FakeApi
 from fleet_cases import gpu
 from planning_cases import A100, AS_OF, FREE_NODES, H100, L40S, case
 
-from collectors.base import Window
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.kinds import KINDS
+from collectors.shared.collector import Window
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from factories import make_samples
 
-from collectors.base import Collector
+from collectors.shared.collector import Collector
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

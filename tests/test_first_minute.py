@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.first_minute import GOALS, LISTS, Place, slowness
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.store import open_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.slow_end]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.store import open_store
 
 START = datetime(2026, 1, 7, 12, tzinfo=UTC)

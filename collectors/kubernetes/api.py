@@ -18,8 +18,8 @@ from typing import Any
 import requests
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
-from collectors.http_deadline import LargeAnswerError, LateAnswerError, sent, whole_body
 from collectors.kubernetes.sign_in import configuration_of, transport
+from collectors.shared.http_deadline import LargeAnswerError, LateAnswerError, sent, whole_body
 from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,

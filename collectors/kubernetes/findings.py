@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from collectors.base import Finding
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.claims import claimed_devices, devices_of
 from collectors.kubernetes.client import Inventory, KubernetesClient
@@ -15,7 +14,8 @@ from collectors.kubernetes.objects import (
     text_in,
 )
 from collectors.kubernetes.unread import unread_accelerators
-from collectors.unread import UnreadAccelerators
+from collectors.shared.collector import Finding
+from collectors.shared.unread import UnreadAccelerators
 from data.base.counts import count_text
 from data.base.errors import CollectorError, scrub
 from data.facts.gpu_resources import BOARDS, MIG_STRATEGY_LABEL, PRODUCT_LABELS

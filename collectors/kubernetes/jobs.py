@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from collectors.base import Source, Window
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.claims import (
     UNKNOWN_PROFILE,
@@ -43,8 +42,15 @@ from collectors.kubernetes.objects import (
 )
 from collectors.kubernetes.own_work import checkpoint_facts, own_work_facts
 from collectors.kubernetes.placement_rules import OpenNodes, rules_of
+from collectors.kubernetes.pod_templates import (
+    KINDS_WITH_TEMPLATES,
+    demand_of,
+    host_facts,
+    unit_facts,
+    why_pods_stay,
+)
 from collectors.kubernetes.progress import progress_of_workloads
-from collectors.kubernetes.scheduler_queues import queue_of_pod, quotas_of
+from collectors.kubernetes.queues import queue_of_pod, quotas_of
 from collectors.kubernetes.shares import (
     device_rows,
     is_reservation,
@@ -53,16 +59,10 @@ from collectors.kubernetes.shares import (
     share_facts,
     share_of,
 )
-from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
-from collectors.kubernetes.templates import (
-    KINDS_WITH_TEMPLATES,
-    demand_of,
-    host_facts,
-    unit_facts,
-    why_pods_stay,
-)
 from collectors.kubernetes.unread import unread_accelerators
+from collectors.kubernetes.workload_state import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
+from collectors.shared.collector import Source, Window
 from data.base.errors import scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.collected import Collected

@@ -6,7 +6,7 @@ label with the state of its work.
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import count_of, model_of, part, text_in
-from collectors.mig_layouts import layouts_in
+from collectors.shared.mig_layouts import layouts_in
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.fleet import MigManager
 from data.facts.gpu_resources import (

@@ -7,11 +7,11 @@ from datetime import datetime
 
 import pandas as pd
 
-from collectors.collect import MAX_SKEW
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import count_of, part, time_in
 from collectors.kubernetes.workloads import Workload
-from collectors.reported_progress import IMPLAUSIBLE, share_done
+from collectors.readings.reported_progress import IMPLAUSIBLE, share_done
+from collectors.shared.collect import MAX_SKEW
 from data.facts.columns import PROGRESS, check_frame, empty_frame
 
 Told = tuple[datetime, float | None]

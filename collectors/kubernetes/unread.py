@@ -6,7 +6,7 @@ from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.objects import gpu_resources, is_read, list_in, part, text_in
 from collectors.kubernetes.quantities import whole_number
-from collectors.unread import UnreadAccelerators
+from collectors.shared.unread import UnreadAccelerators
 from data.base.errors import scrub
 from data.facts.gpu_resources import BOARD_CLASS, NOT_READ, is_accelerator
 

@@ -16,7 +16,7 @@ from collectors.kubernetes.objects import (
     part,
     text_in,
 )
-from collectors.serving_dialects import SERVING_NAMES
+from collectors.readings.serving_metric_names import SERVING_NAMES
 from data.facts.jobs import WorkloadKind
 from data.records.feasible_changes import ELASTIC_KUEUE, SCALES_TO_ZERO
 

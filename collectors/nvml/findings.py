@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pynvml
 
-from collectors.base import Finding
 from collectors.nvml.activity import GpmActivity
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board, find_boards
 from collectors.nvml.library import nvml_session
 from collectors.nvml.process_jobs import ProcessJobs
 from collectors.nvml.xid_events import XidEvents
+from collectors.shared.collector import Finding
 from data.base.errors import CollectorError, scrub
 from data.settings.sources import NvmlSettings
 

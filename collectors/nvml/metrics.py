@@ -15,17 +15,17 @@ from typing import Any
 
 import pandas as pd
 
-from collectors.base import Window
-from collectors.board_xids import merged_xids
-from collectors.contradictions import COUNTERS, believed_samples, without_counters
-from collectors.dcgm_readings import jobs_of
-from collectors.metric_dialects import LARGEST
 from collectors.nvml.activity import GpmActivity
 from collectors.nvml.job_mapping_files import MappingFiles, booted_at
 from collectors.nvml.library import nvml_session
 from collectors.nvml.process_jobs import POD_LABEL, ProcessJobs
 from collectors.nvml.readings import NvmlReader, Reading
 from collectors.nvml.xid_events import XidEvents
+from collectors.readings.board_xids import merged_xids
+from collectors.readings.contradictions import COUNTERS, believed_samples, without_counters
+from collectors.readings.dcgm_readings import jobs_of
+from collectors.readings.metric_names import LARGEST
+from collectors.shared.collector import Window
 from data.base.clock import floor_to_slot, utc_now
 from data.base.errors import SourceUnreachableError
 from data.base.units import SLOT_SECONDS

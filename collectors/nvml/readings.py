@@ -10,14 +10,14 @@ from typing import Any
 
 import pynvml
 
-from collectors.board_activity import PLAIN, SLOWED_BY_HEAT_OR_BRAKE
-from collectors.metric_dialects import UTILIZATION_PREFERENCE
 from collectors.nvml.activity import GpmActivity
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board, Instance, find_boards
 from collectors.nvml.job_mapping_files import MappingFiles
 from collectors.nvml.process_jobs import ProcessJobs
 from collectors.nvml.xid_events import XidEvents
+from collectors.readings.board_activity import PLAIN, SLOWED_BY_HEAT_OR_BRAKE
+from collectors.readings.metric_names import UTILIZATION_PREFERENCE
 from data.base.errors import scrub
 from data.base.units import bytes_to_mib
 from data.catalogue.gpu_catalogue import GpuCatalogue

@@ -11,10 +11,10 @@ from collections import deque
 from pathlib import Path
 from types import TracebackType
 
-from collectors.base import Source, Window
 from collectors.nvml.findings import nvml_findings
 from collectors.nvml.metrics import NvmlCollector
 from collectors.nvml.readings import Reading
+from collectors.shared.collector import Source, Window
 from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.collected import Collected

@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise, takewhile
 
-from collectors.slurm.answers import (
+from collectors.slurm.records import Record, SlurmJob, raw_id_of, requested_facts, workload_of
+from collectors.slurm.values import (
     Gpus,
     gpu_shares_of,
     gpus_of,
@@ -21,7 +22,6 @@ from collectors.slurm.answers import (
     tres_text,
     words_of,
 )
-from collectors.slurm.records import Record, SlurmJob, raw_id_of, requested_facts, workload_of
 from data.facts.jobs import JobState
 from data.records.feasible_changes import CHECKPOINTS
 

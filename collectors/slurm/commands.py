@@ -15,7 +15,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.accounting import (
     ACCOUNTING_FIELDS,
     SEPARATOR,
@@ -25,7 +25,7 @@ from collectors.slurm.accounting import (
     submit_lines_of,
     with_sign,
 )
-from collectors.slurm.answering import (
+from collectors.slurm.backend import (
     SlurmAnswers,
     errors_in,
     list_in,

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from collectors.base import Finding
-from collectors.slurm.answering import list_in, read_nodes, read_queue
+from collectors.shared.collector import Finding
+from collectors.slurm.backend import list_in, read_nodes, read_queue
 from collectors.slurm.commands import COMMANDS, SlurmCommands, hidden_kinds
 from collectors.slurm.failures import OPERATOR_HINT
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from collectors.slurm.answers import mig_of
+from collectors.shared.unread import grouped, held_by
 from collectors.slurm.records import SlurmJob, SlurmNode
-from collectors.unread import grouped, held_by
+from collectors.slurm.values import mig_of
 from data.base.errors import SourceNotConfiguredError, scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from collectors.base import Source, Window
-from collectors.slurm.answering import SlurmAnswers, SlurmBackend
-from collectors.slurm.answers import Gpus
+from collectors.shared.collector import Source, Window
+from collectors.slurm.backend import SlurmAnswers, SlurmBackend
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.mig_layouts import LayoutFile, read_layouts
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
+from collectors.slurm.values import Gpus
 from data.boards.board_shares import SHARED_BOARDS, SHARING
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.collected import Collected

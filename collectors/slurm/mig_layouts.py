@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.mig_layouts import layouts_in
+from collectors.shared.mig_layouts import layouts_in
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.fleet import MigManager
 

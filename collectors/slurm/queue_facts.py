@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from collectors.slurm.answers import hosts_of, identifier_of, text_of
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, plain_features
 from collectors.slurm.reservations import RESERVED_AHEAD
+from collectors.slurm.values import hosts_of, identifier_of, text_of
 from data.facts.jobs import OVER, JobState
 from data.facts.queue_waits import HELD_BACK
 

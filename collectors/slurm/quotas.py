@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from collectors.slurm.answers import number_of, text_of
 from collectors.slurm.records import SlurmJob
+from collectors.slurm.values import number_of, text_of
 from data.base.errors import CollectorError, scrub
 from data.facts.quotas import PARTITION_QOS, Quota, QuotaKind
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from collectors.slurm.answers import (
+from collectors.slurm.values import (
     Gpus,
     gpu_shares_of,
     gpus_of,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from collectors.slurm.answers import hosts_of, moment_of, text_of
 from collectors.slurm.records import Record, SlurmNode
+from collectors.slurm.values import hosts_of, moment_of, text_of
 from data.base.errors import CollectorError
 
 AHEAD = timedelta(hours=24)

@@ -13,10 +13,10 @@ from pathlib import Path
 import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from collectors.base import Window
-from collectors.http_deadline import LargeAnswerError, LateAnswerError, whole_body
+from collectors.shared.collector import Window
+from collectors.shared.http_deadline import LargeAnswerError, LateAnswerError, whole_body
 from collectors.slurm.accounting import checkpoint_sign, read_accounting_record, with_sign
-from collectors.slurm.answering import (
+from collectors.slurm.backend import (
     SlurmAnswers,
     errors_in,
     list_in,
@@ -25,12 +25,12 @@ from collectors.slurm.answering import (
     read_queue,
     release_in,
 )
-from collectors.slurm.answers import identifier_of, text_of
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import with_reservations
 from collectors.slurm.unread import unread_gres
+from collectors.slurm.values import identifier_of, text_of
 from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Collection, Iterator
 
-from collectors.slurm.answers import gpus_of, identifier_of, job_state_of, text_of, words_of
+from collectors.shared.unread import UnreadAccelerators
 from collectors.slurm.records import Record
-from collectors.unread import UnreadAccelerators
+from collectors.slurm.values import gpus_of, identifier_of, job_state_of, text_of, words_of
 from data.facts.gpu_resources import is_accelerator
 from data.facts.jobs import OVER
 

@@ -19,7 +19,7 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from collectors.http_deadline import sent
+from collectors.shared.http_deadline import sent
 from dashboard.decision_service import DecisionService
 from dashboard.notify.chat_signing import (
     SeenSignatures,

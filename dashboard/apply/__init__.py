@@ -54,7 +54,7 @@ def _power_cap(settings: Settings, clock: Clock) -> Applier:
 
 
 def _simulated(settings: Settings, clock: Clock) -> Applier:
-    from collectors.simulated_cluster import cluster_of
+    from collectors.simulated.cluster import cluster_of
     from dashboard.apply.simulated.applier import SimulatedApplier
 
     return SimulatedApplier(cluster_of(settings.simulated_fleet), clock=clock)

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from collectors.collect import MAX_SKEW, fell_short
+from collectors.shared.collect import MAX_SKEW, fell_short
 from dashboard.api.rows import source_row
 from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, say
 from dashboard.cli.world import progress_on_stderr, settings_of

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
-from collectors.base import Window
-from collectors.simulated_cluster import cluster_of, simulated_collector
-from collectors.simulated_layout import BOARDS_PER_NODE
+from collectors.shared.collector import Window
+from collectors.simulated.cluster import cluster_of, simulated_collector
+from collectors.simulated.layout import BOARDS_PER_NODE
 from dashboard.cli.cycle_commands import print_outcome
 from dashboard.cli.serve_commands import serve_overrides, serve_pages
 from dashboard.cli.serve_parts import claimed_parts

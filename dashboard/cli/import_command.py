@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
-from collectors.exposition_text import read_dcgm_text, read_prometheus_json
-from collectors.trace_files import Trace, load_map
+from collectors.readings.exposition_text import read_dcgm_text, read_prometheus_json
+from collectors.trace.files import Trace, load_map
 from dashboard.cli.output import say
 from dashboard.cli.world import progress_on_stderr, settings_of
 from data.base.clock import utc_now

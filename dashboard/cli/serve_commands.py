@@ -13,8 +13,8 @@ from datetime import timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from collectors.simulated_exposition import serve_exposition
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.simulated.exposition import serve_exposition
+from collectors.simulated.fleet import SimulatedFleet
 from dashboard.cli.serve_parts import Parts, claimed_parts
 from dashboard.cli.world import FreshSettings, settings_of
 from dashboard.cycle_world import World

@@ -10,7 +10,7 @@ from dashboard.cli.commands import add_command
 from dashboard.cli.output import print_rows, say
 
 if TYPE_CHECKING:
-    from collectors.serving_signals import LatencyHistogram, ServiceSample
+    from collectors.readings.serving_signals import LatencyHistogram, ServiceSample
 
 _P95 = 0.95
 SIGNAL_COLUMNS = (
@@ -96,8 +96,8 @@ def add_serving(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def signals(options: argparse.Namespace) -> int:
     """Print a row per replica of every file; on stderr what was dropped and why."""
-    from collectors.dcgm_readings import Dropped
-    from collectors.serving_files import read_serving_file
+    from collectors.readings.dcgm_readings import Dropped
+    from collectors.readings.serving_files import read_serving_file
 
     dropped = Dropped()
     samples = [sample for name in options.file for sample in read_serving_file(Path(name), dropped)]

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from email.message import EmailMessage
 from email.utils import format_datetime
 
-from collectors.http_deadline import end_within
+from collectors.shared.http_deadline import end_within
 from data.base.clock import utc_now
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError

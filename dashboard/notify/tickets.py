@@ -11,7 +11,7 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError
 
-from collectors.http_deadline import sent, whole_body
+from collectors.shared.http_deadline import sent, whole_body
 from dashboard.foreign_text import shown
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError

@@ -5,7 +5,7 @@ from typing import Any
 
 import requests
 
-from collectors.http_deadline import sent
+from collectors.shared.http_deadline import sent
 from dashboard.foreign_text import chat, shown
 from data.base.failure import NotDeliveredError
 from data.settings.access import NotifySettings

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
-from collectors.collect import MAX_SKEW
+from collectors.shared.collect import MAX_SKEW
 from dashboard.foreign_text import shown
 from dashboard.scheduler import CycleState
 from data.records.plans import Plan

@@ -10,9 +10,9 @@ from typing import Any
 from beds.kubernetes_replay import kubeconfig
 from beds.slurm_replay import answering
 
-from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.jobs import Job, SchedulerFacts

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from collectors.simulated_cluster import SimulatedCluster
-from collectors.simulated_layout import Tenant
+from collectors.simulated.cluster import SimulatedCluster
+from collectors.simulated.layout import Tenant
 from data.facts.jobs import WorkloadKind
 from data.records.plans import Configuration
 

@@ -28,8 +28,8 @@ from browser.bed import (
 from factories import make_collected, make_job, make_samples
 from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
 from data.base.clock import floor_to_slot, utc_now

@@ -14,8 +14,8 @@ from browser.bed import HOSTILE_JOB, HOSTILE_NAME, PATIENCE, Server, Visitor, ru
 from factories import make_collected, make_job, make_samples
 from playwright.sync_api import Browser, Page, expect
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.base.clock import floor_to_slot, utc_now
 from data.store import open_store
 

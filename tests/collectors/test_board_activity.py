@@ -9,13 +9,13 @@ import pytest
 from beds.prometheus import backfill, running_prometheus
 
 from benchmarks._exporter_dialects import openmetrics
-from collectors.base import Window
-from collectors.board_activity import activity_of
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.dcgm_readings import Dropped, Series
-from collectors.metric_dialects import HEALTH_QUANTITIES
-from collectors.prometheus_client import PrometheusClient
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.readings.board_activity import activity_of
+from collectors.readings.dcgm_readings import Dropped, Series
+from collectors.readings.metric_names import HEALTH_QUANTITIES
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.columns import ACTIVITY
 from data.settings.sources import PrometheusSettings

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from beds.prometheus import backfill, running_prometheus
 
-from collectors.base import Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.exposition_text import read_dcgm_text, read_prometheus_json
-from collectors.prometheus_client import PrometheusClient
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.readings.exposition_text import read_dcgm_text, read_prometheus_json
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.settings.sources import PrometheusSettings

@@ -9,9 +9,9 @@ import pytest
 from beds.faulty_server import POWER, Behaviour, FaultyServer, answers_series, faulty_server
 from reliability import Measured
 
-from collectors.base import Window
-from collectors.dcgm_metrics import TOO_MANY, PrometheusDcgmCollector
-from collectors.prometheus_client import PrometheusClient
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import TOO_MANY, PrometheusDcgmCollector
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.settings.sources import PrometheusSettings

@@ -10,9 +10,9 @@ from beds.nvml import H100 as NVML_H100
 from beds.nvml import NOW, WINDOW, Play, collector
 from factories import H100, make_samples
 
-from collectors.contradictions import COUNTERS, believed_samples, without_counters
-from collectors.trace_files import Trace
-from collectors.trace_map import load_map
+from collectors.readings.contradictions import COUNTERS, believed_samples, without_counters
+from collectors.trace.column_map import load_map
+from collectors.trace.files import Trace
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.columns import ACTIVITY, check_frame

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.dcgm_readings import Dropped
-from collectors.device_labels import holder_of
-from collectors.exposition_text import parse_exposition, parse_labels, read_dcgm_text
-from collectors.simulated_exposition import exposition
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.readings.dcgm_readings import Dropped
+from collectors.readings.device_labels import holder_of
+from collectors.readings.exposition_text import parse_exposition, parse_labels, read_dcgm_text
+from collectors.simulated.exposition import exposition
+from collectors.simulated.fleet import SimulatedFleet
 from data.base.errors import UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from beds.slurm_replay import RECORDED, RELEASES
 
-from collectors.kubernetes.standing import deadline_of
+from collectors.kubernetes.workload_state import deadline_of
 from collectors.slurm.records import read_queue_job
 
 STARTED = {"startTime": "2026-01-05T12:00:00Z"}

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks._exporter_dialects import DIALECTS
-from collectors.dcgm_readings import Dropped, Series, samples_of
-from collectors.device_labels import device_of, holder_of, node_of
-from collectors.exposition_text import parse_exposition, read_dcgm_text
-from collectors.metric_dialects import BY_NAME, FIELDS
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.readings.dcgm_readings import Dropped, Series, samples_of
+from collectors.readings.device_labels import device_of, holder_of, node_of
+from collectors.readings.exposition_text import parse_exposition, read_dcgm_text
+from collectors.readings.metric_names import BY_NAME, FIELDS
+from collectors.simulated.fleet import SimulatedFleet
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "dcgm-text"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.dcgm_readings import Dropped, samples_of
-from collectors.device_labels import device_of
-from collectors.exposition_text import parse_exposition
+from collectors.readings.dcgm_readings import Dropped, samples_of
+from collectors.readings.device_labels import device_of
+from collectors.readings.exposition_text import parse_exposition
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from collectors.metric_dialects import BY_NAME
-from collectors.plausible_values import plausible
+from collectors.readings.metric_names import BY_NAME
+from collectors.readings.plausible_values import plausible
 
 
 def read(metric: str, *raw: float) -> tuple[list[float], dict[str, int]]:

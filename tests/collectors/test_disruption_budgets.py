@@ -14,10 +14,10 @@ from beds.kubernetes_lists import GPU, PODS, SETS, template, thing, told
 from beds.kubernetes_lists import pod as a_pod
 from recorded.record_kubernetes import built_in
 
-from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.disruption_budgets import FullBudgets
 from collectors.kubernetes.jobs import KubernetesCollector
+from collectors.shared.collector import Window
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.feasible_changes import NO_DISRUPTIONS, why_not

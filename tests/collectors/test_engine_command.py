@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.kubernetes.templates import engine_command
+from collectors.kubernetes.pod_templates import engine_command
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct"
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.grid_providers import _GridProvider, _of_period, _xml, carbon_ahead, price_ahead
+from collectors.grid.providers import _GridProvider, _of_period, _xml, carbon_ahead, price_ahead
 from data.base.errors import (
     CollectorError,
     SettingsError,

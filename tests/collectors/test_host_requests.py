@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from beds.kubernetes import KubernetesBed, running_kubernetes
 
-from collectors.base import Window
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.host_requests import allocatable, asked_by_pods, asked_of_host
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.quantities import HostRequest, quantity
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.sources import KubernetesSettings
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from collectors.dcgm_readings import Dropped, samples_of
-from collectors.device_labels import readable_labels
-from collectors.exposition_text import (
+from collectors.readings.dcgm_readings import Dropped, samples_of
+from collectors.readings.device_labels import readable_labels
+from collectors.readings.exposition_text import (
     answers_in,
     number_of,
     parse_answer,

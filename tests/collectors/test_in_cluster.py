@@ -13,11 +13,11 @@ from beds.slurm_replay import RECORDED as SLURM
 from beds.slurm_replay import recorded_commands
 from factories import make_collected, make_samples
 
-from collectors.base import Collector, Window
-from collectors.collect import collect_all
-from collectors.device_labels import holder_of, node_of
-from collectors.in_cluster import InCluster
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.readings.device_labels import holder_of, node_of
+from collectors.shared.collect import collect_all
+from collectors.shared.collector import Collector, Window
+from collectors.shared.multi_cluster import InCluster
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.slurm.jobs import SOURCE as SLURM_SOURCE
 from data.base.errors import SourceUnreachableError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

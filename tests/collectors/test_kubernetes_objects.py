@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.base import Window
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import GpuRequest, read_pod, requests_of
 from collectors.kubernetes.workloads import Owners, Workload
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.fleet import Node

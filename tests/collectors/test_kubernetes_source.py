@@ -9,10 +9,10 @@ from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_replay import RECORDED, recorded_collector
 from recorded.record_kubernetes import tell_story
 
-from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.jobs import KubernetesCollector
+from collectors.shared.collector import Window
 from data.base.errors import SourceRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected

@@ -12,10 +12,10 @@ import pytest
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kueue import cluster_queue, cohort_of, flavor, install_kueue, local_queue, usage
 
-from collectors.base import Window
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.kueue_quotas import kueue_quotas
+from collectors.shared.collector import Window
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected

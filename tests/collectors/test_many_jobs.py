@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from collectors.dcgm_readings import jobs_of
+from collectors.readings.dcgm_readings import jobs_of
 from data.facts.columns import SAMPLES, check_frame
 
 START = pd.Timestamp("2026-01-05T12:00Z").as_unit("us")

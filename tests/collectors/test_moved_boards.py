@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from collectors.dcgm_readings import Dropped, Series, samples_of
+from collectors.readings.dcgm_readings import Dropped, Series, samples_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 START = datetime(2026, 1, 5, 12, tzinfo=UTC).timestamp()

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from beds.nvml import H100, NOW, WINDOW, Play, collector, stub
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from data.facts.columns import ACTIVITY
 from data.store import open_store
 

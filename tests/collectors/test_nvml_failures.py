@@ -135,7 +135,7 @@ def test_an_old_driver_lacks_functions(tmp_path: Path) -> None:
         """
         import sys
         from datetime import UTC, datetime, timedelta
-        from collectors.base import Window
+        from collectors.shared.collector import Window
         from collectors.nvml.metrics import NvmlCollector
         from data.catalogue.gpu_catalogue import load_gpu_catalogue
         from data.settings.sources import NvmlSettings

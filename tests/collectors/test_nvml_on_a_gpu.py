@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 PROGRAM = textwrap.dedent(
     """
     from datetime import timedelta
-    from collectors.base import Window
+    from collectors.shared.collector import Window
     from collectors.nvml.metrics import NvmlCollector
     from data.catalogue.gpu_catalogue import GpuCatalogue
     from data.base.clock import utc_now

@@ -16,9 +16,9 @@ from beds.nvml import (
     stub,
 )
 
-from collectors.base import Window
 from collectors.nvml.findings import nvml_findings
 from collectors.nvml.sampler import NvmlSampler
+from collectors.shared.collector import Window
 from data.base.errors import (
     SourceUnreachableError,
 )

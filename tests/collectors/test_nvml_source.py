@@ -16,7 +16,7 @@ from beds.nvml import (
     stub,
 )
 
-from collectors.collect import collect_all
+from collectors.shared.collect import collect_all
 from data.base.errors import (
     SourceUnreachableError,
 )

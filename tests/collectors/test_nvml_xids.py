@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from beds.nvml import H100, NOW, RECORDED, SOURCE, WINDOW, Play, build, collector, stub
 
-from collectors.base import Window
-from collectors.collect import collect_all
 from collectors.nvml.findings import nvml_findings
 from collectors.nvml.readings import Reading
 from collectors.nvml.sampler import NvmlSampler
+from collectors.shared.collect import collect_all
+from collectors.shared.collector import Window
 from data.base.errors import SourceUnreachableError
 from data.facts.collected import Collected
 from data.facts.fleet import SourceState

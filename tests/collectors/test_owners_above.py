@@ -11,10 +11,10 @@ from beds.autoscalers import define_scaled_objects, under_keda
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_apply import deployment, pod_spec
 
-from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS
+from collectors.shared.collector import Window
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected

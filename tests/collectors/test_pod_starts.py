@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from beds.kubernetes import KubernetesBed, running_kubernetes
 
-from collectors.base import Window
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.objects import read_pod, time_in
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.facts.collected import Collected
 from data.settings.sources import KubernetesSettings

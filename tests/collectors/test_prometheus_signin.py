@@ -9,7 +9,7 @@ import pytest
 from beds.faulty_server import answers, faulty_server, says
 from beds.prometheus_options import prometheus_with
 
-from collectors.prometheus_client import PrometheusClient
+from collectors.prometheus.client import PrometheusClient
 from data.base.errors import SourceNotConfiguredError, SourceRefusedError
 from data.settings.sources import PrometheusSettings
 

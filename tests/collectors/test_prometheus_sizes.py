@@ -16,10 +16,10 @@ from beds.prometheus_options import prometheus_with
 from beds.victoria import import_openmetrics, running_victoria
 
 from benchmarks._exporter_dialects import openmetrics
-from collectors.base import Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.prometheus_client import PrometheusClient, pushed_down
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.prometheus.client import PrometheusClient, pushed_down
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.settings.sources import PrometheusSettings

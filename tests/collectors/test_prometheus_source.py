@@ -10,12 +10,12 @@ import pytest
 from beds.prometheus import backfill, running_prometheus
 
 from benchmarks._exporter_dialects import openmetrics
-from collectors.base import Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.prometheus_client import PrometheusClient
-from collectors.prometheus_findings import prometheus_findings
-from collectors.simulated_exposition import exposition_server
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.findings import prometheus_findings
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.shared.collector import Window
+from collectors.simulated.exposition import exposition_server
+from collectors.simulated.fleet import SimulatedFleet
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.sources import PrometheusSettings

@@ -14,13 +14,13 @@ from beds.prometheus import backfill, running_prometheus
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.base import Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.dcgm_readings import Dropped, Series
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.prometheus_client import PrometheusClient
-from collectors.reported_progress import IMPLAUSIBLE, progress_of, share_done
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.readings.dcgm_readings import Dropped, Series
+from collectors.readings.reported_progress import IMPLAUSIBLE, progress_of, share_done
+from collectors.shared.collector import Window
 from data.base.errors import SettingsError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected

@@ -14,10 +14,10 @@ from beds.scheduler_queues import KAI, VOLCANO, install_queues, queue
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.base import Window
 from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.kubernetes.scheduler_queues import quotas_of
+from collectors.kubernetes.queues import quotas_of
+from collectors.shared.collector import Window
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collectors.dcgm_readings import Dropped, Series
-from collectors.exposition_text import parse_exposition
-from collectors.serving_dialects import (
+from collectors.readings.dcgm_readings import Dropped, Series
+from collectors.readings.exposition_text import parse_exposition
+from collectors.readings.serving_files import read_serving_file
+from collectors.readings.serving_metric_names import (
     HISTOGRAMS,
     SERVING_METRICS,
     SERVING_NAMES,
@@ -18,8 +19,7 @@ from collectors.serving_dialects import (
     ServingSignal,
     series_names,
 )
-from collectors.serving_files import read_serving_file
-from collectors.serving_signals import LatencyHistogram, ServiceSample, service_samples
+from collectors.readings.serving_signals import LatencyHistogram, ServiceSample, service_samples
 from dashboard.cli import main
 from data.base.errors import UnexpectedAnswerError
 

@@ -15,16 +15,16 @@ from factories import make_collected, make_job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.base import Collector, Window
-from collectors.dcgm_metrics import (
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import (
     PrometheusDcgmCollector,
     key_text,
     serving_names,
     serving_slots,
 )
-from collectors.dcgm_readings import Dropped, Series
-from collectors.in_cluster import InCluster
-from collectors.prometheus_client import PrometheusClient
+from collectors.readings.dcgm_readings import Dropped, Series
+from collectors.shared.collector import Collector, Window
+from collectors.shared.multi_cluster import InCluster
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.cluster_names import cluster_in

@@ -25,9 +25,9 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.base import Window
-from collectors.simulated_cluster import SimulatedCluster
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.cluster import SimulatedCluster
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.base.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import Configuration

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.simulated.fleet import SimulatedFleet
 
 END = datetime(2026, 1, 15, tzinfo=UTC)
 ACME_SM_ACTIVE = {0.25: 0.0, 0.50: 0.501, 0.75: 0.730, 0.90: 0.809, 0.95: 0.850}

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from collectors.simulated_fleet import SimulatedFleet
-from collectors.simulated_holdings import Holding
-from collectors.simulated_serving import serving_history
+from collectors.simulated.fleet import SimulatedFleet
+from collectors.simulated.holdings import Holding
+from collectors.simulated.serving import serving_history
 from data.base.units import SLOT_SECONDS
 
 END = datetime(2026, 1, 15, tzinfo=UTC)  # a Thursday

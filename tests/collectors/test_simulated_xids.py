@@ -10,13 +10,13 @@ import pytest
 from beds.prometheus import backfill, running_prometheus
 
 from benchmarks._exporter_dialects import DIALECTS, openmetrics
-from collectors.base import Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.exposition_text import read_dcgm_text
-from collectors.prometheus_client import PrometheusClient
-from collectors.simulated_exposition import exposition
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from collectors.simulated_xids import SimulatedXids, XidError, driver_loaded
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.readings.exposition_text import read_dcgm_text
+from collectors.shared.collector import Window
+from collectors.simulated.exposition import exposition
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.simulated.simulated_xids import SimulatedXids, XidError, driver_loaded
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.catalogue.xid_table import meaning_of
 from data.settings.sources import PrometheusSettings

@@ -16,8 +16,10 @@ from collectors.slurm.accounting import (
     rows_of,
     submit_lines_of,
 )
-from collectors.slurm.answering import read_queue
-from collectors.slurm.answers import (
+from collectors.slurm.backend import read_queue
+from collectors.slurm.gpu_models import gpu_models_of
+from collectors.slurm.records import read_node, read_queue_job
+from collectors.slurm.values import (
     Gpus,
     gpu_shares_of,
     gpus_of,
@@ -32,8 +34,6 @@ from collectors.slurm.answers import (
     tres_text,
     words_of,
 )
-from collectors.slurm.gpu_models import gpu_models_of
-from collectors.slurm.records import read_node, read_queue_job
 from data.base.errors import SourceNotConfiguredError
 from data.facts.jobs import JobState
 

@@ -13,7 +13,7 @@ import pytest
 from beds.faulty_server import faulty_server, resets, says
 from beds.slurm_replay import answering, command_folder, recorded_commands, recorded_rest, refusal
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.rest import SlurmRest

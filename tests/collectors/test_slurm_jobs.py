@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.accounting import ACCOUNTING_FIELDS, read_accounting_row
-from collectors.slurm.answering import SlurmAnswers
+from collectors.slurm.backend import SlurmAnswers
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.records import read_node, read_queue_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -7,7 +7,7 @@ import pytest
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from data.base.clock import utc_now
 from data.boards.unplanned_jobs import kept_on

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from beds.slurm_replay import RECORDED, RELEASES, answering, recorded_commands, recorded_rest
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected

@@ -11,12 +11,12 @@ import pytest
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.accounting import ACCOUNTING_FIELDS, read_accounting_row
-from collectors.slurm.answering import SlurmAnswers
-from collectors.slurm.answers import gpu_shares_of
+from collectors.slurm.backend import SlurmAnswers
 from collectors.slurm.jobs import SlurmCollector, slurm_collector
 from collectors.slurm.records import read_node, read_queue_job
+from collectors.slurm.values import gpu_shares_of
 from data.base.clock import utc_now
 from data.boards.board_shares import board_shares, boards_of_jobs
 from data.boards.unplanned_jobs import occupied

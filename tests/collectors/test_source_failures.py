@@ -24,10 +24,10 @@ from beds.faulty_server import (
     truncates,
 )
 
-from collectors.base import Window
-from collectors.collect import collect_all
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.prometheus_client import PrometheusClient
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.shared.collect import collect_all
+from collectors.shared.collector import Window
 from data.base.errors import (
     CollectorError,
     SourceRefusedError,

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from collectors.trace_files import Trace
-from collectors.trace_map import load_map
+from collectors.trace.column_map import load_map
+from collectors.trace.files import Trace
 from data.base.clock import utc_now
 from data.base.errors import SettingsError
 

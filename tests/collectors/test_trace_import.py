@@ -294,7 +294,7 @@ READ = """
 import resource, sys
 from datetime import datetime, UTC
 from pathlib import Path
-from collectors.trace_files import Trace, load_map
+from collectors.trace.files import Trace, load_map
 from data.base.errors import TrimtabError
 resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

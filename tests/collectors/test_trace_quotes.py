@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from trace_cases import PLAIN, imported, rows
 
-from collectors.trace_tables import QuotedFields
+from collectors.trace.tables import QuotedFields
 from data.base.errors import UnexpectedAnswerError
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from trace_cases import PLAIN, START, imported, rows
 
-from collectors.trace_files import Trace, load_map
-from collectors.trace_map import FACTORS
-from collectors.trace_numbers import NumberForm
+from collectors.trace.column_map import FACTORS
+from collectors.trace.files import Trace, load_map
+from collectors.trace.numbers import NumberForm
 from data.store import open_store
 
 

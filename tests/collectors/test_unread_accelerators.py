@@ -11,16 +11,16 @@ import pytest
 from beds.kubernetes_lists import CLAIMS, GPU, NODES, PODS, SLICES, node, only, pod, served, told
 from beds.slurm_replay import RECORDED, command_folder, recorded_commands
 
-from collectors.base import Window
-from collectors.exposition_text import read_dcgm_text
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.objects import gpu_resources
 from collectors.kubernetes.quantities import quantity
-from collectors.slurm.answering import SlurmAnswers, read_nodes, read_queue
+from collectors.readings.exposition_text import read_dcgm_text
+from collectors.readings.unread_metrics import unread_metrics
+from collectors.shared.collector import Window
+from collectors.slurm.backend import SlurmAnswers, read_nodes, read_queue
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.unread import unread_gres
-from collectors.unread_metrics import unread_metrics
 from dashboard.apply.kubernetes.quotas import limit_refusal, refusal
 from dashboard.apply.kubernetes.shape import profile_of, roles_of
 from data.base.errors import UnexpectedAnswerError

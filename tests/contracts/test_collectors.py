@@ -22,14 +22,14 @@ from page_edits import follow
 
 from benchmarks._exporter_dialects import DIALECTS
 from collectors import COLLECTORS, FILE_READERS
-from collectors.base import Source, Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.nvml.metrics import NvmlCollector
-from collectors.prometheus_client import PrometheusClient
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.readings.exposition_text import read_dcgm_text, read_prometheus_json
+from collectors.shared.collector import Source, Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.slurm.jobs import slurm_collector
-from collectors.trace_files import Trace, load_map
+from collectors.trace.files import Trace, load_map
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.settings.all_settings import Settings

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.apply.change_file import change_for
 from dashboard.apply.guards import require_within_limits, taken_gpus
 from dashboard.cycle import run_cycle

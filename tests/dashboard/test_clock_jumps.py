@@ -14,7 +14,7 @@ from factories import make_collected, make_samples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.cli import main
 from dashboard.cycle import collect_and_keep, run_cycle
 from dashboard.cycle_world import World

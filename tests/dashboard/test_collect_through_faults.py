@@ -26,7 +26,7 @@ from beds.prometheus import backfill
 from beds.prometheus_options import prometheus_with
 
 from benchmarks._exporter_dialects import openmetrics
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.simulated.fleet import SimulatedFleet
 from dashboard.cli import main
 
 pytestmark = pytest.mark.prometheus

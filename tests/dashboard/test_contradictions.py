@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from streamlit.testing.v1 import AppTest
 
 from benchmarks._drawn_boards import DrawnJob, write_answer
-from collectors.exposition_text import read_prometheus_json
+from collectors.readings.exposition_text import read_prometheus_json
 from dashboard.cli import main
 from dashboard.cycle import run_cycle
 from dashboard.scheduler import CycleState

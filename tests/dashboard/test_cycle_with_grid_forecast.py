@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
 from dashboard.cycle import run_cycle
 from dashboard.what_if import read_basis, what_if

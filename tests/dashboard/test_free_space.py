@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.cli import main
 from dashboard.cycle import collect_and_keep
 from dashboard.cycle_world import World

@@ -13,8 +13,8 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 from streamlit.testing.v1 import AppTest
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import run_cycle
 from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from beds.kubernetes import KubernetesBed, running_kubernetes
 
-from collectors.exposition_text import read_dcgm_text
+from collectors.readings.exposition_text import read_dcgm_text
 from dashboard.cli import main
 from data.base.clock import floor_to_slot
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

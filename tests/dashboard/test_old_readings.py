@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from collectors.base import Window
-from collectors.collect import collect_all, fell_short
+from collectors.shared.collect import collect_all, fell_short
+from collectors.shared.collector import Window
 from dashboard.cli import main
 from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
 from dashboard.wiring import build_world

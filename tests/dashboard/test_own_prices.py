@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import CycleOutcome, run_cycle
 from dashboard.cycle_world import World
 from dashboard.decision_service import DecisionService

@@ -22,8 +22,8 @@ from beds.mortal_programs import Mortals, running_mortals
 from factories import make_collected, make_samples
 from reliability import Measured
 
-from collectors.base import Window
-from collectors.simulated_cluster import simulated_collector
+from collectors.shared.collector import Window
+from collectors.simulated.cluster import simulated_collector
 from data.settings.load import load_settings
 from data.store import Store, open_store
 

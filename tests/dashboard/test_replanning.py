@@ -11,7 +11,7 @@ import pytest
 from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_samples
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from dashboard.replanning import look_again, reasons_to_plan, surprises_since_plan

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from data.catalogue.carbon_table import load_carbon_table

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from dashboard.serving_fit import FASTER_MEMORY, SLOWER_THAN_STATED

@@ -11,8 +11,8 @@ from factories import NOW, make_plan
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.slow_work import JUDGING, simulated
-from collectors.simulated_causes import cause_of
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.simulated.slow_work import cause_of
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from dashboard.decision_service import DecisionService

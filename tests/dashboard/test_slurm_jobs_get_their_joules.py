@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from beds.slurm import SlurmBed, running_slurm
 
-from collectors.base import Window
-from collectors.exposition_text import read_dcgm_text
+from collectors.readings.exposition_text import read_dcgm_text
+from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.cli import main
 from data.base.clock import floor_to_slot

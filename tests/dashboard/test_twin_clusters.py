@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from collectors.base import Collector, Window
-from collectors.in_cluster import InCluster
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Collector, Window
+from collectors.shared.multi_cluster import InCluster
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.capacity import capacity_rows
 from dashboard.cycle import CycleOutcome, run_cycle
 from dashboard.reports.esg.build import make_statement

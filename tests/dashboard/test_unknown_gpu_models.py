@@ -11,7 +11,7 @@ from beds.page_world import register_world
 from factories import NOW, make_collected, make_job, make_samples
 from streamlit.testing.v1 import AppTest
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World
 from dashboard.diagnosis import source_findings

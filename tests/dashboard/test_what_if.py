@@ -13,8 +13,8 @@ from beds.page_world import register_world
 from factories import NOW
 from streamlit.testing.v1 import AppTest
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
 from dashboard.cli.command_options import KNOBS as COMMAND_KNOBS
 from dashboard.cycle import run_cycle

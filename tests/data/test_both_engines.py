@@ -8,8 +8,8 @@ import pytest
 from beds.postgres import PostgresBed
 from factories import NOW
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.store import Store, StoreReader, open_store
 from data.store.engine.bulk import read_frame
 from data.store.facts.traced_reader import TracedRange

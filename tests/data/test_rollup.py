@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rollup_cases import START, allocations, facts, nameless, rows_of
 
-from collectors.missing_labels import missing_label_warnings
+from collectors.readings.missing_labels import missing_label_warnings
 from data.facts.columns import SAMPLES, check_frame, empty_frame
 from data.facts.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
 from data.settings.all_settings import RetentionSettings

@@ -16,9 +16,9 @@ from fuzz.prometheus_bodies import AT, METRICS, STEPS
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
-from collectors.base import Window
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.prometheus_client import PrometheusClient
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.shared.collector import Window
 from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.sources import PrometheusSettings

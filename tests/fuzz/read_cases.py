@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
-from collectors.exposition_text import answers_in, parse_answer, parse_exposition
+from collectors.readings.dcgm_readings import Dropped, Series, jobs_of, samples_of
+from collectors.readings.exposition_text import answers_in, parse_answer, parse_exposition
 from data.base.errors import CollectorError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 

@@ -14,11 +14,11 @@ from fuzz.hostile_bodies import hostile_bodies
 from fuzz.hostile_texts import hostile_texts
 from fuzz.read_cases import AT, KEY, Case, Read, read_body, read_cases, read_file, read_text
 
-from collectors.base import Window
-from collectors.collect import collect_all
-from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.exposition_text import read_dcgm_text, read_prometheus_json
-from collectors.prometheus_client import PrometheusClient
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.metrics import PrometheusDcgmCollector
+from collectors.readings.exposition_text import read_dcgm_text, read_prometheus_json
+from collectors.shared.collect import collect_all
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.fleet import SourceReport, SourceState

@@ -11,7 +11,7 @@ from typing import Any
 from factories import make_collected, make_job, make_recommendation
 from hostile.payloads import PAYLOADS
 
-from collectors.exposition_text import read_prometheus_json
+from collectors.readings.exposition_text import read_prometheus_json
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
 from data.facts.fleet import Node, SourceReport, SourceState

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from factories import make_collected, make_samples
 
-from collectors.base import Collector, Window
+from collectors.shared.collector import Collector, Window
 from dashboard.apply.base import Applier
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World

@@ -19,7 +19,7 @@ from beds.slurm_replay import NOW, RECORDED, RELEASES, command_folder
 from fleet_cases import gpu
 from planning_cases import A100, AS_OF, FREE_NODES, H100, case
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.problem_of_view import fleet_rules

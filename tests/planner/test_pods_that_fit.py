@@ -18,9 +18,9 @@ from drawn_kubernetes import MODELS, PRODUCTS, Drawn, Listed, owned_by, pod_of, 
 from fleet_cases import gpu
 from planning_cases import AS_OF, FREE_NODES, SLOT_LENGTHS, case, day_in_slots
 
-from collectors.base import Window
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
+from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import JobPlan, Plan
 from planner.plan import build_plan

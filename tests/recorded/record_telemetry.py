@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._exporter_dialects import DIALECTS
-from collectors.simulated_exposition import exposition, sample_lines
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.simulated.exposition import exposition, sample_lines
+from collectors.simulated.fleet import SimulatedFleet
 
 FOLDER = Path(__file__).parent
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)

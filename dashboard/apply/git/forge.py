@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from collectors.http_deadline import sent, whole_body
+from collectors.shared.http_deadline import sent, whole_body
 from dashboard.apply.git.repository import token_of
 from data.base.errors import ApplyError, scrub
 from data.settings.apply import GitApplySettings

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
-from collectors.kubernetes.templates import why_pods_stay
+from collectors.kubernetes.pod_templates import why_pods_stay
 from dashboard.apply.kubernetes import bounds, cutting, reading
 from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import ObservedTarget, pods_on, seen_of

@@ -22,7 +22,7 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
-from collectors.mig_layouts import layouts_in
+from collectors.shared.mig_layouts import layouts_in
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.places import Place

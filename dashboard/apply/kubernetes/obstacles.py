@@ -12,8 +12,8 @@ import yaml
 from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.objects import count_of, part
 from collectors.kubernetes.own_work import ELASTIC
-from collectors.kubernetes.standing import is_suspended
-from collectors.kubernetes.templates import why_pods_stay
+from collectors.kubernetes.pod_templates import why_pods_stay
+from collectors.kubernetes.workload_state import is_suspended
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
 from dashboard.apply.kubernetes.shape import Document

@@ -6,7 +6,7 @@ from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from collectors.kubernetes.disruption_budgets import floors_of
 from collectors.kubernetes.kinds import excerpt
 from collectors.kubernetes.objects import part, text_in
-from collectors.kubernetes.templates import gpus_named_by, pods_named_by, processes_named_by
+from collectors.kubernetes.pod_templates import gpus_named_by, pods_named_by, processes_named_by
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.obstacles import difference

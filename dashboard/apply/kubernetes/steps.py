@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from collectors.kubernetes.objects import count_of
-from collectors.kubernetes.standing import is_suspended
+from collectors.kubernetes.workload_state import is_suspended
 from dashboard.apply.kubernetes.edits import edit
 from dashboard.apply.kubernetes.obstacles import in_template, is_fewer
 from dashboard.apply.kubernetes.places import Place

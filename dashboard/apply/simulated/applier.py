@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from collectors.simulated_cluster import SimulatedCluster, SimulatedJob, same_allocation
+from collectors.simulated.cluster import SimulatedCluster, SimulatedJob, same_allocation
 from data.base.errors import (
     ApplyError,
     ChangeRefusedError,

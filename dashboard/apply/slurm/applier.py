@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from collectors.slurm.answering import read_nodes
+from collectors.slurm.backend import read_nodes
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.queue_facts import WAITING

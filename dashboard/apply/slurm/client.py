@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from collectors.slurm.answering import read_queue
-from collectors.slurm.answers import identifier_of
+from collectors.slurm.backend import read_queue
 from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob, SlurmNode
 from collectors.slurm.reservations import AHEAD, with_reservations
+from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.answers import CommandAnswer
 from dashboard.apply.slurm.job_facts import JobFacts, read_job
 from dashboard.apply.slurm.wire import Payload, release_of

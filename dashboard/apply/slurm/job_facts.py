@@ -5,15 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from collectors.slurm.answers import (
-    gpus_of,
-    hosts_of,
-    identifier_of,
-    moment_of,
-    number_of,
-    text_of,
-    words_of,
-)
 from collectors.slurm.records import (
     Record,
     SlurmJob,
@@ -21,6 +12,15 @@ from collectors.slurm.records import (
     node_counts,
     read_queue_job,
     takes_whole_nodes,
+)
+from collectors.slurm.values import (
+    gpus_of,
+    hosts_of,
+    identifier_of,
+    moment_of,
+    number_of,
+    text_of,
+    words_of,
 )
 from dashboard.apply.slurm.gres_text import one_spelling
 

@@ -7,8 +7,8 @@ own drain is ever taken back.
 import json
 from datetime import datetime
 
-from collectors.slurm.answers import gpus_of, text_of, words_of
 from collectors.slurm.records import Record
+from collectors.slurm.values import gpus_of, text_of, words_of
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome
 from dashboard.apply.slurm.client import SlurmClient, explained, queue_of
 from dashboard.apply.slurm.sending import result

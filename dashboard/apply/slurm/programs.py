@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from collectors.slurm.answering import list_in, release_in
-from collectors.slurm.answers import identifier_of
+from collectors.slurm.backend import list_in, release_in
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.quotas import quotas_of_job, slurm_quotas
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in
+from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name

@@ -10,10 +10,10 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError
 
-from collectors.slurm.answering import errors_in, list_in, release_in
-from collectors.slurm.answers import identifier_of
+from collectors.slurm.backend import errors_in, list_in, release_in
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.rest import SlurmRest
+from collectors.slurm.values import identifier_of
 from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import Payload, interface_name

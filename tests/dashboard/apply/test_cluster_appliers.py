@@ -11,7 +11,7 @@ from beds.clusters import ALIKE, changed_clusters, write_clusters
 from beds.simulated import NOW, held, idle_job
 from factories import make_job, make_plan, make_recommendation
 
-from collectors.simulated_cluster import SimulatedCluster
+from collectors.simulated.cluster import SimulatedCluster
 from dashboard.apply import applier_for, appliers_near, build_appliers
 from dashboard.apply.base import ChecksAccess, ClosesChanges, NotesChanges, WaitsForPeople
 from dashboard.apply.change_file import change_for

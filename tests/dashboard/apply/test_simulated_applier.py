@@ -10,9 +10,9 @@ from beds.apply_bench import Clock
 from beds.simulated import NOW, give, held, idle_job, make_cluster, small_service, training
 from factories import make_plan, make_range, make_recommendation
 
-from collectors.base import Window
-from collectors.simulated_cluster import SimulatedCluster
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.cluster import SimulatedCluster
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.apply import build_appliers
 from dashboard.apply.simulated.applier import SimulatedApplier
 from dashboard.apply.worker import Worker

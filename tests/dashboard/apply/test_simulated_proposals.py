@@ -7,8 +7,8 @@ from pathlib import Path
 from beds.simulated import NOW, make_cluster
 from outsiders.proposals import Proposals
 
-from collectors.simulated_cluster import SimulatedCluster
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.simulated.cluster import SimulatedCluster
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.apply.simulated.applier import SimulatedApplier
 from dashboard.cycle import run_cycle
 from dashboard.cycle_world import World

@@ -12,8 +12,8 @@ import pytest
 from beds.slurm import SlurmBed
 from beds.slurm_apply import MODEL, applier_of, proposal, run_steps
 
-from collectors.base import Window
-from collectors.slurm.answering import read_queue
+from collectors.shared.collector import Window
+from collectors.slurm.backend import read_queue
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.queue_facts import WAITING, with_queue_facts
 from collectors.slurm.records import read_node

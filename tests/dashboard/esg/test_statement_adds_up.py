@@ -11,8 +11,8 @@ from factories import H100, make_collected, make_job
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.reports.esg.build import energy_of_jobs, make_statement
 from dashboard.reports.esg.periods import Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder

@@ -12,9 +12,9 @@ from beds.kubernetes_fake import FakeApi
 from drawn_kubernetes import Drawn, Listed, cluster_of_three_models, owned_by, serve, spec_of
 from planning_cases import A100, AS_OF
 
-from collectors.base import Window
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
+from collectors.shared.collector import Window
 from dashboard.apply.change_file import change_for
 from dashboard.apply.git.steps import live_plan
 from dashboard.apply.kubernetes.applier import KubernetesApplier

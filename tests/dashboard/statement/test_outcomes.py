@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from factories import make_collected, make_job, make_samples
 
-from collectors.slurm.answers import job_state_of
+from collectors.slurm.values import job_state_of
 from dashboard.statement.charges import outcome_of
 from dashboard.statement.statement import make_cost_statement
 from data.facts.jobs import JobState, SchedulerFacts

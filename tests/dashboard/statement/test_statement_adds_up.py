@@ -14,8 +14,8 @@ from factories import H100, make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collectors.base import Window
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.shared.collector import Window
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.reports.esg.periods import Every
 from dashboard.statement.book import sums_of
 from dashboard.statement.charges import STATES

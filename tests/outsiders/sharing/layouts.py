@@ -16,11 +16,11 @@ from typing import Any
 from beds.board_readings import END, FIRST, board_series, pod_labels, write_answer
 from beds.kubernetes_lists import CLAIMS, GPU, NODES, PODS, SLICES, node, pod, served
 
-from collectors.base import Window
-from collectors.exposition_text import read_prometheus_json
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
-from collectors.slurm.answering import SlurmAnswers
+from collectors.readings.exposition_text import read_prometheus_json
+from collectors.shared.collector import Window
+from collectors.slurm.backend import SlurmAnswers
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.records import read_node, read_queue_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -18,7 +18,7 @@ from beds.slurm_files import BedNode
 from outsiders.campaign import SEED, source_of
 from reliability import Measured
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

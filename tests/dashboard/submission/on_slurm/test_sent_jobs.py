@@ -11,7 +11,7 @@ from beds.slurm_submission import followed, number_of, program, settings_of
 from beds.submission import proposal_of, sent, target_of
 from submission_cases import make_job
 
-from collectors.base import Window
+from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.cli import main
 from dashboard.submission.submit import submit

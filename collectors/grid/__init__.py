@@ -1,0 +1,1 @@
+"""Carbon and price forecasts from providers."""

@@ -1,0 +1,1 @@
+"""Client, session, range splitting, metrics, what is missing."""

@@ -1,0 +1,262 @@
+"""What a Prometheus lacks for Trimtab, and the exact line that would add it."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from collectors.prometheus.client import PrometheusClient
+from collectors.readings.board_nodes import TwoNodes
+from collectors.readings.device_labels import board_uuid, device_of, host_of, node_of
+from collectors.readings.metric_names import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
+from collectors.readings.unread_metrics import unread_metrics
+from collectors.shared.collector import Finding
+from data.base.counts import count_text
+from data.base.errors import CollectorError, scrub
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.settings.sources import PrometheusSettings
+
+_FIELDS = {
+    "SM activity": "sm_active",
+    "power": "power_watts power_instant_watts",
+    "energy counter": "energy_joules",
+    "memory used": "memory_used_mib",
+    "memory size": "memory_free_mib memory_total_mib",
+}
+_LINES = {
+    "SM activity": "DCGM_FI_PROF_SM_ACTIVE, gauge, SM activity.",
+    "power": "DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).",
+    "energy counter": "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy (in mJ).",
+    "memory used": "DCGM_FI_DEV_FB_USED, gauge, Framebuffer used (in MiB).",
+    "memory size": "DCGM_FI_DEV_FB_FREE, gauge, Framebuffer free (in MiB).",
+}
+_CAUSES = {
+    "tensor_active": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "dram_active": "DCGM_FI_PROF_DRAM_ACTIVE",
+    "fp32_active": "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
+    "clock_event_reasons": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+}
+"""What the causes of slow work need of every board beside SM activity."""
+_SM_ACTIVITY = "Ampere and older need datacenter-gpu-manager-4-proprietary and SYS_ADMIN. "
+NAMES_SLURM = "name a Slurm job"
+"""Part of the finding that samples name Slurm jobs."""
+
+
+def prometheus_findings(
+    client: PrometheusClient,
+    settings: PrometheusSettings,
+    now: datetime,
+    *,
+    schedulers: Collection[str] = (),
+) -> tuple[Finding, ...]:
+    """Return what is there and what is missing, over the ten minutes before `now` (UTC).
+
+    `schedulers` are those of slurm and kubernetes that the settings name already.
+    """
+    try:
+        client.begin()
+        names = client.metric_names(selector=settings.selector)
+    except CollectorError as error:
+        return (("reachable and authorised", "missing", str(error)),)
+    others = unread_metrics(names)
+    return (
+        ("reachable and authorised", "ok", count_text(len(names), "metric")),
+        *_metrics(names),
+        *([("other accelerators", "warning", f"{'; '.join(others)}.")] * bool(others)),
+        *_series(client, settings, names, now, schedulers),
+    )
+
+
+def _metrics(names: frozenset[str]) -> Iterator[Finding]:
+    """Return what the exporter lacks; where none is scraped, that alone."""
+    held = sorted(name for name in names if name in BY_NAME or name in INFOS)
+    dcgm = any(name.startswith("DCGM_FI_") for name in names)
+    if not held and not dcgm:
+        yield (
+            "GPU exporter",
+            "missing",
+            (
+                "no GPU exporter is scraped. Run dcgm-exporter on every GPU node (the NVIDIA GPU "
+                "operator brings it) and add a scrape job, or a ServiceMonitor, for its port 9400."
+            ),
+        )
+        return
+    if not dcgm:
+        yield "exporter", "ok", f"no dcgm-exporter, but metrics such as {held[0]}"
+        return
+    told = {BY_NAME[name][0].quantity: name for name in reversed(held) if name in BY_NAME}
+    for what, quantities in _FIELDS.items():
+        found = [told[part] for part in quantities.split() if part in told]
+        fix = f"Add the line `{_LINES[what]}` to the counters of dcgm-exporter (-f FILE). "
+        yield what, "ok" if found else "missing", found[0] if found else fix + _until(what, told)
+    lacking = [name for quantity, name in _CAUSES.items() if quantity not in told]
+    more = f"Add {', '.join(lacking)} (gauge) to the counters of dcgm-exporter. Until then some "
+    yield (
+        "causes of slow work",
+        "missing" if lacking else "ok",
+        more + "causes are not told, or weakly." if lacking else "all counters are there",
+    )
+
+
+def _until(what: str, told: Mapping[str, str]) -> str:
+    """Return what is done without the counter, from those that are there."""
+    if what == "SM activity":
+        known = next((told[entry] for entry in UTILIZATION_PREFERENCE if entry in told), "unknown")
+        tiny = ", which one tiny kernel saturates" if "GPU_UTIL" in known else ""
+        return f"{_SM_ACTIVITY}Until then utilization is {known}{tiny}."
+    if what == "memory size":
+        return "Until then a board's size comes from the catalogue only."
+    if what == "energy counter" and {"power_watts", "power_instant_watts"} & told.keys():
+        return "Until then energy is the integral of power."
+    return f"Until then {'memory use' if what == 'memory used' else what} is unknown."
+
+
+def _series(
+    client: PrometheusClient,
+    settings: PrometheusSettings,
+    names: frozenset[str],
+    now: datetime,
+    schedulers: Collection[str],
+) -> Iterator[Finding]:
+    probe = next((name for name in (*_PROBES, *NEEDED) if name in names), None)
+    if probe is None:
+        return
+    # MIG boards have no utilization by GPU_UTIL: what else a board shows is asked for beside it.
+    asked = [probe, *sorted(name for name in names - {probe} if name in _OF_EVERY_BOARD)]
+    matchers = ",".join([f'__name__=~"{"|".join(asked)}"', *filter(None, [settings.selector])])
+    try:
+        found = list(
+            client.range(
+                f"{{{matchers}}}",
+                start=now - timedelta(minutes=10),
+                end=now,
+                step_seconds=settings.step_seconds,
+            )
+        )
+    except CollectorError as error:
+        yield "series", "missing", str(error)
+        return
+    labels = [dict(entry.get("metric") or {}) for entry in found]
+    if not labels:
+        chosen = f", and prometheus.selector ({scrub(settings.selector)})"
+        yield (
+            "fresh samples",
+            "missing",
+            (
+                f"no {probe} in the last 10 min. Is the target up? See /targets"
+                f"{chosen if settings.selector else ''}."
+            ),
+        )
+        return
+    catalogue = load_gpu_catalogue()
+    texts = [{name: str(value) for name, value in label.items()} for label in labels]
+    devices = [(text, device_of(text, catalogue, {})) for text in texts]
+    models = {device.gpu_uuid: device.gpu_model for _text, device in devices if device}
+    counted = {
+        device.gpu_uuid
+        for text, device in devices
+        if device and text.get("__name__") in _ENERGY_COUNTERS
+    }
+    boards = f"{len(labels):,} series of {count_text(len(models), 'board')}"
+    yield "fresh samples", "ok", f"{boards} in the last 10 min"
+    if 0 < len(counted) < len(models):
+        yield (
+            "boards with an energy counter",
+            "missing",
+            (
+                f"{len(counted)} of {len(models)}. Add the line `{_LINES['energy counter']}` to "
+                "the counters of the other exporters. Until then energy there is the integral of "
+                "power."
+            ),
+        )
+    yield _holder(labels, schedulers)
+    yield from _two_nodes(labels)
+    for detail in catalogue.lacking(models.values()):
+        yield "GPU models", "missing", detail
+    yield _hosts(texts)
+
+
+_PROBES = (
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_GPU_UTIL_RATIO",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_BOARD_POWER_WATTS",
+    "nvidia_smi_utilization_gpu_ratio",
+    "nvidia_gpu_duty_cycle",
+)
+
+_ENERGY_COUNTERS = frozenset(
+    name for name, (field, _factor) in BY_NAME.items() if field.quantity == "energy_joules"
+)
+_OF_EVERY_BOARD = _ENERGY_COUNTERS | {
+    name for name, (field, _factor) in BY_NAME.items() if field.quantity == "power_watts"
+}
+
+
+def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) -> Finding:
+    """Say whether the series name who holds the GPU."""
+
+    def named(*names: str) -> int:
+        return sum(any(label.get(name) for name in names) for label in labels)
+
+    slurm, renamed, plain = named("hpc_job", "jobid"), named("exported_pod"), named("pod")
+    total = len(labels)
+    if slurm:
+        return "job labels", "ok", f"{slurm} of {total} series {NAMES_SLURM}"
+    if renamed:
+        return (
+            "job labels",
+            "ok",
+            (
+                f"{renamed} of {total} series name a pod as exported_pod. The line "
+                "`honorLabels: true` in the ServiceMonitor (honor_labels in scrape_configs) "
+                "would keep the name pod."
+            ),
+        )
+    exporters = sum("dcgm-exporter" in str(label.get("pod", "")) for label in labels)
+    if plain > exporters:
+        return "job labels", "ok", f"{plain - exporters} of {total} series name a pod"
+    fixes = [fix for name, fix in _NAMING.items() if not schedulers or name in schedulers]
+    other = "" if schedulers else "Or name a scheduler: slurm.mode or kubernetes.enabled. "
+    return "job labels", "missing", f"no series names a job. {' '.join(fixes)} {other}".strip()
+
+
+_NAMING = {
+    "kubernetes": "Kubernetes: set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter.",
+    "slurm": (
+        "Slurm: start it with --hpc-job-mapping-dir DIR and let prolog and epilog write DIR/<gpu>."
+    ),
+}
+
+
+def _two_nodes(labels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Name boards that the same metric has from two nodes."""
+    nodes: dict[str, set[str]] = {}
+    for label in labels:
+        texts = {name: str(value) for name, value in label.items()}
+        uuid = texts.get("UUID") or texts.get("gpu_uuid") or texts.get("uuid") or ""
+        if uuid and (host := host_of(node_of(texts))):
+            nodes.setdefault(board_uuid(uuid), set()).add(host)
+    shared = {uuid: hosts for uuid, hosts in nodes.items() if len(hosts) > 1}
+    if shared:
+        (detail,) = TwoNodes(shared).warnings()
+        yield "boards", "missing", detail
+
+
+def _hosts(labels: Sequence[Mapping[str, str]]) -> Finding:
+    """Say whether hosts are nodes or exporter pods."""
+    hosts = {label.get("Hostname") or label.get("hostname") or "" for label in labels} - {""}
+    pods = sorted(host for host in hosts if "dcgm-exporter" in host)
+    if pods:
+        return (
+            "host names",
+            "missing",
+            (
+                f"Hostname is the exporter's pod ({scrub(pods[0])}). Set NODE_NAME from "
+                "spec.nodeName (chart: --set env) or relabel "
+                "__meta_kubernetes_pod_node_name to node."
+            ),
+        )
+    nodes = set(map(node_of, labels)) - {""}
+    if not nodes:
+        return "host names", "missing", "no series has Hostname, node or instance"
+    return "host names", "ok", count_text(len(nodes), "host")

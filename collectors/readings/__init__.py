@@ -1,0 +1,1 @@
+"""Metric names, labels, plausibility, series to samples, XID, activity, serving signals."""

@@ -1,0 +1,272 @@
+"""Exporter series to samples: labels read, values checked, one row per device, time and holder.
+
+Board-level values repeat on every MIG instance and for every holder; they stay on each row as they
+came, and the store counts them once per board and time. Whatever the order of the series, and
+however many replicas say the same, the rows are the same: the larger reading wins.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from collectors.readings.board_nodes import TwoNodes, named_by_time
+from collectors.readings.contradictions import COUNTERS, believed_samples
+from collectors.readings.device_labels import LabelledDevice, device_of, known_as, readable_labels
+from collectors.readings.metric_names import BY_NAME, INFOS, UTILIZATION_PREFERENCE
+from collectors.readings.plausible_values import plausible
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.facts.columns import SAMPLES, check_frame, empty_frame
+from data.facts.jobs import Job, Platform, WorkloadKind
+
+_MICROSECONDS = 1_000_000
+FIRST_SECOND, LAST_SECOND = 1e9, 4e9
+"""2001 and 2096: a time before or after is no time of a reading."""
+_NAMED = ("mig_profile", "node", "gpu_index", "gpu_model")
+_OF_SAMPLES = frozenset(meaning[0].quantity for meaning in BY_NAME.values() if meaning[0].used)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One series: metric name, labels, times in s since the epoch, raw values."""
+
+    metric: str
+    labels: Mapping[str, str]
+    times: npt.NDArray[np.float64]
+    values: npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Dropped:
+    """Counts of readings that were not kept, by reason, and boards that two nodes claim.
+
+    `contradictions` are the counters that others contradict (columns CONTRADICTIONS).
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    two_nodes: TwoNodes = field(default_factory=TwoNodes)
+    contradictions: list[pd.DataFrame] = field(default_factory=list)
+
+    def as_pairs(self) -> tuple[tuple[str, int], ...]:
+        """Return (reason, count) pairs in order."""
+        return tuple(sorted((reason, count) for reason, count in self.counts.items() if count))
+
+
+@dataclass(slots=True)
+class _Readings:
+    """What was kept of the series of one quantity, as arrays of equal length."""
+
+    rows: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    times: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    values: list[npt.NDArray[np.float64]] = field(default_factory=list)
+
+
+def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
+    """Return the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
+    everything = list(readable(series, dropped))
+    info = info_labels(everything)
+    holders: dict[tuple[str, str, str], int] = {}
+    devices: list[list[LabelledDevice]] = []
+    instants: list[list[npt.NDArray[np.int64]]] = []
+    quantities: dict[str, _Readings] = {}
+    for entry in everything:
+        meaning = BY_NAME.get(entry.metric)
+        if meaning is None or not (meaning[0].used or meaning[0].quantity in COUNTERS):
+            continue
+        device = device_of(entry.labels, catalogue, info)
+        if device is None:
+            dropped.counts["no-uuid"] += len(entry.values)
+            continue
+        if device.mig_instance and meaning[0].quantity == "gpu_util":
+            continue  # of a MIG instance GPU_UTIL is 0 or absent, never a reading
+        timed = (entry.times >= FIRST_SECOND) & (entry.times <= LAST_SECOND)
+        counts = dropped.counts if meaning[0].used else Counter[str]()
+        counts["broken-time"] += int((~timed).sum())
+        times = entry.times[timed]
+        values, kept = plausible(*meaning, entry.values[timed], counts)
+        key = (device.gpu_uuid, device.mig_instance, device.job_id)
+        row = holders.setdefault(key, len(devices))
+        if row == len(devices):
+            devices.append([])
+            instants.append([])
+        devices[row].append(device)
+        instants[row].append(np.round(times[kept] * _MICROSECONDS).astype(np.int64))
+        readings = quantities.setdefault(meaning[0].quantity, _Readings())
+        readings.rows.append(np.full(int(kept.sum()), row, dtype=np.int64))
+        readings.times.append(instants[row][-1])
+        readings.values.append(values[kept])
+    frame = _wide(quantities, list(holders), devices, catalogue, dropped)
+    return named_by_time(frame, devices, instants, dropped.two_nodes)
+
+
+def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
+    """Yield the series with labels that can be kept.
+
+    Readings of others, and labels, are counted.
+    """
+    for column in series:
+        found = readable_labels(column.labels)
+        if found is None:
+            dropped.counts["broken-label"] += len(column.values)
+        else:
+            dropped.counts["long-label"] += found[1]
+            yield replace(column, labels=found[0])
+
+
+def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
+    """Return the labels of the info series by uuid, of MIG instances by uuid/instance.
+
+    Where several speak of one device, the last in the order of their labels counts.
+    """
+    said = [column.labels for column in series if column.metric in INFOS]
+    ordered = sorted(said, key=lambda labels: sorted(labels.items()))
+    return {known_as(labels): labels for labels in ordered}
+
+
+def _wide(
+    quantities: Mapping[str, _Readings],
+    holders: Sequence[tuple[str, str, str]],
+    devices: Sequence[Sequence[LabelledDevice]],
+    catalogue: GpuCatalogue,
+    dropped: Dropped,
+) -> pd.DataFrame:
+    """Return one row per holder and time, every quantity its largest reading or NaN.
+
+    A counter that the others contradict is unknown, so that the next signal tells utilization.
+    """
+    long = {
+        name: (
+            np.concatenate(quantity.rows),
+            np.concatenate(quantity.times),
+            np.concatenate(quantity.values),
+        )
+        for name, quantity in quantities.items()
+    }
+    witnesses = set(COUNTERS) - _OF_SAMPLES
+    if not any(len(rows) for name, (rows, *_rest) in long.items() if name not in witnesses):
+        return empty_frame(SAMPLES)
+    instants = _distinct([times for _rows, times, _values in long.values()])
+    # One whole number per row and time: sorting those is many times faster than sorting pairs.
+    cells = {
+        name: rows * len(instants) + np.searchsorted(instants, times)
+        for name, (rows, times, _values) in long.items()
+    }
+    distinct_cells = _distinct(
+        [of_name for name, of_name in cells.items() if name not in witnesses]
+    )
+    wide: dict[str, npt.NDArray[np.float64]] = {}
+    for name, (_rows, _times, values) in long.items():
+        column = np.full(len(distinct_cells), -np.inf)
+        place = np.minimum(np.searchsorted(distinct_cells, cells[name]), len(distinct_cells) - 1)
+        there = distinct_cells[place] == cells[name]
+        np.maximum.at(column, place[there], values[there])
+        wide[name] = np.where(np.isneginf(column), np.nan, column)
+    holder, instant = np.divmod(distinct_cells, len(instants))
+    keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
+    for name in _NAMED:
+        keys[name] = [max(getattr(device, name) for device in said) for said in devices]
+    named = keys.iloc[holder].reset_index(drop=True)
+    times = pd.to_datetime(instants[instant], unit="us", utc=True).as_unit("us")
+    frame = pd.DataFrame(_derived(wide, len(distinct_cells)))
+    samples = check_frame(pd.concat([named, frame], axis=1).assign(sampled_at=times), SAMPLES)
+    counters = {name: wide[name] for name in COUNTERS if name in wide and name not in frame}
+    believed, contradictions = believed_samples(samples, counters, catalogue)
+    dropped.contradictions.append(contradictions)
+    return believed
+
+
+def _distinct(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """Return the distinct numbers of all parts in order; numpy's unique hashes, which is slower."""
+    ordered: npt.NDArray[np.int64] = np.sort(np.concatenate(parts))
+    found: npt.NDArray[np.int64] = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return found
+
+
+def _derived(
+    wide: Mapping[str, npt.NDArray[np.float64]], length: int
+) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.str_]]:
+    """Return the columns of samples from the quantities of the fields."""
+    unknown = np.full(length, np.nan)
+
+    def known(*names: str) -> npt.NDArray[np.float64]:
+        found = unknown
+        for name in names:
+            found = np.where(np.isnan(found), wide.get(name, unknown), found)
+        return found
+
+    signal = np.full(length, "", dtype="<U16")
+    for name in reversed(UTILIZATION_PREFERENCE):
+        signal = np.where(np.isnan(wide.get(name, unknown)), signal, name)
+    reserved = np.nan_to_num(wide.get("memory_reserved_mib", unknown), nan=0.0)
+    total = known("memory_total_mib")
+    parts = known("memory_used_mib") + known("memory_free_mib") + reserved
+    return {
+        "utilization_ratio": known(*UTILIZATION_PREFERENCE),
+        "utilization_signal": signal,
+        "memory_used_mib": known("memory_used_mib"),
+        "memory_total_mib": np.where(np.isnan(total), parts, total),
+        "power_watts": known("power_watts", "power_instant_watts"),
+        "power_limit_watts": known("power_limit_watts", "power_limit_requested_watts"),
+        "energy_joules": known("energy_joules"),
+    }
+
+
+def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
+    """Return the jobs that the samples name; what telemetry does not tell stays unknown.
+
+    What a job holds is what its newest samples say. Columns are grouped, never one frame a job:
+    an hour of a large cluster names a hundred thousand pods.
+    """
+    held = samples[samples["job_id"] != ""]
+    if held.empty:
+        return ()
+    codes, names = pd.factorize(held["job_id"], sort=True)
+    held = held.assign(code=codes)
+    seen = held.groupby("code")["sampled_at"].agg(["min", "max"])
+    newest = held[(held["sampled_at"] == seen["max"].take(codes).to_numpy())]
+    devices = newest[["code", "gpu_uuid", "mig_instance"]].drop_duplicates()
+    first = newest.drop_duplicates("code").sort_values("code")
+    memory = first["memory_total_mib"].astype(object).where(first["memory_total_mib"].notna(), None)
+    facts = zip(
+        map(str, names),
+        first["gpu_model"],
+        first["mig_profile"],
+        memory,
+        np.bincount(devices["code"]).tolist(),
+        seen["min"].dt.to_pydatetime(),
+        seen["max"].dt.to_pydatetime(),
+        strict=True,
+    )
+    return tuple(_job(source, *found) for found in facts)
+
+
+def _job(
+    source: str,
+    job_id: str,
+    model: str,
+    profile: str,
+    memory: float | None,
+    gpu_count: int,
+    first_seen_at: datetime,
+    last_seen_at: datetime,
+) -> Job:
+    slurm = job_id.startswith("slurm:")
+    return Job(
+        job_id=job_id,
+        name=job_id.partition(":" if slurm else "/")[2],
+        namespace="" if slurm else job_id.partition("/")[0],
+        owner="",
+        platform=Platform.SLURM if slurm else Platform.KUBERNETES,
+        kind=WorkloadKind.UNKNOWN,
+        gpu_model=model,
+        gpu_count=gpu_count,
+        mig_profile=profile,
+        gpu_memory_mib=memory,
+        first_seen_at=first_seen_at,
+        last_seen_at=last_seen_at,
+        source=source,
+    )

@@ -1,0 +1,56 @@
+"""Which raw readings are no readings: blanks, infinities and what no board can show.
+
+DCGM marks a missing value by sentinels near 2**31, 2**47 and 2**63 (dcgm_fields.h); older
+exporters publish them. One NaN in a column makes every aggregate of it NaN.
+"""
+
+from collections import Counter
+
+import numpy as np
+import numpy.typing as npt
+
+from collectors.readings.metric_names import Field, ReadingKind
+
+_INT64_BLANK = 9.2e18
+_INT32_BLANK = 2_147_483_632.0
+_INT32_BLANKS = 16
+_DOUBLE_BLANK = 1.4e14
+_ROUNDING = 1.005
+"""A ratio may exceed its limit by rounding; 101 % is a wrong reading."""
+
+
+def plausible(
+    field: Field, factor: float, raw: npt.NDArray[np.float64], dropped: Counter[str]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Return (readings in our unit, which of them are kept); the others are counted by reason.
+
+    Reasons: not-finite, blank, negative, zero, too-large, unclear-unit. `raw` is one whole series,
+    as its largest reading tells 0..100 from 0..1. Shapes: both like `raw`.
+    """
+    counter = field.kind is ReadingKind.COUNTER
+    finite = np.isfinite(raw)
+    known = np.where(finite, raw, 0.0)
+    blank = known >= _INT64_BLANK
+    if not counter:
+        blank |= known >= _DOUBLE_BLANK
+        blank |= (known >= _INT32_BLANK) & (known < _INT32_BLANK + _INT32_BLANKS)
+    values = known * factor
+    negative = values < 0
+    zero = (known == 0) & field.zero_is_unknown
+    large = ~blank & (values > field.largest * _ROUNDING)
+    unclear = np.zeros(raw.shape, dtype=bool)
+    if field.percent_or_ratio and not (finite & ~blank & ~large & (known > 1)).any():
+        unclear = ~blank & ~large & (known > 0)
+    for reason, found in (
+        ("not-finite", ~finite),
+        ("blank", finite & blank),
+        ("negative", finite & negative),
+        ("zero", finite & zero),
+        ("too-large", finite & large),
+        ("unclear-unit", finite & unclear),
+    ):
+        count = int(found.sum())
+        if count:
+            dropped[reason] += count
+    kept = finite & ~blank & ~negative & ~zero & ~large & ~unclear
+    return np.minimum(values, field.largest), kept

@@ -1,0 +1,71 @@
+"""How much of its work a job says that it has done: what is a share, and of which metrics.
+
+No exporter of training frameworks that is widely used publishes steps and their total, so the
+names of the metrics stand in the settings (`prometheus.progress_metric`).
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from collectors.readings.dcgm_readings import FIRST_SECOND, LAST_SECOND, Dropped, Series
+from collectors.readings.device_labels import holder_of, readable_labels
+from data.facts.columns import PROGRESS, check_frame, empty_frame
+
+IMPLAUSIBLE = "implausible-progress"
+"""The reason of what cannot be a share of work: NaN, below 0, above its total, or of none."""
+
+
+def share_done(done: object, total: object = 1) -> float | None:
+    """Return done/total as a share of work, None where that is none: also of a total of 0."""
+    numbers = [
+        float(value)
+        for value in (done, total)
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e18
+        and math.isfinite(value)
+    ]
+    if len(numbers) < 2 or numbers[1] <= 0 or not 0 <= numbers[0] <= numbers[1]:
+        return None
+    return numbers[0] / numbers[1]
+
+
+def progress_of(
+    done: Iterable[Series], totals: Iterable[Series] | None, dropped: Dropped
+) -> pd.DataFrame:
+    """Return what jobs reported (columns PROGRESS) by two metrics of equal labels and times.
+
+    Without `totals` the metric itself is the share. A series whose labels name no holder is
+    dropped and counted, as is what cannot be a share.
+    """
+    of_all = None if totals is None else {_own(entry.labels): _by_time(entry) for entry in totals}
+    rows = []
+    for entry in done:
+        readable = readable_labels(entry.labels)
+        holder = "" if readable is None else holder_of(readable[0])
+        if not holder:
+            dropped.counts["progress-of-nobody"] += 1
+            continue
+        known = {} if of_all is None else of_all.get(_own(entry.labels), {})
+        for at, value in _by_time(entry).items():
+            share = share_done(value, 1 if of_all is None else known.get(at))
+            if share is None or not FIRST_SECOND <= at <= LAST_SECOND:
+                dropped.counts[IMPLAUSIBLE] += 1
+            else:
+                rows.append({"label_id": holder, "reported_at": at, "done_ratio": share})
+    if not rows:
+        return empty_frame(PROGRESS)
+    # Of several series of one holder (ranks, epochs beside steps) the furthest tells.
+    frame = pd.DataFrame(rows).groupby(["label_id", "reported_at"], as_index=False).max()
+    times = pd.to_datetime(frame["reported_at"], unit="s", utc=True).dt.as_unit("us")
+    return check_frame(frame.assign(reported_at=times), PROGRESS)
+
+
+def _own(labels: Mapping[str, object]) -> frozenset[tuple[str, str]]:
+    return frozenset((name, str(value)) for name, value in labels.items() if name != "__name__")
+
+
+def _by_time(series: Series) -> dict[float, float]:
+    return dict(zip(series.times.tolist(), series.values.tolist(), strict=True))

@@ -1,0 +1,89 @@
+"""A source of a further cluster: what it tells is known by names that carry the cluster's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from collectors.shared.collector import Collector, Window
+from data.facts.cluster_names import named_in
+from data.facts.collected import Collected
+from data.facts.fleet import Node
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Job
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NAMES = ("node", "job_id", "label_id", "source", "gpu_uuid", "address")
+"""The columns of frames that hold names of a cluster."""
+_UUID = "GPU-"
+"""How the UUIDs of boards begin that no two clusters share; others stand for a node's board."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InCluster:
+    """The source `inner` of the further cluster `cluster`."""
+
+    inner: Collector
+    cluster: str
+
+    @property
+    def name(self) -> str:
+        """The source's name in reports."""
+        return named_in(self.inner.name, self.cluster)
+
+    def collect(self, window: Window) -> Collected:
+        """Return what the source knows of the window. Errors: CollectorError."""
+        found = self.inner.collect(window)
+        return replace(
+            found,
+            batch_id=digest_of([found.batch_id, self.cluster]),
+            samples=self._frame(found.samples),
+            allocations=self._frame(found.allocations),
+            xids=self._frame(found.xids),
+            serving=self._frame(found.serving),
+            activity=self._frame(found.activity),
+            progress=self._frame(found.progress),
+            jobs=tuple(self._job(job) for job in found.jobs),
+            nodes=tuple(self._node(node) for node in found.nodes),
+            quotas=None
+            if found.quotas is None
+            else tuple(
+                replace(quota, source=named_in(quota.source, self.cluster))
+                for quota in found.quotas
+            ),
+            report=replace(found.report, source=self.name),
+        )
+
+    def _frame(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a frame with its names: each of few is written thousands of times."""
+        renamed = {
+            name: frame[name].map({text: self._named(name, text) for text in frame[name].unique()})
+            for name in _NAMES
+            if name in frame and not frame.empty
+        }
+        return frame.assign(**renamed).astype({name: frame[name].dtype for name in renamed})
+
+    def _named(self, column: str, text: str) -> str:
+        """Return a name of this cluster; an address tells it even where it is not known itself."""
+        if text.startswith(_UUID):
+            return text
+        return named_in(text, self.cluster) or (f"@{self.cluster}" if column == "address" else "")
+
+    def _job(self, job: Job) -> Job:
+        facts = job.scheduler
+        return replace(
+            job,
+            job_id=named_in(job.job_id, self.cluster),
+            source=named_in(job.source, self.cluster),
+            scheduler=facts
+            and replace(facts, nodes=tuple(named_in(name, self.cluster) for name in facts.nodes)),
+        )
+
+    def _node(self, node: Node) -> Node:
+        return replace(
+            node,
+            name=named_in(node.name, self.cluster),
+            source=named_in(node.source, self.cluster),
+        )

@@ -1,0 +1,284 @@
+"""The simulated cluster: a file with every change that was made to the simulated fleet.
+
+The fleet obeys it: a job that was given fewer boards uses fewer in the samples that follow. Like a
+scheduler it knows which jobs run, finds room for what is asked, and refuses what there is none for.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collectors.shared.collector import Source
+from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.simulated.holdings import Holding
+from collectors.simulated.layout import SimulatedDevice, Tenant, slices_of
+from data.base.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
+from data.records.plans import Configuration
+from data.settings.all_settings import Settings
+from data.settings.sources import SimulatedFleetSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedJob:
+    """A job of the simulated cluster as it is now; `places` names its boards for people."""
+
+    identity: str
+    configuration: Configuration
+    places: tuple[str, ...]
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedCluster:
+    """The file and the fleet that it belongs to. Every access holds the file's lock."""
+
+    path: Path
+    seed: int
+    nodes: int
+    slow_jobs: bool = False
+
+    def fleet(self) -> SimulatedFleet:
+        """Return the fleet with all changes made so far. Errors: UnexpectedAnswerError."""
+        with self._locked() as changes:
+            return self._with(changes)
+
+    def job(self, job_id: str, at: datetime) -> SimulatedJob | None:
+        """Return a job that runs or was ended before its time, None when there is none.
+
+        Errors: UnexpectedAnswerError.
+        """
+        fleet, now = self.fleet(), _next_second(at)
+        tenant = _tenant_of(fleet, job_id, now)
+        if tenant is None:
+            return None
+        held = fleet.settlement.holding_at(tenant, now)
+        return SimulatedJob(
+            identity=f"simulated fleet of {self.nodes} nodes, seed {self.seed}: {job_id}",
+            configuration=_configuration(fleet, tenant, held),
+            places=tuple(_place(fleet.settlement.device(key)) for key in held.places),
+            changes=sum(change.tenant == tenant.number for change in fleet.changes),
+        )
+
+    def room_for(self, job_id: str, wanted: Configuration, at: datetime) -> str:
+        """Return why the job could not have what is wanted, '' when it could."""
+        fleet, now = self.fleet(), _next_second(at)
+        tenant = _tenant_of(fleet, job_id, now)
+        if tenant is None:
+            return f"{job_id} does not run"
+        try:
+            _places_for(fleet, tenant, wanted, now)
+        except ChangeRefusedError as refusal:
+            return str(refusal)
+        return ""
+
+    def change(
+        self,
+        job_id: str,
+        *,
+        before: Configuration,
+        after: Configuration,
+        clock: Callable[[], datetime],
+    ) -> None:
+        """Set to what `after` says a job that has what `before` says, from the next second on.
+
+        Errors: StalePlanError when it does not run or has something else, ChangeRefusedError
+        without room, UnexpectedAnswerError when the file cannot be read.
+        """
+        with self._locked() as changes:
+            # Asked under the lock: samples read before did not know of the change.
+            now = _next_second(clock())
+            fleet = self._with(changes)
+            tenant = _tenant_of(fleet, job_id, now)
+            if tenant is None:
+                raise StalePlanError(f"{job_id} does not run", "Run a new cycle.")
+            has = _configuration(fleet, tenant, fleet.settlement.holding_at(tenant, now))
+            if not same_allocation(has, before):
+                raise StalePlanError(
+                    f"{job_id} has {has.describe()}, not {before.describe()}", "Run a new cycle."
+                )
+            change = Holding(
+                tenant=tenant.number,
+                since=now,
+                places=_places_for(fleet, tenant, after, now),
+                cap_watts=after.power_cap_watts if after.gpu_count else None,
+            )
+            self._write((*changes, self._until_its_run_ends(changes, tenant, change)))
+
+    def forget(self) -> None:
+        """Undo the history too: the fleet is as it was before any change."""
+        with self._locked():
+            self._write(())
+
+    def _with(self, changes: tuple[Holding, ...]) -> SimulatedFleet:
+        return SimulatedFleet(
+            seed=self.seed, nodes=self.nodes, changes=changes, slow_jobs=self.slow_jobs
+        )
+
+    def _until_its_run_ends(
+        self, changes: tuple[Holding, ...], tenant: Tenant, change: Holding
+    ) -> Holding:
+        """Return the change with its end: the next run of a training job is another job."""
+        if not tenant.period_seconds:
+            return change
+        settlement = self._with((*changes, change)).settlement
+        own = settlement.own_time(tenant)
+        now = change.since if own is None else int(own.at(np.array([change.since]))[0])
+        period = (now + tenant.offset_seconds) // tenant.period_seconds + 1
+        end = period * tenant.period_seconds - tenant.offset_seconds
+        until = end if own is None else own.when(end)
+        return Holding(**asdict(change) | {"until": max(until, change.since + 1)})
+
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[Holding, ...]]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_name(f"{self.path.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self._read()
+
+    def _read(self) -> tuple[Holding, ...]:
+        try:
+            document = json.loads(self.path.read_text(encoding="utf-8"))
+            belongs = (document["seed"], document["nodes"]) == (self.seed, self.nodes)
+            changes = tuple(_holding(change) for change in document["changes"])
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UnexpectedAnswerError(
+                f"the simulated cluster's file {self.path} cannot be read: {error}",
+                "Remove it: the fleet is then as it was before any change.",
+            ) from error
+        if not belongs:
+            raise UnexpectedAnswerError(
+                f"{self.path} is of another simulated fleet "
+                f"({document['nodes']} nodes, seed {document['seed']})",
+                "Remove it, or name another in simulated_fleet.state_file.",
+            )
+        return changes
+
+    def _write(self, changes: tuple[Holding, ...]) -> None:
+        document = {
+            "seed": self.seed,
+            "nodes": self.nodes,
+            "changes": [asdict(change) for change in changes],
+        }
+        # Written beside and moved, so that a killed writer leaves the old file.
+        beside = self.path.with_name(f"{self.path.name}.new")
+        with beside.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.path)
+
+
+def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
+    """Return the cluster of the settings, which name its file."""
+    return SimulatedCluster(
+        path=Path(settings.state_file),
+        seed=settings.seed,
+        nodes=settings.nodes,
+        slow_jobs=settings.slow_jobs,
+    )
+
+
+def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
+    """Return the simulated fleet as a source, which obeys what was changed where it can be."""
+    own = settings.simulated_fleet
+    return SimulatedFleetCollector(
+        fleet=SimulatedFleet(seed=own.seed, nodes=own.nodes, slow_jobs=own.slow_jobs),
+        step_seconds=settings.prometheus.step_seconds,
+        changed=cluster_of(own).fleet if own.state_file else None,
+    )
+
+
+SOURCE = Source(build=lambda settings, _catalogue: simulated_collector(settings))
+
+
+def same_allocation(one: Configuration, other: Configuration) -> bool:
+    """Return whether two configurations hold the same; nothing is nothing, of whatever model."""
+    return one == other or (one.gpu_count == 0 and other.gpu_count == 0)
+
+
+def _next_second(at: datetime) -> int:
+    """Return when a change made at `at` holds: what was sampled by then stays as it is."""
+    return int(at.timestamp()) + 1
+
+
+def _holding(document: Mapping[str, Any]) -> Holding:
+    return Holding(**dict(document) | {"places": tuple(document["places"])})
+
+
+def _tenant_of(fleet: SimulatedFleet, job_id: str, now: int) -> Tenant | None:
+    for tenant in fleet.tenants:
+        runs = fleet.runs(tenant, now - 1, now)
+        if any(tenant.job_id(run) == job_id for run, _begins, _ends in runs):
+            return tenant
+    return None
+
+
+def _configuration(fleet: SimulatedFleet, tenant: Tenant, held: Holding) -> Configuration:
+    device = fleet.settlement.device(held.places[0]) if held.places else tenant.devices[0]
+    return Configuration(
+        gpu_model=device.gpu_model,
+        gpu_count=len(held.places),
+        mig_profile=device.mig_profile if held.places else "",
+        power_cap_watts=held.cap_watts,
+    )
+
+
+def _place(device: SimulatedDevice) -> str:
+    instance = f", instance {device.mig_instance}" if device.mig_instance else ""
+    return f"{device.node} board {device.index}{instance}"
+
+
+def _places_for(
+    fleet: SimulatedFleet, tenant: Tenant, wanted: Configuration, now: int
+) -> tuple[str, ...]:
+    """Return devices for what is wanted: its own first, then its first ones, then free ones."""
+    held = fleet.settlement.holding_at(tenant, now)
+    mine = [fleet.settlement.device(key) for key in held.places]
+    home = {device.node for device in (*mine, *tenant.devices)}
+    taken = _taken(fleet, tenant, now)
+    free = sorted(_on_offer(fleet, now), key=lambda device: device.node not in home)
+    # A job that leaves a whole board may have it cut and keep a part.
+    cuts = [part for device in mine if not device.mig_instance for part in slices_of(device)]
+    fitting = [
+        device.key
+        for device in (*mine, *tenant.devices, *free, *cuts)
+        if (device.gpu_model, device.mig_profile) == (wanted.gpu_model, wanted.mig_profile)
+        and not _clashes(device, taken)
+    ]
+    places = tuple(dict.fromkeys(fitting))[: wanted.gpu_count]
+    if len(places) < wanted.gpu_count:
+        raise ChangeRefusedError(
+            f"the simulated cluster has room for {len(places)} of {wanted.describe()}",
+            "Free boards first: reclaim what stands idle.",
+        )
+    return places
+
+
+def _taken(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
+    """Return what others hold, or will hold again when their next run begins."""
+    others = [entry for entry in fleet.tenants if entry.number != tenant.number]
+    held = {key for other in others for key in fleet.settlement.holding_at(other, now).places}
+    coming = {device.key for other in others if other.period_seconds for device in other.devices}
+    return frozenset(held | coming)
+
+
+def _clashes(device: SimulatedDevice, taken: frozenset[str]) -> bool:
+    if device.mig_instance:
+        return device.key in taken or device.gpu_uuid in taken
+    return any(key.partition("/")[0] == device.gpu_uuid for key in taken)
+
+
+def _on_offer(fleet: SimulatedFleet, now: int) -> list[SimulatedDevice]:
+    """Return the devices as they are cut now, those that somebody holds included."""
+    epoch = next(entry for entry in fleet.settlement.epochs if entry.since <= now < entry.until)
+    return [device for devices in epoch.boards.values() for device in devices]

@@ -1,0 +1,372 @@
+"""The simulated fleet: demo, fixture and load generator in one, the same for the same seed.
+
+H100, A100 and L40S nodes, MIG, training with phases, inference with day and week, jobs that hold
+GPUs without using them, counter resets and gaps. L40S boards report GPU_UTIL only, as boards
+without profiling metrics do.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+
+from collectors.readings.board_xids import shown_xids
+from collectors.shared.collector import Window
+from collectors.simulated.holdings import (
+    BUSIEST,
+    Epoch,
+    Holding,
+    Settlement,
+    capped_power,
+)
+from collectors.simulated.layout import (
+    POWER_WATTS,
+    SimulatedDevice,
+    Tenant,
+    lay_out_devices,
+    settle_tenants,
+)
+from collectors.simulated.serving import SimulatedService, serving_history, simulated_services
+from collectors.simulated.signals import (
+    Times,
+    Values,
+    board_power,
+    coarse_utilization,
+    memory_ratio,
+    missing,
+    noisy,
+    run_of,
+    utilization,
+)
+from collectors.simulated.simulated_xids import SimulatedXids, driver_loaded
+from collectors.simulated.slow_work import by_slot, health_of, readings, slowed
+from data.facts.collected import Collected
+from data.facts.columns import ACTIVITY, SAMPLES, check_frame, empty_frame
+from data.facts.fleet import SourceReport, SourceState
+from data.facts.identifiers import digest_of
+from data.facts.jobs import Job
+
+_NAME = "simulated-fleet"
+_GRID_SECONDS = 300
+_UTIL_ONLY_MODEL = "L40S-48GB"
+_EMPTY_MEMORY = 0.004
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedFleet:
+    """A fleet of `nodes` nodes with eight boards each; `changes` were made to it since.
+
+    With `slow_jobs` its training jobs are slow for known causes (`simulated_causes`). Every
+    reading is a function of these and its time alone, so that any window gives the same.
+    """
+
+    seed: int
+    nodes: int
+    changes: tuple[Holding, ...] = ()
+    slow_jobs: bool = False
+    devices: tuple[SimulatedDevice, ...] = field(init=False, repr=False)
+    tenants: tuple[Tenant, ...] = field(init=False, repr=False)
+    services: tuple[SimulatedService, ...] = field(init=False, repr=False)
+    settlement: Settlement = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        devices = lay_out_devices(self.seed, self.nodes)
+        tenants = settle_tenants(self.seed, devices)
+        object.__setattr__(self, "devices", devices)
+        object.__setattr__(self, "tenants", tenants)
+        object.__setattr__(self, "services", simulated_services(tenants))
+        object.__setattr__(self, "settlement", Settlement(devices, tenants, self.changes))
+
+    def _stream(self, device: SimulatedDevice) -> int:
+        instance = int(device.mig_instance or 0)
+        return (self.seed * 1_000_003 + device.board * 16 + instance * 2) % 2**31
+
+    def _own(self, tenant: Tenant, times: Times) -> Times:
+        own = self.settlement.own_time(tenant)
+        return times if own is None else own.at(times)
+
+    def _utilization(self, epoch: Epoch, device: SimulatedDevice, times: Times) -> Values:
+        if device.key not in epoch.holder:
+            return np.zeros(len(times))
+        tenant, _holding, effect = epoch.holder[device.key]
+        wanted = utilization(tenant, self._own(tenant, times))
+        wanted = wanted * slowed(tenant, device, slow_jobs=self.slow_jobs)
+        if effect.load != 1:
+            wanted = np.minimum(wanted * effect.load, BUSIEST)
+        return noisy(wanted, self._stream(device), times)
+
+    def _power(self, board: int, times: Times) -> Values:
+        found = np.zeros(len(times))
+        for epoch, inside in self.settlement.parts(times):
+            found[inside] = self._power_within(epoch, board, times[inside])
+        return found
+
+    def _power_within(self, epoch: Epoch, board: int, times: Times) -> Values:
+        devices = epoch.boards[board]
+        activity = np.zeros(len(times))
+        for device in devices:
+            busy = self._utilization(epoch, device, times) * device.fraction
+            slowness = epoch.holder[device.key][2].slowness if device.key in epoch.holder else 1.0
+            activity += busy / slowness
+        watts = board_power(activity, *POWER_WATTS[devices[0].gpu_model])
+        return capped_power(watts, devices[0], _cap(epoch, devices))
+
+    def _energy(self, board: int, times: Times) -> Values:
+        """Return the energy counter in J: power summed on a 5 min grid since the driver's load."""
+        if not len(times):
+            return np.zeros(0)
+        loaded = driver_loaded(np.full_like(times, board), times)
+        first = int(loaded.min()) // _GRID_SECONDS * _GRID_SECONDS
+        grid = np.arange(first, int(times.max()) + _GRID_SECONDS, _GRID_SECONDS, dtype=np.int64)
+        total = np.concatenate([[0.0], np.cumsum(self._power(board, grid)) * _GRID_SECONDS])
+
+        def integral(at: Times) -> Values:
+            position = (at - first) / _GRID_SECONDS
+            return np.asarray(np.interp(position, np.arange(len(total)), total))
+
+        return integral(times) - integral(loaded)
+
+    def history(self, start: datetime, end: datetime, step_seconds: int) -> pd.DataFrame:
+        """Return the samples (columns SAMPLES) at every multiple of the step in (start, end]."""
+        first = (int(start.timestamp()) // step_seconds + 1) * step_seconds
+        times = np.arange(first, int(end.timestamp()) + 1, step_seconds, dtype=np.int64)
+        return self.at_times(times)
+
+    def at_times(self, times: Times) -> pd.DataFrame:
+        """Return the samples (columns SAMPLES) at these times, in s since the epoch."""
+        parts = [
+            part
+            for epoch, inside in self.settlement.parts(times)
+            for board in epoch.boards
+            for part in self._board_parts(epoch, board, times[inside])
+        ]
+        frame = pd.concat(parts, ignore_index=True) if parts else empty_frame(SAMPLES)
+        return check_frame(frame, SAMPLES)
+
+    def _board_parts(self, epoch: Epoch, board: int, times: Times) -> list[pd.DataFrame]:
+        node = board // 8
+        seen = times[~missing(self.seed * 31 + node * 2 + 500_000_003, times)]
+        if not len(seen):
+            return []
+        power, energy = self._power(board, seen), self._energy(board, seen)
+        stamps = pd.to_datetime(seen, unit="s", utc=True).astype("datetime64[us, UTC]")
+        devices = epoch.boards[board]
+        limit = POWER_WATTS[devices[0].gpu_model][1]
+        limit = min(limit, _cap(epoch, devices) or limit)
+        parts = []
+        for device in devices:
+            coarse = device.gpu_model == _UTIL_ONLY_MODEL
+            activity = self._utilization(epoch, device, seen)
+            used, job_ids = self._use(epoch, device, seen)
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "sampled_at": stamps,
+                        "gpu_uuid": device.gpu_uuid,
+                        "mig_instance": device.mig_instance,
+                        "mig_profile": device.mig_profile,
+                        "node": device.node,
+                        "gpu_index": str(device.index),
+                        "gpu_model": device.gpu_model,
+                        "job_id": job_ids,
+                        "utilization_ratio": coarse_utilization(activity) if coarse else activity,
+                        "utilization_signal": "gpu_util" if coarse else "sm_active",
+                        "memory_used_mib": np.round(used * device.memory_total_mib),
+                        "memory_total_mib": device.memory_total_mib,
+                        "power_watts": power,
+                        "power_limit_watts": limit,
+                        "energy_joules": energy,
+                    }
+                )
+            )
+        return parts
+
+    def _use(
+        self, epoch: Epoch, device: SimulatedDevice, times: Times
+    ) -> tuple[Values, str | list[str]]:
+        """Return the used share of the device's memory, and the job that uses it, at each time."""
+        if device.key not in epoch.holder:
+            return np.full(len(times), _EMPTY_MEMORY), ""
+        tenant = epoch.holder[device.key][0]
+        own = self._own(tenant, times)
+        used = memory_ratio(tenant, own)
+        usual = tenant.devices[0].memory_total_mib
+        if device.memory_total_mib != usual:
+            used = np.minimum(used * (usual / device.memory_total_mib), BUSIEST)
+        runs, codes = np.unique(run_of(tenant, own)[0], return_inverse=True)
+        names = np.array(["" if run < 0 else tenant.job_id(int(run)) for run in runs], dtype=object)
+        return used, list(names[codes])
+
+    def activity(self, samples: pd.DataFrame) -> pd.DataFrame:
+        """Return what the devices of samples show beside them, a row a sample, NaN if not told.
+
+        The columns of ACTIVITY with numbers. Boards without profiling metrics tell GPU_UTIL alone.
+        """
+        samples = samples.reset_index(drop=True)
+        times = _seconds(samples)
+        names = samples["gpu_uuid"] + "/" + samples["mig_instance"]
+        profiled = samples["utilization_signal"].to_numpy() == "sm_active"
+        found = pd.DataFrame(np.nan, index=samples.index, columns=list(ACTIVITY.names[3:]))
+        found["engine_active"] = samples["utilization_ratio"].where(~profiled)
+        found["power_ratio"] = samples["power_watts"] / samples["power_limit_watts"]
+        told = health_of(samples, self._boards_of(samples))
+        found[told.columns] = told
+        activity = samples["utilization_ratio"].to_numpy()
+        for name, places in names.groupby(names).indices.items():
+            key = str(name).removesuffix("/")
+            for epoch, inside in self.settlement.parts(times[places]):
+                holder = epoch.holder.get(key)
+                rows = places[inside & profiled[places]]
+                if holder is not None and len(rows):
+                    told = readings(
+                        holder[0],
+                        self.settlement.device(key),
+                        activity[rows],
+                        times[rows],
+                        slow_jobs=self.slow_jobs,
+                    )
+                    columns = found.columns.get_indexer(told.columns)
+                    found.iloc[rows, columns] = told.to_numpy()
+        return found
+
+    def _boards_of(self, samples: pd.DataFrame) -> Times:
+        """Return the number of the board of each sample."""
+        board_of = {device.gpu_uuid: device.board for device in self.devices}
+        return np.asarray(samples["gpu_uuid"].map(board_of), dtype=np.int64)
+
+    def last_xids(self, samples: pd.DataFrame) -> Times:
+        """Return the code of the last XID error that each sample's board shows, 0 for none."""
+        boards, times = self._boards_of(samples), _seconds(samples)
+        count = self.devices[-1].board + 1
+        return SimulatedXids(seed=self.seed, boards=count, works=self._works).last_codes(
+            boards, times
+        )
+
+    def _works(self, board: int, at: int) -> bool:
+        """Return whether a job does something on the board."""
+        times = np.array([at], dtype=np.int64)
+        return any(
+            self._utilization(epoch, device, times)[0] > 0
+            for epoch, _inside in self.settlement.parts(times)
+            for device in epoch.boards[board]
+        )
+
+    def jobs(self, start: datetime, end: datetime) -> tuple[Job, ...]:
+        """Return every job that ran in (start, end]."""
+        first, last = int(start.timestamp()), int(end.timestamp())
+        found = []
+        for tenant in self.tenants:
+            for run, begins, ends in self.runs(tenant, first, last):
+                seen = min(last, ends)
+                holding = self.settlement.holding_at(tenant, seen)
+                if not holding.places:
+                    seen = holding.since - 1
+                    holding = self.settlement.holding_at(tenant, seen)
+                if seen > first and holding.places:
+                    device = self.settlement.device(holding.places[0])
+                    count = len(holding.places)
+                    found.append(_job(tenant, run, device, count, max(first, begins), seen))
+        return tuple(found)
+
+    def runs(self, tenant: Tenant, first: int, last: int) -> list[tuple[int, int, int]]:
+        """Return (number, first second, last second) of the runs that overlap (first, last]."""
+        if not tenant.period_seconds:
+            return [(0, first, last)]
+        own = self.settlement.own_time(tenant)
+        bounds = np.array([first, last], dtype=np.int64)
+        low, high = (int(bound) for bound in (bounds if own is None else own.at(bounds)))
+        numbers = range(
+            (low + tenant.offset_seconds) // tenant.period_seconds,
+            (high + tenant.offset_seconds) // tenant.period_seconds + 1,
+        )
+        found = []
+        for number in numbers:
+            begin = number * tenant.period_seconds - tenant.offset_seconds
+            end = begin + tenant.run_seconds - 1
+            if own is not None:
+                begin, end = own.when(begin), own.when(end + 1) - 1
+            if begin <= last and end > first:
+                found.append((number, begin, end))
+        return found
+
+
+def _seconds(samples: pd.DataFrame) -> Times:
+    """Return the times of samples in s since the epoch."""
+    return np.asarray(samples["sampled_at"].dt.as_unit("s").astype("int64"), dtype=np.int64)
+
+
+def _cap(epoch: Epoch, devices: list[SimulatedDevice]) -> float | None:
+    """Return lowest power cap of those who hold a part of the board, None when there is none."""
+    caps = [
+        epoch.holder[device.key][1].cap_watts for device in devices if device.key in epoch.holder
+    ]
+    return min((cap for cap in caps if cap is not None), default=None)
+
+
+def _job(
+    tenant: Tenant, run: int, device: SimulatedDevice, count: int, begins: int, ends: int
+) -> Job:
+    return Job(
+        job_id=tenant.job_id(run),
+        name=tenant.name,
+        namespace=tenant.team,
+        owner=tenant.team,
+        platform=tenant.platform,
+        kind=tenant.kind,
+        gpu_model=device.gpu_model,
+        gpu_count=count,
+        mig_profile=device.mig_profile,
+        gpu_memory_mib=device.memory_total_mib,
+        first_seen_at=datetime.fromtimestamp(begins, tz=UTC),
+        last_seen_at=datetime.fromtimestamp(ends, tz=UTC),
+        source=_NAME,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedFleetCollector:
+    """The simulated fleet as a source; `changed` gives it with the changes made until now."""
+
+    fleet: SimulatedFleet
+    step_seconds: int
+    changed: Callable[[], SimulatedFleet] | None = None
+    name: str = _NAME
+
+    def collect(self, window: Window) -> Collected:
+        """Return the fleet's samples and jobs of the window. Errors: UnexpectedAnswerError."""
+        fleet = self.fleet if self.changed is None else self.changed()
+        samples = fleet.history(window.start, window.end, self.step_seconds)
+        first, last = (int(value.timestamp()) for value in (window.start, window.end))
+        steps = last // self.step_seconds - first // self.step_seconds
+        expected = steps * len(fleet.devices)
+        return Collected(
+            batch_id=digest_of([_NAME, fleet.seed, fleet.nodes, window.start, window.end]),
+            samples=samples,
+            jobs=fleet.jobs(window.start, window.end),
+            xids=shown_xids(samples, fleet.last_xids(samples)),
+            activity=by_slot(
+                pd.concat(
+                    [
+                        samples[["gpu_uuid", "mig_instance"]],
+                        fleet.activity(samples).assign(time=_seconds(samples)),
+                    ],
+                    axis=1,
+                ),
+                first,
+                last,
+            ),
+            serving=serving_history(fleet.services, fleet.settlement, window.start, window.end),
+            report=SourceReport(
+                source=_NAME,
+                state=SourceState.RAN,
+                reason="",
+                samples=len(samples),
+                dropped=(),
+                completeness_ratio=min(1.0, len(samples) / expected) if expected else None,
+                warnings=(),
+                window_start=window.start,
+                window_end=window.end,
+            ),
+        )
