@@ -9,8 +9,8 @@ import numpy.typing as npt
 import ruptures
 
 from forecasting.phases.change_points import change_points, noise_scale
+from forecasting.phases.detect import find_phases
 from forecasting.phases.epoch_period import autocorrelation_period
-from forecasting.phases.find import find_phases
 from forecasting.phases.records import PhaseKind, Phases
 
 TRACES = 120

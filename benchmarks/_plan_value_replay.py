@@ -1,9 +1,9 @@
 """Plans made hour by hour from forecasts, and what was held then paid with what came.
 
 Every hour a forecast of the next day is made from the past, a planning problem and a plan from it
-(`forecasting.path_pool`, `planner.problem`, `planner.plan`); what the plan holds in its first hour
-is held. The product offers a service doublings below and three counts above what it has; here every
-peer may hold any count, so that forecasts are compared, not steps.
+(`forecasting.jobs.path_pool`, `planner.problem`, `planner.plan`); what the plan holds in its first
+hour is held. The product offers a service doublings below and three counts above what it has; here
+every peer may hold any count, so that forecasts are compared, not steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ from data.records.plans import Configuration, Plan
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from data.settings.fleet import NodeSettings
-from forecasting.demand_series import DemandSeries
-from forecasting.forecast_path import PathTask, path_of
-from forecasting.naive_model import NaiveModel
-from forecasting.path_pool import paths_of
+from forecasting.jobs.forecast_path import PathTask, path_of
+from forecasting.jobs.path_pool import paths_of
+from forecasting.models.naive_model import NaiveModel
+from forecasting.series.demand_series import DemandSeries
 from planner.plan import build_plan
 from planner.problem.configurations import Option
 from planner.problem.cost import change_cost, slot_costs

@@ -22,10 +22,10 @@ from data.records.memory import MemoryFinding
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import Settings
 from data.store import PlanningView, open_store
-from forecasting.forecast_runner import forecast_demand
-from forecasting.group_forecasts import forecast_groups
-from forecasting.past_runs import past_run_seconds
+from forecasting.forecast import forecast_demand
+from forecasting.groups.group_forecasts import forecast_groups
 from forecasting.power.estimated import PowerModels, power_models, with_estimated_power
+from forecasting.series.past_runs import past_run_seconds
 from planner.memory.watch import watch_memory
 from planner.plan import build_plan
 from planner.recommendations.advise import advise

@@ -8,8 +8,8 @@ import numpy as np
 from benchmarks.demand_sets import DemandSet, philly, pods
 from benchmarks.demand_sets import helios as helios_set
 from data.records.forecasts import Quantity
-from forecasting.demand_series import DemandSeries
-from forecasting.window_peaks import PeakSubject, window_peaks
+from forecasting.series.demand_series import DemandSeries
+from forecasting.series.window_peaks import PeakSubject, window_peaks
 from planner.rightsizing.past import Values
 
 _HISTORY_HOURS = 35 * 24

@@ -30,8 +30,8 @@ from data.settings.all_settings import Settings
 from data.store import open_store
 from data.store.engine.duckdb_engine import open_engine
 from data.store.engine.migrate import migrate
-from forecasting.forecast_runner import forecast_demand
-from forecasting.group_forecasts import forecast_groups
+from forecasting.forecast import forecast_demand
+from forecasting.groups.group_forecasts import forecast_groups
 
 END = datetime(2026, 1, 15, 10, tzinfo=UTC)
 CYCLE_SLOTS = 3

@@ -15,9 +15,9 @@ from benchmarks._serving_kernel import (
     replay_kernel,
 )
 from benchmarks._serving_traces import MINUTE, RequestTrace
+from forecasting.groups.request_rates import RATE_SLOT_SECONDS as SLOT
+from forecasting.groups.request_rates import rate_quantiles_of
 from forecasting.mix.model import MIN_KNOWN
-from forecasting.request_rates import RATE_SLOT_SECONDS as SLOT
-from forecasting.request_rates import rate_quantiles_of
 from planner.serving.service_model import replicas_for_rates
 
 STEP = 15

@@ -21,8 +21,8 @@ from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.settings.all_settings import Settings
 from data.store import Store
 from data.store.facts.planning_view import PlanningView
-from forecasting.forecast_runner import forecast_demand
-from forecasting.group_forecasts import forecast_groups
+from forecasting.forecast import forecast_demand
+from forecasting.groups.group_forecasts import forecast_groups
 from forecasting.power.estimated import power_models
 from planner.memory.watch import watch_memory
 from planner.plan import build_plan

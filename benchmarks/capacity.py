@@ -17,10 +17,10 @@ from dashboard.capacity import WEEKS, HourPrices, boards_to_keep, cost_per_hour
 from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from data.records.forecasts import QuantilePath, Quantity
 from data.settings.all_settings import PlanningSettings
-from forecasting.demand_series import DemandSeries
-from forecasting.forecast_path import PathTask
-from forecasting.group_forecasts import by_slot
-from forecasting.path_pool import paths_of
+from forecasting.groups.group_forecasts import by_slot
+from forecasting.jobs.forecast_path import PathTask
+from forecasting.jobs.path_pool import paths_of
+from forecasting.series.demand_series import DemandSeries
 from planner.problem.cost import quantile_curve
 
 RESULTS = Path(__file__).parent / "results" / "capacity.md"

@@ -35,13 +35,13 @@ from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from data.settings.all_settings import PlanningSettings
 from data.store import open_store
-from forecasting.backtest import inside_band, pinball_losses
-from forecasting.forecast_path import MODELS, PathTask
-from forecasting.job_tasks import JobTask, first_slot_after, job_tasks
+from forecasting.jobs.forecast_path import MODELS, PathTask
+from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
+from forecasting.jobs.path_pool import paths_of
 from forecasting.mix.model import MixModel
-from forecasting.model_comparison import compare_models
-from forecasting.naive_model import NaiveModel
-from forecasting.path_pool import paths_of
+from forecasting.models.backtest import inside_band, pinball_losses
+from forecasting.models.model_comparison import compare_models
+from forecasting.models.naive_model import NaiveModel
 
 RESULTS = Path(__file__).parent / "results" / "forecast.md"
 

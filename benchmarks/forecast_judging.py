@@ -9,9 +9,9 @@ from tqdm import tqdm
 
 from benchmarks.demand_sets import DemandSet, Values
 from data.records.forecasts import Quantity
-from forecasting.backtest import inside_band, pinball_losses
-from forecasting.demand_model import LEVELS, DemandModel, Quantiles
-from forecasting.demand_series import DemandSeries
+from forecasting.models.backtest import inside_band, pinball_losses
+from forecasting.models.demand_model import LEVELS, DemandModel, Quantiles
+from forecasting.series.demand_series import DemandSeries
 
 HISTORY_DAYS = 60
 FIRST_ORIGIN_DAYS = 42

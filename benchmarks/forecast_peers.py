@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks._prophet_design import bands
-from forecasting.demand_model import Quantiles
-from forecasting.demand_series import DemandSeries, Values
+from forecasting.models.demand_model import Quantiles
 from forecasting.prophet.batch import fit_batch
+from forecasting.series.demand_series import DemandSeries, Values
 
 _WINDOW_DAYS = 28
 _LEVELS = (0.05, 0.1, 0.5, 0.9, 0.95)

@@ -8,11 +8,11 @@ import numpy as np
 from benchmarks.demand_sets import pods
 from benchmarks.forecast_judging import Row, add, as_series
 from data.records.forecasts import Quantity
-from forecasting.cold_start import borrowed
 from forecasting.mix.model import MixModel
-from forecasting.naive_model import NaiveModel
-from forecasting.seasonal_naive_model import SeasonalNaiveModel
-from forecasting.window_peaks import PeakSubject, window_peaks
+from forecasting.models.cold_start import borrowed
+from forecasting.models.naive_model import NaiveModel
+from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
+from forecasting.series.window_peaks import PeakSubject, window_peaks
 
 COLUMNS = (("gpu_util_pct", "utilization, %", 100.0), ("gpu_mem_used_bytes", "memory, GiB", 80.0))
 _HOUR = 12

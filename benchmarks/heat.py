@@ -17,11 +17,11 @@ from dashboard.heat import HISTORY_DAYS
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity
 from data.settings.all_settings import PlanningSettings
-from forecasting.demand_series import DemandSeries, Values
-from forecasting.forecast_path import PathTask
-from forecasting.naive_model import NaiveModel
-from forecasting.path_pool import paths_of
-from forecasting.seasonal_naive_model import SeasonalNaiveModel
+from forecasting.jobs.forecast_path import PathTask
+from forecasting.jobs.path_pool import paths_of
+from forecasting.models.naive_model import NaiveModel
+from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
+from forecasting.series.demand_series import DemandSeries, Values
 
 RESULTS = Path(__file__).parent / "results" / "heat.md"
 HOURS = 24

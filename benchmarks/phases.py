@@ -30,13 +30,13 @@ from benchmarks._phase_truth import (
 )
 from benchmarks._progress_runs import progress_rows
 from benchmarks._run_ends import end_rows
+from forecasting.jobs.replan_trigger import limit_of, replan_trigger
 from forecasting.phases.adjustment import phase_forecast
 from forecasting.phases.change_points import change_points, noise_scale
-from forecasting.phases.find import find_phases
+from forecasting.phases.detect import find_phases
 from forecasting.phases.levels import levels_of
-from forecasting.phases.profile import phase_profile
+from forecasting.phases.phase_profile import phase_profile
 from forecasting.phases.records import PhaseKind, Signal
-from forecasting.replan_trigger import limit_of, replan_trigger
 
 RESULTS = Path(__file__).parent / "results" / "phases.md"
 SLOT_SECONDS = 10.0

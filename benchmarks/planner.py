@@ -29,7 +29,7 @@ from data.records.plans import Plan
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from data.store import open_store
-from forecasting.forecast_runner import forecast_demand
+from forecasting.forecast import forecast_demand
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem, make_problem
 

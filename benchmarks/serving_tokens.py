@@ -36,7 +36,7 @@ from benchmarks._serving_rules import (
 )
 from benchmarks._serving_traces import SERVICE_SECONDS, RequestTrace, servegen
 from benchmarks.serving import EARLY, MARGINS, MAX_MORE_HOURS, WARM_UP, cheapest
-from forecasting.request_rates import rate_quantiles_of
+from forecasting.groups.request_rates import rate_quantiles_of
 
 RESULTS = Path(__file__).parent / "results" / "serving_tokens.md"
 PREFILL_SHARES = (0.1, 0.5)

@@ -29,7 +29,7 @@ from data.facts.jobs import Job, Platform, WorkloadKind
 from data.settings.all_settings import Settings
 from data.settings.statements import GpuPrice, Invoice, StatementSettings
 from data.store import open_store
-from forecasting.day_sums import HISTORY_DAYS, days_ahead
+from forecasting.series.day_sums import HISTORY_DAYS, days_ahead
 
 RESULTS = Path(__file__).parent / "results" / "statement.md"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

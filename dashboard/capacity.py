@@ -27,7 +27,7 @@ from data.settings.all_settings import Settings
 from data.store import StoreReader
 
 if TYPE_CHECKING:
-    from forecasting.demand_series import DemandSeries, Values
+    from forecasting.series.demand_series import DemandSeries, Values
 
 WEEKS = 8
 MIN_HOURS = 7 * 24
@@ -142,7 +142,7 @@ def _demand(
     import pandas as pd
 
     from data.records.forecasts import GroupKind, Quantity
-    from forecasting.group_series import group_series
+    from forecasting.series.group_series import group_series
 
     history = reader.group_history(start=start, end=end, slot_seconds=SECONDS_PER_HOUR)
     groups = [

@@ -41,12 +41,12 @@ from data.records.plans import Plan
 from data.records.recommendations import Recommendation
 from data.store.engine.disk_space import require_room
 from data.store.facts.planning_view import PlanningView
-from forecasting.forecast_runner import forecast_demand
-from forecasting.group_forecasts import forecast_groups
-from forecasting.past_runs import past_run_seconds
+from forecasting.distributed.ray_workers import RayWorkforce
+from forecasting.forecast import forecast_demand
+from forecasting.groups.group_forecasts import forecast_groups
+from forecasting.jobs.surprises import outside_interval
 from forecasting.power.estimated import power_models, with_estimated_power
-from forecasting.ray_workforce import RayWorkforce
-from forecasting.surprises import outside_interval
+from forecasting.series.past_runs import past_run_seconds
 from planner.plan import build_plan
 from planner.recommendations.advise import advise
 from planner.recommendations.portfolio import Portfolio

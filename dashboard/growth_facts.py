@@ -8,8 +8,8 @@ from data.records.plans import Configuration
 from data.settings.all_settings import PlanningSettings
 from data.store import StoreReader
 from data.store.facts.planning_view import PlanningView
-from forecasting.past_runs import past_runs_by_size
-from forecasting.queue_waits import places_in_line
+from forecasting.groups.queue_waits import places_in_line
+from forecasting.series.past_runs import past_runs_by_size
 from planner.recommendations.growth_room import GrowthFacts
 
 

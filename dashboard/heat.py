@@ -16,7 +16,7 @@ from data.settings.fleet import PowerDomain
 from data.store import StoreReader
 
 if TYPE_CHECKING:
-    from forecasting.group_series import GroupSeries
+    from forecasting.series.group_series import GroupSeries
 
 HISTORY_DAYS = 28
 _HOURS_AHEAD = 24
@@ -52,7 +52,7 @@ def foreseen_racks(
     """Return the power of each rack by the hour, to be forecast; nothing without power domains."""
     if not domains:
         return ()
-    from forecasting.rack_series import rack_history, rack_series
+    from forecasting.series.rack_series import rack_history, rack_series
 
     power = reader.node_power(start=as_of - timedelta(days=HISTORY_DAYS), end=as_of)
     return tuple(rack_series(rack_history(power, domains), SECONDS_PER_HOUR))
@@ -64,7 +64,7 @@ def heat_rows(reader: StoreReader, settings: Settings) -> tuple[HeatRow, ...]:
     end = reader.latest_sample_at()
     if not domains or end is None:
         return ()
-    from forecasting.rack_series import rack_history
+    from forecasting.series.rack_series import rack_history
 
     history = rack_history(reader.node_power(start=end - timedelta(hours=3), end=end), domains)
     ahead = {

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from data.base.units import SLOT_SECONDS
 from data.records.serving import TokenSeconds
 from data.store.serving.service_history import ServedHistory
-from forecasting.request_rates import RATE_SLOT_SECONDS
+from forecasting.groups.request_rates import RATE_SLOT_SECONDS
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import (
     Floats,

@@ -14,11 +14,11 @@ from data.records.serving import ServiceOutlook
 from data.settings.all_settings import Settings
 from data.settings.multi_cluster import settings_by_cluster
 from data.store.facts.planning_view import PlanningView
-from forecasting.past_runs import past_run_seconds
+from forecasting.groups.queue_waits import places_in_line, queue_waits
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import PowerModels
 from forecasting.power.free_boards import with_measured_idle
-from forecasting.queue_waits import places_in_line, queue_waits
+from forecasting.series.past_runs import past_run_seconds
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 from planner.problem.scheduler_shares import with_enforced_shares
 

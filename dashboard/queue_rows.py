@@ -56,7 +56,9 @@ def queue_rows(reader: StoreReader) -> tuple[QueueRow, ...]:
     known = reader.jobs()
     if not known:
         return ()
-    from forecasting.queue_waits import places_in_line  # with NumPy, which other lists do without
+    from forecasting.groups.queue_waits import (
+        places_in_line,  # with NumPy, which other lists do without
+    )
 
     as_of = max(job.last_seen_at for job in known)
     jobs, quotas = {job.job_id: job for job in known}, reader.quotas()

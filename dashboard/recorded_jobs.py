@@ -11,7 +11,7 @@ from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.jobs import Job
 from data.settings.energy import EnergySettings
-from forecasting.job_keys import JobKey, job_key
+from forecasting.series.job_keys import JobKey, job_key
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.past import Indices, Values
 from planner.rightsizing.replay import Recorded

@@ -14,7 +14,7 @@ from data.base.clock import floor_to_slot
 from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.records.plans import Plan
 from data.store import StoreReader
-from forecasting.surprises import Surprise, surprises
+from forecasting.jobs.surprises import Surprise, surprises
 
 logger = logging.getLogger(__name__)
 

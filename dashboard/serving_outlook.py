@@ -22,12 +22,12 @@ from data.records.feasible_changes import SCALES_TO_ZERO
 from data.records.serving import BoundsUse, ColdStart, ServiceOutlook
 from data.settings.serving import ServingSettings
 from data.store import StoreReader
-from forecasting.demand_model import Quantiles
-from forecasting.request_rates import (
+from forecasting.groups.request_rates import (
     RATE_SLOT_SECONDS,
     rate_quantiles_of,
     slots_without_requests,
 )
+from forecasting.models.demand_model import Quantiles
 from planner.serving.bounds_use import NeedRules, bounds_use
 from planner.serving.cold_start import cold_start
 from planner.serving.missing_signals import what_is_missing

@@ -6,8 +6,8 @@ import numpy as np
 
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity
-from forecasting.demand_series import DemandSeries
 from forecasting.mix.model import mix_many
+from forecasting.series.demand_series import DemandSeries
 from planner.rightsizing.forecast_path import refreshed
 from planner.rightsizing.past import StepForecast, Values, quantile
 from planner.rightsizing.replay import Recorded

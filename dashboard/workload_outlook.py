@@ -9,7 +9,7 @@ from data.settings.all_settings import Settings
 from data.store import StoreReader
 from data.store.facts.fact_reader import of_these_jobs
 from data.store.facts.planning_view import PlanningView
-from forecasting.workloads import forecast_workloads, workloads_of
+from forecasting.groups.workloads import forecast_workloads, workloads_of
 
 
 def foreseen_workloads(

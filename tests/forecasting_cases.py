@@ -10,8 +10,8 @@ import pandas as pd
 from data.facts.columns import HISTORY, check_frame
 from data.records.forecasts import QuantilePath, Quantity
 from data.settings.all_settings import PlanningSettings
-from forecasting.demand_series import DemandSeries
-from forecasting.forecast_path import MIX, PathTask, forecast_path
+from forecasting.jobs.forecast_path import MIX, PathTask, forecast_path
+from forecasting.series.demand_series import DemandSeries
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
 HOURLY = PlanningSettings(slot_minutes=60, horizon_slots=24, workers=1)

@@ -45,7 +45,7 @@ RAY = """
 import logging, trimtab; trimtab.own_packages_first()
 from inspect import getfile
 from data.base.errors import SettingsError, TrimtabError
-from forecasting.ray_pool import by_ray
+from forecasting.distributed.ray_pool import by_ray
 logging.basicConfig(level="WARNING")
 for _attempt in range(4):  # on a busy machine Ray gives a start up after 30 s
     try:

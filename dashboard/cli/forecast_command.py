@@ -79,11 +79,11 @@ def _backtest(options: argparse.Namespace) -> int:
 def _scores(
     options: argparse.Namespace, store: Store, planning: PlanningSettings, as_of: datetime
 ) -> list[dict[str, Any]]:
-    from forecasting.forecast_path import MODELS
-    from forecasting.group_series import group_series
-    from forecasting.job_tasks import JobTask, first_slot_after, job_tasks
-    from forecasting.model_comparison import compare_models
-    from forecasting.naive_model import NaiveModel
+    from forecasting.jobs.forecast_path import MODELS
+    from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
+    from forecasting.models.model_comparison import compare_models
+    from forecasting.models.naive_model import NaiveModel
+    from forecasting.series.group_series import group_series
 
     slot_seconds = planning.slot_minutes * 60
     view = store.reader.planning_view(

@@ -1,6 +1,6 @@
 """Budgets of tenants: the month so far, its forecast end, and this week beside the last.
 
-The rest of the month is forecast from whole days (forecasting/day_sums.py).
+The rest of the month is forecast from whole days (forecasting/series/day_sums.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from data.base.clock import midnight
 from data.records.recommendations import Range
 from data.settings.all_settings import Settings
 from data.store import StoreReader
-from forecasting.day_sums import HISTORY_DAYS, DaysAhead, days_ahead
+from forecasting.series.day_sums import HISTORY_DAYS, DaysAhead, days_ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.jobs import Job, JobState
 from data.facts.queue_waits import wants_boards
 from data.store import StoreReader
-from forecasting.past_runs import past_run_seconds
+from forecasting.series.past_runs import past_run_seconds
 from planner.scheduling.arrival import UNKNOWN_HOURS, WaitingJob
 
 _RECENT = timedelta(hours=1)

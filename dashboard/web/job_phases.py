@@ -11,7 +11,7 @@ from data.base.errors import sentence
 from data.base.units import SECONDS_PER_DAY, SLOT_SECONDS
 from data.facts.jobs import Job, WorkloadKind
 from data.store import StoreReader
-from forecasting.phases.find import find_phases
+from forecasting.phases.detect import find_phases
 from forecasting.phases.records import Phases, Signal
 
 _DAYS = 7

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.web.page import plain
 from data.facts.jobs import Job, JobState, WorkloadKind
 from data.facts.progress import ProgressReport
-from forecasting.past_runs import past_run_seconds
+from forecasting.series.past_runs import past_run_seconds
 from planner.problem.job_end import MIN_RUNS, expected_end, of_this_run, told_end
 
 _SEEN_WITHIN = timedelta(hours=1)

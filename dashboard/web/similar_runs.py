@@ -12,7 +12,7 @@ from data.base.clock import floor_to_slot
 from data.base.units import SECONDS_PER_HOUR
 from data.facts.jobs import Job
 from data.store.handles.cached_reader import CachedReader
-from forecasting.job_keys import job_key
+from forecasting.series.job_keys import job_key
 
 _LOOKED_AT = 400
 _DRAWN, _LISTED = 5, 20

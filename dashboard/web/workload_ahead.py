@@ -19,7 +19,7 @@ from data.facts.jobs import Job
 from data.records.forecast_tests import lead_means
 from data.records.forecasts import Quantity, WorkloadForecast, WorkloadTotal
 from data.records.recommendations import Range
-from forecasting.workloads import workload_name
+from forecasting.groups.workloads import workload_name
 
 _AHEAD = {"7 d": 7, "30 d": 30}
 _TOO_SHORT = "it takes seven whole days of readings"

@@ -17,13 +17,13 @@ import numpy.typing as npt
 from data.base.errors import NotEnoughHistoryError
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import LeadAccuracy, LeadWeights
-from forecasting.demand_model import Quantiles
-from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.bands_kernel import banded, hear
 from forecasting.mix.kernel import collect_points, mix_bucket, points_now
 from forecasting.mix.members_kernel import MEMBERS
 from forecasting.mix.short_leads import with_short_leads
+from forecasting.models.demand_model import Quantiles
 from forecasting.prophet.member import Moments, prophet_points
+from forecasting.series.demand_series import DemandSeries, Values
 
 MIN_KNOWN = 4
 _BUCKET_ENDS_HOURS = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.units import SECONDS_PER_HOUR
-from forecasting.demand_model import Quantiles
-from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.anchor_kernel import LEVELS, anchored
 from forecasting.mix.bands_kernel import faded
+from forecasting.models.demand_model import Quantiles
+from forecasting.series.demand_series import DemandSeries, Values
 
 _NAMES = tuple(f"q{round(100 * level):02d}" for level in LEVELS)
 _FITTED_HOURS = 3.0

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.demand_model import Quantiles
-from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.model import MIN_KNOWN, mix
-from forecasting.phases.find import find_phases
-from forecasting.phases.profile import MIN_SLOTS_PER_EPOCH, PhaseProfile, phase_profile
+from forecasting.models.demand_model import Quantiles
+from forecasting.phases.detect import find_phases
+from forecasting.phases.phase_profile import MIN_SLOTS_PER_EPOCH, PhaseProfile, phase_profile
 from forecasting.phases.records import Phases, Signal
+from forecasting.series.demand_series import DemandSeries, Values
 
 _LIKELY = 0.5
 

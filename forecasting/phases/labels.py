@@ -1,6 +1,6 @@
 """What the stretches of a series are: from states around a plateau to kinds of phases.
 
-Everything here counts known samples only; gaps are put back by `forecasting.phases.find`.
+Everything here counts known samples only; gaps are put back by `forecasting.phases.detect`.
 """
 
 from dataclasses import dataclass, replace

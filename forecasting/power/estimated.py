@@ -14,10 +14,10 @@ import pandas as pd
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.jobs import Job
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
-from forecasting.demand_series import Values
 from forecasting.power.model import PowerModel
 from forecasting.power.records import PowerSamples
 from forecasting.power.training import fit_power_models
+from forecasting.series.demand_series import Values
 
 HOLDS_MEMORY_RATIO = 0.05
 """A board with more of its memory in use is held, whoever holds it."""

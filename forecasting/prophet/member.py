@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.units import SECONDS_PER_HOUR
-from forecasting.demand_series import Values
 from forecasting.prophet.batch import fit_batch
 from forecasting.prophet.windows_kernel import by_hour, cut_windows, longest_windows, put_points
+from forecasting.series.demand_series import Values
 
 _WINDOW_HOURS = 24 * np.array([2, 4, 7, 14, 21, 28])
 _MAX_RISE = 2.0

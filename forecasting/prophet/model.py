@@ -15,8 +15,8 @@ import pandas as pd
 
 from data.base.errors import NotEnoughHistoryError
 from data.base.units import SECONDS_PER_DAY
-from forecasting.demand_model import Quantiles, banded
-from forecasting.demand_series import DemandSeries
+from forecasting.models.demand_model import Quantiles, banded
+from forecasting.series.demand_series import DemandSeries
 
 _MIN_POINTS = 12
 _SEED = 20_260_101

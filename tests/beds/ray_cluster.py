@@ -9,7 +9,7 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from data.base.errors import SettingsError
-from forecasting.ray_driver import LOCAL
+from forecasting.distributed.ray_driver import LOCAL
 
 _TESTS = Path(__file__).parents[1]
 _ATTEMPTS = 4

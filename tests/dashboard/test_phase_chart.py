@@ -8,7 +8,7 @@ from factories import NOW
 
 from dashboard.charts.palette import IDLE, faded
 from dashboard.charts.phase_segments import COLOUR_OF_PHASE, phase_segments
-from forecasting.phases.find import find_phases
+from forecasting.phases.detect import find_phases
 from forecasting.phases.records import PhaseKind, Phases, Signal
 
 WATTS = np.concatenate(

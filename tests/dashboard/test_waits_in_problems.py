@@ -8,9 +8,9 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import Store
-from forecasting.forecast_runner import forecast_demand
+from forecasting.forecast import forecast_demand
+from forecasting.groups.queue_waits import places_in_line
 from forecasting.power.estimated import power_models
-from forecasting.queue_waits import places_in_line
 
 
 def test_a_waiting_job_is_planned_with_its_place_in_line(store: Store) -> None:

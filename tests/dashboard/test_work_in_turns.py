@@ -12,7 +12,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import WorkloadKind
 from data.settings.all_settings import PlanningSettings, Settings
 from data.store import Store
-from forecasting.forecast_runner import forecast_demand
+from forecasting.forecast import forecast_demand
 from forecasting.power.estimated import power_models
 
 TURN, BUSY, DAYS = 9.0, 3.0, 4

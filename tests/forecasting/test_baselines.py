@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from data.base.errors import NotEnoughHistoryError
-from forecasting.backtest import held_out, pinball_losses, rolling_backtest
-from forecasting.demand_model import Quantiles
-from forecasting.naive_model import NaiveModel
+from forecasting.models.backtest import held_out, pinball_losses, rolling_backtest
+from forecasting.models.demand_model import Quantiles
+from forecasting.models.naive_model import NaiveModel
+from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.prophet.model import ProphetModel
-from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -103,10 +103,10 @@ def test_prophet_is_quiet_and_deferred() -> None:
     """Importing the runner does not import Prophet; fitting prints nothing."""
     script = (
         "import sys, numpy as np\n"
-        "import forecasting.forecast_runner\n"
+        "import forecasting.forecast\n"
         "assert 'prophet' not in sys.modules\n"
         "from forecasting.prophet.model import ProphetModel\n"
-        "from forecasting.demand_series import DemandSeries\n"
+        "from forecasting.series.demand_series import DemandSeries\n"
         "from data.records.forecasts import Quantity\n"
         "ProphetModel().forecast(DemandSeries(quantity=Quantity.POWER, first_slot=0,"
         " slot_seconds=3600, values=np.random.default_rng(1).uniform(0, 9, 99), lower=0.0,"

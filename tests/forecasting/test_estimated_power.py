@@ -7,7 +7,7 @@ from forecasting_cases import AS_OF, HOURLY, daily, history
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
-from forecasting.forecast_runner import forecast_demand
+from forecasting.forecast import forecast_demand
 from forecasting.power.estimated import MODEL, power_models, with_estimated_power
 
 

@@ -17,10 +17,10 @@ from data.facts.columns import HISTORY, empty_frame
 from data.facts.jobs import JobState, SchedulerFacts
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.settings.all_settings import PlanningSettings
-from forecasting import forecast_path as paths
-from forecasting import path_pool
-from forecasting.forecast_runner import Forecast, forecast_demand
-from forecasting.path_pool import paths_of
+from forecasting.forecast import Forecast, forecast_demand
+from forecasting.jobs import forecast_path as paths
+from forecasting.jobs import path_pool
+from forecasting.jobs.path_pool import paths_of
 
 
 def run(frame: pd.DataFrame, settings_: PlanningSettings = HOURLY, **job: object) -> Forecast:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from forecasting.path_pool import remove_used_folder
+from forecasting.jobs.path_pool import remove_used_folder
 
 ROOT = Path(__file__).parents[2]
 PATIENCE, ENDED_WITHIN = 300, 30
 PROGRAM = """
 from dataclasses import replace
 from forecasting_cases import HOURLY, daily, series
-from forecasting.forecast_path import PathTask
-from forecasting.path_pool import paths_of
+from forecasting.jobs.forecast_path import PathTask
+from forecasting.jobs.path_pool import paths_of
 
 values = [series(daily(14, seed=seed)) for seed in range(400)]
 tasks = [PathTask(series=found, first_slot=14 * 86_400, horizon=6) for found in values]

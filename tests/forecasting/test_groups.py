@@ -17,8 +17,8 @@ from data.facts.columns import GROUP_HISTORY, check_frame, empty_frame
 from data.facts.jobs import JobState, SchedulerFacts
 from data.records.forecasts import GroupKind, Quantity
 from data.store import Store, open_store
-from forecasting.group_forecasts import by_slot, forecast_groups
-from forecasting.group_series import group_series
+from forecasting.groups.group_forecasts import by_slot, forecast_groups
+from forecasting.series.group_series import group_series
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

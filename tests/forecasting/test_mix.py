@@ -13,11 +13,11 @@ from hypothesis.extra import numpy as hnp
 
 from data.base import compiled
 from data.base.errors import NotEnoughHistoryError
-from forecasting.backtest import rolling_backtest
 from forecasting.mix.kernel import _ALL, LEVELS, _quantiles
 from forecasting.mix.members_kernel import select
 from forecasting.mix.model import MixModel, _buckets, _origins, _ready, mix, mix_many
-from forecasting.seasonal_naive_model import SeasonalNaiveModel
+from forecasting.models.backtest import rolling_backtest
+from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 
 NAMES = ("q05", "q10", "q50", "q90", "q95")
 

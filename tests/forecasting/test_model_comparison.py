@@ -5,10 +5,10 @@ import pytest
 from forecasting_cases import daily, series
 
 from forecasting.mix.model import MixModel
-from forecasting.model_comparison import compare_models, origins_of, scale_of
-from forecasting.naive_model import NaiveModel
+from forecasting.models.model_comparison import compare_models, origins_of, scale_of
+from forecasting.models.naive_model import NaiveModel
+from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.prophet.model import ProphetModel
-from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 
 def test_the_first_model_is_the_measure() -> None:

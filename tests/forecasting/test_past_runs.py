@@ -7,9 +7,9 @@ from factories import NOW, make_job
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
-from forecasting.past_runs import past_run_seconds, past_runs_by_size
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.model import PowerModel
+from forecasting.series.past_runs import past_run_seconds, past_runs_by_size
 
 
 def run(number: int, hours: float | None, state: JobState = JobState.FINISHED) -> Job:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from forecasting.phases.adjustment import phase_forecast
-from forecasting.phases.find import find_phases
-from forecasting.phases.profile import phase_profile
+from forecasting.phases.detect import find_phases
+from forecasting.phases.phase_profile import phase_profile
 from forecasting.phases.records import Signal
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from forecasting.phases.find import find_phases
-from forecasting.phases.profile import PhaseProfile, phase_profile
+from forecasting.phases.detect import find_phases
+from forecasting.phases.phase_profile import PhaseProfile, phase_profile
 from forecasting.phases.records import PhaseKind, Signal
 
 SLOT = 900.0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from forecasting.phases.change_points import change_points, noise_scale
-from forecasting.phases.find import find_phases
+from forecasting.phases.detect import find_phases
 from forecasting.phases.records import PhaseKind, Phases, PhaseSegment, Recurrence, Signal
 
 STEP = 2.0

@@ -15,7 +15,7 @@ from data.facts.jobs import Job, SchedulerFacts
 from data.records.feasible_changes import AUTOSCALERS
 from data.records.forecasts import DemandForecast, Quantity
 from data.settings.all_settings import PlanningSettings
-from forecasting.forecast_runner import forecast_demand
+from forecasting.forecast import forecast_demand
 from forecasting.power.estimated import power_models, with_estimated_power
 
 REST, SLOPE = 100.0, 400.0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data.facts.jobs import Job, JobState, JobWait, Platform, SchedulerFacts
 from data.facts.queue_waits import EXPECTED_START, QueueWait
-from forecasting.queue_waits import places_in_line, queue_waits
+from forecasting.groups.queue_waits import places_in_line, queue_waits
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 AS_OF = START + timedelta(days=7)

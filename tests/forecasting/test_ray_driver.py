@@ -5,8 +5,8 @@ from multiprocessing import Pipe
 
 import pytest
 
-from forecasting import ray_driver
-from forecasting.ray_driver import END, Driver
+from forecasting.distributed import ray_driver
+from forecasting.distributed.ray_driver import END, Driver
 
 
 def test_what_ray_gave_up_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

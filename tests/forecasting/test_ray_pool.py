@@ -10,9 +10,9 @@ from forecasting_cases import HOURLY, daily, series
 
 from data.base.errors import SettingsError
 from data.records.forecasts import QuantilePath
-from forecasting.forecast_path import PathTask
-from forecasting.path_pool import paths_of
-from forecasting.ray_pool import by_ray
+from forecasting.distributed.ray_pool import by_ray
+from forecasting.jobs.forecast_path import PathTask
+from forecasting.jobs.path_pool import paths_of
 
 TASKS = [
     PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)

@@ -15,7 +15,7 @@ from beds.ray_cluster import Fate, added, on_a_cluster, place, tenfold
 
 from benchmarks.plan_instances import make_instance
 from data.base.errors import SettingsError
-from forecasting.ray_workforce import RayWorkforce, shared_out
+from forecasting.distributed.ray_workers import RayWorkforce, shared_out
 from planner.partitions.solve_parts import solve_parts
 from planner.solver.solved_plan import Effort, SolvedPlan
 

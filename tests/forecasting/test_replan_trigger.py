@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from forecasting.replan_trigger import limit_of, replan_trigger
+from forecasting.jobs.replan_trigger import limit_of, replan_trigger
 
 Z95 = 1.6448536
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from data.facts.jobs import WorkloadKind
 from data.records.forecasts import Quantity
-from forecasting.cold_start import borrowed
-from forecasting.demand_series import regular_series, winsorised
-from forecasting.job_keys import job_key, lenders, name_stem
+from forecasting.models.cold_start import borrowed
+from forecasting.series.demand_series import regular_series, winsorised
+from forecasting.series.job_keys import job_key, lenders, name_stem
 
 
 def test_a_gap_stays_unknown() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from forecasting_cases import series
 
 from data.records.forecasts import Quantity
-from forecasting.window_peaks import FLEET, PeakSubject, window_peaks
+from forecasting.series.window_peaks import FLEET, PeakSubject, window_peaks
 
 
 def subjects(values: np.ndarray, cohort: str = "training jobs") -> list[PeakSubject]:

@@ -12,8 +12,7 @@ from forecasting_cases import HOURLY, series
 from data.facts.columns import GROUP_HISTORY, check_frame
 from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.forecasts import GroupKind, Quantity, WorkloadForecast
-from forecasting.group_series import GroupSeries
-from forecasting.workloads import (
+from forecasting.groups.workloads import (
     MAX_WORKLOADS,
     forecast_workloads,
     since_first,
@@ -22,6 +21,7 @@ from forecasting.workloads import (
     workload_name,
     workloads_of,
 )
+from forecasting.series.group_series import GroupSeries
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 42

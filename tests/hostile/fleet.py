@@ -29,7 +29,7 @@ from data.records.forecasts import (
 from data.records.plans import Configuration, JobPlan, NodePlan, Plan, PlanBound, Stay, TenantPlan
 from data.records.recommendations import Decision, Range, Recommendation
 from data.store import Store
-from forecasting.workloads import workload_name
+from forecasting.groups.workloads import workload_name
 
 TEXTS = tuple(payload.text for payload in PAYLOADS)
 _READINGS = 13

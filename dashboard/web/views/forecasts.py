@@ -20,7 +20,7 @@ from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecast_tests import ForecastTest, lead_means
 from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
-from forecasting.rack_series import rack_history
+from forecasting.series.rack_series import rack_history
 
 _TITLES = {
     Quantity.ALLOCATED_GPUS: "GPUs allocated",

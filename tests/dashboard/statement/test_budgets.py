@@ -24,7 +24,7 @@ from data.settings.all_settings import Settings
 from data.settings.reports import ReportSettings
 from data.settings.statements import Budget, GpuPrice, StatementSettings
 from data.store import Store, open_store
-from forecasting.day_sums import days_ahead
+from forecasting.series.day_sums import days_ahead
 
 NOW = datetime(2026, 2, 20, 12, tzinfo=UTC)
 BEGIN = NOW - timedelta(days=20, hours=12)

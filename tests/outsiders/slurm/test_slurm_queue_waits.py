@@ -25,7 +25,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job, JobState
 from data.facts.queue_waits import EXPECTED_START, QueueWait
 from data.settings.sources import SlurmSettings
-from forecasting.queue_waits import places_in_line, queue_waits
+from forecasting.groups.queue_waits import places_in_line, queue_waits
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.slow_end]
 NODES = (

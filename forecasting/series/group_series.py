@@ -18,7 +18,7 @@ import pandas as pd
 from data.facts.cluster_names import named_in
 from data.facts.jobs import Job, JobState, SchedulerFacts
 from data.records.forecasts import GROUP_QUANTITIES, GroupKind
-from forecasting.demand_series import DemandSeries, Values, winsorised
+from forecasting.series.demand_series import DemandSeries, Values, winsorised
 
 _OBSERVED_SHARE = 0.9
 _MAX_UNSEEN_RATIO = 0.02

@@ -14,7 +14,7 @@ from data.facts.jobs import Job, JobState
 from data.records.feasible_changes import AUTOSCALERS
 from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
 from data.settings.all_settings import PlanningSettings
-from forecasting.demand_series import DemandSeries, regular_series
+from forecasting.series.demand_series import DemandSeries, regular_series
 
 _AWAY = {JobState.PENDING: "it waits", JobState.SUSPENDED: "it is suspended"}
 NEVER_REPORTED = "never reported by the source"

@@ -23,8 +23,8 @@ from loky.process_executor import BrokenProcessPool
 
 from data.records.forecasts import QuantilePath
 from data.settings.all_settings import PlanningSettings
-from forecasting.forecast_path import MIX, PathTask, forecast_path, mixed_paths
-from forecasting.ray_pool import by_ray
+from forecasting.distributed.ray_pool import by_ray
+from forecasting.jobs.forecast_path import MIX, PathTask, forecast_path, mixed_paths
 
 _MIN_FOR_PROCESSES = 8
 _SERIES_PER_PROCESS = 200

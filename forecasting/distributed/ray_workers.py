@@ -11,7 +11,15 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-from forecasting.ray_driver import END, RETRIES, Driver, given, packed, ray_driver, unpacked
+from forecasting.distributed.ray_driver import (
+    END,
+    RETRIES,
+    Driver,
+    given,
+    packed,
+    ray_driver,
+    unpacked,
+)
 
 
 class _OnRay:

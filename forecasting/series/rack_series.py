@@ -8,7 +8,7 @@ import pandas as pd
 from data.facts.columns import GROUP_HISTORY, check_frame
 from data.records.forecasts import GroupKind
 from data.settings.fleet import PowerDomain
-from forecasting.group_series import GroupSeries, group_series
+from forecasting.series.group_series import GroupSeries, group_series
 
 
 def rack_history(node_power: pd.DataFrame, domains: Sequence[PowerDomain]) -> pd.DataFrame:

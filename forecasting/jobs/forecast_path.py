@@ -8,14 +8,14 @@ import numpy as np
 from data.base.errors import ForecastError
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import QuantilePath
-from forecasting.backtest import held_out, summarised
-from forecasting.demand_model import DemandModel, Quantiles
-from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.model import MixForecast, MixModel, mix, mix_many
+from forecasting.models.backtest import held_out, summarised
+from forecasting.models.demand_model import DemandModel, Quantiles
+from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.phases.adjustment import phase_adjusted
 from forecasting.phases.records import Signal
 from forecasting.prophet.model import ProphetModel
-from forecasting.seasonal_naive_model import SeasonalNaiveModel
+from forecasting.series.demand_series import DemandSeries, Values
 
 MODELS: tuple[DemandModel, ...] = (MixModel(), ProphetModel(), SeasonalNaiveModel())
 """By name, as planning.model chooses; the mix is the default."""

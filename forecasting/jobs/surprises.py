@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
-from forecasting.replan_trigger import replan_trigger
+from forecasting.jobs.replan_trigger import replan_trigger
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from forecasting.ray_driver import END, RETRIES, given, packed, ray_driver, unpacked
+from forecasting.distributed.ray_driver import END, RETRIES, given, packed, ray_driver, unpacked
 
 
 def by_ray(

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from forecasting.demand_series import DemandSeries, Values
+from forecasting.series.demand_series import DemandSeries, Values
 
 LEVELS = (0.1, 0.5, 0.9)
 

@@ -16,15 +16,15 @@ from data.records.forecasts import (
     WindowPeak,
 )
 from data.settings.all_settings import PlanningSettings
-from forecasting.cold_start import MODEL as BORROWED
-from forecasting.cold_start import borrowed
-from forecasting.demand_series import DemandSeries
-from forecasting.forecast_path import PathTask, path_of
-from forecasting.job_keys import lenders
-from forecasting.job_tasks import JobTask, first_slot_after, job_tasks
-from forecasting.path_pool import paths_of
+from forecasting.jobs.forecast_path import PathTask, path_of
+from forecasting.jobs.job_tasks import JobTask, first_slot_after, job_tasks
+from forecasting.jobs.path_pool import paths_of
+from forecasting.models.cold_start import MODEL as BORROWED
+from forecasting.models.cold_start import borrowed
 from forecasting.phases.records import Signal
-from forecasting.window_peaks import PeakSubject, window_peaks
+from forecasting.series.demand_series import DemandSeries
+from forecasting.series.job_keys import lenders
+from forecasting.series.window_peaks import PeakSubject, window_peaks
 
 Forecast = DemandForecast | ForecastSkipped
 _PEAK_QUANTITIES = (Quantity.EFFECTIVE_GPUS, Quantity.MEMORY)

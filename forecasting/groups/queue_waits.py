@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.facts.queue_waits import PlaceInLine, QueueWait, wants_boards
-from forecasting.queue_replay import QueueReplay
+from forecasting.groups.queue_replay import QueueReplay
 
 Values = npt.NDArray[np.float64]
 QueueKey = tuple[str, str]

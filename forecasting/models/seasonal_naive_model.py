@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.base.errors import NotEnoughHistoryError
-from forecasting.demand_model import Quantiles, banded
-from forecasting.demand_series import DemandSeries, Values
+from forecasting.models.demand_model import Quantiles, banded
+from forecasting.series.demand_series import DemandSeries, Values
 
 
 @dataclass(frozen=True, slots=True)

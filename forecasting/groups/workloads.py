@@ -24,11 +24,11 @@ from data.records.forecasts import (
 )
 from data.records.recommendations import Range
 from data.settings.all_settings import PlanningSettings
-from forecasting.day_sums import HISTORY_DAYS, Floats, days_ahead
-from forecasting.demand_series import DemandSeries
-from forecasting.group_forecasts import forecast_series
-from forecasting.group_series import GroupSeries, group_series
-from forecasting.job_keys import name_stem
+from forecasting.groups.group_forecasts import forecast_series
+from forecasting.series.day_sums import HISTORY_DAYS, Floats, days_ahead
+from forecasting.series.demand_series import DemandSeries
+from forecasting.series.group_series import GroupSeries, group_series
+from forecasting.series.job_keys import name_stem
 
 MAX_WORKLOADS = 100
 """Those that held most GPU-hours; the others have no forecast of a week."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forecasting.demand_model import Quantiles
-from forecasting.demand_series import Values
+from forecasting.models.demand_model import Quantiles
+from forecasting.series.demand_series import Values
 
 OUTER = np.array([0.02, 0.05, 0.50, 0.95, 0.98])
 """Levels of the pooled values that become q05, q10, q50, q90, q95."""

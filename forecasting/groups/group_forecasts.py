@@ -11,12 +11,12 @@ from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from data.facts.jobs import Job
 from data.records.forecasts import GroupForecast
 from data.settings.all_settings import PlanningSettings
-from forecasting.demand_series import DemandSeries
-from forecasting.forecast_path import PathTask
-from forecasting.group_series import GroupSeries, group_series
-from forecasting.job_tasks import first_slot_after
+from forecasting.jobs.forecast_path import PathTask
+from forecasting.jobs.job_tasks import first_slot_after
+from forecasting.jobs.path_pool import paths_of
 from forecasting.mix.model import MIN_KNOWN
-from forecasting.path_pool import paths_of
+from forecasting.series.demand_series import DemandSeries
+from forecasting.series.group_series import GroupSeries, group_series
 
 HORIZONS = ((SECONDS_PER_HOUR, 168), (SECONDS_PER_DAY, 30))
 """(slot in s, slots ahead): 7 d by the hour, the first 24 h among them, and 30 d by the day."""

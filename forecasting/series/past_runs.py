@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from data.facts.jobs import Job, JobState
-from forecasting.job_keys import JobKey, job_key
+from forecasting.series.job_keys import JobKey, job_key
 
 
 def past_run_seconds(jobs: Iterable[Job]) -> dict[str, tuple[float, ...]]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forecasting.backtest import RollingBacktest, rolling_backtest
-from forecasting.demand_model import DemandModel
-from forecasting.demand_series import DemandSeries, Values
+from forecasting.models.backtest import RollingBacktest, rolling_backtest
+from forecasting.models.demand_model import DemandModel
+from forecasting.series.demand_series import DemandSeries, Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity, WindowPeak
-from forecasting.demand_series import DemandSeries, Values
+from forecasting.series.demand_series import DemandSeries, Values
 
 _MIN_SCORES = 30
 _MAX_DAYS = 7

@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from data.base.errors import ForecastError
 from data.records.forecasts import Backtest, LeadAccuracy
-from forecasting.demand_model import LEVELS, DemandModel, Quantiles
-from forecasting.demand_series import DemandSeries, Values
-from forecasting.seasonal_naive_model import SeasonalNaiveModel
+from forecasting.models.demand_model import LEVELS, DemandModel, Quantiles
+from forecasting.models.seasonal_naive_model import SeasonalNaiveModel
+from forecasting.series.demand_series import DemandSeries, Values
 
 _SHARE_HELD_OUT = 0.25
 _MIN_HELD_OUT = 4

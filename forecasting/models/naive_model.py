@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.base.errors import NotEnoughHistoryError
-from forecasting.demand_model import Quantiles
-from forecasting.demand_series import DemandSeries, Values
+from forecasting.models.demand_model import Quantiles
+from forecasting.series.demand_series import DemandSeries, Values
 
 _LEVELS = np.array([0.05, 0.1, 0.9, 0.95])
 _MIN_CHANGES = 4

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data.records.forecasts import Quantity
-from forecasting.demand_model import Quantiles
-from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix.model import MIN_KNOWN, mix_many
+from forecasting.models.demand_model import Quantiles
+from forecasting.series.demand_series import DemandSeries, Values
 
 RATE_SLOT_SECONDS = 600
 _DAY = 86_400 // RATE_SLOT_SECONDS

@@ -1,0 +1,1 @@
+"""Fleet, namespaces, models, racks, workloads, request rates, queue waits."""

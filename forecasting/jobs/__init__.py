@@ -1,0 +1,1 @@
+"""What to forecast of each job, its path, the pool, surprises."""

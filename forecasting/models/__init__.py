@@ -1,0 +1,1 @@
+"""The model contract, naive, seasonal naive, cold start, backtest, comparison."""

@@ -1,0 +1,1 @@
+"""History by slot of jobs and groups, job keys, past runs, window maxima."""
