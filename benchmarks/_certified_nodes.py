@@ -22,10 +22,10 @@ from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
 from data.base.errors import ImpossibleProblemError
 from data.records.plans import Plan
+from planner.costs.configurations import Option
+from planner.fleet.fleet_nodes import FleetNode
+from planner.jobs.elasticity import Elasticity
 from planner.plan import build_plan
-from planner.problem.configurations import Option
-from planner.problem.elasticity import Elasticity
-from planner.problem.fleet_nodes import FleetNode
 from planner.problem.planning_problem import FORBIDDEN, PlanningProblem
 
 Floats = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ from benchmarks._certified import COMPARED, EXACT, IMPOSSIBLE, Judged
 from benchmarks.exact_plan import exact_model, solve_with_highs, true_cost
 from benchmarks.plan_instances import make_instance
 from data.base.errors import ImpossibleProblemError
-from planner.solver.slot_problem import SlotFleet, SlotProblem
+from planner.slots.slot_problem import SlotFleet, SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.compiled import compiled
-from planner.nodes.fragmentation_kernel import WHOLE, NodeState, Pod, fits
-from planner.nodes.random_kernel import RandomState, draw
+from planner.packing.fragmentation_kernel import WHOLE, NodeState, Pod, fits
+from planner.packing.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

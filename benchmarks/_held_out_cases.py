@@ -7,9 +7,9 @@ fewer layers, so that a run takes seconds.
 from dataclasses import dataclass
 from typing import Any
 
-from planner.memory.known_models import known_model
-from planner.memory.model_config import shape_from_config
-from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
+from planner.memory.models.model_config import shape_from_config
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.training_job import Adapter, Method, Recompute, TrainingJob
 
 BESIDE_TORCH_BYTES = int(0.76 * 2**30)
 """What NVML showed beside torch in the runs of training_memory_h200.json."""

@@ -18,8 +18,8 @@ from benchmarks._held_out_cases import BESIDE_TORCH_BYTES, CASES, HeldOutCase, j
 from benchmarks._memory_scores import GIB, accuracy, mean
 from benchmarks._memory_tables import line
 from dashboard.submission.estimate import layout_on
-from planner.memory.predictor import MemoryEstimate, predict_peak, refusal
-from planner.memory.training_plans import GpuType
+from planner.memory.estimate.predictor import MemoryEstimate, predict_peak, refusal
+from planner.memory.estimate.training_plans import GpuType
 
 FIGURES = ("allocated", "reserved", "nvml")
 _BOUNDS = ("p50", "p90", "p95", "p99")

@@ -13,9 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks._sia_cluster import PAPER_CLUSTER
-from planner.memory.known_models import known_model
-from planner.memory.predictor import predict_peak
-from planner.memory.training_job import (
+from planner.memory.estimate.predictor import predict_peak
+from planner.memory.estimate.training_plans import GpuType, prior_speed
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.training_job import (
     Adapter,
     Method,
     Parallelism,
@@ -23,7 +24,6 @@ from planner.memory.training_job import (
     Sharding,
     TrainingJob,
 )
-from planner.memory.training_plans import GpuType, prior_speed
 from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.application import Application, LearningCurve, MeasuredSpeed
 from planner.simulation.job_view import SchedulingPolicy

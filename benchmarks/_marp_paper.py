@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data.base.errors import ImpossibleProblemError
-from planner.memory.model_shape import ModelShape
+from planner.memory.models.model_shape import ModelShape
 
 STATIC_BYTES_PER_PARAMETER = 20
 """16-bit weight and gradient, fp32 gradient and master weight, two fp32 moments."""

@@ -23,11 +23,11 @@ from benchmarks._memory_scores import GIB, accuracy, figure_of, mean
 from benchmarks._memory_tables import line
 from benchmarks.memory_peers import deepspeed_bytes, four_weights_bytes, megatron_bytes
 from dashboard.submission.estimate import EstimatedLayout, layout_on
-from planner.memory.bounds import FIT_PROBABILITY
-from planner.memory.known_models import known_model
-from planner.memory.predictor import MemoryEstimate, predict_peak, refusal
-from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
-from planner.memory.training_plans import GpuType
+from planner.memory.estimate.bounds import FIT_PROBABILITY
+from planner.memory.estimate.predictor import MemoryEstimate, predict_peak, refusal
+from planner.memory.estimate.training_plans import GpuType
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.training_job import Adapter, Method, Recompute, TrainingJob
 
 ROWS = Path(__file__).parent / "measured" / "training_memory_h200.json"
 FIGURES = ("allocated", "reserved", "nvml")

@@ -7,12 +7,12 @@ from enum import StrEnum
 import numpy as np
 
 from benchmarks.memory_rows import MeasuredRow
-from planner.memory.bounds import bound_factor
-from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
-from planner.memory.framework_prior import dialects_of
-from planner.memory.framework_traits import kin
-from planner.memory.predictor import MemoryEstimate, predict_peak
-from planner.memory.training_job import TrainingJob
+from planner.memory.estimate.bounds import bound_factor
+from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.estimate.predictor import MemoryEstimate, predict_peak
+from planner.memory.step.framework_prior import dialects_of
+from planner.memory.step.framework_traits import kin
+from planner.memory.step.training_job import TrainingJob
 
 GIB = 2**30
 REPETITIONS = 6

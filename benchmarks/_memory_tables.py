@@ -17,9 +17,9 @@ from benchmarks._memory_scores import (
 )
 from benchmarks.memory_peers import deepspeed_bytes, four_weights_bytes, megatron_bytes
 from benchmarks.memory_rows import MeasuredRow
-from planner.memory.bounds import SHARES, bound_factor
-from planner.memory.predictor import refusal
-from planner.memory.training_job import Method, TrainingJob
+from planner.memory.estimate.bounds import SHARES, bound_factor
+from planner.memory.estimate.predictor import refusal
+from planner.memory.step.training_job import Method, TrainingJob
 
 _GROUP_HEAD = (
     "| {title} | rows | left out, not told | left out, told | in-sample | median error in-sample "

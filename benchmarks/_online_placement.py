@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from data.base.compiled import compiled
 from data.base.errors import ImpossibleProblemError
-from planner.nodes.fragmentation import Pods, prices_of
-from planner.nodes.fragmentation_kernel import (
+from planner.packing.fragmentation import Pods, prices_of
+from planner.packing.fragmentation_kernel import (
     WHOLE,
     NodeState,
     PlacementPrices,
@@ -23,7 +23,7 @@ from planner.nodes.fragmentation_kernel import (
     occupy,
     score,
 )
-from planner.nodes.temporal_instance import Ints
+from planner.packing.temporal_instance import Ints
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from planner.nodes.fragmentation import ANY_MODEL, Pods, node_state
-from planner.nodes.fragmentation_kernel import NodeState
-from planner.nodes.temporal_instance import Ints
+from planner.packing.fragmentation import ANY_MODEL, Pods, node_state
+from planner.packing.fragmentation_kernel import NodeState
+from planner.packing.temporal_instance import Ints
 
 
 def openb_nodes(folder: Path) -> tuple[NodeState, dict[str, int]]:

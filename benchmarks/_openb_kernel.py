@@ -4,8 +4,15 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.compiled import compiled
-from planner.nodes.fragmentation_kernel import NodeState, PlacementPrices, Pod, choose, fits, occupy
-from planner.nodes.random_kernel import RandomState, draw
+from planner.packing.fragmentation_kernel import (
+    NodeState,
+    PlacementPrices,
+    Pod,
+    choose,
+    fits,
+    occupy,
+)
+from planner.packing.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
 

@@ -16,7 +16,7 @@ import pandas as pd
 from benchmarks._scaling_history import scaled_speed
 from benchmarks._throughput_prior import flop_per_token, tokens_per_second
 from benchmarks.memory_foundry import job_of
-from planner.memory.training_plans import GpuType, prior_speed
+from planner.memory.estimate.training_plans import GpuType, prior_speed
 
 Floats = npt.NDArray[np.float64]
 _ANY = GpuType(name="any", memory_bytes=1.0, relative_speed=1.0, price_per_hour=1.0)

@@ -28,9 +28,9 @@ from forecasting.jobs.forecast_path import PathTask, path_of
 from forecasting.jobs.path_pool import paths_of
 from forecasting.models.naive_model import NaiveModel
 from forecasting.series.demand_series import DemandSeries
+from planner.costs.configurations import Option
+from planner.costs.cost import change_cost, slot_costs
 from planner.plan import build_plan
-from planner.problem.configurations import Option
-from planner.problem.cost import change_cost, slot_costs
 from planner.problem.planning_problem import (
     FORBIDDEN,
     FleetRules,

@@ -26,9 +26,9 @@ from forecasting.forecast import forecast_demand
 from forecasting.groups.group_forecasts import forecast_groups
 from forecasting.power.estimated import PowerModels, power_models, with_estimated_power
 from forecasting.series.past_runs import past_run_seconds
-from planner.memory.watch import watch_memory
+from planner.advise import advise
+from planner.memory.watch.watch import watch_memory
 from planner.plan import build_plan
-from planner.recommendations.advise import advise
 
 AS_OF = NOW - timedelta(seconds=STEP)
 """When the cycle runs: at the newest reading."""

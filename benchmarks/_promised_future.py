@@ -19,9 +19,9 @@ from data.records.actions import Action
 from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
-from planner.problem.configurations import Option
-from planner.problem.elasticity import Elasticity, standing_of
-from planner.problem.transitions import moving
+from planner.costs.configurations import Option
+from planner.costs.transitions import moving
+from planner.jobs.elasticity import Elasticity, standing_of
 
 _HOURS = STEP / 3_600
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
-from planner.problem.job_end import MIN_RUNS, expected_end
+from planner.jobs.job_end import MIN_RUNS, expected_end
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _STARTED = Job(

@@ -28,8 +28,8 @@ from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.recommendations import Range
 from data.settings.all_settings import Settings
 from data.store.facts.planning_view import PlanningView
+from planner.advise import advise
 from planner.plan import build_plan
-from planner.recommendations.advise import advise
 
 MODEL = "H100-SXM5-80GB"
 KINDS, RUNS = 12, 8

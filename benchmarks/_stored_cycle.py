@@ -24,9 +24,9 @@ from data.store.facts.planning_view import PlanningView
 from forecasting.forecast import forecast_demand
 from forecasting.groups.group_forecasts import forecast_groups
 from forecasting.power.estimated import power_models
-from planner.memory.watch import watch_memory
+from planner.advise import advise
+from planner.memory.watch.watch import watch_memory
 from planner.plan import build_plan
-from planner.recommendations.advise import advise
 
 _FORECAST_EACH = 2
 _HISTORY_DAYS = 2

@@ -7,7 +7,7 @@ it says of other GPUs scales with their rate; held-out errors are in benchmarks/
 
 import math
 
-from planner.memory.training_job import Recompute, TrainingJob
+from planner.memory.step.training_job import Recompute, TrainingJob
 
 _RECOMPUTED = 0.75
 """Useful share of the FLOP with full recomputation: one forward pass in four is thrown away."""

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from planner.slots.slot_problem import Floats, Indices, Path
 from planner.solver.replan import PlanPrices, WarmStart
-from planner.solver.slot_problem import Floats, Indices, Path
 
 
 def _later(values: Floats, elapsed: int) -> Floats:

@@ -21,7 +21,7 @@ from forecasting.groups.group_forecasts import by_slot
 from forecasting.jobs.forecast_path import PathTask
 from forecasting.jobs.path_pool import paths_of
 from forecasting.series.demand_series import DemandSeries
-from planner.problem.cost import quantile_curve
+from planner.costs.cost import quantile_curve
 
 RESULTS = Path(__file__).parent / "results" / "capacity.md"
 DAYS, EVERY_DAYS, MIN_HISTORY_DAYS = 30, 4, 28

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_matrix, csr_matrix
 
-from planner.solver.slot_problem import SlotProblem, pinned_cost
+from planner.slots.slot_problem import SlotProblem, pinned_cost
 
 Floats = npt.NDArray[np.float64]
 ROOT = Path(__file__).parents[1]

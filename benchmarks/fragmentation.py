@@ -20,10 +20,10 @@ from benchmarks._fgd_kernel import replay_fgd
 from benchmarks._online_placement import OnlinePlacer, PlacedPod
 from benchmarks._openb import arrivals, openb_nodes, openb_pods
 from benchmarks._openb_kernel import BEST, FIRST, OURS, RANDOM, pick, replay
-from planner.nodes.fragmentation import Pods, prices_of
-from planner.nodes.fragmentation_kernel import NodeState, PlacementPrices, Pod
-from planner.nodes.random_kernel import random_state
-from planner.nodes.temporal_instance import Ints
+from planner.packing.fragmentation import Pods, prices_of
+from planner.packing.fragmentation_kernel import NodeState, PlacementPrices, Pod
+from planner.packing.random_kernel import random_state
+from planner.packing.temporal_instance import Ints
 
 RESULTS = Path(__file__).parent / "results" / "fragmentation.md"
 FIRST_SEED = 42

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._gpu_memory import DEVICE, Gpu, count_parameters, measure_and_write
-from planner.memory.known_models import known_model
+from planner.memory.models.model_sizes import known_model
 
 STEPS = 4
 ATTENTION = ("q", "k", "v", "o")

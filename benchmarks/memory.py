@@ -44,11 +44,11 @@ from benchmarks._memory_tables import (
 )
 from benchmarks.memory_foundry import foundry_lines
 from benchmarks.memory_rows import MeasuredRow, read_rows
-from planner.memory.bounds import FIT_PROBABILITY, SHARES, USABLE, Tier
-from planner.memory.framework_prior import situation_of
-from planner.memory.framework_traits import framework_traits, known_frameworks
-from planner.memory.predictor import predict_peak
-from planner.memory.training_job import TrainingJob
+from planner.memory.estimate.bounds import FIT_PROBABILITY, SHARES, USABLE, Tier
+from planner.memory.estimate.predictor import predict_peak
+from planner.memory.step.framework_prior import situation_of
+from planner.memory.step.framework_traits import framework_traits, known_frameworks
+from planner.memory.step.training_job import TrainingJob
 
 RESULTS = Path(__file__).parent / "results" / "memory.md"
 _FEW = 3

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.memory.model_shape import ModelShape
-from planner.memory.predictor import predict_peak, refusal
-from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
-from planner.memory.training_plans import GpuType, TrainingPlan, prior_speed
-from planner.memory.training_time import hours_range
+from planner.memory.estimate.predictor import predict_peak, refusal
+from planner.memory.estimate.training_plans import GpuType, TrainingPlan, prior_speed
+from planner.memory.estimate.training_time import hours_range
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.step.training_job import Parallelism, Recompute, Sharding, TrainingJob
 
 GIB = 2**30
 _WIDTHS = {

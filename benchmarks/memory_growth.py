@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from data.base.units import BYTES_PER_MIB, SLOT_SECONDS
-from planner.memory.growth import WINDOW_SLOTS, growth_towards
+from planner.memory.watch.growth import WINDOW_SLOTS, growth_towards
 
 RESULTS = Path(__file__).parent / "results" / "memory_growth.md"
 LIMITS = (0.6, 0.7, 0.8, 0.9, 0.95)

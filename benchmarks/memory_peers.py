@@ -5,9 +5,9 @@ its report of the theoretical memory footprint (weights and optimiser, activatio
 parallelism and selective recomputation). Accelerate: four times the size of the weights.
 """
 
-from planner.memory.model_shape import ModelShape
-from planner.memory.parameters import count_parameters
-from planner.memory.training_job import Sharding, TrainingJob
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.models.parameters import count_parameters
+from planner.memory.step.training_job import Sharding, TrainingJob
 
 
 def deepspeed_zero2_bytes(parameters: float, *, gpus: int, offload: bool = False) -> float:

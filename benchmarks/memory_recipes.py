@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.memory_cells import number, text
-from planner.memory.training_job import (
+from planner.memory.step.training_job import (
     Adapter,
     Method,
     Parallelism,

@@ -14,12 +14,12 @@ import pandas as pd
 from benchmarks.memory_cells import count, number, text
 from benchmarks.memory_recipes import CHOSEN_LENGTHS, RECIPES
 from data.base.errors import ImpossibleProblemError
-from planner.memory.assumptions import complete
-from planner.memory.framework_traits import GENERIC
-from planner.memory.known_models import known_models
-from planner.memory.model_shape import ModelShape
-from planner.memory.step_events import step_events
-from planner.memory.training_job import (
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.models.model_sizes import known_models
+from planner.memory.step.assumptions import complete
+from planner.memory.step.framework_traits import GENERIC
+from planner.memory.step.step_events import step_events
+from planner.memory.step.training_job import (
     Adapter,
     Method,
     Parallelism,

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.plan_instances import OFF, Instance
-from planner.solver.coupling_rows import coupling_rows
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
+from planner.slots.survey_kernel import survey
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, make_kernel_problem
-from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
-from planner.solver.survey_kernel import survey
 from planner.solver.work_kernel import insert
 
 Paths = npt.NDArray[np.int16]

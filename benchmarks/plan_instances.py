@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from planner.solver.coupling_rows import coupling_rows
-from planner.solver.free_plan import free_use
-from planner.solver.slot_problem import (
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.free_plan import free_use
+from planner.slots.slot_problem import (
     ConfigurationGrid,
     PlannedJobs,
     PowerDomains,

@@ -10,7 +10,7 @@ from benchmarks._warm_start import warmth_of
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_heuristics import Paths, clipped, per_job, per_slot, reactive, static
 from benchmarks.plan_instances import Instance, make_instance, shortfall
-from planner.solver.slot_problem import SlotProblem
+from planner.slots.slot_problem import SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan
 

@@ -27,7 +27,7 @@ from benchmarks.exact_plan import (
 from benchmarks.plan_heuristics import Paths, clipped, kept, per_job, per_slot, reactive, static
 from benchmarks.plan_instances import Instance, make_instance
 from benchmarks.plan_rolling import simulate
-from planner.solver.slot_problem import SlotProblem
+from planner.slots.slot_problem import SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan
 from planner.solver.warm_up import warm_up

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.returns --data DIR [--full]`. At moments of drawn fleets and of recordings
 every job that has rested for some hours is told the chance that it works again within the horizon,
-from what was seen up to then (`planner/problem/work_returns.py`), and watched on. `--full` draws
+from what was seen up to then (`planner/jobs/work_returns.py`), and watched on. `--full` draws
 500 fleets. Peers: a stop after four idle hours, which states no chance at all, and the share of
 similar jobs' rests of that length that ended in time.
 """
@@ -23,8 +23,8 @@ from benchmarks._return_sets import (
     university_servers,
 )
 from data.settings.all_settings import PlanningSettings
-from planner.problem.job_history import JobHistory
-from planner.problem.work_returns import Rests, rests_of, return_of, similar_rests
+from planner.jobs.job_history import JobHistory
+from planner.jobs.work_returns import Rests, rests_of, return_of, similar_rests
 
 Values = npt.NDArray[np.float64]
 RESULTS = Path(__file__).parent / "results" / "returns.md"

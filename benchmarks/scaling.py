@@ -27,7 +27,7 @@ from benchmarks.plan_instances import make_instance
 from benchmarks.planner import FULL_FLEETS, full_fleets
 from data.settings.all_settings import ServeSettings
 from planner.partitions.solve_parts import solve_parts
-from planner.partitions.workforce import LocalWorkforce, Workplaces
+from planner.partitions.workers import LocalWorkforce, Workplaces
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
 from planner.solver.warm_up import warm_up

@@ -47,9 +47,9 @@ from forecasting.groups.group_forecasts import forecast_groups
 from forecasting.jobs.surprises import outside_interval
 from forecasting.power.estimated import power_models, with_estimated_power
 from forecasting.series.past_runs import past_run_seconds
+from planner.advise import advise
 from planner.plan import build_plan
-from planner.recommendations.advise import advise
-from planner.recommendations.portfolio import Portfolio
+from planner.proposals.portfolio import Portfolio
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from data.store import StoreReader
 from data.store.facts.planning_view import PlanningView
 from forecasting.groups.queue_waits import places_in_line
 from forecasting.series.past_runs import past_runs_by_size
-from planner.recommendations.growth_room import GrowthFacts
+from planner.advisers.growth_room import GrowthFacts
 
 
 def growth_facts(

@@ -18,12 +18,12 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.memory import MemoryFinding, MemoryOutlook
 from data.records.submissions import Attempt, Submission
 from data.store import PlanningView, StoreReader
-from planner.memory.bounds import USABLE
-from planner.memory.growth import WINDOW_SLOTS, growth_towards
-from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
-from planner.memory.training_plans import GpuType
-from planner.memory.watch import WatchedJob, watch_memory
-from planner.problem.job_history import job_histories
+from planner.jobs.job_history import job_histories
+from planner.memory.estimate.bounds import USABLE
+from planner.memory.estimate.training_plans import GpuType
+from planner.memory.step.training_job import Parallelism, Recompute, Sharding, TrainingJob
+from planner.memory.watch.growth import WINDOW_SLOTS, growth_towards
+from planner.memory.watch.watch import WatchedJob, watch_memory
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from dashboard.memory_outlook import said_to_run_out, watched_jobs
 from data.base.units import MIB_PER_GIB
 from data.records.memory import MemoryFinding
 from data.store import StoreReader
-from planner.memory.watch import WatchedJob, watch_memory
+from planner.memory.watch.watch import WatchedJob, watch_memory
 
 MEMORY_COLUMNS = (
     "job_id", "gpu_model", "used_gib", "limit_gib", "outlook", "probability", "at", "room_gib",

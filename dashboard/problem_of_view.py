@@ -19,8 +19,8 @@ from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import PowerModels
 from forecasting.power.free_boards import with_measured_idle
 from forecasting.series.past_runs import past_run_seconds
+from planner.jobs.scheduler_shares import with_enforced_shares
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
-from planner.problem.scheduler_shares import with_enforced_shares
 
 _RECENT = timedelta(hours=1)
 

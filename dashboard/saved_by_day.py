@@ -28,7 +28,7 @@ from data.records.recommendations import Range, Recommendation
 from data.settings.all_settings import Settings
 from data.store import StoreReader
 from forecasting.power.free_boards import with_measured_idle
-from planner.problem.tariffs import tariff_of
+from planner.costs.tariffs import tariff_of
 
 _DAY, _YEAR_DAYS = timedelta(days=1), 365
 _RATE_OVER = timedelta(days=2)

@@ -19,8 +19,8 @@ from data.records.plans import Configuration
 from data.records.recommendations import Range
 from data.records.serving import ModelFit, ServiceOutlook
 from data.store import StoreReader
-from planner.memory.calibration import Calibration
-from planner.memory.training_plans import GpuType
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.training_plans import GpuType
 from planner.serving.queueing import WaitObjective
 from planner.serving.service_model import carries_of, replicas_for_rates
 

@@ -29,11 +29,11 @@ from data.settings.all_settings import Settings
 from data.store import StoreReader
 from data.store.facts.planning_view import PlanningView
 from forecasting.power.estimated import PowerModels, power_models
+from planner.costs.energy import power_under
 from planner.plan import build_plan
-from planner.problem.energy import power_under
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.path_costs import path_cost
+from planner.proposals.path_costs import path_cost
 
 MAX_SECONDS = 5.0
 """Time that the solver has for a copy: people wait for it."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from data.base.errors import ImpossibleProblemError
 from data.facts.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
+from planner.fleet.tenants import lending
 from planner.nodes.node_hours import spanning_cost
 from planner.nodes.node_plan import NodePlacement, place_plan
 from planner.nodes.placement_bounds import placement_bounds
@@ -32,15 +33,14 @@ from planner.nodes.rolling_plan import (
 )
 from planner.partitions.parts_of_jobs import parts_of_jobs
 from planner.partitions.solve_parts import solve_parts
-from planner.partitions.workforce import Workforce
+from planner.partitions.workers import Workforce
 from planner.problem.autoscaled_paths import autoscaled_slots
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, as_slot_problem, times_of
-from planner.problem.tenants import lending
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.plan_cost import changes_of, cost_of_jobs, use_of
+from planner.slots.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.bounds import Bound, checked_bound
-from planner.solver.coupling_rows import coupling_rows
-from planner.solver.plan_cost import changes_of, cost_of_jobs, use_of
-from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.warm_up import warm_up

@@ -23,8 +23,8 @@ from data.facts.quotas import Quota
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.sources import KubernetesSettings
+from planner.advise import advise
 from planner.plan import build_plan
-from planner.recommendations.advise import advise
 
 MODELS = (H100, A100, L40S)
 PRODUCTS = {H100: "NVIDIA-H100-80GB-HBM3", A100: "NVIDIA-A100-SXM4-80GB", L40S: "NVIDIA-L40S"}

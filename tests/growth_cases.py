@@ -16,10 +16,10 @@ from data.records.actions import Action
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
+from planner.advise import Advice, advise
+from planner.advisers.growth_room import GrowthFacts
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
-from planner.recommendations.growth_room import GrowthFacts
 
 GROWS = PlanningSettings(slot_minutes=60, horizon_slots=24, grow_elastic_training="assumed")
 JOB_ID = "ml/pytorchjob/train"

@@ -25,9 +25,9 @@ from data.records.plans import NodePlan
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from data.settings.fleet import NodeSettings
+from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
-from planner.recommendations.advise import Advice, advise
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
 H100, L40S, A100 = "H100-SXM5-80GB", "L40S-48GB", "A100-SXM4-80GB"

@@ -1,7 +1,7 @@
 """Training jobs whose memory is predicted."""
 
-from planner.memory.known_models import known_model
-from planner.memory.training_job import Recompute, TrainingJob
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.training_job import Recompute, TrainingJob
 
 GIB = 2**30
 LLAMA = known_model("llama3-8b")

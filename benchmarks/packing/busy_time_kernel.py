@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.compiled import compiled, inner
-from planner.nodes.random_kernel import RandomState, draw, draw_unit
+from planner.packing.random_kernel import RandomState, draw, draw_unit
 
 Ints = npt.NDArray[np.int64]
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.packing.state_graph_kernel import best_bins, bit_positions, build, sweep
-from planner.nodes.gilmore_gomory import Column, CoveringProgram
-from planner.nodes.temporal_instance import Ints, TemporalInstance, clique_grid
+from planner.packing.gilmore_gomory import Column, CoveringProgram
+from planner.packing.temporal_instance import Ints, TemporalInstance, clique_grid
 
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-6

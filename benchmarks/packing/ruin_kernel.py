@@ -19,7 +19,7 @@ from benchmarks.packing.busy_time_kernel import (
     leave,
 )
 from data.base.compiled import compiled, copy_into, inner
-from planner.nodes.random_kernel import RandomState, draw, draw_unit
+from planner.packing.random_kernel import RandomState, draw, draw_unit
 
 _BLINK = 0.02
 

@@ -5,7 +5,7 @@ First line `n C 0 0` (number of items, capacity; the rest is not used), then one
 """
 
 from data.base.errors import ImpossibleProblemError
-from planner.nodes.temporal_instance import TemporalInstance, instance_of
+from planner.packing.temporal_instance import TemporalInstance, instance_of
 
 _FORM = "The form is `n C 0 0`, then n lines `index start end size` of integers"
 

@@ -15,7 +15,7 @@ from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, UNDER_WAY, Stat
 from data.records.recommendations import Recommendation
 from data.records.target_facts import TARGET_FACTS, target_facts
 from data.store import StoredRecommendation, StoreReader
-from planner.recommendations.rejections import Dismissal, Rejection, Rejections
+from planner.proposals.suppressions import Dismissal, Rejection, Rejections
 
 REST = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""

@@ -30,7 +30,7 @@ from data.settings.all_settings import PlanningSettings, Settings
 from data.settings.energy import EnergySettings
 from data.store import StoreReader
 from forecasting.power.free_boards import with_measured_idle
-from planner.problem.free_boards import freed_board
+from planner.costs.free_boards import freed_board
 
 BEFORE = timedelta(hours=24)
 _BY_TIME = "the job did no work to measure by: compared by time"

@@ -27,7 +27,7 @@ from data.base.counts import count_text
 from data.base.errors import SourceNotConfiguredError
 from data.facts.fleet import SourceReport, SourceState
 from data.records.forecasts import ForecastSkipped
-from planner.recommendations.portfolio import Portfolio
+from planner.proposals.portfolio import Portfolio
 
 _CENT = 0.005
 

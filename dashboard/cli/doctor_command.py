@@ -29,7 +29,7 @@ from data.settings.load import files_read
 from data.settings.serving import without_number
 from data.settings.sources import real_source_switches
 from data.store.engine.disk_space import require_room
-from planner.problem.scheduler_shares import contradictions
+from planner.jobs.scheduler_shares import contradictions
 
 _NAMED_SERVICES = 3
 

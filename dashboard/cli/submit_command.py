@@ -30,7 +30,7 @@ from data.base.counts import count_text
 from data.base.errors import ApplyError, ChangeRefusedError
 from data.settings.all_settings import Settings
 from data.store import Store, open_store
-from planner.memory.predictor import gib
+from planner.memory.estimate.predictor import gib
 
 FINDINGS = 3
 _SHOWN_PLANS = 5

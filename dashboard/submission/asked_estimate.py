@@ -21,12 +21,17 @@ from dashboard.submission.planning import calibration_of, family_of, limit_warni
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.store import StoreReader
-from planner.memory.calibration import Calibration
-from planner.memory.framework_traits import policy_name, require_framework
-from planner.memory.model_config import ReadModel
-from planner.memory.predictor import MemoryEstimate
-from planner.memory.training_job import Adapter, Method, Recompute, Sharding, TrainingJob
-from planner.memory.training_plans import GpuType, PlanQuestion, smallest_cluster, training_plans
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.predictor import MemoryEstimate
+from planner.memory.estimate.training_plans import (
+    GpuType,
+    PlanQuestion,
+    smallest_cluster,
+    training_plans,
+)
+from planner.memory.models.model_config import ReadModel
+from planner.memory.step.framework_traits import policy_name, require_framework
+from planner.memory.step.training_job import Adapter, Method, Recompute, Sharding, TrainingJob
 
 _DEGREES = ("data", "tensor", "pipeline", "context", "expert")
 _NEEDS = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from data.base.errors import ChangeRefusedError, scrub
-from planner.memory.training_job import Recompute, Sharding, TrainingJob
+from planner.memory.step.training_job import Recompute, Sharding, TrainingJob
 
 KNOBS = (
     "gpus", "nodes", "gpus_per_node", "data_parallel", "tensor_parallel", "pipeline_parallel",

@@ -4,8 +4,8 @@ from typing import Any
 
 from dashboard.submission.estimate import fit_figures, fit_text
 from dashboard.submission.placement import Considered, PlacementDecision
-from planner.memory.predictor import gib, needed_bytes
-from planner.memory.training_plans import SPEED_BASIS
+from planner.memory.estimate.predictor import gib, needed_bytes
+from planner.memory.estimate.training_plans import SPEED_BASIS
 
 _SHOWN = 5
 

@@ -10,13 +10,13 @@ from dashboard.submission.fleet import FleetRoom, RoomAnswer, SubmissionFleet
 from dashboard.submission.placement import HostNeed, standings
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import CURRENCY, load_gpu_catalogue
-from planner.memory.bounds import FIT_PROBABILITY, USABLE
-from planner.memory.calibration import Calibration
-from planner.memory.parameters import count_parameters
-from planner.memory.predictor import MemoryEstimate, gib, refusal
-from planner.memory.training_job import Parallelism, Sharding, TrainingJob
-from planner.memory.training_plans import GpuType, TrainingPlan, unbounded_peak
-from planner.memory.training_time import hours_range
+from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.predictor import MemoryEstimate, gib, refusal
+from planner.memory.estimate.training_plans import GpuType, TrainingPlan, unbounded_peak
+from planner.memory.estimate.training_time import hours_range
+from planner.memory.models.parameters import count_parameters
+from planner.memory.step.training_job import Parallelism, Sharding, TrainingJob
 
 _GIB = 2**30
 _RARE = ("context", "expert")

@@ -10,8 +10,8 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node
 from data.store import StoreReader
-from planner.memory.training_plans import GpuType
-from planner.problem.taken_boards import short_name, taken_boards, works_for_nobody
+from planner.fleet.occupied_boards import short_name, taken_boards, works_for_nobody
+from planner.memory.estimate.training_plans import GpuType
 
 _RECENT = timedelta(hours=1)
 

@@ -20,15 +20,15 @@ from dashboard.submission.job_fields import (
 from dashboard.submission.model_source import read_model
 from data.base.errors import ChangeRefusedError, scrub
 from data.base.files import read_small_file
-from planner.memory.framework_traits import (
+from planner.memory.models.model_config import ReadModel
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.step.framework_traits import (
     optimizer,
     policy_name,
     quantization,
     require_framework,
 )
-from planner.memory.model_config import ReadModel
-from planner.memory.model_shape import ModelShape
-from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
+from planner.memory.step.training_job import Adapter, Method, Recompute, TrainingJob
 
 MAX_FILE = 1 << 20
 SUPPORTS = ("sharding", "tensor", "pipeline", "recompute")

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dashboard.submission.fleet import SubmissionNode
-from planner.nodes.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
-from planner.nodes.fragmentation_kernel import WHOLE, NodeState, Pod
+from planner.packing.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
+from planner.packing.fragmentation_kernel import WHOLE, NodeState, Pod
 
 _MILLI = 1000
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from data.base.errors import ImpossibleProblemError, scrub
 from data.base.files import read_small_file
-from planner.memory.known_models import known_model, known_models
-from planner.memory.model_config import ReadModel, shape_from_config
+from planner.memory.models.model_config import ReadModel, shape_from_config
+from planner.memory.models.model_sizes import known_model, known_models
 
 _LARGEST = 4 << 20
 

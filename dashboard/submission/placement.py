@@ -18,7 +18,7 @@ from dashboard.submission.fleet import (
     Taint,
 )
 from data.base.errors import ImpossibleProblemError
-from planner.memory.training_plans import TrainingPlan
+from planner.memory.estimate.training_plans import TrainingPlan
 from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_offer
 
 _DEARER = 1.25

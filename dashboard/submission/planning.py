@@ -9,10 +9,15 @@ from dashboard.submission.command_knobs import Need, needs
 from dashboard.submission.job_file import JobFile
 from data.base.errors import ImpossibleProblemError
 from data.records.submissions import MeasuredPeak
-from planner.memory.calibration import Calibration, FinishedRun
-from planner.memory.training_job import Recompute, Sharding, TrainingJob
-from planner.memory.training_plans import GpuType, PlanQuestion, TrainingPlan, training_plans
-from planner.memory.training_time import hours_range
+from planner.memory.estimate.calibration import Calibration, FinishedRun
+from planner.memory.estimate.training_plans import (
+    GpuType,
+    PlanQuestion,
+    TrainingPlan,
+    training_plans,
+)
+from planner.memory.estimate.training_time import hours_range
+from planner.memory.step.training_job import Recompute, Sharding, TrainingJob
 
 
 def family_of(job: TrainingJob) -> str:

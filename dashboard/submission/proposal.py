@@ -32,10 +32,10 @@ from data.records.submissions import (
 )
 from data.settings.submission import SubmitSettings
 from data.store.engine.record_json import to_json
-from planner.memory.calibration import Calibration
-from planner.memory.predictor import finished_run, needed_bytes
-from planner.memory.training_plans import GpuType, TrainingPlan
-from planner.memory.training_time import hours_range
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.predictor import finished_run, needed_bytes
+from planner.memory.estimate.training_plans import GpuType, TrainingPlan
+from planner.memory.estimate.training_time import hours_range
 from planner.scheduling.arrival import WaitingJob
 
 

@@ -23,12 +23,12 @@ from dashboard.submission.planning import family_of
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.store import StoreReader
-from planner.memory.calibration import Calibration
-from planner.memory.model_config import ReadModel
-from planner.memory.predictor import gib
-from planner.memory.step_events import CACHE
-from planner.memory.training_job import Method, Parallelism, TrainingJob
-from planner.memory.training_plans import GpuType
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.predictor import gib
+from planner.memory.estimate.training_plans import GpuType
+from planner.memory.models.model_config import ReadModel
+from planner.memory.step.step_events import CACHE
+from planner.memory.step.training_job import Method, Parallelism, TrainingJob
 
 _SHOWN = ("gpu", "gpus", "tensor", "pipeline", "p50_gib", "p95_gib", "p99_gib", "engine_gib",
           "fit_probability", "cache_gib", "cache_p95_gib", "cache_tokens", "cached_sequences",

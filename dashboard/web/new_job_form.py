@@ -9,9 +9,9 @@ import streamlit as st
 from dashboard.submission.job_file import JobFile, read_job
 from dashboard.submission.model_source import config_from_text
 from data.base.errors import ChangeRefusedError
-from planner.memory.framework_traits import known_frameworks
-from planner.memory.known_models import known_model, known_models
-from planner.memory.model_config import ReadModel
+from planner.memory.models.model_config import ReadModel
+from planner.memory.models.model_sizes import known_model, known_models
+from planner.memory.step.framework_traits import known_frameworks
 
 _OPTIMIZERS = ("", "adamw", "adamw8bit", "paged_adamw8bit", "sgd_momentum", "lion", "muon")
 _PRECISIONS = ("", "amp", "bf16-true", "fp32", "megatron", "zero")

@@ -9,7 +9,7 @@ from dashboard.web.page import plain
 from data.facts.jobs import Job, JobState, WorkloadKind
 from data.facts.progress import ProgressReport
 from forecasting.series.past_runs import past_run_seconds
-from planner.problem.job_end import MIN_RUNS, expected_end, of_this_run, told_end
+from planner.jobs.job_end import MIN_RUNS, expected_end, of_this_run, told_end
 
 _SEEN_WITHIN = timedelta(hours=1)
 """A job that nothing was seen of for longer is not known to run."""

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from planner.nodes.node_runs import Stretch
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
-from planner.solver.slot_problem import SlotFleet
+from planner.slots.slot_problem import SlotFleet
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -1,7 +1,7 @@
 """Where every job is in every slot, which nodes are on, and what that costs.
 
 Jobs that keep what they have now stay where they are. The others are placed into the room that is
-left (`planner.nodes.node_placement`); when one finds none, jobs that may move join them. Then
+left (`planner.packing.placement`); when one finds none, jobs that may move join them. Then
 nodes that hold little are emptied where that pays for the moves, and empty nodes are off.
 """
 
@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from data.records.feasible_changes import NO_NODE, required_nodes
 from data.records.plans import Stay
+from planner.fleet.fleet_nodes import FleetNode
+from planner.fleet.host_room import kept_boards, memory_bytes, milli_cpus, room_of
+from planner.fleet.mig_placement import CutBoard, Slice, pack_slices
 from planner.nodes.node_hours import node_cost, switched, unplaced_cost
-from planner.nodes.node_placement import PlacementNode, Run, place_on_nodes
 from planner.nodes.node_runs import Places, Stretch, Unit, stretches
 from planner.nodes.node_search import searched
 from planner.nodes.node_stays import stays_of
-from planner.problem.fleet_nodes import FleetNode
-from planner.problem.host_room import kept_boards, memory_bytes, milli_cpus, room_of
-from planner.problem.mig_placement import CutBoard, Slice, pack_slices
+from planner.packing.placement import PlacementNode, Run, place_on_nodes
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping, move_cost
 

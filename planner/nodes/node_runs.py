@@ -14,8 +14,8 @@ import numpy.typing as npt
 from data.base.units import BYTES_PER_MIB
 from data.catalogue.gpu_catalogue import MigPlacement
 from data.facts.jobs import Job
-from planner.problem.fleet_nodes import Home
-from planner.problem.host_room import (
+from planner.fleet.fleet_nodes import Home
+from planner.fleet.host_room import (
     MILLI,
     held_shares,
     host_need,
@@ -23,9 +23,9 @@ from planner.problem.host_room import (
     milli_cpus,
     share_of,
 )
-from planner.problem.job_end import waits_for_start
+from planner.fleet.required_nodes import only_on
+from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.required_nodes import only_on
 from planner.problem.slot_mapping import SlotMapping
 
 Places = dict[int, tuple[tuple[int, int], ...]]

@@ -10,6 +10,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from planner.fleet.fleet_nodes import FleetNode
+from planner.fleet.host_room import room_of
 from planner.nodes.node_runs import Places, Stretch, Unit
 from planner.nodes.node_search_kernel import (
     NodeArrays,
@@ -18,9 +20,7 @@ from planner.nodes.node_search_kernel import (
     UnitArrays,
     search_nodes,
 )
-from planner.nodes.random_kernel import random_state
-from planner.problem.fleet_nodes import FleetNode
-from planner.problem.host_room import room_of
+from planner.packing.random_kernel import random_state
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.compiled import compiled, inner
-from planner.nodes.random_kernel import RandomState, draw
+from planner.packing.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 Every moment is a plain bin packing problem of the parts that run then, with the largest node of
 the pool as the bin: volume, Martello and Toth's L2, dual feasible functions
-(`planner.nodes.run_bounds`). They hold with any number of moves.
+(`planner.packing.run_bounds`). They hold with any number of moves.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from data.records.plans import PlanBound
 from planner.nodes.node_plan import NodePlacement
-from planner.nodes.run_bounds import dual_feasible_bound, l2_bound, volume_bound
+from planner.packing.run_bounds import dual_feasible_bound, l2_bound, volume_bound
 from planner.problem.planning_problem import PlanningProblem
 
 Ints = npt.NDArray[np.int64]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from planner.nodes.node_runs import Stretch
+from planner.slots.slot_problem import SlotProblem
 from planner.solver.replan import WarmStart
-from planner.solver.slot_problem import SlotProblem
 from planner.solver.solved_plan import SolvedPlan
 
 KEEP = 1e6

@@ -17,10 +17,10 @@ from data.records.plans import JobPlan, Plan, PlanPrice
 from planner.nodes.node_runs import pool_of_name
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.slot_problem import NOTHING, SlotProblem
 from planner.solver.bounds import Bound, checked_bound
-from planner.solver.coupling_rows import coupling_rows
 from planner.solver.replan import PlanPrices, WarmStart, frozen
-from planner.solver.slot_problem import NOTHING, SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
 

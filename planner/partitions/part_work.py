@@ -10,18 +10,18 @@ import numpy as np
 
 from data.base.errors import ImpossibleProblemError
 from planner.partitions.split import FleetPart
+from planner.slots.check_problem import check_costs
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.lanes import pack
+from planner.slots.slot_problem import Floats, SlotProblem, pinned_cost
+from planner.slots.survey_kernel import survey
 from planner.solver.bounds import Bound, jobs_bound
-from planner.solver.check_problem import check_costs
-from planner.solver.coupling_rows import coupling_rows
 from planner.solver.kernel_problem import KernelProblem, make_kernel_problem
-from planner.solver.lanes import pack
 from planner.solver.prices import BlockAnswer, Market, ResourcePrices
 from planner.solver.primal import charges_of
 from planner.solver.replan import WarmStart
-from planner.solver.slot_problem import Floats, SlotProblem, pinned_cost
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
-from planner.solver.survey_kernel import survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
-from planner.solver.slot_problem import Indices
+from planner.slots.slot_problem import Indices
 
 
 def parts_of_jobs(problem: PlanningProblem) -> Indices:

@@ -11,9 +11,9 @@ from itertools import pairwise
 import numpy as np
 
 from planner.partitions.part_work import PartLayout, Question, answer_of
-from planner.partitions.workforce import Workplaces
+from planner.partitions.workers import Workplaces
+from planner.slots.slot_problem import Floats, Indices
 from planner.solver.prices import BlockAnswer, PriceExchange, ResourcePrices
-from planner.solver.slot_problem import Floats, Indices
 
 _REMEMBERED = 0.9
 

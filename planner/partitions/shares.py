@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.partitions.split import Shares
-from planner.solver.coupling_rows import CouplingRows
-from planner.solver.slot_problem import Floats, SlotFleet
+from planner.slots.coupling_rows import CouplingRows
+from planner.slots.slot_problem import Floats, SlotFleet
 
 _CERTAIN = 1e-9
 

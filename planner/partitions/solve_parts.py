@@ -29,14 +29,11 @@ from planner.partitions.part_work import (
 from planner.partitions.price_exchange import MeanUse, PartMarket
 from planner.partitions.shares import shares_of
 from planner.partitions.split import FleetPart, Shares, limited, split, touched, warmth_of_part
-from planner.partitions.workforce import LocalWorkforce, Workforce, Workplaces
-from planner.solver.bounds import Bound, priced_constant
-from planner.solver.check_problem import check_problem
-from planner.solver.coupling_rows import CouplingRows, coupling_rows
-from planner.solver.plan_cost import use_of
-from planner.solver.prices import PriceSearch, ResourcePrices, settled_prices
-from planner.solver.replan import PlanPrices, WarmStart
-from planner.solver.slot_problem import (
+from planner.partitions.workers import LocalWorkforce, Workforce, Workplaces
+from planner.slots.check_problem import check_problem
+from planner.slots.coupling_rows import CouplingRows, coupling_rows
+from planner.slots.plan_cost import use_of
+from planner.slots.slot_problem import (
     Floats,
     Indices,
     Path,
@@ -44,6 +41,9 @@ from planner.solver.slot_problem import (
     paths_of_today,
     pinned_cost,
 )
+from planner.solver.bounds import Bound, priced_constant
+from planner.solver.prices import PriceSearch, ResourcePrices, settled_prices
+from planner.solver.replan import PlanPrices, WarmStart
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from planner.solver.coupling_rows import CouplingRows
-from planner.solver.replan import WarmStart
-from planner.solver.slot_problem import (
+from planner.slots.coupling_rows import CouplingRows
+from planner.slots.slot_problem import (
     ConfigurationGrid,
     Floats,
     Indices,
@@ -20,6 +19,7 @@ from planner.solver.slot_problem import (
     SlotProblem,
     TenantQuotas,
 )
+from planner.solver.replan import WarmStart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data.settings.all_settings import PlanningSettings
-from planner.problem.configurations import Option
-from planner.problem.job_demand import JobDemand
-from planner.problem.job_end import waits_for_start
+from planner.costs.configurations import Option
+from planner.jobs.job_demand import JobDemand
+from planner.jobs.job_end import waits_for_start
 
 Values = npt.NDArray[np.float64]
 

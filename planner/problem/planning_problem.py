@@ -24,27 +24,27 @@ from data.records.serving import ServiceOutlook
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from data.settings.fleet import NodeSettings, PowerSettings, TenantSettings
-from planner.problem.board_sharing import partners_of
-from planner.problem.configurations import (
+from planner.costs.configurations import (
     keep_reason,
     limited_by,
     options_for,
     present_option,
 )
-from planner.problem.cost import change_cost, slot_costs
-from planner.problem.elasticity import standing_of
-from planner.problem.fleet import fleet_facts
-from planner.problem.fleet_nodes import FleetFacts, Reach
-from planner.problem.job_demand import JobDemand, check_demand, job_demand, restart_slots
-from planner.problem.job_end import remaining_of
-from planner.problem.job_history import NO_HISTORY, job_histories
+from planner.costs.cost import change_cost, slot_costs
+from planner.costs.tariffs import Tariff, tariff_of
+from planner.costs.terms import Terms
+from planner.fleet.fleet import fleet_facts
+from planner.fleet.fleet_nodes import FleetFacts, Reach
+from planner.fleet.pools import Pools, make_pools
+from planner.fleet.quota_room import QuotaRoom
+from planner.fleet.tenants import Tenants, make_tenants
+from planner.jobs.board_sharing import partners_of
+from planner.jobs.elasticity import standing_of
+from planner.jobs.job_demand import JobDemand, check_demand, job_demand, restart_slots
+from planner.jobs.job_end import remaining_of
+from planner.jobs.job_history import NO_HISTORY, job_histories
+from planner.jobs.work_returns import rests_of, similar_rests
 from planner.problem.job_problem import JobProblem, with_pin
-from planner.problem.pools import Pools, make_pools
-from planner.problem.quota_room import QuotaRoom
-from planner.problem.tariffs import Tariff, tariff_of
-from planner.problem.tenants import Tenants, make_tenants
-from planner.problem.terms import Terms
-from planner.problem.work_returns import rests_of, similar_rests
 
 Values = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

@@ -11,15 +11,15 @@ from datetime import timedelta
 import numpy as np
 import numpy.typing as npt
 
-from planner.problem.cost import move_costs, rent_per_hour
-from planner.problem.energy import power_under
-from planner.problem.expected_value import mean_of
+from planner.costs.cost import move_costs, rent_per_hour
+from planner.costs.energy import power_under
+from planner.fleet.pools import feeds
+from planner.fleet.tenants import with_quotas
+from planner.jobs.expected_value import mean_of
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import FORBIDDEN, PlanningProblem
-from planner.problem.pools import feeds
-from planner.problem.tenants import with_quotas
-from planner.solver.broken_limits import WhenText, broken, clock_text
-from planner.solver.slot_problem import (
+from planner.slots.broken_limits import WhenText, broken, clock_text
+from planner.slots.slot_problem import (
     NOTHING,
     ConfigurationGrid,
     PlannedJobs,

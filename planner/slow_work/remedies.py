@@ -1,7 +1,8 @@
 """What to try against slow work, by the flag or setting of each training framework.
 
-As their own documents name them, beside the flags of `planner.memory.framework_flags`, which name
-the batch. A framework or cause that is not listed here has no flag known: then it is said in words.
+As their own documents name them, beside the flags of `planner.memory.watch.framework_flags`, which
+name the batch. A framework or cause that is not listed here has no flag known: then it is said in
+words.
 """
 
 from collections.abc import Mapping
@@ -9,8 +10,8 @@ from types import MappingProxyType
 
 from data.records.memory import MemoryRemedy
 from data.records.slow_work import SlowCause
-from planner.memory.framework_flags import FLAGS
-from planner.memory.training_job import TrainingJob
+from planner.memory.step.training_job import TrainingJob
+from planner.memory.watch.framework_flags import FLAGS
 
 WORDS: Mapping[SlowCause, str] = MappingProxyType(
     {

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from data.base.compiled import compiled
+from planner.slots.slot_problem import Floats, Indices
 from planner.solver.changes_kernel import shortest_within_limit
 from planner.solver.insertion_kernel import charge, shortest
 from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.label_kernel import label_bound
-from planner.solver.slot_problem import Floats, Indices
 from planner.solver.work_kernel import best_with_work
 
 _SEARCHES: Any = np.int64(12)  # not a number of Python, which is a type of its own to numba

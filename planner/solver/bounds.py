@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from data.base.errors import PlanningError
+from planner.slots.slot_problem import Floats
 from planner.solver.bound_kernel import job_values
 from planner.solver.insertion_kernel import node_total
 from planner.solver.kernel_problem import KernelProblem, empty_draft, uncoupled
 from planner.solver.nodes import node_bound
 from planner.solver.prices import Market, PriceExchange, ResourcePrices
 from planner.solver.primal import InsertionPrices, charges_of
-from planner.solver.slot_problem import Floats
 
 BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"
 _CHUNK = 8

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from data.base.compiled import inner
+from planner.slots.slot_problem import Floats, Path
 from planner.solver.insertion_kernel import change_cost, changes_too_often, shortest
 from planner.solver.kernel_problem import KernelProblem
-from planner.solver.slot_problem import Floats, Path
 
 
 @inner

@@ -11,11 +11,11 @@ import math
 import numpy as np
 
 from data.base.compiled import compiled, copy_into, inner
-from planner.solver.broken_limits import SLACK
+from planner.slots.broken_limits import SLACK
+from planner.slots.slot_problem import Floats, Indices, Path
 from planner.solver.insertion_kernel import add_path
 from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.ruin_recreate_kernel import Random, random_below, settle, touches
-from planner.solver.slot_problem import Floats, Indices, Path
 from planner.solver.work_kernel import insert
 
 

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from data.base.compiled import compiled, inner
-from planner.solver.broken_limits import SLACK
+from planner.slots.broken_limits import SLACK
+from planner.slots.slot_problem import Floats, Path
 from planner.solver.kernel_problem import KernelProblem
-from planner.solver.slot_problem import Floats, Path
 
 
 @inner

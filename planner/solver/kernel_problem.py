@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from planner.solver.coupling_rows import CouplingRows
-from planner.solver.slot_problem import Floats, Indices, Path, Singles, SlotProblem
-from planner.solver.survey_kernel import CostSurvey
+from planner.slots.coupling_rows import CouplingRows
+from planner.slots.slot_problem import Floats, Indices, Path, Singles, SlotProblem
+from planner.slots.survey_kernel import CostSurvey
 
 
 class KernelProblem(NamedTuple):

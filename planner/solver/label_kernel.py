@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from data.base.compiled import inner
+from planner.slots.slot_problem import Floats
 from planner.solver.kernel_problem import KernelProblem
-from planner.solver.slot_problem import Floats
 
 _PRICES = 3
 

@@ -10,7 +10,7 @@ Boots in temporal bin packing: Aydin, Muter and Birbil 2020.
 
 import numpy as np
 
-from planner.solver.slot_problem import Floats, SlotFleet
+from planner.slots.slot_problem import Floats, SlotFleet
 
 
 def max_nodes(fleet: SlotFleet) -> Floats:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.solver.coupling_rows import CouplingRows, answering_use, conjugate
-from planner.solver.dp_kernel import price_blocks
-from planner.solver.lanes import LANES, Lanes
+from planner.slots.coupling_rows import CouplingRows, answering_use, conjugate
+from planner.slots.dp_kernel import price_blocks
+from planner.slots.lanes import LANES, Lanes
+from planner.slots.slot_problem import Floats, Indices, SlotFleet
 from planner.solver.nodes import max_nodes, reduced_node_cost
-from planner.solver.slot_problem import Floats, Indices, SlotFleet
 
 SMALL_JOBS = 200
 _MOMENTUM, _MEMORY = 0.8, 0.95

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from planner.slots.slot_problem import Floats, Indices, Path
 from planner.solver.ejection_kernel import eject
 from planner.solver.insertion_kernel import add_path, priced_costs
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, uncoupled
 from planner.solver.prices import Adam, Market, ResourcePrices
 from planner.solver.ruin_recreate_kernel import Random, ruin_and_recreate, settle
-from planner.solver.slot_problem import Floats, Indices, Path
 from planner.solver.work_kernel import insert
 
 _DIVE_STEPS, _DIVE_RATE, _DIVE_DECAY = 4, 0.02, 0.8

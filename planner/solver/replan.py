@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from planner.slots.slot_problem import NOTHING, Floats, Indices, Path, SlotProblem
 from planner.solver.insertion_kernel import add_path, path_fits
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft
 from planner.solver.primal import InsertionPrices
 from planner.solver.ruin_recreate_kernel import settle
-from planner.solver.slot_problem import NOTHING, Floats, Indices, Path, SlotProblem
 from planner.solver.work_kernel import insert
 
 _WEIGHT = 0.8

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.compiled import compiled, copy_into, inner
+from planner.slots.slot_problem import Floats, Indices, Path
 from planner.solver.insertion_kernel import add_path, node_total, path_cost, row_total
 from planner.solver.kernel_problem import Draft, KernelProblem
-from planner.solver.slot_problem import Floats, Indices, Path
 from planner.solver.work_kernel import insert
 
 Random = npt.NDArray[np.uint64]

@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from data.base.errors import PlanningError
+from planner.slots.check_problem import check_costs, check_problem
+from planner.slots.coupling_rows import CouplingRows, coupling_rows
+from planner.slots.lanes import pack
+from planner.slots.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
+from planner.slots.survey_kernel import CostSurvey, survey
 from planner.solver.bounds import Bound, certified_bound, checked_bound, or_jobs_alone
-from planner.solver.check_problem import check_costs, check_problem
-from planner.solver.coupling_rows import CouplingRows, coupling_rows
 from planner.solver.kernel_problem import Draft, KernelProblem, make_kernel_problem
-from planner.solver.lanes import pack
 from planner.solver.prices import SMALL_JOBS, Market, PriceSearch, ResourcePrices, settled_prices
 from planner.solver.primal import (
     InsertionPrices,
@@ -31,9 +33,7 @@ from planner.solver.primal import (
 )
 from planner.solver.replan import PlanPrices, WarmStart, kept_plan, towards
 from planner.solver.ruin_recreate_kernel import settle
-from planner.solver.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
-from planner.solver.survey_kernel import CostSurvey, survey
 from planner.solver.today import Today, plan_of_today
 
 _BATCH = 64

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from planner.slots.slot_problem import Floats, Path
 from planner.solver.bounds import Bound
 from planner.solver.replan import PlanPrices
-from planner.solver.slot_problem import Floats, Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

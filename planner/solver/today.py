@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.errors import ImpossibleProblemError
-from planner.solver.broken_limits import SLACK
-from planner.solver.coupling_rows import CouplingRows
+from planner.slots.broken_limits import SLACK
+from planner.slots.coupling_rows import CouplingRows
+from planner.slots.slot_problem import Floats, Indices, Path, SlotProblem
 from planner.solver.insertion_kernel import add_path, changes_too_often, path_fits
 from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft
 from planner.solver.ruin_recreate_kernel import settle
-from planner.solver.slot_problem import Floats, Indices, Path, SlotProblem
 from planner.solver.work_kernel import insert
 
 _ROUNDS = 12

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from planner.slots.slot_problem import ConfigurationGrid, PlannedJobs, SlotFleet, SlotProblem
 from planner.solver.replan import WarmStart
-from planner.solver.slot_problem import ConfigurationGrid, PlannedJobs, SlotFleet, SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
 

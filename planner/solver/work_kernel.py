@@ -10,10 +10,10 @@ import math
 import numpy as np
 
 from data.base.compiled import compiled, copy_into, inner
+from planner.slots.slot_problem import Floats, Path
 from planner.solver.changes_kernel import shortest_within_limit
 from planner.solver.insertion_kernel import change_cost, changes_too_often, charge
 from planner.solver.kernel_problem import Draft, KernelProblem
-from planner.solver.slot_problem import Floats, Path
 
 _GROWTH = 1.5
 

@@ -20,20 +20,20 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 NAMED_IN = {
     "data/records/actions.py": "the table",
-    "planner/recommendations/proposals.py": "makes them from a plan",
-    "planner/recommendations/advise.py": "makes time limits",
-    "planner/recommendations/made.py": "the usual one of a proposal",
-    "planner/recommendations/fleet_advice.py": "makes those of boards",
-    "planner/recommendations/emptied_nodes.py": "makes those of nodes",
-    "planner/recommendations/mig_layouts.py": "makes those of nodes to cut",
-    "planner/recommendations/autoscaler_bounds.py": "makes those of autoscalers' bounds",
-    "planner/recommendations/slow_work_advice.py": "makes those of slow work",
-    "planner/recommendations/smaller_for_service.py": "makes that a model fits a smaller GPU",
-    "planner/recommendations/growth.py": "makes those of elastic training",
+    "planner/proposals/proposal.py": "makes them from a plan",
+    "planner/advise.py": "makes time limits",
+    "planner/proposals/from_plan.py": "the usual one of a proposal",
+    "planner/proposals/fleet_advice.py": "makes those of boards",
+    "planner/advisers/emptied_nodes.py": "makes those of nodes",
+    "planner/advisers/mig_layouts.py": "makes those of nodes to cut",
+    "planner/advisers/autoscaler_bounds.py": "makes those of autoscalers' bounds",
+    "planner/advisers/slow_work_advice.py": "makes those of slow work",
+    "planner/advisers/service_size.py": "makes that a model fits a smaller GPU",
+    "planner/advisers/growth.py": "makes those of elastic training",
     "dashboard/growth_facts.py": "finds what was grown",
-    "planner/recommendations/memory_relief.py": "makes those against running out of memory",
-    "planner/recommendations/wording.py": "why they are proposed",
-    "planner/recommendations/memory_advice.py": "why those for memory are proposed",
+    "planner/advisers/memory_relief.py": "makes those against running out of memory",
+    "planner/proposals/wording.py": "why they are proposed",
+    "planner/advisers/memory_advice.py": "why those for memory are proposed",
     "dashboard/apply/slurm/moves.py": "its own moves of a time limit",
 }
 """Files of the product that name an action, and why. All others read `Action.spec`."""
@@ -126,10 +126,10 @@ def test_a_new_action_is_its_file_its_row_and_a_call(tmp_path: Path) -> None:
         shutil.copytree(ROOT / package, tmp_path / package)
     edited = set(follow(ROOT / "docs" / "adding-an-action.md", tmp_path))
     own = "planner/recommendations/unheld_nodes.py"
-    assert edited == {own, "data/records/actions.py", "planner/recommendations/advise.py"}
+    assert edited == {own, "data/records/actions.py", "planner/advise.py"}
     run = """
 from fleet_cases import fleet_case, plan_of
-from planner.recommendations.advise import advise
+from planner.advise import advise
 problem = fleet_case(1, busy=0.0)
 print(*(f"{row.action} {row.target}" for row in advise(plan_of(problem), problem).recommendations))
 """

@@ -21,7 +21,7 @@ from data.records.actions import Action
 from data.records.commands import Person
 from data.records.findings import DismissalPattern, DismissalReason
 from data.store import Store, open_store
-from planner.recommendations.rejections import rejected
+from planner.proposals.suppressions import rejected
 
 ANN = Person(name="ann", via="cli")
 TARGETS = {MINE.job_id: "search", "search/eval-3": "search", THEIRS.job_id: "vision", "node-1": ""}

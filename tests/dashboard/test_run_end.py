@@ -15,7 +15,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.facts.progress import ProgressReport
 from data.store import Store
-from planner.problem.job_end import expected_end, remaining_of
+from planner.jobs.job_end import expected_end, remaining_of
 
 HOUR = 3_600.0
 CONTAINER = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}

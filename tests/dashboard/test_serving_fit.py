@@ -25,7 +25,7 @@ from data.records.recommendations import Recommendation
 from data.records.serving import ServiceOutlook
 from data.settings.all_settings import PlanningSettings, Settings
 from data.store import open_store
-from planner.memory.bounds import FIT_PROBABILITY
+from planner.memory.estimate.bounds import FIT_PROBABILITY
 
 PODS, DAYS = 2, 1
 L40S, H100 = "L40S-48GB", "H100-SXM5-80GB"

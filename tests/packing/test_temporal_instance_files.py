@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import temporal_packing
 from benchmarks.packing.text_format import format_instance
-from planner.nodes.temporal_instance import instance_of
+from planner.packing.temporal_instance import instance_of
 
 
 @pytest.mark.slow

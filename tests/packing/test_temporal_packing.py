@@ -23,8 +23,8 @@ from benchmarks.packing.fits import (
 from benchmarks.packing.grids import clique_counts
 from benchmarks.packing.moment_bound import gilmore_gomory_bound
 from benchmarks.packing.pack import Proof, pack, subset
-from planner.nodes import run_bounds as bounds
-from planner.nodes.temporal_instance import TemporalInstance, clique_grid, instance_of
+from planner.packing import run_bounds as bounds
+from planner.packing.temporal_instance import TemporalInstance, clique_grid, instance_of
 
 ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
     lambda entry: (entry[0], entry[0] + entry[1], entry[2])

@@ -18,13 +18,13 @@ from data.records.plans import Plan
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
+from planner.advise import Advice, advise
+from planner.costs.cost import SLOWER, longer_ratio
+from planner.costs.time_shift import waiting_stretch
 from planner.plan import build_plan
-from planner.problem.cost import SLOWER, longer_ratio
-from planner.problem.time_shift import waiting_stretch
-from planner.recommendations.advise import Advice, advise
-from planner.recommendations.guardrails import suspicion
-from planner.recommendations.proposals import proposal_of
-from planner.recommendations.savings import outcome_of
+from planner.proposals.guardrails import suspicion
+from planner.proposals.proposal import proposal_of
+from planner.proposals.savings import outcome_of
 
 DEAR_UNTIL_MIDNIGHT = ",".join(["0.1"] * 12 + ["1.5"] * 12)
 HOUR = 3600.0

@@ -16,9 +16,9 @@ from data.records.plans import NodePlan
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.fleet import NodeSettings
+from planner.advise import advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules
-from planner.recommendations.advise import advise
 
 BUSY, ALSO = "shop/deployment/chat", "shop/deployment/rank"
 

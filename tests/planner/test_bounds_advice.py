@@ -14,10 +14,10 @@ from data.records.actions import Action
 from data.records.recommendations import Range, Recommendation
 from data.records.serving import BoundsUse, ServiceOutlook
 from data.settings.all_settings import PlanningSettings
+from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
-from planner.recommendations.rejections import Rejection
+from planner.proposals.suppressions import Rejection
 
 DAY = PlanningSettings(slot_minutes=60, horizon_slots=24)
 JOB = "search/deployment/chat"

@@ -18,7 +18,7 @@ from data.records.plans import Plan
 from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.solver.slot_problem import Path, SlotProblem
+from planner.slots.slot_problem import Path, SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
 

@@ -14,9 +14,9 @@ from data.records.actions import Action
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
+from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
 
 peaks = st.floats(0.5, 1.6)
 

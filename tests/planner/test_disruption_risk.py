@@ -9,8 +9,8 @@ from planning_cases import AS_OF, H100, boards, case
 
 from data.records.actions import Action
 from data.records.feasible_changes import NO_DISRUPTIONS
+from planner.advise import advise
 from planner.plan import build_plan
-from planner.recommendations.advise import advise
 
 RISK = "Risk: its PodDisruptionBudget keep allows 0 disruptions now"
 

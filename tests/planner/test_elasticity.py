@@ -5,7 +5,7 @@ from factories import make_job
 
 from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.settings.all_settings import PlanningSettings
-from planner.problem.elasticity import Elasticity, standing_of
+from planner.jobs.elasticity import Elasticity, standing_of
 
 PLANNING = PlanningSettings()
 

@@ -14,10 +14,10 @@ from data.records.plans import NodePlan
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.fleet import NodeSettings
+from planner.advise import advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules
 from planner.problem.slot_mapping import move_cost
-from planner.recommendations.advise import advise
 
 H100_FREE_WATTS = 0.3 * 60 + 0.4 * 75 + 0.3 * 120
 PUE, KWH_PRICE, H100_PRICE = 1.54, 0.2, 2.5

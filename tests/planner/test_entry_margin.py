@@ -9,9 +9,9 @@ from planning_cases import AS_OF, H100, L40S, boards, case
 from data.records.actions import Action
 from data.records.plans import Configuration
 from data.settings.all_settings import PlanningSettings
+from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
 
 DEMANDS = [0.5 + 0.02 * step for step in range(26)]
 Kinds = frozenset[tuple[str, Action]]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.problem.cost import expected_shortfall, quantile_curve
+from planner.costs.cost import expected_shortfall, quantile_curve
 
 LEVELS = (0.05, 0.10, 0.50, 0.90, 0.95)
 rising = st.lists(st.floats(0, 20), min_size=5, max_size=5).map(sorted)

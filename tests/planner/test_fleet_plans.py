@@ -35,8 +35,8 @@ from data.settings.fleet import (
 from planner.nodes.node_plan import place_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.problem.slot_mapping import as_slot_problem
-from planner.solver.coupling_rows import coupling_rows
-from planner.solver.plan_cost import cost_of_jobs, use_of
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.plan_cost import cost_of_jobs, use_of
 from planner.solver.solve import solve
 
 

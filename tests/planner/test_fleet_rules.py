@@ -34,7 +34,7 @@ from data.settings.fleet import (
     TenantSettings,
     TenantShare,
 )
-from planner.problem.fleet import fleet_facts
+from planner.fleet.fleet import fleet_facts
 from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.problem.slot_mapping import as_slot_problem
 

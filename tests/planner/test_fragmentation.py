@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks._online_placement import OnlinePlacer
 from data.base.errors import ImpossibleProblemError
-from planner.nodes.fragmentation import (
+from planner.packing.fragmentation import (
     ANY_MODEL,
     FragmentationPlacer,
     Pods,
@@ -17,7 +17,7 @@ from planner.nodes.fragmentation import (
     prices_of,
     residual_losses,
 )
-from planner.nodes.fragmentation_kernel import NodeState
+from planner.packing.fragmentation_kernel import NodeState
 
 ROW = tuple[int, int, int, int, int]
 

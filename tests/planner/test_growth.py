@@ -36,10 +36,10 @@ from data.settings.fleet import (
     TenantSettings,
     TenantShare,
 )
+from planner.advise import Advice, advise
+from planner.advisers.growth_room import GrowthFacts
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem
-from planner.recommendations.advise import Advice, advise
-from planner.recommendations.growth_room import GrowthFacts
 
 HOUR = 3600.0
 NO_PAUSE = (0.0, 0.0, 0.0)

@@ -13,8 +13,8 @@ from planning_cases import AS_OF
 
 from data.records.actions import Action
 from data.records.recommendations import Recommendation
-from planner.recommendations.advise import Advice
-from planner.recommendations.growth_gain import DOUBLING, gain_of
+from planner.advise import Advice
+from planner.advisers.growth_gain import DOUBLING, gain_of
 
 HOUR = 3600.0
 

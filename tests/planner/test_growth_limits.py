@@ -10,7 +10,7 @@ from planning_cases import AS_OF, FREE_NODES, H100, SLOT_LENGTHS, day_in_slots
 
 from data.records.actions import Action
 from data.settings.fleet import PowerDomain, PowerSettings
-from planner.recommendations.rejections import Rejection
+from planner.proposals.suppressions import Rejection
 
 
 def test_boards_that_a_power_limit_may_keep_free_are_not_grown_into() -> None:

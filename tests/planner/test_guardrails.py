@@ -13,12 +13,12 @@ from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from data.records.recommendations import Range
 from data.settings.all_settings import PlanningSettings
-from planner.problem.job_end import Remaining
+from planner.advisers.time_limits import advised_limit, why_shorter
+from planner.jobs.job_end import Remaining
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.guardrails import refusal, saving_ratio, suspicion
-from planner.recommendations.proposals import Proposal
-from planner.recommendations.savings import ProposalOutcome, outcome_of
-from planner.recommendations.time_limits import advised_limit, why_shorter
+from planner.proposals.guardrails import refusal, saving_ratio, suspicion
+from planner.proposals.proposal import Proposal
+from planner.proposals.savings import ProposalOutcome, outcome_of
 
 HOUR = 3600.0
 

@@ -11,11 +11,11 @@ from planning_cases import AS_OF, H100, L40S, SLOT_LENGTHS, case, day_in_slots
 from data.facts.fleet import Cluster, Gpu, Node
 from data.facts.jobs import Job, SchedulerFacts
 from data.records.actions import Action
+from planner.advisers.free_hosts import FreeHosts
+from planner.fleet.fleet import fleet_facts
+from planner.fleet.fleet_nodes import FleetFacts
 from planner.plan import build_plan
-from planner.problem.fleet import fleet_facts
-from planner.problem.fleet_nodes import FleetFacts
-from planner.recommendations.free_hosts import FreeHosts
-from planner.recommendations.proposals import Proposal
+from planner.proposals.proposal import Proposal
 
 GIB = 1024.0
 

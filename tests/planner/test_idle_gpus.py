@@ -15,9 +15,9 @@ from data.facts.jobs import Job, JobState
 from data.records.actions import FOR_MEMORY
 from data.records.plans import IdleCause, Plan
 from data.settings.all_settings import PlanningSettings
+from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
 
 
 def planned(problem: PlanningProblem) -> tuple[Plan, Advice]:

@@ -16,8 +16,8 @@ from data.facts.queue_waits import QueueWait
 from data.records.feasible_changes import NO_NODE
 from data.records.recommendations import Recommendation
 from data.settings.fleet import PowerDomain, PowerSettings
-from planner.problem.cost import change_costs
-from planner.problem.job_end import likely_waits, remaining_of
+from planner.costs.cost import change_costs
+from planner.jobs.job_end import likely_waits, remaining_of
 from planner.problem.planning_problem import FleetRules, PlanningProblem
 
 

@@ -21,12 +21,12 @@ from data.records.plans import JobPlan
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
-from planner.problem.job_end import Remaining, likely_waits
+from planner.costs.time_shift import best_shift, later_cost, slots_later
+from planner.jobs.job_end import Remaining, likely_waits
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.time_shift import best_shift, later_cost, slots_later
-from planner.recommendations.path_costs import path_cost
-from planner.recommendations.proposals import proposal_of
-from planner.recommendations.savings import outcome_of
+from planner.proposals.path_costs import path_cost
+from planner.proposals.proposal import proposal_of
+from planner.proposals.savings import outcome_of
 
 FIRST = AS_OF + timedelta(hours=1)
 WATTS = 8 * 600.0

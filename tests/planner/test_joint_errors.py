@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from planner.problem.expected_value import mean_of
-from planner.recommendations.joint_errors import (
+from planner.jobs.expected_value import mean_of
+from planner.proposals.joint_errors import (
     Error,
     above_zero,
     either_side,

@@ -15,12 +15,12 @@ from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.actions import Risk
 from data.records.plans import Configuration
 from data.settings.all_settings import PlanningSettings
-from planner.problem.cost import change_cost, change_costs
-from planner.problem.expected_value import mean_of
-from planner.problem.lost_work import lost_work_of
+from planner.costs.cost import change_cost, change_costs
+from planner.jobs.expected_value import mean_of
+from planner.jobs.lost_work import lost_work_of
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.proposals import Proposal
-from planner.recommendations.wording import _goes_to_others
+from planner.proposals.proposal import Proposal
+from planner.proposals.wording import _goes_to_others
 
 PLAIN = PlanningSettings(slot_minutes=60, horizon_slots=24)
 NO_SIGNS: tuple[tuple[tuple[str, str], ...], ...] = (

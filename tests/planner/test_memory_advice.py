@@ -15,9 +15,9 @@ from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, Memo
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.fleet import Pin
+from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
 
 MI300X = "MI300X-192GB"
 SHORT = PlanningSettings(slot_minutes=60, horizon_slots=4)

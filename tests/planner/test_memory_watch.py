@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity, WindowPeak
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
-from planner.memory.exceedance import exceedance_of
-from planner.memory.framework_flags import FLAGS
-from planner.memory.framework_traits import framework_traits
-from planner.memory.growth import growth_towards
-from planner.memory.known_models import known_model
-from planner.memory.training_job import Parallelism, Recompute, TrainingJob
-from planner.memory.training_plans import GpuType
-from planner.memory.watch import MemoryWatchSettings, WatchedJob, watch_memory
+from planner.memory.estimate.training_plans import GpuType
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.framework_traits import framework_traits
+from planner.memory.step.training_job import Parallelism, Recompute, TrainingJob
+from planner.memory.watch.exceedance import exceedance_of
+from planner.memory.watch.framework_flags import FLAGS
+from planner.memory.watch.growth import growth_towards
+from planner.memory.watch.watch import MemoryWatchSettings, WatchedJob, watch_memory
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 LIMIT = 81_559.0

@@ -16,16 +16,16 @@ from data.facts.jobs import Job, Platform
 from data.records.actions import Action
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
+from planner.advise import Advice, advise
+from planner.advisers.mig_layouts import nodes_to_cut
+from planner.costs.configurations import options_for
+from planner.fleet.fleet_nodes import Reach
 from planner.plan import build_plan
-from planner.problem.configurations import options_for
-from planner.problem.fleet_nodes import Reach
 from planner.problem.job_problem import JobProblem
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
-from planner.recommendations.guardrails import refusal
-from planner.recommendations.mig_layouts import nodes_to_cut
-from planner.recommendations.proposals import steady_proposal
-from planner.recommendations.savings import outcome_of
+from planner.proposals.guardrails import refusal
+from planner.proposals.proposal import steady_proposal
+from planner.proposals.savings import outcome_of
 
 WHOLE = MigLayout(name="all-disabled", boards=((2, ()),))
 LAYOUTS = (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from planning_cases import A100, case
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from planner.fleet.mig_placement import Slice, pack_slices
 from planner.plan import build_plan
-from planner.problem.mig_placement import Slice, pack_slices
 
 CATALOGUE = load_gpu_catalogue()
 BOARD = CATALOGUE.get(A100)

@@ -19,7 +19,7 @@ from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quant
 from data.records.plans import NodePlan
 from data.settings.all_settings import PlanningSettings
 from planner.problem.planning_problem import FleetRules
-from planner.recommendations.fleet_advice import missing_boards
+from planner.proposals.fleet_advice import missing_boards
 
 
 def group(model: str, levels: Sequence[float]) -> GroupForecast:

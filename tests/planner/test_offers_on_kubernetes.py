@@ -29,7 +29,7 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.facts.quotas import QuotaKind
 from data.records.actions import Action
 from data.records.recommendations import Recommendation
-from planner.recommendations.growth_room import GrowthFacts
+from planner.advisers.growth_room import GrowthFacts
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ from data.settings.apply import SlurmApplySettings
 from data.settings.energy import EnergySettings
 from data.settings.load import load_settings
 from data.settings.sources import SlurmSettings
+from planner.advise import advise
 from planner.plan import build_plan
-from planner.recommendations.advise import advise
 
 TYPES = {"h100": H100, "a100": A100}
 PRICES = ",".join(["9"] * 12 + ["1"] * 12)

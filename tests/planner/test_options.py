@@ -28,14 +28,14 @@ from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
-from planner.plan import build_plan
-from planner.problem.board_sharing import (
+from planner.costs.cost import slot_costs
+from planner.jobs.board_sharing import (
     MAX_MEMORY_SHARE,
     MAX_UTILIZATION,
     SPEEDS,
     partners_of,
 )
-from planner.problem.cost import slot_costs
+from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 
 NIGHT = ",".join(["0.05"] * 6 + ["0.95"] * 18)

@@ -22,7 +22,7 @@ from data.settings.all_settings import PlanningSettings
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import as_slot_problem
-from planner.solver.slot_problem import NOTHING
+from planner.slots.slot_problem import NOTHING
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -23,9 +23,9 @@ from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.shared.collector import Window
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.plans import JobPlan, Plan
+from planner.advise import advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import advise
 
 GIB = 1024**3
 SINCE = (AS_OF - timedelta(days=3)).isoformat()

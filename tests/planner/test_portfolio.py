@@ -30,13 +30,13 @@ from data.records.plans import JobPlan
 from data.records.recommendations import Range, Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
+from planner.advise import Advice, advise
+from planner.advisers.admission import NO_ROOM, AdmissionRoom, admitted
+from planner.costs.cost import rent_per_hour
 from planner.plan import build_plan
-from planner.problem.cost import rent_per_hour
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.admission import NO_ROOM, AdmissionRoom, admitted
-from planner.recommendations.advise import Advice, advise
-from planner.recommendations.portfolio import portfolio_of
-from planner.recommendations.proposals import proposal_of
+from planner.proposals.portfolio import portfolio_of
+from planner.proposals.proposal import proposal_of
 
 HOURS = ",".join(["0.05"] * 6 + ["0.95"] * 18)
 

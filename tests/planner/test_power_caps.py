@@ -16,12 +16,12 @@ from data.records.actions import Action
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from forecasting.power.cap import power_under_cap
-from planner.problem.energy import expected_draw, power_under
+from planner.costs.energy import expected_draw, power_under
+from planner.costs.power_caps import cap_effect
+from planner.jobs.power_curve import PowerCurve
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.power_caps import cap_effect
-from planner.problem.power_curve import PowerCurve
-from planner.recommendations.proposals import Proposal
-from planner.recommendations.savings import outcome_of
+from planner.proposals.proposal import Proposal
+from planner.proposals.savings import outcome_of
 
 
 @given(st.floats(20, 900), st.floats(100, 700))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
-from planner.problem.free_boards import free_board, freed_board
-from planner.problem.job_history import NO_HISTORY, JobHistory
-from planner.problem.power_curve import CURVE, PowerCurve, learned_curve
+from planner.costs.free_boards import free_board, freed_board
+from planner.jobs.job_history import NO_HISTORY, JobHistory
+from planner.jobs.power_curve import CURVE, PowerCurve, learned_curve
 
 H100 = load_gpu_catalogue().get("H100-SXM5-80GB")
 SEEN = replace(H100, idle_watts_low=72.0, idle_watts=75.0, idle_watts_high=78.0)

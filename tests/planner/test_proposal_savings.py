@@ -13,17 +13,17 @@ from data.facts.jobs import WorkloadKind
 from data.records.actions import Action
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
-from planner.problem.carbon import emissions_of
-from planner.problem.configurations import Option
-from planner.problem.cost import SLOWER
-from planner.problem.energy import HELD
-from planner.problem.free_boards import freed_board
-from planner.problem.job_end import Remaining
+from planner.costs.carbon import emissions_of
+from planner.costs.configurations import Option
+from planner.costs.cost import SLOWER
+from planner.costs.energy import HELD
+from planner.costs.free_boards import freed_board
+from planner.jobs.job_end import Remaining
+from planner.jobs.power_curve import PowerCurve
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.power_curve import PowerCurve
-from planner.recommendations.path_costs import path_cost
-from planner.recommendations.proposals import Proposal
-from planner.recommendations.savings import ProposalOutcome, outcome_of
+from planner.proposals.path_costs import path_cost
+from planner.proposals.proposal import Proposal
+from planner.proposals.savings import ProposalOutcome, outcome_of
 
 MODEL = load_gpu_catalogue().get(H100)
 PUE, PRICE, WATTS = 1.3, 0.4, 1000.0

@@ -12,11 +12,11 @@ from data.facts.jobs import JobState
 from data.facts.queue_waits import QueueWait
 from data.records.recommendations import Recommendation
 from data.store.engine.record_json import from_json, to_json
+from planner.advise import Advice, advise
+from planner.costs.cost import change_cost, change_costs
+from planner.jobs.expected_value import mean_of
 from planner.plan import build_plan
-from planner.problem.cost import change_cost, change_costs
-from planner.problem.expected_value import mean_of
 from planner.problem.planning_problem import FleetRules, PlanningProblem
-from planner.recommendations.advise import Advice, advise
 
 WAIT = QueueWait(low=0, median=240, high=2100, mean=700, starts=52, days=7)
 UNKNOWN = QueueWait(days=7)

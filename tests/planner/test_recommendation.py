@@ -21,11 +21,11 @@ from data.records.actions import Action
 from data.records.forecasts import ForecastSkipped
 from data.records.recommendations import Recommendation
 from data.settings.energy import EnergySettings
+from planner.advise import advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import advise
-from planner.recommendations.proposals import Proposal
-from planner.recommendations.savings import outcome_of
+from planner.proposals.proposal import Proposal
+from planner.proposals.savings import outcome_of
 
 
 def outcome(problem: PlanningProblem) -> tuple[tuple[Recommendation, ...], dict[str, str]]:

@@ -14,10 +14,10 @@ from data.records.actions import Action
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from data.store import Store
+from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem
-from planner.recommendations.advise import Advice, advise
-from planner.recommendations.rejections import Rejection
+from planner.proposals.suppressions import Rejection
 
 DAYS = timedelta(days=30)
 

@@ -19,9 +19,9 @@ from data.records.recommendations import Range
 from data.records.serving import BoundsUse, ServiceOutlook
 from data.settings.fleet import TenantSettings
 from data.settings.load import load_settings
+from planner.advise import Advice, advise
+from planner.jobs.scheduler_shares import enforced_shares
 from planner.plan import build_plan
-from planner.problem.scheduler_shares import enforced_shares
-from planner.recommendations.advise import Advice, advise
 
 SERVICE = "shop/deployment/chat"
 

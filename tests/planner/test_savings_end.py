@@ -15,10 +15,10 @@ from data.facts.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKin
 from data.records.actions import Action
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
+from planner.advise import Advice, advise
+from planner.jobs.job_end import Remaining, remaining_of
 from planner.plan import build_plan
-from planner.problem.job_end import Remaining, remaining_of
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
 
 Values = npt.NDArray[np.float64]
 SOURCES = (

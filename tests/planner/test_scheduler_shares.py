@@ -12,12 +12,12 @@ from scipy.optimize import linprog
 from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.facts.quotas import Quota, QuotaKind
 from data.settings.fleet import TenantSettings, TenantShare
-from planner.problem.scheduler_shares import (
+from planner.fleet.tenants import make_tenants
+from planner.jobs.scheduler_shares import (
     contradictions,
     enforced_shares,
     with_enforced_shares,
 )
-from planner.problem.tenants import make_tenants
 
 LIMITS = ("borrowing_limit", "lending_limit")
 

@@ -24,10 +24,10 @@ from data.facts.jobs import Job, Platform
 from data.records.actions import Action
 from data.records.plans import Plan
 from data.settings.all_settings import PlanningSettings
+from planner.advise import advise
+from planner.fleet.fleet import UNSEEN
 from planner.plan import build_plan
-from planner.problem.fleet import UNSEEN
 from planner.problem.planning_problem import FleetRules, PlanningProblem
-from planner.recommendations.advise import advise
 
 SLOTS = (5, 15, 30, 60)
 

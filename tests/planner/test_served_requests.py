@@ -22,11 +22,11 @@ from data.records.recommendations import Recommendation
 from data.records.serving import ServiceOutlook
 from data.settings.all_settings import PlanningSettings
 from data.settings.fleet import NodeSettings
+from planner.advise import advise
+from planner.advisers.admission import AdmissionRoom
 from planner.plan import build_plan
 from planner.problem.planning_problem import FleetRules, PlanningProblem
-from planner.recommendations.admission import AdmissionRoom
-from planner.recommendations.advise import advise
-from planner.recommendations.proposals import steady_proposal
+from planner.proposals.proposal import steady_proposal
 
 DAY, NIGHT = range(8, 16), 2
 """Hours after the plan's start in which requests need more replicas; at other times so many."""

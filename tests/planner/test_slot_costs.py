@@ -13,12 +13,12 @@ from data.facts.jobs import WorkloadKind
 from data.facts.queue_waits import QueueWait
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
-from planner.problem.configurations import Option
-from planner.problem.cost import SLOWER, change_cost, change_costs, needed_service, slot_costs
-from planner.problem.energy import HELD, expected_draw, power_under
-from planner.problem.free_boards import free_board, freed_board
+from planner.costs.configurations import Option
+from planner.costs.cost import SLOWER, change_cost, change_costs, needed_service, slot_costs
+from planner.costs.energy import HELD, expected_draw, power_under
+from planner.costs.free_boards import free_board, freed_board
+from planner.jobs.power_curve import PowerCurve
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.power_curve import PowerCurve
 
 CATALOGUE = load_gpu_catalogue()
 MODEL = CATALOGUE.get(H100)

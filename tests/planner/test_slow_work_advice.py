@@ -13,9 +13,9 @@ from data.records.actions import ADVICE, Action
 from data.records.recommendations import Range
 from data.records.slow_work import SlowCause, SlowWork
 from data.settings.all_settings import PlanningSettings
+from planner.advise import Advice, advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import Advice, advise
 from planner.slow_work.remedies import SHORT, WORDS, remedy_of
 
 DAY = PlanningSettings(slot_minutes=60, horizon_slots=24)

@@ -10,9 +10,9 @@ from planning_cases import AS_OF, H100, case
 from data.facts.jobs import JobState, Platform, SchedulerFacts
 from data.records.actions import Action
 from data.settings.all_settings import PlanningSettings
+from planner.advise import advise
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.advise import advise
 
 
 def growing(

@@ -12,7 +12,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.grid_forecast import GridForecast, GridOutlook
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
-from planner.problem.tariffs import tariff_of
+from planner.costs.tariffs import tariff_of
 
 MIDNIGHT = datetime(2026, 1, 5, tzinfo=UTC)
 HOURS = ",".join(str(hour) for hour in range(24))

@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from planner.memory.known_models import known_model
-from planner.memory.model_shape import ExpertLayers
-from planner.memory.training_job import Method, TrainingJob
-from planner.memory.training_plans import GpuType, PlanQuestion, TrainingPlan, training_plans
-from planner.memory.training_time import flops_per_token, hours_range
+from planner.memory.estimate.training_plans import (
+    GpuType,
+    PlanQuestion,
+    TrainingPlan,
+    training_plans,
+)
+from planner.memory.estimate.training_time import flops_per_token, hours_range
+from planner.memory.models.model_shape import ExpertLayers
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.training_job import Method, TrainingJob
 
 H100 = GpuType(name="H100-SXM5-80GB", memory_bytes=80e9, relative_speed=2.6, price_per_hour=2.5)
 LLAMA = known_model("llama3-8b")

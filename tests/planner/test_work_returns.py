@@ -14,11 +14,11 @@ from planning_cases import AS_OF, H100, boards, case, day_in_slots
 from data.facts.columns import HISTORY, check_frame
 from data.facts.jobs import Job, WorkloadKind
 from data.records.actions import Action
+from planner.advise import advise
+from planner.jobs.job_history import NO_HISTORY, job_histories
+from planner.jobs.work_returns import RestEvidence, Rests, rests_of, return_of, similar_rests
 from planner.plan import build_plan
-from planner.problem.job_history import NO_HISTORY, job_histories
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.work_returns import RestEvidence, Rests, rests_of, return_of, similar_rests
-from planner.recommendations.advise import advise
 
 TURNS = [1, 2, 4, 6, 8, 12, 24, 168]
 """Hours from one start of work to the next."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from dashboard.submission.launchers.told import Told
 from data.base.errors import ChangeRefusedError
-from planner.memory.training_job import Method, TrainingJob
+from planner.memory.step.training_job import Method, TrainingJob
 
 _FLAGS = {
     "batch": ("global_batch", "micro_batch", "accumulation", "max_sequences"),

@@ -12,12 +12,12 @@ from dashboard.submission.estimate import (
     shown_probability,
 )
 from dashboard.submission.launchers.launched_job import LaunchedJob
-from planner.memory.bounds import FIT_PROBABILITY, USABLE
-from planner.memory.calibration import Calibration
-from planner.memory.predictor import MemoryEstimate, gib
-from planner.memory.step_events import CACHE
-from planner.memory.training_job import Method
-from planner.memory.training_plans import GpuType
+from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.predictor import MemoryEstimate, gib
+from planner.memory.estimate.training_plans import GpuType
+from planner.memory.step.step_events import CACHE
+from planner.memory.step.training_job import Method
 
 _SAMPLES_AT_START = "vllm"
 _LARGE_BOARD_BYTES = 70 * 2**30

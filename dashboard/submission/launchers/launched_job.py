@@ -13,9 +13,9 @@ from dashboard.submission.launchers.spread import spread_of
 from dashboard.submission.launchers.told import Told
 from dashboard.submission.model_source import model_of_argument, read_config
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
-from planner.memory.known_models import known_model, known_models
-from planner.memory.model_config import ReadModel, shape_from_config
-from planner.memory.training_job import (
+from planner.memory.models.model_config import ReadModel, shape_from_config
+from planner.memory.models.model_sizes import known_model, known_models
+from planner.memory.step.training_job import (
     Adapter,
     Companions,
     Method,

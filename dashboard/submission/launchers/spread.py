@@ -6,8 +6,8 @@ from typing import Any
 from dashboard.submission.launchers.fields import translated
 from dashboard.submission.launchers.told import Told
 from data.base.errors import ChangeRefusedError
-from planner.memory.model_shape import ModelShape
-from planner.memory.training_job import Parallelism, Sharding
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.step.training_job import Parallelism, Sharding
 
 _ZERO = (Sharding.NONE, Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
 _DEGREES = ("tensor", "pipeline", "context")

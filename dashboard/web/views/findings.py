@@ -25,7 +25,7 @@ from data.records.actions import FOR_MEMORY
 from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN
 from data.records.plans import Plan
-from planner.recommendations.portfolio import worth_of
+from planner.proposals.portfolio import worth_of
 
 _SHOWN_ROWS = 200
 _WORTH_A_WORD = 0.5

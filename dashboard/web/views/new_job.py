@@ -24,8 +24,8 @@ from dashboard.web.session import current_world
 from data.base.counts import count_text
 from data.base.errors import sentence
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.memory.calibration import Calibration
-from planner.memory.training_plans import GpuType, TrainingPlan
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.training_plans import GpuType, TrainingPlan
 
 _SHOWN = 20
 _OF_PLANS = {

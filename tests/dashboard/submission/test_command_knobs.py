@@ -17,8 +17,8 @@ from dashboard.submission.placement import Arrival, HostNeed, place
 from dashboard.submission.planning import helpful_knobs, plans_for
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.memory.framework_traits import known_frameworks
-from planner.memory.training_plans import TrainingPlan
+from planner.memory.estimate.training_plans import TrainingPlan
+from planner.memory.step.framework_traits import known_frameworks
 
 FLEET = make_fleet(node("a1", A100), node("a2", A100), node("h1", gpus=8, free=8))
 

@@ -22,8 +22,8 @@ from dashboard.submission.launchers.launched_job import (
     model_of_name,
 )
 from data.base.errors import ChangeRefusedError, TrimtabError
-from planner.memory.framework_traits import framework_traits, known_frameworks, optimizer
-from planner.memory.training_job import Method, Recompute, Sharding
+from planner.memory.step.framework_traits import framework_traits, known_frameworks, optimizer
+from planner.memory.step.training_job import Method, Recompute, Sharding
 
 HF = "--model_name_or_path meta-llama/Llama-3.1-8B --bf16 --per_device_train_batch_size 2"
 SWIFT = "megatron sft --model Qwen/Qwen2.5-7B"

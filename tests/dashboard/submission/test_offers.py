@@ -31,7 +31,7 @@ from data.facts.jobs import JobState, SchedulerFacts
 from data.settings.all_settings import Settings
 from data.settings.submission import SubmitSettings
 from data.store import Store, open_store
-from planner.memory.training_plans import GpuType, TrainingPlan
+from planner.memory.estimate.training_plans import GpuType, TrainingPlan
 
 PAGE = Path(__file__).parents[3] / "dashboard/web/views/new_job.py"
 FIGURES = ("p50_gib", "p95_gib", "p99_gib", "usable_gib", "memory_gib", "fit_probability")

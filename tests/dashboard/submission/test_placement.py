@@ -15,7 +15,7 @@ from dashboard.submission.placement import Arrival, HostNeed, Placement, Placeme
 from dashboard.submission.planning import plans_for
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.memory.training_plans import GpuType, TrainingPlan
+from planner.memory.estimate.training_plans import GpuType, TrainingPlan
 from planner.scheduling.arrival import WaitingJob
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.memory_cases import estimated, read_cases
 from dashboard.cli import main
-from planner.memory.known_models import known_model
+from planner.memory.models.model_sizes import known_model
 
 ROOMS = [
     case

@@ -11,7 +11,7 @@ from dashboard.submission.launchers.command_line import read_command
 from dashboard.submission.launchers.fields import FIELDS, dialect
 from dashboard.submission.launchers.launched_job import LaunchedJob, LaunchOptions, launched_job
 from data.base.errors import TrimtabError
-from planner.memory.training_job import Method
+from planner.memory.step.training_job import Method
 
 MODEL = "llama3-8b"
 STARTS = {

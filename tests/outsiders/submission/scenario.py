@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard.submission.command_knobs import KNOBS
-from planner.memory.framework_traits import known_frameworks
+from planner.memory.step.framework_traits import known_frameworks
 
 CANARY = "canary-of-submission"
 """A file that only a word which a shell has run could make; `@` stands for it in hostile words."""

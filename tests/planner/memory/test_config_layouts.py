@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from data.base.errors import ImpossibleProblemError
-from planner.memory.model_config import shape_from_config
-from planner.memory.parameters import count_parameters
+from planner.memory.models.model_config import shape_from_config
+from planner.memory.models.parameters import count_parameters
 
 DBRX: dict[str, Any] = {
     "model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "vocab_size": 100352,

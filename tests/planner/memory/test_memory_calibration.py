@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.base.errors import ImpossibleProblemError
-from planner.memory.bounds import Tier, bound_factor
-from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
-from planner.memory.known_models import known_model
-from planner.memory.predictor import finished_run, predict_peak
-from planner.memory.training_job import Recompute, TrainingJob
+from planner.memory.estimate.bounds import Tier, bound_factor
+from planner.memory.estimate.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.estimate.predictor import finished_run, predict_peak
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.training_job import Recompute, TrainingJob
 
 GIB = 2**30
 NONE = Calibration(family="none")

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from planner.memory.known_models import known_model
-from planner.memory.parameters import count_parameters
-from planner.memory.predictor import MemoryEstimate, predict_peak
-from planner.memory.training_job import (
+from planner.memory.estimate.predictor import MemoryEstimate, predict_peak
+from planner.memory.models.model_sizes import known_model
+from planner.memory.models.parameters import count_parameters
+from planner.memory.step.training_job import (
     Companions,
     Method,
     Parallelism,

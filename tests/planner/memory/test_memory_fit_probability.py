@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.memory.bounds import FIT_PROBABILITY, USABLE, bound_factor
-from planner.memory.calibration import Calibration
-from planner.memory.framework_traits import known_frameworks
-from planner.memory.known_models import known_model
-from planner.memory.predictor import finished_run, needed_bytes, predict_peak
-from planner.memory.training_job import Recompute, TrainingJob
-from planner.memory.training_plans import GpuType, PlanQuestion, TrainingPlan, training_plans
+from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE, bound_factor
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.predictor import finished_run, needed_bytes, predict_peak
+from planner.memory.estimate.training_plans import (
+    GpuType,
+    PlanQuestion,
+    TrainingPlan,
+    training_plans,
+)
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.framework_traits import known_frameworks
+from planner.memory.step.training_job import Recompute, TrainingJob
 
 MODELS = ("tinyllama-1.1b", "llama3.2-3b", "llama3-8b", "llama2-13b", "phi-2")
 BOARDS = tuple(GpuType.of(model) for model in load_gpu_catalogue())

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks._marp_paper import marp_parameters, marp_peak_bytes, marp_plans
 from benchmarks.memory_peers import deepspeed_zero2_bytes, deepspeed_zero3_bytes
-from planner.memory.known_models import known_model
-from planner.memory.model_shape import ModelShape
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.models.model_sizes import known_model
 
 GIB = 2**30
 GPT3 = ModelShape(

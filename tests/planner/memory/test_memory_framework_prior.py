@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from training_cases import STATED
 
-from planner.memory.bounds import Tier
-from planner.memory.framework_prior import dialects_of, quantile_index, situation_of
-from planner.memory.framework_traits import framework_traits, kin, known_frameworks
-from planner.memory.predictor import predict_peak
-from planner.memory.training_job import Adapter, Method, Parallelism, Sharding, TrainingJob
+from planner.memory.estimate.bounds import Tier
+from planner.memory.estimate.predictor import predict_peak
+from planner.memory.step.framework_prior import dialects_of, quantile_index, situation_of
+from planner.memory.step.framework_traits import framework_traits, kin, known_frameworks
+from planner.memory.step.training_job import Adapter, Method, Parallelism, Sharding, TrainingJob
 
 FSDP = Parallelism(data=8, sharding=Sharding.FSDP)
 

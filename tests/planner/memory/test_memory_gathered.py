@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from training_cases import STATED
 
-from planner.memory.assumptions import complete
-from planner.memory.parameters import count_parameters
-from planner.memory.predictor import predict_peak
-from planner.memory.step_events import step_events
-from planner.memory.training_job import (
+from planner.memory.estimate.predictor import predict_peak
+from planner.memory.models.parameters import count_parameters
+from planner.memory.step.assumptions import complete
+from planner.memory.step.step_events import step_events
+from planner.memory.step.training_job import (
     Adapter,
     Method,
     Parallelism,

@@ -9,16 +9,16 @@ from training_cases import STATED
 
 from benchmarks._held_out_cases import CASES, MODELS, job_of
 from benchmarks._held_out_runs import held_out_runs
-from planner.memory.activations import layer_activations
-from planner.memory.adapters import adapter_parameters
-from planner.memory.assumptions import complete
-from planner.memory.known_models import known_model
-from planner.memory.model_config import shape_from_config
-from planner.memory.model_shape import ModelShape
-from planner.memory.parameters import count_parameters
-from planner.memory.predictor import predict_peak
-from planner.memory.step_events import step_events
-from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
+from planner.memory.estimate.predictor import predict_peak
+from planner.memory.models.model_config import shape_from_config
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.models.model_sizes import known_model
+from planner.memory.models.parameters import count_parameters
+from planner.memory.step.activations import layer_activations
+from planner.memory.step.adapters import adapter_parameters
+from planner.memory.step.assumptions import complete
+from planner.memory.step.step_events import step_events
+from planner.memory.step.training_job import Adapter, Method, Recompute, TrainingJob
 
 TRAINER = replace(STATED, framework="transformers", precision="bf16-true", recompute=Recompute.NONE)
 LORA = replace(

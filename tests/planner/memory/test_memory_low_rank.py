@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from planner.memory.adapters import low_rank_share
-from planner.memory.known_models import known_model
-from planner.memory.predictor import predict_peak
-from planner.memory.training_job import Recompute, TrainingJob
+from planner.memory.estimate.predictor import predict_peak
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.adapters import low_rank_share
+from planner.memory.step.training_job import Recompute, TrainingJob
 
 JOB = TrainingJob(
     shape=known_model("llama2-7b"), framework="generic", precision="bf16-true", micro_batch=1,

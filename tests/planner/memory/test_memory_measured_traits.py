@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from training_cases import STATED
 
-from planner.memory.activations import layer_activations
-from planner.memory.assumptions import Recipe, complete
-from planner.memory.known_models import known_model, known_models
-from planner.memory.predictor import MemoryEstimate, predict_peak
-from planner.memory.training_job import (
+from planner.memory.estimate.predictor import MemoryEstimate, predict_peak
+from planner.memory.models.model_sizes import known_model, known_models
+from planner.memory.step.activations import layer_activations
+from planner.memory.step.assumptions import Recipe, complete
+from planner.memory.step.training_job import (
     Adapter,
     Method,
     Parallelism,

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.base.errors import ImpossibleProblemError
-from planner.memory.model_config import shape_from_config
-from planner.memory.parameters import count_parameters
+from planner.memory.models.model_config import shape_from_config
+from planner.memory.models.parameters import count_parameters
 
 LLAMA3: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,

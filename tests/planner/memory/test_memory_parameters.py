@@ -2,8 +2,8 @@
 
 import pytest
 
-from planner.memory.known_models import known_model
-from planner.memory.parameters import count_parameters
+from planner.memory.models.model_sizes import known_model
+from planner.memory.models.parameters import count_parameters
 
 PUBLISHED = {
     "llama2-7b": 6_738_415_616,

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from training_cases import GIB, LLAMA, STATED
 
-from planner.memory.assumptions import complete
-from planner.memory.bounds import Tier
-from planner.memory.framework_traits import framework_traits, known_frameworks
-from planner.memory.known_models import known_model
-from planner.memory.model_shape import ExpertLayers
-from planner.memory.predictor import predict_peak
-from planner.memory.step_events import step_events
-from planner.memory.training_job import (
+from planner.memory.estimate.bounds import Tier
+from planner.memory.estimate.predictor import predict_peak
+from planner.memory.models.model_shape import ExpertLayers
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.assumptions import complete
+from planner.memory.step.framework_traits import framework_traits, known_frameworks
+from planner.memory.step.step_events import step_events
+from planner.memory.step.training_job import (
     Adapter,
     Method,
     Parallelism,

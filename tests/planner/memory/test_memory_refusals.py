@@ -7,10 +7,10 @@ import pytest
 from training_cases import GIB, LLAMA, STATED
 
 from data.base.errors import ImpossibleProblemError
-from planner.memory.known_models import known_model
-from planner.memory.model_shape import ExpertLayers, ModelShape
-from planner.memory.predictor import predict_peak, refusal
-from planner.memory.training_job import (
+from planner.memory.estimate.predictor import predict_peak, refusal
+from planner.memory.models.model_shape import ExpertLayers, ModelShape
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.training_job import (
     Parallelism,
 )
 

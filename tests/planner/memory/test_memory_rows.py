@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.memory import report
 from benchmarks.memory_rows import read_rows
-from planner.memory.training_job import Method, Recompute, Sharding
+from planner.memory.step.training_job import Method, Recompute, Sharding
 
 GIB = 2**30
 COLUMNS: dict[str, Any] = {

@@ -7,11 +7,8 @@ import pytest
 
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.memory.known_models import known_model
-from planner.memory.model_shape import ModelShape
-from planner.memory.predictor import MemoryEstimate, refusal
-from planner.memory.training_job import Parallelism, Sharding, TrainingJob
-from planner.memory.training_plans import (
+from planner.memory.estimate.predictor import MemoryEstimate, refusal
+from planner.memory.estimate.training_plans import (
     GpuType,
     PlanQuestion,
     TrainingPlan,
@@ -19,6 +16,9 @@ from planner.memory.training_plans import (
     training_plans,
     unbounded_peak,
 )
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.models.model_sizes import known_model
+from planner.memory.step.training_job import Parallelism, Sharding, TrainingJob
 
 H100 = GpuType(name="H100-SXM5-80GB", memory_bytes=80e9, relative_speed=2.6, price_per_hour=2.5)
 A100 = GpuType(name="A100-SXM4-40GB", memory_bytes=40e9, relative_speed=1.3, price_per_hour=1.2)
@@ -73,7 +73,7 @@ def test_each_way_is_estimated_once_and_as_if_it_were_alone(
         asked.append(replace(job, gpu_memory_bytes=None))
         return unbounded_peak(job, **options)
 
-    monkeypatch.setattr("planner.memory.training_plans.unbounded_peak", noted)
+    monkeypatch.setattr("planner.memory.estimate.training_plans.unbounded_peak", noted)
     training_plans(replace(QUESTION, gpu_types=(H100,)))
     of_one = len(asked)
     assert of_one == len(set(asked))

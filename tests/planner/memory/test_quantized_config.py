@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from planner.memory.framework_traits import quantization
-from planner.memory.model_config import shape_from_config
+from planner.memory.models.model_config import shape_from_config
+from planner.memory.step.framework_traits import quantization
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,

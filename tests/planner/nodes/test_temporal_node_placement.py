@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.base.errors import ImpossibleProblemError
-from planner.nodes.node_placement import PlacementNode, Run, RunPlacement, place_on_nodes
+from planner.packing.placement import PlacementNode, Run, RunPlacement, place_on_nodes
 
 EIGHT = tuple(PlacementNode(name=f"n{index}", gpus=8) for index in range(3))
 

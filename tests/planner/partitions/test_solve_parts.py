@@ -20,9 +20,9 @@ from planner.partitions.solve_parts import solve_parts
 from planner.partitions.split import split, touched
 from planner.plan import build_plan
 from planner.problem.planning_problem import PlanningProblem
-from planner.solver.coupling_rows import coupling_rows
-from planner.solver.plan_cost import use_of
-from planner.solver.slot_problem import SlotProblem
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.plan_cost import use_of
+from planner.slots.slot_problem import SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.plan_instances import make_instance
 from data.base.errors import ImpossibleProblemError
-from planner.solver.slot_problem import PowerDomains, SlotProblem, TenantQuotas
+from planner.slots.slot_problem import PowerDomains, SlotProblem, TenantQuotas
 from planner.solver.solve import solve
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from benchmarks.exact_plan import exact_model, solve_with_cp_sat, solve_with_highs, true_cost
 from benchmarks.plan_heuristics import clipped, per_job, per_slot, reactive, static
 from benchmarks.plan_instances import make_instance
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.slot_problem import SlotProblem
 from planner.solver.bounds import BY_LABELS
-from planner.solver.coupling_rows import coupling_rows
-from planner.solver.slot_problem import SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from numba import njit
 
 from benchmarks.plan_instances import make_instance
+from planner.slots.coupling_rows import conjugate, coupling_rows
+from planner.slots.lanes import pack
+from planner.slots.slot_problem import Path, SlotProblem, pinned_cost
+from planner.slots.survey_kernel import CostSurvey, survey
 from planner.solver.bound_kernel import job_values
-from planner.solver.coupling_rows import conjugate, coupling_rows
 from planner.solver.insertion_kernel import node_total, path_cost
 from planner.solver.kernel_problem import KernelProblem, empty_draft, make_kernel_problem
-from planner.solver.lanes import pack
 from planner.solver.nodes import node_bound
 from planner.solver.prices import Market, ResourcePrices
-from planner.solver.slot_problem import Path, SlotProblem, pinned_cost
-from planner.solver.survey_kernel import CostSurvey, survey
 
 Floats = npt.NDArray[np.float64]
 

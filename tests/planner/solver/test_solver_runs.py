@@ -11,16 +11,16 @@ from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.base.errors import PlanningError
 from planner.problem.slot_mapping import as_slot_problem
+from planner.slots.coupling_rows import coupling_rows
+from planner.slots.dp_kernel import price_blocks
+from planner.slots.slot_problem import SlotProblem
+from planner.slots.survey_kernel import scan
 from planner.solver.bound_kernel import job_values
-from planner.solver.coupling_rows import coupling_rows
-from planner.solver.dp_kernel import price_blocks
 from planner.solver.ejection_kernel import eject
 from planner.solver.replan import frozen
 from planner.solver.ruin_recreate_kernel import ruin_and_recreate, settle
-from planner.solver.slot_problem import SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan
-from planner.solver.survey_kernel import scan
 from planner.solver.warm_up import warm_up
 from planner.solver.work_kernel import insert
 

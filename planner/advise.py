@@ -1,0 +1,316 @@
+"""From a plan to recommendations, and for every other job why nothing is proposed."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from data.records.actions import FOR_MEMORY, Action
+from data.records.forecasts import GroupForecast
+from data.records.memory import MemoryFinding
+from data.records.plans import IdleGpus, Plan
+from data.records.recommendations import Recommendation
+from data.records.serving import ServiceOutlook
+from data.records.slow_work import SlowWork
+from planner.advisers.admission import AdmissionRoom, admitted
+from planner.advisers.autoscaler_bounds import bounds_advice, maxima_held_back
+from planner.advisers.emptied_nodes import empty_nodes
+from planner.advisers.growth import Growing, give_backs, growths
+from planner.advisers.growth_room import GrowthFacts, GrowthRoom
+from planner.advisers.idle_gpus import idle_gpus
+from planner.advisers.memory_advice import memory_recommendation
+from planner.advisers.memory_relief import reliefs
+from planner.advisers.mig_layouts import nodes_to_cut
+from planner.advisers.service_size import smaller_advice
+from planner.advisers.slow_work_advice import slow_work_advice
+from planner.advisers.time_limits import advised_limit, limit_text, why_shorter
+from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.evidence import FleetEvidence
+from planner.proposals.fleet_advice import FleetAdvice, missing_boards
+from planner.proposals.from_plan import of_fleet, of_proposal
+from planner.proposals.guardrails import refusal, roomier
+from planner.proposals.hysteresis import ProposedBefore, kept_up, margin_of, too_early
+from planner.proposals.portfolio import Portfolio, portfolio_of
+from planner.proposals.proposal import Proposal, proposal_of
+from planner.proposals.relief import Relief
+from planner.proposals.savings import ProposalOutcome, outcome_of
+from planner.proposals.suppressions import Rejections, rejected
+from planner.proposals.wording import named_first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Recommendations: memory that runs out first, then the largest central saving first.
+
+    `kept` maps other jobs to the reason, `idle` every job to what its GPUs do and why.
+
+    `portfolio` shows how the recommendations add up to what the plan saves.
+    """
+
+    recommendations: tuple[Recommendation, ...]
+    kept: Mapping[str, str]
+    portfolio: Portfolio
+    idle: Mapping[str, IdleGpus]
+
+
+def advise(
+    plan: Plan,
+    problem: PlanningProblem,
+    *,
+    groups: Sequence[GroupForecast] = (),
+    past_runs: Mapping[str, Sequence[float]] | None = None,
+    memory: Sequence[MemoryFinding] = (),
+    services: Sequence[ServiceOutlook] = (),
+    slow: Sequence[SlowWork] = (),
+    resting: Mapping[str, str] | None = None,
+    rejections: Rejections | None = None,
+    proposed_before: ProposedBefore | None = None,
+    last: Plan | None = None,
+    growth: GrowthFacts | None = None,
+) -> Advice:
+    """Return what follows from a plan of this problem.
+
+    `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
+    runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
+    gets the first of the free boards, and nothing else is proposed for it. `services` are how
+    inference services stand: advice on their autoscalers' bounds and on smaller GPUs follows.
+    `slow` is why jobs are slow: advice on their programs follows. `resting` maps jobs, and
+    what of the fleet advice is about, to the reason why nothing is proposed for it now.
+    `rejections` are rejected recommendations; what keeps a job from running out of memory comes up
+    again all the same. `proposed_before` is what the plan before proposed: it
+    stays until it misses a limit by `planning.entry_margin_ratio`, and all else must be better than
+    its limits, and than what was proposed, by as much. None: there is no plan before. `last` is
+    that plan: of a peak that is hours away it must know too. `growth` is what growing training
+    into free boards rests on, None where it is off.
+    """
+    resting, no = resting or {}, rejections or {}
+    runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
+    memory = [finding for finding in memory if finding.job_id not in resting]
+    proposals = [
+        proposal_of(job, job_plan, problem.terms)
+        for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
+    ]
+    proposals = [kept_up(proposal, proposed_before, problem.terms, runs) for proposal in proposals]
+    proposals = [
+        roomier(proposal, problem.terms, margin_of(proposal, proposed_before, problem.terms))
+        for proposal in proposals
+    ]
+    outcomes = [outcome_of(proposal, problem.terms) for proposal in proposals]
+    room = AdmissionRoom(problem)
+    relieved = reliefs(memory, proposals, problem, room)
+    out = frozenset(relief.job_id for relief in relieved)
+    margins = [margin_of(proposal, proposed_before, problem.terms) for proposal in proposals]
+    early = {
+        proposal.job.demand.job.job_id: reason
+        for proposal in proposals
+        if (reason := too_early(proposal, problem, proposed_before, last))
+    }
+    waits = {**early, **resting}
+    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, waits, no, margins)
+    found = [memory_recommendation(relief, plan, problem) for relief in relieved]
+    found += [of_proposal(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
+    found = [named_first(row, room.first.get(row.job_id, ())) for row in found]
+    found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
+    by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
+    for advice_on in (
+        partial(bounds_advice, services),
+        partial(smaller_advice, services),
+        partial(slow_work_advice, slow),
+    ):
+        rows = advice_on(by_job, kept.keys() - resting, plan, problem)
+        advised = {row.job_id: row for row in _not_rejected(rows, no)}
+        kept = {job: why for job, why in kept.items() if job not in advised}
+        found += advised.values()
+    held_back = maxima_held_back(services, by_job, kept.keys() - resting, problem)
+    kept |= {job: f"{kept[job]}; {why}" for job, why in held_back}
+    changes = [relief.proposal for relief in relieved if relief.outcome]
+    changes += [proposals[number] for number in chosen]
+    short = [
+        advice
+        for advice in missing_boards(problem, groups, changes)
+        if advice.subject not in resting
+    ]
+    as_row = partial(of_fleet, FleetEvidence(plan, problem), plan, problem)
+    found += _not_rejected((as_row(advice) for advice in short), no)
+    empty = list(empty_nodes(plan, problem, changes))
+    cuts = nodes_to_cut(
+        problem,
+        kept.keys() - resting.keys(),
+        changes,
+        unneeded={node.subject for node in empty},
+        short={advice.gpu_model for advice in short},
+        past_runs=runs,
+        rejections=no,
+    )
+    cut = list(_not_rejected((as_row(node) for node in cuts if node.subject not in resting), no))
+    found += cut
+    stays = {row.target for row in cut} | resting.keys()
+    off = [
+        as_row(node)
+        for node in empty
+        if node.subject not in stays and not _wanted(node, relieved, short)
+    ]
+    found += _not_rejected(off, no)
+    grown: list[Recommendation] = []
+    if growth is not None:
+        closed = {row.target for row in found if row.action.spec.of_node}
+        about = Growing(
+            plan=plan,
+            problem=problem,
+            room=GrowthRoom(problem, plan, changes, groups, growth, closed),
+            facts=growth,
+            past_runs=runs,
+            rejections=no,
+        )
+        stay = kept.keys() - resting.keys()
+        grown += _not_rejected(give_backs(proposals, stay, about), no)
+        more, reasons = growths(proposals, stay - {row.job_id for row in grown}, about)
+        grown += more
+        kept |= {job: f"{kept[job]}; it does not grow: {why}" for job, why in reasons.items()}
+        kept = {job: why for job, why in kept.items() if job not in {r.job_id for r in grown}}
+        found += grown
+    found = [row for row in found if not _has_begun(row, problem)]
+    names = {proposals[entry].job.demand.job.job_id for entry in chosen}
+    idle = {
+        proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, kept, resting)
+        for proposal in proposals
+    }
+    return Advice(
+        idle=idle,
+        recommendations=tuple(sorted(found, key=_by_saving)),
+        kept=kept | dict(problem.ended),
+        portfolio=portfolio_of(
+            proposals, names, plan, problem.terms, relieved=relieved, rows=found, grown=grown
+        ),
+    )
+
+
+def _has_begun(recommendation: Recommendation, problem: PlanningProblem) -> bool:
+    """Return whether it was to begin later than the readings, at a time that has passed since."""
+    starts = recommendation.starts_at
+    return starts is not None and problem.slot_starts[0] < starts <= recommendation.created_at
+
+
+def _not_rejected(
+    found: Iterable[Recommendation], rejections: Rejections
+) -> Iterator[Recommendation]:
+    for recommendation in found:
+        if not rejected(
+            rejections, recommendation.target, recommendation.action, recommendation.savings
+        ):
+            yield recommendation
+
+
+def _wanted(empty: FleetAdvice, relieved: Sequence[Relief], short: Sequence[FleetAdvice]) -> bool:
+    """Say whether a node stays on for what the plan did not know: memory, or jobs yet to come."""
+    relief = (entry.proposal.chosen.configuration.gpu_model for entry in relieved if entry.outcome)
+    return empty.gpu_model in relief or any(
+        advice.gpu_model == empty.gpu_model
+        and (not empty.ends_at or not advice.starts_at or empty.ends_at > advice.starts_at)
+        for advice in short
+    )
+
+
+def _idle_of(
+    proposal: Proposal,
+    problem: PlanningProblem,
+    recommended: Collection[str],
+    kept: Mapping[str, str],
+    resting: Mapping[str, str],
+) -> IdleGpus:
+    job_id = proposal.job.demand.job.job_id
+    return idle_gpus(
+        proposal,
+        problem.terms,
+        recommended=job_id in recommended,
+        kept=kept.get(job_id, ""),
+        resting=job_id in resting,
+    )
+
+
+def _by_saving(recommendation: Recommendation) -> tuple[bool, float, str]:
+    saved = recommendation.savings.cost.central if recommendation.savings.cost else 0.0
+    return recommendation.action not in FOR_MEMORY, -saved, recommendation.target
+
+
+def _chosen(
+    proposals: Sequence[Proposal],
+    outcomes: Sequence[ProposalOutcome],
+    problem: PlanningProblem,
+    past_runs: Mapping[str, Sequence[float]],
+    room: AdmissionRoom,
+    relieved: frozenset[str],
+    resting: Mapping[str, str],
+    rejections: Rejections,
+    margins: Sequence[float],
+) -> tuple[dict[str, str], list[int]]:
+    """Return the reason for every job that is kept, and the numbers of the proposals to recommend.
+
+    Jobs that are relieved are neither.
+    """
+    terms, kept, worthy = problem.terms, {}, []
+    for number, (entry, outcome) in enumerate(zip(proposals, outcomes, strict=True)):
+        job_id = entry.job.demand.job.job_id
+        if job_id in relieved:
+            continue
+        reason = (
+            resting.get(job_id)
+            or refusal(
+                entry, outcome, terms, past_runs.get(job_id, ()), margin_ratio=margins[number]
+            )
+            or rejected(rejections, job_id, entry.action, outcome.savings)
+        )
+        if reason:
+            kept[job_id] = reason
+        else:
+            worthy.append(number)
+    # What is proposed already keeps its room against what saves as much, but for noise.
+    worthy.sort(key=lambda number: -(1.0 - margins[number]) * _central(outcomes[number]))
+    taken, reasons = admitted([proposals[number] for number in worthy], room)
+    for position, reason in sorted(reasons.items()):
+        kept[proposals[worthy[position]].job.demand.job.job_id] = reason
+    return kept, [worthy[position] for position in taken]
+
+
+def _central(outcome: ProposalOutcome) -> float:
+    return 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
+
+
+def _shorter_limits(
+    proposals: Sequence[Proposal],
+    kept: dict[str, str],
+    plan: Plan,
+    problem: PlanningProblem,
+    past_runs: Mapping[str, Sequence[float]],
+) -> list[Recommendation]:
+    """Advise a shorter limit for kept jobs; a job has one recommendation at most."""
+    found = []
+    for proposal in proposals:
+        job = proposal.job.demand.job
+        runs = past_runs.get(job.job_id, ())
+        advised = advised_limit(job, runs)
+        if (
+            advised is None
+            or kept.get(job.job_id) is None
+            or proposal.job.demand.standing.protected
+        ):
+            continue
+        stay = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
+        outcome = outcome_of(stay, problem.terms)
+        savings = replace(outcome.savings, gpu_hours=None, cost=None)
+        made = of_proposal(stay, outcome, plan, problem)
+        found.append(
+            replace(
+                made,
+                action=Action.TIME_LIMIT,
+                why=why_shorter(job, runs, advised),
+                savings=savings,
+                risk=Action.TIME_LIMIT.spec.risk,
+                confidence=f"medium: {len(runs)} ended runs of the same job",
+                details=(("time_limit_seconds", f"{advised:.0f}"),),
+                change=f"time limit of {limit_text(advised)}",
+                transition=None,
+                delay_hours=None,
+            )
+        )
+        del kept[job.job_id]
+    return found

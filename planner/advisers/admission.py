@@ -1,0 +1,160 @@
+"""Which proposals can all be followed together: there is room for each, and pairs stay pairs."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.advisers.free_hosts import NO_HOST, FreeHosts
+from planner.costs.configurations import Option
+from planner.fleet.fleet import runs_under
+from planner.fleet.quota_room import QuotaRoom, allowed_by
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.proposal import Proposal
+
+NO_ROOM = "the boards that it would take are not free while the others stay as proposed"
+Slots = npt.NDArray[np.float64]
+_TOLERANCE = 1e-9
+NO_PAIR = "the job that would share its board is not proposed to do so"
+
+
+class AdmissionRoom:
+    """What is in use while every job keeps what it has, but for the proposals taken so far.
+
+    And takes what its autoscaler is foreseen to take. Rows are the boards of a model under a
+    scheduler, then the devices of each resource quota: more than it allows is refused. `first`
+    holds by job the proposals that have to be followed before its own.
+    """
+
+    def __init__(self, problem: PlanningProblem) -> None:
+        self._under, self._hosts = problem.facts.scheduler, FreeHosts(problem)
+        keys = [
+            (name, scheduler)
+            for name in problem.gpu_models
+            for scheduler in sorted({*self._under.values(), ""})
+        ]
+        self._row = {key: number for number, key in enumerate(keys)}
+        self._quotas = QuotaRoom(problem.rules.quotas)
+        rows = self._quotas.rows
+        # Of what is not known to be in use nothing is left.
+        in_use = [quota.nominal if quota.used is None else quota.used for quota in rows]
+        used = np.array([*[0.0] * len(keys), *in_use], dtype=np.float64)
+        self._used = np.repeat(used[:, None], len(problem.slot_starts), axis=1)
+        for job in problem.jobs:
+            present = job.options[0]
+            self._used[self._row_of(job, present)] += present.boards + job.more_boards
+            for row in self._rows_of_quotas(job, ""):
+                self._used[row] += job.more_boards
+        has = [
+            sum(
+                node.usable
+                for node in problem.facts.nodes
+                if node.gpu_model == name and runs_under(scheduler, node.schedulers)
+            )
+            for name, scheduler in keys
+        ]
+        most = np.array([*has, *(quota.nominal for quota in rows)], dtype=np.float64)
+        self._most = np.maximum(most[:, None], self._used)
+        self.first: dict[str, tuple[Proposal, ...]] = {}
+        self._claimed = self._used.copy()
+        self._freeing: list[tuple[Proposal, Mapping[int, Slots]]] = []
+
+    def _row_of(self, job: JobProblem, option: Option) -> int:
+        """Return the row of an option: its model among the nodes of the job's scheduler."""
+        return self._row[option.configuration.gpu_model, self._under[job.demand.job.job_id]]
+
+    def _rows_of_quotas(self, job: JobProblem, mig_profile: str) -> list[int]:
+        found = self._quotas.over(job.demand.job, mig_profile)
+        return [len(self._row) + number for number in found]
+
+    def take(self, proposal: Proposal) -> str:
+        """Take the boards of a proposal where they are free; return why they are not, '' if so."""
+        if self._hosts.lacks(proposal):
+            return NO_HOST
+        change = self._change(proposal)
+        for row, amount in sorted(change.items()):
+            if (self._used[row] + amount > self._most[row] + _TOLERANCE).any():
+                number = row - len(self._row)
+                return NO_ROOM if number < 0 else allowed_by(self._quotas.rows[number])
+        for row, amount in change.items():
+            self._used[row] += amount
+            self._claimed[row] += np.maximum(amount, 0.0)
+        self._hosts.take(proposal)
+        self.first[proposal.job.demand.job.job_id] = tuple(self._needed(change))
+        self._freeing.append((proposal, change))
+        return ""
+
+    def _needed(self, change: Mapping[int, Slots]) -> Iterator[Proposal]:
+        """Yield what has to be followed before a change, for room beside all that is taken."""
+        short = {
+            row: (self._claimed[row] - self._most[row]) * (amount > 0)
+            for row, amount in change.items()
+        }
+        for proposal, other in self._freeing:
+            if not any((lack > _TOLERANCE).any() for lack in short.values()):
+                return
+            helps = False
+            for row in short.keys() & other.keys():
+                freed = np.minimum(other[row], 0.0) * (change[row] > 0)
+                helps = helps or bool((freed[short[row] > _TOLERANCE] < 0).any())
+                short[row] = short[row] + freed
+            if helps:
+                yield proposal
+
+    def _change(self, proposal: Proposal) -> dict[int, Slots]:
+        """Return what a proposal takes more or less by row, arrays [slots]."""
+        change: dict[int, Slots] = defaultdict(lambda: np.zeros(self._used.shape[1]))
+        for row, amount in self._taken_by(proposal, proposal.present):
+            change[row] -= amount
+        for slot, number in enumerate(proposal.proposed):
+            option = proposal.job.options[number]
+            if option.boards:
+                for row, amount in self._taken_by(proposal, option):
+                    change[row][slot] += amount[slot]
+        return change
+
+    def _taken_by(self, proposal: Proposal, option: Option) -> Iterator[tuple[int, Slots]]:
+        """Yield (row, amount [slots]) of all that a job holds in an option."""
+        job, held = proposal.job, option.configuration
+        yield self._row_of(job, option), option.boards + job.more_boards
+        for row in self._rows_of_quotas(job, held.mig_profile):
+            more = 0.0 if held.mig_profile else job.more_boards
+            yield row, np.zeros(self._used.shape[1]) + held.gpu_count + more
+
+
+def admitted(
+    proposals: Sequence[Proposal], room: AdmissionRoom
+) -> tuple[list[int], dict[int, str]]:
+    """Return the numbers of the proposals that fit together, in order, and why others do not.
+
+    A job that is not proposed to change keeps what it has. Boards that one change frees may be
+    taken by another: passes go on until nothing more fits.
+    """
+    reasons = dict.fromkeys(_unpaired(proposals), NO_PAIR)
+    waiting = [number for number in range(len(proposals)) if number not in reasons]
+    taken: list[int] = []
+    before = -1
+    while len(taken) > before:
+        before = len(taken)
+        for number in list(waiting):
+            reasons[number] = room.take(proposals[number])
+            if not reasons[number]:
+                taken.append(number)
+                waiting.remove(number)
+    return sorted(taken), {number: why for number, why in reasons.items() if why}
+
+
+def _unpaired(proposals: Sequence[Proposal]) -> set[int]:
+    """Return the numbers of those that would share a board with a job that would not."""
+    with_whom = {
+        proposal.job.demand.job.job_id: proposal.chosen.configuration.shared_with
+        for proposal in proposals
+    }
+    return {
+        number
+        for number, proposal in enumerate(proposals)
+        if (other := proposal.chosen.configuration.shared_with)
+        and with_whom.get(other) != proposal.job.demand.job.job_id
+    }

@@ -1,0 +1,111 @@
+"""CPUs and memory that are free now beside free boards, for changes that take boards elsewhere."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from data.facts.jobs import SchedulerFacts
+from data.records.feasible_changes import keeps_its_pods, whole_fact
+from planner.costs.configurations import Option
+from planner.fleet.fleet import runs_under
+from planner.fleet.host_room import held_shares, host_share, room_of
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.proposal import Proposal
+
+NO_HOST = "boards are free for it, but its pods' requests of CPU or memory do not fit beside them"
+Floats = npt.NDArray[np.float64]
+
+
+class FreeHosts:
+    """Boards, milli-CPUs and bytes left on nodes [N, 3] while every job keeps what it has.
+
+    What changes take beside boards is taken from the next, not what they would free: that is free
+    once they are made. Of boards themselves `AdmissionRoom` keeps count.
+    """
+
+    def __init__(self, problem: PlanningProblem) -> None:
+        self._nodes, self._under = problem.facts.nodes, problem.facts.scheduler
+        number = {node.name: index for index, node in enumerate(self._nodes)}
+        rows = [
+            [np.inf if room is None else room for room in (node.usable, *room_of(node))]
+            for node in self._nodes
+        ]
+        self._left: Floats = np.array(rows, dtype=np.float64).reshape(-1, 3)
+        cut = set[tuple[str, str]]()
+        for job in problem.jobs:
+            own, home = job.demand.job, problem.facts.homes.get(job.demand.job.job_id)
+            for name, boards, *asks in held_shares(own, home):
+                board = (name, home.mig_board if home and own.mig_profile else "")
+                if name in number:
+                    self._left[number[name]] -= (0 if board in cut else boards, *asks)
+                cut |= {board} if board[1] else set()
+        self._boards = self._left[:, 0].copy()
+
+    def lacks(self, proposal: Proposal) -> bool:
+        """Return whether boards are free for the pods of a change, and not what they ask beside."""
+        return any(
+            self._placed(proposal.job, option, 3) is None
+            and self._placed(proposal.job, option, 1) is not None
+            for option in _taking(proposal)
+        )
+
+    def take(self, proposal: Proposal) -> None:
+        """Take what the pods of a change ask for where it is free."""
+        found = [self._placed(proposal.job, option, 3) for option in _taking(proposal)]
+        # One option at a time is in force.
+        self._left = np.minimum.reduce(
+            [self._left, *(placed for placed in found if placed is not None)]
+        )
+
+    def _placed(self, job: JobProblem, option: Option, columns: int) -> Floats | None:
+        """Return what is left once its pods are placed, None where a pod finds no room.
+
+        Of one column, boards alone are checked, and those that earlier changes take count as free.
+        """
+        own, left = job.demand.job, self._left.copy()
+        if columns == 1:
+            left[:, 0] = self._boards
+        model, under = option.configuration.gpu_model, self._under[own.job_id]
+        open_to = np.array(
+            [
+                node.open and node.gpu_model == model and runs_under(under, node.schedulers)
+                for node in self._nodes
+            ]
+        )
+        need, pods = _pods(job, option)
+        for _ in range(pods):
+            fits = open_to & (left[:, :columns] >= need[:columns]).all(axis=1)
+            if not fits.any():
+                return None
+            left[int(np.argmax(fits))] -= need
+        return left
+
+
+def _taking(proposal: Proposal) -> Iterator[Option]:
+    """Yield the options of a change that take boards, of jobs that tell what they ask beside."""
+    own, now = proposal.job.demand.job, proposal.present
+    if not any(host_share(own, own.gpu_count, own.gpu_count)):
+        return
+    for number in sorted({*proposal.proposed}):
+        option = proposal.job.options[number]
+        elsewhere = option.configuration.gpu_model != now.configuration.gpu_model
+        if option.boards and (elsewhere or option.boards > now.boards):
+            yield option
+
+
+def _pods(job: JobProblem, option: Option) -> tuple[Floats, int]:
+    """Return what each pod needs of a node that a change makes there, and how many these are.
+
+    Of slices no board: the plan decides from which board they are cut.
+    """
+    own, count = job.demand.job, option.configuration.gpu_count
+    extra = dict((own.scheduler or SchedulerFacts()).extra)
+    each = min(whole_fact(extra, "gpus_per_pod") or own.gpu_count, own.gpu_count)
+    pods = own.gpu_count // each if keeps_its_pods(own, count) else -(-count // each)
+    gpus = count / pods
+    needs = host_share(own, count, 1, of=pods)
+    if option.configuration.gpu_model == own.gpu_model:
+        pods = max(0, pods - own.gpu_count // each)
+    return np.array([0.0 if option.configuration.mig_profile else gpus, *needs]), pods

@@ -1,0 +1,230 @@
+"""Which nodes may be empty together: those whose jobs may leave them and fit on the others."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.fleet.host_room import held_shares, host_share, room_of
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.proposal import Proposal
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def nodes_that_may_go(
+    problem: PlanningProblem,
+    proposed: Mapping[str, Proposal],
+    stretches: Mapping[str, tuple[int, int]],
+) -> Mapping[str, Sequence[JobProblem]]:
+    """Return those nodes, off in `stretches` of slots, whose jobs may leave and fit elsewhere.
+
+    With each the jobs that leave it. A job holds in a stretch the most that its recommended change
+    lets it hold there, or what it holds now until it has surely ended. The largest are put first,
+    each where the least is left.
+    """
+    nodes, fleet = problem.facts.nodes, _fleet(problem, proposed)
+    spans = [stretches.get(node.name, (0, 0)) for node in nodes]
+    off = [number for number in np.flatnonzero(fleet.takes) if spans[number][1] > spans[number][0]]
+
+    @cache
+    def held_in(span: tuple[int, int]) -> tuple[Ints, Ints]:
+        return _held_by_all(problem, proposed, fleet, slice(*span))
+
+    gone = np.zeros(len(nodes) + 1, dtype=np.bool_)
+    going: dict[str, list[JobProblem]] = {}
+    for candidate in sorted(off, key=lambda n: (spans[n][0] - spans[n][1], nodes[n].name)):
+        own, others = held_in(spans[candidate])
+        gone[candidate] = True
+        parts = fleet.parts_held(own, gone)
+        leave = (parts > 0) & gone[fleet.node]
+        parts[leave] = 0
+        nowhere = own - np.bincount(fleet.job, parts, len(own)).astype(np.int64)
+        leaving = others + fleet.by_size(fleet.model_of_job, nowhere)
+        if fleet.stays[leave].any() or not all_fit(fleet.rooms(parts, gone), leaving):
+            gone[candidate] = False
+            continue
+        movers = fleet.job[leave & (fleet.node == candidate)]
+        going[nodes[candidate].name] = [problem.jobs[job] for job in movers]
+    return going
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fleet:
+    """Nodes [N] and parts of jobs on them: job, node, boards [parts].
+
+    `first` is the first part of the same job, `stays` one of a job that no plan may move. A node
+    that nobody knows has the number N. `takes` [N] are nodes that take jobs. Models without nodes
+    share the last number. Of milli-CPUs and bytes, `host` [N, 2] is what nodes have (infinite where
+    not checked), `asks` [parts, 2] what parts ask for, `each` [N, 2] the most of any job beside a
+    board of the node's model.
+    """
+
+    job: Ints
+    node: Ints
+    boards: Ints
+    first: Ints
+    stays: Bools
+    takes: Bools
+    usable: Ints
+    model_of_node: Ints
+    model_of_job: Ints
+    models: Mapping[str, int]
+    host: Floats
+    asks: Floats
+    each: Floats
+
+    def parts_held(self, own: Ints, gone: Bools) -> Ints:
+        """Return the boards of parts that jobs still hold who may hold `own` [J] of their model.
+
+        What a job loses it gives back on its last nodes; what is on nodes that are `gone` [N + 1]
+        is no part of what it keeps.
+        """
+        kept = np.where(gone[self.node], 0, self.boards)
+        before = np.cumsum(kept) - kept
+        left = own[self.job] - (before - before[self.first])
+        return np.asarray(np.clip(left, 0, self.boards), dtype=np.int64)
+
+    def rooms(self, parts: Ints, gone: Bools) -> Ints:
+        """Return how many nodes by model and boards that are left take jobs beside these parts."""
+        used = np.bincount(self.node, parts, len(gone))[:-1].astype(np.int64)
+        left = np.minimum(self.usable - used, self._fed(parts > 0))
+        left = np.where(self.takes & ~gone[:-1], np.maximum(left, 0), 0)
+        return self.by_size(self.model_of_node, left.astype(np.int64))
+
+    def _fed(self, held: Bools) -> Floats:
+        """Return for how many boards each node has CPUs and memory left beside held parts."""
+        fed = np.full(len(self.host), np.inf)
+        for column in np.flatnonzero((self.each > 0).any(axis=0)):
+            used = np.bincount(self.node, self.asks[:, column] * held, len(self.host) + 1)[:-1]
+            room, each = self.host[:, column] - used, self.each[:, column]
+            fed = np.minimum(fed, np.where(each > 0, np.floor(room / np.maximum(each, 1)), np.inf))
+        return fed
+
+    def by_size(self, model: Ints, boards: Ints) -> Ints:
+        """Return how many there are by model and boards, 0 of none; beyond all nodes as one."""
+        largest = int(self.usable.max(initial=0)) + 1
+        found = np.zeros((len(self.models) + 1, largest + 1), dtype=np.int64)
+        np.add.at(found, (model, np.minimum(boards, largest)), 1)
+        found[:, 0] = 0
+        return found
+
+
+def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet:
+    nodes, jobs = problem.facts.nodes, problem.jobs
+    number = {node.name: index for index, node in enumerate(nodes)}
+    models = {name: index for index, name in enumerate({node.gpu_model: 0 for node in nodes})}
+    rows = [
+        (
+            column,
+            number.get(name, len(nodes)),
+            boards,
+            not problem.movable(column),
+            *held.get(name, (0, 0)),
+        )
+        for column, job in enumerate(jobs)
+        if (home := problem.facts.homes.get(job.demand.job.job_id)) is not None
+        for held in ({name: asks for name, _boards, *asks in held_shares(job.demand.job, home)},)
+        for name, boards in home.boards
+    ]
+    job, node, boards, stays, *asks = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    each = _each(problem, proposed)
+    rooms = [[np.inf if room is None else room for room in room_of(entry)] for entry in nodes]
+    return _Fleet(
+        job=job,
+        node=node,
+        boards=boards,
+        first=np.searchsorted(job, job),
+        stays=stays.astype(np.bool_),
+        takes=np.array([entry.open and entry.read for entry in nodes], dtype=np.bool_),
+        usable=np.array([entry.usable for entry in nodes], dtype=np.int64),
+        model_of_node=np.array([models[entry.gpu_model] for entry in nodes], dtype=np.int64),
+        model_of_job=np.array(
+            [models.get(entry.demand.job.gpu_model, len(models)) for entry in jobs], dtype=np.int64
+        ),
+        models=models,
+        host=np.array(rooms, dtype=np.float64).reshape(-1, 2),
+        asks=np.array(asks, dtype=np.float64).T,
+        each=np.array(
+            [each.get(entry.gpu_model, (0, 0)) for entry in nodes], dtype=np.float64
+        ).reshape(-1, 2),
+    )
+
+
+def _each(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> dict[str, tuple[int, int]]:
+    """Return the most milli-CPUs and bytes that a job which may move asks for beside a board."""
+    found: dict[str, tuple[int, int]] = {}
+    for column, job in enumerate(problem.jobs):
+        own, change = job.demand.job, proposed.get(job.demand.job.job_id)
+        if change is None and not problem.movable(column):
+            continue
+        options = {0} if change is None else {0, *change.proposed}
+        held = job.options if change is None else change.job.options
+        for option in (held[number] for number in options):
+            model, count = option.configuration.gpu_model, option.configuration.gpu_count
+            if count:
+                cpu, memory = found.get(model, (0, 0))
+                more = host_share(own, count, 1, of=max(1, int(option.boards)))
+                found[model] = max(cpu, more[0]), max(memory, more[1])
+    return found
+
+
+def _held_by_all(
+    problem: PlanningProblem, proposed: Mapping[str, Proposal], fleet: _Fleet, span: slice
+) -> tuple[Ints, Ints]:
+    """Return the boards that jobs may hold in slots of a plan: of their own model [J], and others.
+
+    Others by model and boards.
+    """
+    own, others = np.zeros(len(problem.jobs), dtype=np.int64), list[tuple[int, int]]()
+    for column, job in enumerate(problem.jobs):
+        held = _held_in(job, proposed.get(job.demand.job.job_id), span)
+        own[column] = held.pop(job.demand.job.gpu_model, 0)
+        others += [
+            (fleet.models.get(name, len(fleet.models)), boards) for name, boards in held.items()
+        ]
+    return own, fleet.by_size(*np.array(others, dtype=np.int64).reshape(-1, 2).T)
+
+
+def _held_in(job: JobProblem, change: Proposal | None, span: slice) -> dict[str, int]:
+    """Return the boards by model that a job may hold in slots of a plan, its change made."""
+    there = job.demand.remaining.high[span] > 0
+    options = {0} if change is None else {*np.array(change.proposed)[span][there].tolist()}
+    found: dict[str, int] = {}
+    held = job.options if change is None else change.job.options
+    more = float(job.more_boards[span].max(initial=0.0))
+    for option in (held[number] for number in options if there.any()):
+        model, boards = option.configuration.gpu_model, option.boards
+        if option.configuration.boards is not None:
+            # Of a shared board each of its jobs keeps the node.
+            boards = float(option.configuration.gpu_count)
+        boards += more if boards else 0.0
+        found[model] = max(found.get(model, 0), int(np.ceil(boards - 1e-6)))
+    return found
+
+
+def all_fit(rooms: Ints, leaving: Ints) -> bool:
+    """Return whether all that leaves finds room, counts of both by model and boards [M, B].
+
+    The largest are put first, each where the least is left. A node that has taken one is the next
+    to take another as long as it can, so nodes of one size are filled one after the other.
+    """
+    left = rooms.tolist()
+    for model, boards in reversed(np.argwhere(leaving).tolist()):
+        waiting, room = int(leaving[model, boards]), left[model]
+        for size in range(boards, len(room)):
+            each = size // boards
+            full = min(room[size], waiting // each)
+            rest = waiting % each if room[size] > full else 0
+            for count, taken in ((full, each), (int(rest > 0), rest)):
+                room[size] -= count
+                room[size - taken * boards] += count
+                waiting -= count * taken
+        if waiting:
+            return False
+    return True

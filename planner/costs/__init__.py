@@ -1,0 +1,1 @@
+"""Configurations, transitions, energy, tariffs, time shift, cost of a slot."""

@@ -1,0 +1,329 @@
+"""What each job may run on: its present configuration first, then every other one that fits.
+
+Guards, all on the safe side: memory is taken as sharded over the devices, so fewer devices need
+more each, unless they are of copies that hold all of it themselves; a MIG slice is offered to jobs
+with one device only, of a profile that a node of theirs offers; a job is reclaimed only after it
+was seen idle for the whole stated time; a job that nobody can restart may only be capped or
+reclaimed. What no applier can make is no option (`data.records.feasible_changes`), and devices are
+those of the nodes that the job may be on.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
+from data.facts.jobs import JobState, WorkloadKind
+from data.records.feasible_changes import counts_below, why_not, why_not_later
+from data.records.forecasts import ForecastSkipped
+from data.records.plans import Configuration
+from data.settings.all_settings import PlanningSettings
+from planner.costs.power_caps import cap_effect
+from planner.costs.terms import Terms
+from planner.fleet.fleet_nodes import Reach
+from planner.jobs.board_sharing import HALF, Partner
+from planner.jobs.elasticity import Elasticity
+from planner.jobs.job_demand import JobDemand
+
+_MAX_SIZES = 6
+_SCALING = 0.85
+"""Speed-up per doubling of GPUs of a job that uses all it has (planner method, 6.5)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A configuration with what it takes and gives.
+
+    `boards` in board equivalents of its model; `service` in devices of the present configuration.
+    `slowdown` is how much longer saturated work takes, as low, central, high. `paused`: it holds
+    nothing for now and its work waits. `grows`: it is for demand that finds no board now.
+    `autoscaled`: the autoscaler of a service goes there by itself, and nobody is asked for it.
+    """
+
+    configuration: Configuration
+    boards: float
+    service: float
+    slowdown: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    paused: bool = False
+    grows: bool = False
+    autoscaled: bool = False
+
+
+def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings) -> str:
+    """Return why this job can only be kept as it is, '' when it may change."""
+    if demand.standing.protected:
+        return f"protected by planning.protected_jobs ({demand.standing.protected})"
+    if demand.share is not None:
+        return demand.share.why
+    facts = demand.job.scheduler
+    if facts is not None and facts.state is JobState.SUSPENDED:
+        return "it is suspended, and whoever did that decides what comes next"
+    if isinstance(demand.forecast, ForecastSkipped):
+        return f"no forecast: {demand.forecast.reason}"
+    if demand.forecast.borrowed_from:
+        return f"too young: its forecast is borrowed from {demand.forecast.borrowed_from}"
+    if catalogue.find(demand.job.gpu_model) is None:
+        return f"GPU model {demand.job.gpu_model!r} is not in the catalogue"
+    if demand.coverage_ratio < planning.min_coverage_ratio:
+        return (
+            f"only {100 * demand.coverage_ratio:.0f} % of its history is known, "
+            f"{100 * planning.min_coverage_ratio:.0f} % are needed"
+        )
+    if demand.memory_mib is None:
+        return "its memory use was never reported"
+    return ""
+
+
+def may_grow(demand: JobDemand) -> bool:
+    """Whether a job may get more devices: it serves or is elastic, and nobody else scales it.
+
+    Saturated training shows no need of more: it would only be done sooner.
+    """
+    standing = demand.standing
+    scales = standing.elasticity in (Elasticity.SERVICE, Elasticity.ELASTIC)
+    serves = demand.job.kind is not WorkloadKind.TRAINING
+    return scales and serves and not standing.scaled_by and not demand.job.mig_profile
+
+
+def present_option(demand: JobDemand, catalogue: GpuCatalogue) -> Option:
+    """Return the configuration of now."""
+    job = demand.job
+    model = catalogue.find(job.gpu_model)
+    profile = model.mig_profile(job.mig_profile) if model and job.mig_profile else None
+    size = model.board_share(profile) if model and profile else 1.0
+    boards = None if demand.share is None else demand.share.boards
+    return Option(
+        configuration=Configuration(
+            gpu_model=job.gpu_model,
+            gpu_count=job.gpu_count,
+            mig_profile=job.mig_profile,
+            boards=boards,
+        ),
+        boards=job.gpu_count * size if boards is None else boards,
+        service=float(job.gpu_count),
+    )
+
+
+def options_for(
+    demand: JobDemand,
+    reach: Reach,
+    *,
+    terms: Terms,
+    partner: Partner | None = None,
+    left: float = math.inf,
+) -> tuple[Option, ...]:
+    """Return the options of a job, the present one first; `reach` is what its nodes have.
+
+    `left` devices are what quotas let it have more than now.
+    """
+    catalogue, planning = terms.catalogue, terms.planning
+    present = present_option(demand, catalogue)
+    most = demand.job.gpu_count + left
+    present_boards = reach.boards.get(demand.job.gpu_model, 0)
+    scaled = _autoscaled(demand, int(min(present_boards, most)))
+    if keep_reason(demand, catalogue, planning):
+        return (present, *scaled)
+    here = catalogue.get(demand.job.gpu_model)
+    memory = (demand.memory_mib or 0.0) * (1 + planning.memory_headroom_ratio)
+    options = [present]
+    if demand.standing.may_restart:
+        if not demand.job.mig_profile:
+            names = {here.name, *reach.models}
+            models = [model for name in sorted(names) if (model := catalogue.find(name))]
+            options += _whole_boards(demand, here, memory, models)
+            options += [
+                Option(
+                    configuration=Configuration(gpu_model=here.name, gpu_count=count),
+                    boards=float(count),
+                    service=float(count),
+                    grows=True,
+                )
+                for count in _larger_counts(demand, planning, present_boards)
+                if count <= most
+            ]
+        if demand.job.gpu_count == 1:
+            offered = reach.slices.get(here.name, frozenset())
+            options += _slices(demand, here, memory, present, offered)
+        if partner is not None:
+            options.append(_half_board(here, partner))
+    if not demand.job.mig_profile:
+        options += _power_caps(demand, here, terms)
+    if demand.may_stop(planning):
+        gone = Configuration(gpu_model=here.name, gpu_count=0)
+        options.append(Option(configuration=gone, boards=0.0, service=0.0))
+    elif _may_wait(demand, terms):
+        off = Configuration(gpu_model=here.name, gpu_count=0)
+        options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
+    made = [option for option in options[1:] if _can_be_made(demand, option, terms)]
+    return (present, *made, *scaled)
+
+
+def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
+    """Return whether an applier can make it; of a job nobody describes a person can."""
+    if option.paused:
+        return not why_not_later(demand.job)
+    return not why_not(
+        demand.job,
+        option.configuration,
+        may_requeue=terms.may_requeue,
+        behind_others=terms.behind_others,
+    )
+
+
+def _may_wait(demand: JobDemand, terms: Terms) -> bool:
+    restartable = demand.standing.elasticity is Elasticity.RESTARTABLE
+    return restartable and terms.slack_slots > 0 and terms.planning.horizon_slots > 1
+
+
+def _whole_boards(
+    demand: JobDemand, here: GpuModel, memory: float, models: Sequence[GpuModel]
+) -> list[Option]:
+    """Return fewer boards of the same model, and as many or fewer of cheaper models."""
+    now = demand.job.gpu_count
+    options: list[Option] = []
+    for model in models:
+        same = model.name == here.name
+        if not same and model.price_per_hour >= here.price_per_hour:
+            continue
+        if not model.runs_what_runs_on(here):
+            continue
+        fewer = () if demand.standing.scaled_by else counts_below(demand.job)
+        speed = model.relative_speed / here.relative_speed
+        options += [
+            Option(
+                configuration=Configuration(gpu_model=model.name, gpu_count=count),
+                boards=float(count),
+                service=count * speed,
+                slowdown=(1.0, 1.0, _worst_slowdown(now, count) / min(speed, 1.0)),
+            )
+            for count in (*fewer, *(() if same else (now,)))
+            if memory * now <= count * model.memory_mib
+            or (same and demand.standing.is_of_copies and count % demand.standing.step == 0)
+        ]
+    return options
+
+
+def _worst_slowdown(now: int, count: int) -> float:
+    """Return how much longer work takes on fewer devices if their activity does not rise at all."""
+    doublings = np.log2(now / count)
+    return float((2 * _SCALING) ** doublings)
+
+
+def limited_by(
+    demand: JobDemand, reach: Reach, planning: PlanningSettings, left: float, why: str
+) -> str:
+    """Return `why` no more than `left` further devices are admitted, '' where that is enough."""
+    sizes = _larger_counts(demand, planning, reach.boards.get(demand.job.gpu_model, 0))
+    return why if any(size > demand.job.gpu_count + left for size in sizes) else ""
+
+
+def _larger_counts(demand: JobDemand, planning: PlanningSettings, present: int) -> list[int]:
+    """Return more boards of its model where the forecast with headroom exceeds what a job has.
+
+    `present` are the boards in its reach.
+    """
+    now, standing = demand.job.gpu_count, demand.standing
+    if demand.demand_q90 is None or not may_grow(demand):
+        return []
+    wanted = float(demand.demand_q90.max()) * (1 + planning.headroom_ratio)
+    if wanted <= now:
+        return []
+    most = min(present, 2 * now if standing.most is None else standing.most)
+    counts = {now + standing.step, now + 2 * standing.step, 2 * now}
+    return [
+        count
+        for count in sorted(counts)
+        if count <= max(most, now + standing.step) and count <= present
+    ]
+
+
+def _autoscaled(demand: JobDemand, present: int) -> list[Option]:
+    """Return what the autoscaler of a service is foreseen to hold, at most six sizes.
+
+    Whoever keeps Trimtab from changing the job, its autoscaler changes it.
+    """
+    if demand.foreseen_devices is None:
+        return []
+    job, step = demand.job, demand.standing.step
+    sizes = np.unique(np.minimum(demand.foreseen_devices.astype(int), present // step * step))
+    chosen = sizes[np.unique(np.linspace(0, len(sizes) - 1, _MAX_SIZES).round().astype(int))]
+    return [
+        Option(
+            configuration=Configuration(gpu_model=job.gpu_model, gpu_count=count),
+            boards=float(count),
+            service=float(count),
+            grows=count > job.gpu_count,
+            autoscaled=True,
+        )
+        for count in map(int, chosen)
+        if count not in (0, job.gpu_count)
+    ]
+
+
+def _slices(
+    demand: JobDemand, here: GpuModel, memory: float, present: Option, offered: Collection[str]
+) -> list[Option]:
+    now = here.mig_profile(demand.job.mig_profile) if demand.job.mig_profile else None
+    whole = 1.0 if now is None else now.compute_fraction
+    options = []
+    for profile in here.mig_profiles:
+        share = here.board_share(profile)
+        if profile.name not in offered:
+            continue
+        if share < present.boards - 1e-9 and memory <= profile.memory_mib:
+            service = profile.compute_fraction / whole
+            options.append(
+                Option(
+                    configuration=Configuration(
+                        gpu_model=here.name, gpu_count=1, mig_profile=profile.name
+                    ),
+                    boards=share,
+                    service=service,
+                    slowdown=(1.0, 1.0, 1 / service),
+                )
+            )
+    return options
+
+
+def _half_board(here: GpuModel, partner: Partner) -> Option:
+    return Option(
+        configuration=Configuration(gpu_model=here.name, gpu_count=1, shared_with=partner.job_id),
+        boards=HALF,
+        service=partner.speed,
+        slowdown=(1 / partner.speed_high, 1 / partner.speed, 1 / partner.speed_low),
+    )
+
+
+def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]:
+    """Return capped configurations where the boards' power was seen to exceed the cap, and will.
+
+    `service` is what is left in the slot that the cap slows most.
+    """
+    law, count = terms.cap_laws.get(here.name), demand.job.gpu_count
+    seen = demand.board_max_watts
+    if demand.power_q90 is None or law is None or seen is None:
+        return []
+    watts = demand.power_q90 / count
+    options = []
+    for ratio in terms.planning.cap_ratios:
+        cap = float(round(here.tdp_watts * ratio))
+        if min(watts.max(), seen) <= cap:
+            continue
+        effect = cap_effect(law, watts, cap)
+        if not effect.measured:
+            continue
+        rows = (effect.slowdown_low, effect.slowdown, effect.slowdown_high)
+        low, middle, high = (float(row.max()) for row in rows)
+        options.append(
+            Option(
+                configuration=Configuration(
+                    gpu_model=here.name, gpu_count=count, power_cap_watts=cap
+                ),
+                boards=float(count),
+                service=count / middle,
+                slowdown=(low, middle, high),
+            )
+        )
+    return options

@@ -1,0 +1,85 @@
+"""What a board of a job would draw if it were free: from its model, and from what the job draws.
+
+Free boards of the fleet or the catalogue give a range. What the job draws narrows it: a board that
+is held draws at least what it would draw free, and at rest little more.
+"""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from data.catalogue.gpu_catalogue import GpuModel
+from planner.jobs.expected_value import mean_of
+from planner.jobs.power_curve import HELD
+
+_DEVIATIONS = np.linspace(-4, 4, 401)
+"""Far beyond q10 and q90: the reading of a board that is unlike its model tells so."""
+_Q90 = NormalDist().inv_cdf(0.9)
+_OF_Q90 = _DEVIATIONS / _Q90
+_DENSITY = np.exp(-(_DEVIATIONS**2) / 2)
+_UNLIKE = 0.03
+"""Boards of one model differ by so much (standard deviation)."""
+_ALIKE = 0.015
+"""By so much at least the boards of a model err together, however many of them are free."""
+_MAX_HELD = HELD[2] + HELD[0]
+_BUSY_AT_REST = 0.05
+"""The chance that a board that does no work draws more than holding it explains; an assumption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeBoard:
+    """What a board draws free, W: q10, mean and q90."""
+
+    low: float
+    mean: float
+    high: float
+
+
+def free_board(model: GpuModel) -> FreeBoard:
+    """Return what a free board of a model draws."""
+    low, middle, high = model.idle_watts_low, model.idle_watts, model.idle_watts_high
+    return FreeBoard(low=low, mean=mean_of(low, middle, high), high=high)
+
+
+def freed_board(
+    model: GpuModel, held_watts: float, *, rests: bool, boards: float = 1.0
+) -> FreeBoard:
+    """Return what each of `boards` draws free that draw `held_watts` each while a job holds them.
+
+    `rests`: the job does nothing, so that the board draws what `HELD` adds and hardly more. Else
+    it says no more than that the board draws no more than that when it is free. By Bayes' rule.
+    """
+    low, middle, high = model.idle_watts_low, model.idle_watts, model.idle_watts_high
+    watts = middle + _OF_Q90 * np.where(
+        _OF_Q90 < 0,
+        _of_mean(middle - low, middle, boards),
+        _of_mean(high - middle, middle, boards),
+    )
+    watts = np.maximum(watts, 1e-6)
+    added = held_watts / watts - 1
+    above = np.clip((added + _UNLIKE) / (2 * _UNLIKE), 0, 1)
+    weights = _DENSITY * above / model.tdp_watts
+    if rests:
+        little = _DENSITY * above * np.clip((_MAX_HELD + _UNLIKE - added) / (2 * _UNLIKE), 0, 1)
+        weights = _BUSY_AT_REST * weights + (1 - _BUSY_AT_REST) * little / (_MAX_HELD * watts)
+    if not weights.sum() > 0:
+        least = min(held_watts, middle)
+        return FreeBoard(low=(1 - _UNLIKE) * least, mean=least, high=(1 + _UNLIKE) * least)
+    order = np.argsort(watts)
+    shares = np.cumsum(weights[order]) - weights[order] / 2
+    low, high = (
+        float(entry) for entry in np.interp((0.1, 0.9), shares / weights.sum(), watts[order])
+    )
+    mean = min(float((weights * watts).sum() / weights.sum()), held_watts)
+    return FreeBoard(low=min(low, mean), mean=mean, high=max(high, mean))
+
+
+def _of_mean(width: float, middle: float, boards: float) -> float:
+    """Return the half-width (q10 or q90) of the mean of several boards, from that of one.
+
+    By what a model is not known, all of its boards are off alike; beyond that they differ.
+    """
+    apart = _UNLIKE * _Q90 * middle
+    alike = max(width**2 - apart**2, (_ALIKE * _Q90 * middle) ** 2)
+    return float(min(width, (alike + apart**2 / max(boards, 1.0)) ** 0.5))

@@ -1,0 +1,1 @@
+"""Boards, pools, host CPU and memory, quotas, tenants."""

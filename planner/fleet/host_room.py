@@ -1,0 +1,143 @@
+"""CPUs and memory beside GPUs: what jobs ask for, and what nodes have for the jobs of a plan.
+
+A scheduler takes a job only where its CPUs and memory are free beside its GPUs. What nobody told,
+of a job or of a node, is not checked. Amounts are in the units in which Kubernetes adds them up,
+so that what fits now fits in a plan, too.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from data.base.units import BYTES_PER_MIB
+from data.facts.fleet import Node
+from data.facts.jobs import Job, Platform
+from data.records.feasible_changes import keeps_its_pods
+from planner.fleet.fleet_nodes import FleetNode, Home
+from planner.fleet.occupied_boards import short_name
+
+MILLI = 1000
+
+
+def host_need(job: Job, gpu_count: int) -> tuple[float | None, float | None]:
+    """Return the CPUs and the memory in MiB that a job asks for with so many GPUs in all."""
+    extra = dict(job.scheduler.extra) if job.scheduler else {}
+    count = job.gpu_count if keeps_its_pods(job, gpu_count) else gpu_count
+    return (
+        _amount(extra.get("cpus"), count, job.gpu_count),
+        _amount(extra.get("memory_mib"), count, job.gpu_count),
+    )
+
+
+def _amount(text: str | None, count: int, whole: int) -> float | None:
+    try:
+        return None if text is None else float(text) * count / whole
+    except ValueError:
+        return None
+
+
+def milli_cpus(cpus: float) -> int:
+    """Return thousandths of a CPU, rounded up."""
+    return math.ceil(round(cpus * MILLI, 6))
+
+
+def memory_bytes(mib: float) -> int:
+    """Return bytes, rounded up."""
+    return math.ceil(mib * BYTES_PER_MIB)
+
+
+def share_of(amount: int, gpus: int, all_gpus: int) -> int:
+    """Return what some of a job's GPUs bring of an amount, rounded up."""
+    return -(-amount * gpus // all_gpus)
+
+
+def host_share(job: Job, gpu_count: int, boards: int, *, of: int | None = None) -> tuple[int, int]:
+    """Return the milli-CPUs and bytes that a job of so many GPUs asks for beside some boards.
+
+    Of all its boards, `of` where these are not its GPUs; 0 where nobody told.
+    """
+    (cpus, mib), whole = host_need(job, gpu_count), gpu_count if of is None else of
+    held = min(boards, whole)
+    return (
+        share_of(milli_cpus(cpus or 0.0), held, whole),
+        share_of(memory_bytes(mib or 0.0), held, whole),
+    )
+
+
+def kept_boards(boards: Iterable[tuple[str, int]], count: int) -> tuple[tuple[str, int], ...]:
+    """Return the part of a home that so many GPUs keep, the fullest nodes first."""
+    kept: list[tuple[str, int]] = []
+    for name, held in boards:
+        if count > 0:
+            kept.append((name, min(held, count)))
+            count -= kept[-1][1]
+    return tuple(kept)
+
+
+def held_shares(job: Job, home: Home | None) -> Iterator[tuple[str, int, int, int]]:
+    """Yield each node of a job's home: its boards, and the milli-CPUs and bytes held beside them.
+
+    Of a job with slices on several boards, the board that plans know.
+    """
+    kept = () if home is None else kept_boards(home.boards, job.gpu_count)
+    # Several slices may be on one board.
+    whole = sum(count for _name, count in kept) if job.mig_profile else job.gpu_count
+    for name, count in kept[:1] if job.mig_profile else kept:
+        boards = 1 if job.mig_profile else count
+        yield (name, boards, *host_share(job, job.gpu_count, boards, of=whole))
+
+
+def with_host_room(
+    nodes: Sequence[FleetNode],
+    described: Mapping[str, Sequence[Node]],
+    jobs: Iterable[Job],
+    homes: Mapping[str, Home],
+) -> tuple[FleetNode, ...]:
+    """Return the nodes with the CPUs and memory that the jobs of a plan can share.
+
+    Of a node whose scheduler tells what is free these, and what the jobs hold there now: what
+    others hold is not known by itself. A node of Kubernetes whose scheduler does not tell has
+    system pods of unknown size. Boards of several models on one node share evenly what is free.
+    Of several sources that describe a node, one that tells what is free counts.
+    """
+    cpu, memory = _held(jobs, homes)
+    parts = Counter(short_name(node.name) for node in nodes)
+    found = []
+    for node in nodes:
+        host = short_name(node.name)
+        told = max(
+            described.get(host, ()),
+            key=lambda row: (row.free_cpus is not None, row.seen_at, row.source),
+            default=None,
+        )
+        cpus = memory_mib = None
+        if told is not None and told.free_cpus is not None and told.free_memory_mib is not None:
+            cpus = (milli_cpus(told.free_cpus) // parts[host] + cpu[node.name]) / MILLI
+            free = memory_bytes(told.free_memory_mib) // parts[host]
+            memory_mib = (free + memory[node.name]) / BYTES_PER_MIB
+            # A job on nodes that are not all described is taken to be on the others.
+            cpus = min(cpus, math.inf if told.cpus is None else told.cpus)
+            memory_mib = min(memory_mib, math.inf if told.memory_mib is None else told.memory_mib)
+        elif told is not None and told.platform is not Platform.KUBERNETES:
+            cpus, memory_mib = told.cpus, told.memory_mib
+        found.append(replace(node, cpus=cpus, memory_mib=memory_mib))
+    return tuple(found)
+
+
+def _held(jobs: Iterable[Job], homes: Mapping[str, Home]) -> tuple[Counter[str], Counter[str]]:
+    """Return the milli-CPUs and the bytes that jobs hold now, by node."""
+    cpu, memory = Counter[str](), Counter[str]()
+    for job in jobs:
+        for name, _boards, milli, size in held_shares(job, homes.get(job.job_id)):
+            cpu[name] += milli
+            memory[name] += size
+    return cpu, memory
+
+
+def room_of(node: FleetNode) -> tuple[int | None, int | None]:
+    """Return the milli-CPUs and the bytes that jobs of a plan can share, None: not checked."""
+    return (
+        None if node.cpus is None else math.floor(round(node.cpus * MILLI, 6)),
+        None if node.memory_mib is None else math.floor(node.memory_mib * BYTES_PER_MIB),
+    )

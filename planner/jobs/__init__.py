@@ -1,0 +1,1 @@
+"""Demand, end, elasticity, history, power curve of a job."""

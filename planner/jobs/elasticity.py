@@ -1,0 +1,151 @@
+"""What may be done to a job: its elasticity class, read from what schedulers tell, with the reason.
+
+A service serves and has no end; an elastic job changes its number of GPUs by itself; a restartable
+one can be stopped and started again; a rigid one cannot be changed while it runs. Unknown is rigid.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
+from data.records.feasible_changes import AUTOSCALERS, unit_of, whole_fact
+from data.settings.all_settings import PlanningSettings
+from planner.jobs.lost_work import LostWork, lost_work_of
+
+
+class Elasticity(StrEnum):
+    """How a job can be changed."""
+
+    RIGID = "rigid"
+    RESTARTABLE = "restartable"
+    ELASTIC = "elastic"
+    SERVICE = "service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobElasticity:
+    """A job's class and why; `protected` names the pattern that protects it, '' when none does.
+
+    `scaled_by` names who would undo a change of its number of GPUs. `step` is the smallest such
+    change, in devices; `least` and `most` the fewest and most devices it may have, None when nobody
+    said. `lost` is what the end of its run loses. `is_of_copies`: each of its units holds its own
+    model, as the pods of a Deployment do.
+    """
+
+    elasticity: Elasticity
+    reason: str
+    protected: str = ""
+    scaled_by: str = ""
+    step: int = 1
+    least: int | None = None
+    most: int | None = None
+    lost: LostWork | None = None
+    is_of_copies: bool = False
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether another configuration can be given to it at all."""
+        return self.elasticity is not Elasticity.RIGID
+
+    @property
+    def ends(self) -> bool:
+        """Whether its work has an end that a change can delay."""
+        return self.elasticity is not Elasticity.SERVICE
+
+
+_SERVICES = frozenset(
+    {
+        "deployment",
+        "statefulset",
+        "replicaset",
+        "leaderworkerset",
+        "rayservice",
+        "inferenceservice",
+        "nimservice",
+        "dynamocomponentdeployment",
+        "dynamographdeployment",
+    }
+)
+_OF_COPIES = ("deployment", "replicaset")
+_RESTARTABLE = {
+    "job": "a Kubernetes Job can be suspended",
+    "cronjob": "the Job of a CronJob can be suspended",
+    "jobset": "a JobSet can be suspended",
+    "mpijob": "an MPIJob can be suspended",
+    "trainjob": "a TrainJob can be suspended",
+    "pytorchjob": "a PyTorchJob can be suspended",
+    "rayjob": "a RayJob can be suspended",
+}
+
+
+def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
+    """Return what may be done to a job."""
+    facts = job.scheduler or SchedulerFacts()
+    extra = dict(facts.extra)
+    elasticity, reason = _class_of(job, facts, extra)
+    step = unit_of(job)
+    low, high = whole_fact(extra, "min_replicas"), whole_fact(extra, "max_replicas")
+    return JobElasticity(
+        elasticity=elasticity,
+        reason=reason,
+        protected=_protected_by(job, planning),
+        scaled_by=next((name for name in facts.managed_by if name in AUTOSCALERS), ""),
+        step=step,
+        least=None if low is None else max(1, low) * step,
+        most=None if high is None else high * step,
+        lost=lost_work_of(job, planning),
+        is_of_copies=_workload_kind(job, facts) in _OF_COPIES
+        and whole_fact(extra, "gpus_per_pod") is not None,
+    )
+
+
+def _protected_by(job: Job, planning: PlanningSettings) -> str:
+    """Return the pattern that protects a job: one of its id, or of its namespace or partition."""
+    patterns = (part.strip() for part in planning.protected_jobs.split(","))
+    names = (job.job_id, job.namespace)
+    return next(
+        (
+            pattern
+            for pattern in patterns
+            if pattern and any(fnmatchcase(name, pattern) for name in names)
+        ),
+        "",
+    )
+
+
+def _class_of(job: Job, facts: SchedulerFacts, extra: dict[str, str]) -> tuple[Elasticity, str]:
+    if job.platform is Platform.SLURM and job.scheduler is not None:
+        return _slurm_class(extra)
+    kind = _workload_kind(job, facts)
+    if kind in _SERVICES:
+        return Elasticity.SERVICE, f"a {kind} serves"
+    if kind in _RESTARTABLE:
+        if "max_replicas" in extra or "Ray autoscaler" in facts.managed_by:
+            return Elasticity.ELASTIC, f"its {kind} may change its number of workers"
+        return Elasticity.RESTARTABLE, _RESTARTABLE[kind]
+    if job.kind is WorkloadKind.INFERENCE:
+        return Elasticity.SERVICE, "its kind is inference"
+    return Elasticity.RIGID, "no scheduler says that it can be stopped and started again"
+
+
+def _slurm_class(extra: dict[str, str]) -> tuple[Elasticity, str]:
+    if extra.get("requeue") == "no":
+        return Elasticity.RIGID, "it was submitted with --no-requeue"
+    if extra.get("batch") == "no":
+        return Elasticity.RIGID, "it is no batch job: nothing would start it again"
+    if extra.get("requeue") == "yes":
+        return Elasticity.RESTARTABLE, "Slurm may requeue it"
+    if extra.get("restarts", "0") not in ("", "0"):
+        return Elasticity.RESTARTABLE, "Slurm has requeued it before"
+    return Elasticity.RIGID, "Slurm does not say that it may be requeued"
+
+
+def _workload_kind(job: Job, facts: SchedulerFacts) -> str:
+    """Return the kind of the Kubernetes object that a person changes, lower case, '' if unknown."""
+    if job.platform is Platform.SLURM:
+        return ""
+    named = facts.workload.partition("/")[0]
+    parts = job.job_id.split("/")
+    kind = named or (parts[1] if len(parts) == 3 else "")
+    return kind.partition(".")[0].lower()

@@ -1,0 +1,246 @@
+"""The chance that the work of a job at rest returns, from its own rests and those of similar jobs.
+
+A rest is a run of slots in which a job was seen to do nothing. The hazard with which one of t hours
+ends is taken as alpha / t, constant in the logarithm of time (Pareto's law; Lomax 1954): the longer
+a rest has lasted, the longer it goes on. With alpha ~ Gamma(k, b), conjugate to d ends in an
+exposure E = sum of ln(hours / LEAST), a rest of `a` hours ends within the next `H` with
+
+    k = B alpha' + d + s,   b = B + E,   P = 1 - (b / (b + ln((a + H) / a)))^k           (1)
+
+where alpha' is the mean of similar jobs, in the same way from that of all of the kind, and this
+from `_PRIOR`; s is `_STARTED` if any work was seen. A rest that nobody saw end adds exposure alone.
+While the job has rested for as long before, what it did then counts on top, as a beta-binomial: n
+rests of `a` hours and more, of which x ended within H, and n windows of H hours that began at rest
+at this hour, whole days or weeks ago, of which x had work:
+
+    chance = (M P + sum of w x) / (M + sum of w n)                                    (2)
+
+Constants were fitted on drawn fleets and half of one recording (`benchmarks/returns.py`).
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.jobs.job_history import JobHistory
+
+Values = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+LEAST = 1.0
+"""Hours from which a rest counts: shorter ones are pauses of work under way."""
+_PRIOR = 0.2
+_WEIGHTS = (1.0, 8.0, 8.0)
+"""B of `_PRIOR` for the kind, of the kind for similar jobs, of these for the job: exposures."""
+_STARTED = 2.0
+"""Ends of rests that a job stands for which was seen to work at all: most work is begun again."""
+_OWN, _REST, _DAY, _WEEK = 1.5, 0.3, 0.6, 1.25
+"""M, and w of an earlier rest and of a window some days or weeks ago, which tell the same twice."""
+_HOURS_PER_DAY, _DAYS_PER_WEEK = 24.0, 7
+_MOST = 10.0
+"""Exposure of a job's earlier rests that counts at most: none speaks for all, nor many short
+ones for a long one."""
+_FLOOR = 0.01
+"""No chance is stated lower, nor higher than what it leaves: a few weeks show no certainty."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestEvidence:
+    """Rests that ended in work, and the exposure in which they did."""
+
+    events: float = 0.0
+    exposure: float = 0.0
+
+    def plus(self, other: "RestEvidence", times: float = 1.0) -> "RestEvidence":
+        """Return both together, the other `times` over."""
+        return RestEvidence(
+            self.events + times * other.events, self.exposure + times * other.exposure
+        )
+
+    def at_most(self, exposure: float) -> "RestEvidence":
+        """Return the same share of events in this exposure at most."""
+        share = exposure / max(exposure, self.exposure)
+        return RestEvidence(share * self.events, share * self.exposure)
+
+    def mean(self, before: float, weight: float) -> float:
+        """Return the mean of alpha given its mean `before`, worth `weight` of exposure."""
+        return max(0.0, before * weight + self.events) / (weight + max(0.0, self.exposure))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rests:
+    """The rests of a job in hours: those that ended in work, and those whose end was not seen.
+
+    `present` is how long it has rested up to its newest slot, 0 while it works; it is one of the
+    `unended`. `seen` and `worked` are how long before the end of that slot the slots began in which
+    its activity is known, and in which it worked, h, ascending.
+    """
+
+    returned: Values
+    unended: Values
+    present: float
+    seen: Values
+    worked: Values
+
+    @property
+    def slot_hours(self) -> float:
+        """The length of a slot; 0 where nothing is known."""
+        return float(self.seen[0]) if len(self.seen) else 0.0
+
+    @property
+    def evidence(self) -> RestEvidence:
+        """What they say of the hazard with which rests end."""
+        hours = np.concatenate([self.returned, self.unended])
+        exposure = float(np.log(hours[hours > LEAST] / LEAST).sum())
+        return RestEvidence(float((self.returned > LEAST).sum()), exposure)
+
+
+def rests_of(
+    rows: JobHistory, *, slot_hours: float, idle_ratio: float, restart_slots: int = 0
+) -> Rests:
+    """Return the rests of a job; a slot that is missing or unknown ends a rest without its end.
+
+    Work of at most `restart_slots` in a row is a restart, and part of a rest, but for `present`.
+    """
+    none = np.empty(0)
+    if not len(rows):
+        return Rests(returned=none, unended=none, present=0.0, seen=none, worked=none)
+    busy = rows.utilization_max_ratio > idle_ratio
+    idle = rows.utilization_max_ratio <= idle_ratio
+    apart = np.diff(rows.slot_start) != np.timedelta64(round(slot_hours * 3600), "s")
+    first, _last = _runs(idle, apart)
+    present = (len(rows) - first[-1]) * slot_hours if idle[-1] else 0.0
+    if restart_slots:
+        run = np.concatenate([[0], np.cumsum((busy[1:] != busy[:-1]) | apart)])
+        busy &= np.bincount(run)[run] > restart_slots
+        idle |= (rows.utilization_max_ratio > idle_ratio) & ~busy
+    first, last = _runs(idle, apart)
+    hours = (last - first + 1) * slot_hours
+    returned = np.concatenate([busy[1:] & ~apart, [False]])[last]
+    ages = (rows.slot_start[-1] - rows.slot_start) / np.timedelta64(3600, "s") + slot_hours
+    return Rests(
+        returned=hours[returned],
+        unended=hours[~returned],
+        present=float(present),
+        seen=ages[idle | busy][::-1],
+        worked=ages[busy][::-1],
+    )
+
+
+def _runs(idle: Flags, apart: Flags) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the first and the last slot of each run of idle slots without a gap."""
+    first = idle & np.concatenate([[True], ~idle[:-1] | apart])
+    last = idle & np.concatenate([~idle[1:] | apart, [True]])
+    return np.flatnonzero(first), np.flatnonzero(last)
+
+
+def similar_rests(
+    rests: Mapping[str, Rests], groups: Mapping[str, Sequence[Hashable]]
+) -> Mapping[str, tuple[RestEvidence, ...]]:
+    """Return by job what the rests of the others say, one entry per group, the widest first."""
+    shares = {job_id: entry.evidence.at_most(_MOST) for job_id, entry in rests.items()}
+    sums: dict[Hashable, RestEvidence] = {}
+    for job_id, share in shares.items():
+        for group in groups[job_id]:
+            sums[group] = sums.get(group, RestEvidence()).plus(share)
+    return {
+        job_id: tuple(sums[group].plus(share, -1.0) for group in groups[job_id])
+        for job_id, share in shares.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkReturn:
+    """The chance that work returns within `ahead_hours` after a rest of `present` hours.
+
+    `earlier` rests of the job lasted as long and ended in work, `back` of them within
+    `ahead_hours` from there; the longest that ended in work had `longest` hours. `events` are the
+    ends of rests of similar jobs that it rests on.
+    """
+
+    chance: float
+    ahead_hours: float
+    present: float
+    earlier: int
+    back: int
+    longest: float
+    events: float
+
+    def may_stop(self, max_chance: float) -> bool:
+        """Return whether the job may be stopped: for good, so not in a rest as it had before."""
+        return not self.earlier and self.chance <= max_chance
+
+    def describe(self) -> str:
+        """Return the chance and what it rests on, in words."""
+        rest, ahead = f"{self.present:.3g} h", f"{self.ahead_hours:.3g} h"
+        if self.earlier:
+            own = (
+                f"its work returned after {rest} of rest in {self.earlier} of {self.earlier} "
+                f"earlier gaps, {self.back} times within {ahead} and after "
+                f"{self.longest:.3g} h at most"
+            )
+        elif self.longest:
+            own = (
+                f"it has rested for {rest}, and its work never returned after {self.longest:.3g} h"
+            )
+        else:
+            own = f"it has rested for {rest}, and was never seen to return to work"
+        others = f"{self.events:.3g} gaps of similar jobs that ended" if self.events else ""
+        chance = f"{100 * self.chance:.0f} % within {ahead}"
+        return f"{own}; the chance that it returns is {chance}" + f" (with {others})" * bool(others)
+
+
+def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float) -> WorkReturn:
+    """Return the chance by equations (1) and (2); `similar` is of the widest group first."""
+    mean, weight, age = _PRIOR, _WEIGHTS[-1], max(rests.present, LEAST)
+    present = RestEvidence(exposure=float(np.log(age / LEAST)))
+    own = rests.evidence.plus(present, -1.0).at_most(_MOST).plus(present)
+    for before, evidence in zip(_WEIGHTS, similar, strict=False):
+        mean = evidence.mean(mean, before)
+    shape = mean * weight + own.events + _STARTED * bool(len(rests.worked))
+    rate = weight + own.exposure
+    log_time = float(np.log((age + ahead_hours) / age))
+    reached = rests.returned[rests.returned >= age]
+    # A rest shows up to a slot shorter than it was, and the present one up to a slot longer.
+    earlier = rests.returned[rests.returned >= age - 2 * rests.slot_hours]
+    worked = _OWN * (1.0 - (rate / (rate + log_time)) ** shape)
+    total = _OWN
+    if len(reached):
+        worked += _REST * int((reached <= age + ahead_hours).sum())
+        total += _REST * len(reached)
+        for weight, with_work in _windows(rests, ahead_hours):
+            worked, total = worked + weight * with_work, total + weight
+    return WorkReturn(
+        chance=min(max(worked / total, _FLOOR), 1.0 - _FLOOR),
+        ahead_hours=ahead_hours,
+        present=rests.present,
+        earlier=len(earlier),
+        back=int((earlier <= age + ahead_hours).sum()),
+        longest=float(rests.returned.max(initial=0.0)),
+        events=similar[0].events if similar else 0.0,
+    )
+
+
+def _windows(rests: Rests, ahead_hours: float) -> list[tuple[float, bool]]:
+    """Return the weights of the windows that began one to six days or whole weeks ago, at rest.
+
+    Each with whether there was work in it. One in which nothing is known of the job does not count,
+    nor one that began at work: that it went on says nothing of rests.
+    """
+    days = np.arange(1, int(rests.seen[-1] / _HOURS_PER_DAY) + 1)
+    days = days[(days < _DAYS_PER_WEEK) | (days % _DAYS_PER_WEEK == 0)]
+    begins = days * _HOURS_PER_DAY
+    slot = rests.slot_hours
+
+    def any_between(ages: Values, low: Values, high: Values) -> Flags:
+        return np.asarray(
+            np.searchsorted(ages, high, "right") > np.searchsorted(ages, low, "right")
+        )
+
+    at_rest = any_between(rests.seen, begins, begins + slot)
+    at_rest &= ~any_between(rests.worked, begins, begins + slot)
+    counts = at_rest & any_between(rests.seen, begins - slot, begins)
+    worked = any_between(rests.worked, np.maximum(begins - ahead_hours, 0.0), begins)
+    weights = np.where(days < _DAYS_PER_WEEK, _DAY, _WEEK)
+    return list(zip(weights[counts].tolist(), worked[counts].tolist(), strict=True))

@@ -1,0 +1,1 @@
+"""MARP: peak, bounds, calibration, plans that fit."""

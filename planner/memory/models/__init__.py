@@ -1,0 +1,1 @@
+"""Model shapes and sizes from configs."""

@@ -1,0 +1,1 @@
+"""The events of a training step and their memory."""

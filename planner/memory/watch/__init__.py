@@ -1,0 +1,1 @@
+"""Jobs whose memory runs out or has become free."""

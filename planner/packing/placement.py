@@ -1,0 +1,366 @@
+"""Runs of jobs on real nodes over time: where they are now if possible, elsewhere if need be.
+
+First every run on its current node, larger ones first; then the others in size order, first fit;
+what finds no room enters by ejection search, which moves runs that have a current node last; then
+runs go back to their current nodes where that has become possible.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from data.base.errors import ImpossibleProblemError
+from planner.packing.ejection_kernel import Items, place_pool
+from planner.packing.placement_kernel import place_at_home, place_first_fit, return_home
+from planner.packing.random_kernel import random_state
+from planner.packing.temporal_instance import Bools, Ints, TemporalInstance, clique_grid
+
+_UNCHECKED = 1 << 60
+_STAY = 4
+"""Ejecting a run from its current node counts as so many ejections."""
+_NEVER = 1 << 61
+_ITERATIONS = 20_000
+_CHUNK = 200
+_LARGE = 100
+"""With more nodes an ejection looks at more of them, so that as many fewer are tried."""
+_DEPTH, _SHAKES = 4, 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementNode:
+    """A node: GPUs, their model, milli-CPU and memory (None: not checked).
+
+    `whole` is what the node has where `gpus` are those that are left of it: runs larger than a
+    node are cut into whole ones. Not `open`: only runs that are on it now may be.
+    """
+
+    name: str
+    gpus: int
+    gpu_model: str = ""
+    whole: int | None = None
+    open: bool = True
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A job with a constant number of GPUs in slots [start, end).
+
+    A run of more GPUs than the largest node has takes whole nodes and a part of one more; CPU and
+    memory are of the whole run (None: not known, not checked). `current_nodes` are where it is
+    now, with `current_gpus` on each (empty: whole nodes and a rest); a run of fewer GPUs than that
+    keeps the first of them. A `fixed` run goes there or nowhere, any other to one of `only` (None:
+    any node). An empty `gpu_model` takes any.
+    """
+
+    run_id: str
+    job_id: str
+    start: int
+    end: int
+    gpus: int
+    gpu_model: str = ""
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+    current_nodes: tuple[str, ...] = ()
+    current_gpus: tuple[int, ...] = ()
+    fixed: bool = False
+    only: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse runs of no length or no GPU."""
+        if self.end <= self.start or self.gpus < 1:
+            raise ImpossibleProblemError(
+                f"run {self.run_id} has {self.gpus} GPUs in slots [{self.start}, {self.end})",
+                "Give at least one GPU and an end after the start",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNodes:
+    """The nodes of a run, largest part first, with the GPUs on each; or why there are none."""
+
+    run_id: str
+    nodes: tuple[str, ...]
+    gpus: tuple[int, ...]
+    moved: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlacement:
+    """Every run's nodes, in the order given."""
+
+    runs: tuple[RunNodes, ...]
+    seconds: float
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """The runs that have to leave a node that they are on now."""
+        return tuple(run.run_id for run in self.runs if run.moved)
+
+    @property
+    def unplaced(self) -> tuple[RunNodes, ...]:
+        """The runs without nodes, each with its reason."""
+        return tuple(run for run in self.runs if not run.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """Parts of runs that take one node each: arrays [parts]; home -1 where there is none."""
+
+    run: Ints
+    gpus: Ints
+    home: Ints
+    items: Items
+    room: Ints
+    group: Ints
+    fixed: Bools
+
+
+def place_on_nodes(
+    runs: Sequence[Run], nodes: Sequence[PlacementNode], *, budget_seconds: float, seed: int
+) -> RunPlacement:
+    """Return the nodes of every run, the moves that are forced, and why a run finds no room.
+
+    No node is over its GPUs, CPU or memory in any slot. The same input and seed give the same
+    answer as long as the budget is ample. Raises ImpossibleProblemError for two nodes of one name
+    and for a current node that is not among them.
+    """
+    started = time.monotonic()
+    number = {node.name: index for index, node in enumerate(nodes)}
+    if len(number) < len(nodes):
+        raise ImpossibleProblemError(
+            f"{len(nodes)} nodes have {len(number)} names", "Name every node once"
+        )
+    if not runs:
+        return RunPlacement(runs=(), seconds=0.0)
+    parts = _parts(runs, nodes, number)
+    bin_of = _searched(parts, deadline=started + budget_seconds, seed=seed)
+    bounds = np.searchsorted(parts.run, np.arange(len(runs) + 1))
+    possible = _possible(parts)
+    return RunPlacement(
+        runs=tuple(
+            _answer(run, nodes, parts, (bin_of, possible), slice(*bounds[index : index + 2]))
+            for index, run in enumerate(runs)
+        ),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _sizes(run: Run, largest: int) -> list[int]:
+    """Return the GPUs of the parts of a run: as it is now, or whole nodes and then the rest."""
+    if sum(run.current_gpus) >= run.gpus:
+        left, parts = run.gpus, []
+        for held in run.current_gpus:
+            parts.append(min(held, left))
+            left -= parts[-1]
+        return [part for part in parts if part]
+    whole, rest = divmod(run.gpus, largest)
+    return [largest] * whole + ([rest] if rest else [])
+
+
+def _home(run: Run, part: int, number: dict[str, int]) -> int:
+    """Return the number of the node where a part is now, or -1."""
+    if part >= len(run.current_nodes):
+        return -1
+    name = run.current_nodes[part]
+    if name not in number:
+        raise ImpossibleProblemError(
+            f"run {run.run_id} is on node {name!r}, which is not among the nodes",
+            "Give the node, or no current node",
+        )
+    return number[name]
+
+
+def _largest(nodes: Sequence[PlacementNode]) -> dict[str, int]:
+    """Return the GPUs of the largest node of every model, and of any under the empty name."""
+    largest: dict[str, int] = {}
+    for node in nodes:
+        for model in (node.gpu_model, ""):
+            size = node.gpus if node.whole is None else node.whole
+            largest[model] = max(largest.get(model, 0), size)
+    return largest
+
+
+def _suits(run: Run, node: PlacementNode) -> bool:
+    return not run.gpu_model or run.gpu_model == node.gpu_model
+
+
+def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str, int]) -> _Parts:
+    largest = _largest(nodes)
+    rows = [
+        (index, size, _home(run, part, number))
+        for index, run in enumerate(runs)
+        for part, size in enumerate(_sizes(run, largest.get(run.gpu_model) or run.gpus))
+    ]
+    index = np.array([row[0] for row in rows], dtype=np.int64)
+    sizes = np.array(
+        [
+            (gpus, *(_share(entry, gpus, runs[run].gpus) for entry in _beside(runs[run])))
+            for run, gpus, _ in rows
+        ],
+        dtype=np.int64,
+    )
+    starts = np.array([runs[entry].start for entry in index], dtype=np.int64)
+    ends = np.array([runs[entry].end for entry in index], dtype=np.int64)
+    grid = clique_grid(
+        TemporalInstance(
+            capacity=int(sizes[:, 0].max()), starts=starts, ends=ends, sizes=sizes[:, 0]
+        )
+    )
+    jobs = {run.job_id: position for position, run in enumerate(runs)}
+    return _Parts(
+        run=index,
+        gpus=sizes[:, 0],
+        home=np.array([row[2] for row in rows], dtype=np.int64),
+        items=Items(
+            first=grid.first,
+            last=grid.last,
+            sizes=sizes,
+            weights=sizes[:, 0] * (ends - starts),
+            allowed=_allowed(runs, nodes)[index],
+            slots=grid.slots,
+        ),
+        room=np.array(
+            [
+                (
+                    node.gpus,
+                    _UNCHECKED if node.cpu_milli is None else node.cpu_milli,
+                    _UNCHECKED if node.memory_bytes is None else node.memory_bytes,
+                )
+                for node in nodes
+            ],
+            dtype=np.int64,
+        ).reshape(-1, 3),
+        group=np.array([jobs[runs[entry].job_id] for entry in index], dtype=np.int64),
+        fixed=np.array([runs[entry].fixed for entry in index], dtype=np.bool_),
+    )
+
+
+def _beside(run: Run) -> tuple[int | None, int | None]:
+    """Return what a run needs beside GPUs."""
+    return run.cpu_milli, run.memory_bytes
+
+
+def _share(amount: int | None, gpus: int, all_gpus: int) -> int:
+    """Return a part's CPU or memory, rounded up; what is not known is not checked."""
+    return 0 if amount is None else -(-amount * gpus // all_gpus)
+
+
+def _allowed(runs: Sequence[Run], nodes: Sequence[PlacementNode]) -> Bools:
+    """Return which run may be on which node [runs, nodes]: by model, openness, where it must be."""
+    wanted = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
+    allowed = np.asarray((wanted == "") | (wanted == _models(nodes)))
+    number = {node.name: index for index, node in enumerate(nodes)}
+    closed = np.array([not node.open for node in nodes], dtype=np.bool_)
+    for index, run in enumerate(runs):
+        if run.only is not None:
+            allowed[index] &= [node.name in run.only for node in nodes]
+        if not run.fixed and not closed.any():
+            continue
+        own = np.zeros(len(nodes), dtype=np.bool_)
+        own[[number[name] for name in run.current_nodes if name in number]] = True
+        allowed[index] &= own if run.fixed else own | ~closed
+    return allowed
+
+
+def _models(nodes: Sequence[PlacementNode]) -> npt.NDArray[np.str_]:
+    return np.array([node.gpu_model for node in nodes], dtype=np.str_)
+
+
+def _searched(parts: _Parts, *, deadline: float, seed: int) -> Ints:
+    """Return the node of every part, -1 where none was found or the rest of its run found none."""
+    bin_of = np.full(len(parts.run), -1, dtype=np.int64)
+    if not len(parts.room):
+        return bin_of
+    order = np.lexsort((parts.items.first, -parts.gpus, ~parts.fixed))
+    place_at_home(parts.items, parts.room, bin_of, parts.home, order)
+    place_first_fit(parts.items, parts.room, bin_of, parts.group, order)
+    _eject(parts, bin_of, deadline=deadline, seed=seed)
+    _drop_incomplete(parts, bin_of)
+    single = np.flatnonzero(np.bincount(parts.run)[parts.run] == 1)
+    place_first_fit(parts.items, parts.room, bin_of, parts.group, order[np.isin(order, single)])
+    while return_home(parts.items, parts.room, bin_of, np.where(bin_of < 0, -1, parts.home)):
+        if time.monotonic() > deadline:
+            break
+    return bin_of
+
+
+def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
+    """Make room for the parts without a node that could fit an empty one."""
+    possible = _possible(parts)
+    kept = np.flatnonzero(possible)
+    items = Items(
+        first=parts.items.first[kept],
+        last=parts.items.last[kept],
+        sizes=parts.items.sizes[kept],
+        weights=parts.items.weights[kept],
+        allowed=parts.items.allowed[kept],
+        slots=parts.items.slots,
+    )
+    trial = bin_of[kept]
+    best = trial.copy()
+    penalty = np.where(parts.home[kept] >= 0, _STAY, 1).astype(np.int64)
+    penalty[parts.fixed[kept]] = _NEVER
+    state = random_state(seed)
+    left = int(items.weights[best < 0].sum())
+    chunk = max(1, _CHUNK * _LARGE // max(_LARGE, len(parts.room)))
+    for _ in range(_ITERATIONS // _CHUNK):
+        if left == 0 or time.monotonic() > deadline:
+            break
+        left = place_pool(items, parts.room, trial, best, penalty, _DEPTH, _SHAKES, chunk, state)
+    bin_of[kept] = best
+
+
+def _possible(parts: _Parts) -> Bools:
+    """Return which parts fit some empty node [parts]."""
+    fits = parts.items.allowed.copy()
+    for needs, room in zip(parts.items.sizes.T, parts.room.T, strict=True):
+        fits &= needs[:, None] <= room
+    return np.asarray(fits.any(axis=1))
+
+
+def _drop_incomplete(parts: _Parts, bin_of: Ints) -> None:
+    """Take all parts of a run off when one of them has no node."""
+    missing = np.isin(parts.run, parts.run[bin_of < 0])
+    bin_of[missing] = -1
+
+
+def _answer(
+    run: Run, nodes: Sequence[PlacementNode], parts: _Parts, found: tuple[Ints, Bools], own: slice
+) -> RunNodes:
+    """Return the nodes of the `own` parts.
+
+    `found` has the node of every part, and if it fits one.
+    """
+    bin_of, possible = found
+    placed = bin_of[own]
+    if (placed < 0).any():
+        reason = _reason(run, nodes, fits=bool(possible[own].all()))
+        return RunNodes(run_id=run.run_id, nodes=(), gpus=(), moved=False, reason=reason)
+    held: dict[str, int] = {}
+    for entry, size in zip(placed, parts.gpus[own], strict=True):
+        held[nodes[entry].name] = held.get(nodes[entry].name, 0) + int(size)
+    names = tuple(held)
+    return RunNodes(
+        run_id=run.run_id,
+        nodes=names,
+        gpus=tuple(held.values()),
+        moved=not set(run.current_nodes) <= set(names) and bool(run.current_nodes),
+    )
+
+
+def _reason(run: Run, nodes: Sequence[PlacementNode], *, fits: bool) -> str:
+    """Say why a run has no nodes."""
+    suited = [node for node in nodes if _suits(run, node) and node.gpus > 0]
+    if not suited:
+        return f"no node has GPUs of model {run.gpu_model}" if run.gpu_model else "no node has GPUs"
+    if sum(node.gpus for node in suited) < run.gpus:
+        return f"it needs {run.gpus} GPUs and all nodes have {sum(n.gpus for n in suited)}"
+    if not fits:
+        return "no empty node has the CPU and memory that it needs beside its GPUs"
+    return f"no room found for {run.gpus} GPUs in all of slots [{run.start}, {run.end})"

@@ -1,0 +1,1 @@
+"""A proposal with evidence, savings, guardrails, wording, portfolio."""

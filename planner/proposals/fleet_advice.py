@@ -1,0 +1,189 @@
+"""Advice on the fleet beside that on its jobs: GPU models that will run short."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from data.facts.cluster_names import cluster_in, name_in_cluster, named_in
+from data.facts.jobs import Platform
+from data.records.actions import Action
+from data.records.forecasts import GroupForecast, GroupKind, Quantity
+from data.records.recommendations import Savings
+from planner.problem.job_problem import JobProblem
+from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.proposal import Proposal
+
+Values = npt.NDArray[np.float64]
+_NOTICEABLE_BOARDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAdvice:
+    """Advice about `subject`, a node by its scheduler's name or a GPU model, not about one job.
+
+    `first` are changes of jobs that have to be followed before it.
+    """
+
+    action: Action
+    subject: str
+    platform: Platform
+    gpu_model: str
+    gpus_now: int
+    gpus_then: int
+    change: str
+    why: str
+    savings: Savings
+    starts_at: datetime | None
+    ends_at: datetime | None
+    factors: tuple[tuple[str, str], ...]
+    details: tuple[tuple[str, str], ...] = ()
+    first: tuple[Proposal, ...] = ()
+
+
+def given_back(model: str, changes: Sequence[Proposal], slots: int, cluster: str = "") -> Values:
+    """Return the boards of a model that changes give back, array [slots]; below 0: they take more.
+
+    In one cluster. A change gives back no more than its job would still hold.
+    """
+    freed = np.zeros(slots)
+    for change in changes:
+        if change.job.demand.job.cluster != cluster:
+            continue
+        held = [change.present, *(change.job.options[number] for number in change.proposed)]
+        now, *then = (
+            indices.boards * (indices.configuration.gpu_model == model) for indices in held
+        )
+        freed += change.job.demand.remaining.central * (now - np.array(then))
+    return freed
+
+
+def missing_boards(
+    problem: PlanningProblem, groups: Sequence[GroupForecast], changes: Sequence[Proposal]
+) -> Iterator[FleetAdvice]:
+    """Yield the GPU models of which the forecast wants more boards than the fleet has.
+
+    The forecast of a model contains jobs yet to come, and those without readings. Only what starts
+    within the horizon counts, and only what is still short once the recommended `changes` are made.
+    Of several forecasts of a model the one by the shortest slots counts. Boards of another cluster
+    help nobody.
+    """
+    slot = timedelta(minutes=problem.planning.slot_minutes)
+    capacity = _boards_by_cluster(problem)
+    end = problem.slot_starts[-1]
+    judged = set[str]()
+    for group in sorted(groups, key=slot_length):
+        path = group.path(Quantity.ALLOCATED_GPUS) if group.kind is GroupKind.GPU_MODEL else None
+        have = capacity.get(group.name, _Boards())
+        if path is None or not have.total or group.name in judged:
+            continue
+        judged.add(group.name)
+        model, cluster = name_in_cluster(group.name), cluster_in(group.name)
+        freed = given_back(model, changes, len(problem.slot_starts), cluster)
+        short = [
+            _Short(at=at, forecast=high, freed=float(freed[number]))
+            for at, high in zip(group.slot_starts, path.q90, strict=True)
+            if at <= end
+            and high - freed[number := max(0, (at - problem.slot_starts[0]) // slot)]
+            > have.total + 0.5
+        ]
+        if short:
+            yield _missing(group, have, short, problem)
+
+
+@dataclass(slots=True)
+class _Boards:
+    """The boards of a model in a cluster outside maintenance, and how many of them are held now."""
+
+    total: float = 0.0
+    held: float = 0.0
+
+
+def _boards_by_cluster(problem: PlanningProblem) -> dict[str, _Boards]:
+    """Return the boards by MODEL@CLUSTER, at least what is held now, by jobs without readings too.
+
+    For a node closed to new jobs, only held boards count.
+    """
+    found: dict[str, _Boards] = defaultdict(_Boards)
+    for node in problem.facts.nodes:
+        if node.seen:
+            own = found[named_in(node.gpu_model, cluster_in(node.name))]
+            own.total += node.gpus if node.open else min(node.gpus, node.held + node.taken)
+            own.held += node.taken
+    for job in problem.jobs:
+        found[_model_of(job)].held += job.held_boards
+    for boards in found.values():
+        boards.total = max(boards.total, boards.held)
+    return found
+
+
+def _model_of(job: JobProblem) -> str:
+    return named_in(job.demand.job.gpu_model, job.demand.job.cluster)
+
+
+def slot_length(group: GroupForecast) -> timedelta:
+    """Return the length of a slot, an hour where there is but one."""
+    starts = group.slot_starts
+    return starts[1] - starts[0] if len(starts) > 1 else timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Short:
+    """A slot without enough boards: the forecast's q90, and what recommendations give back."""
+
+    at: datetime
+    forecast: float
+    freed: float
+
+    @property
+    def needed(self) -> float:
+        return self.forecast - self.freed
+
+
+def _missing(
+    group: GroupForecast,
+    have: _Boards,
+    short: Sequence[_Short],
+    problem: PlanningProblem,
+) -> FleetAdvice:
+    model, starts = group.name, short[0].at
+    worst = max(short, key=lambda entry: entry.needed)
+    wanted = int(-(-worst.needed // 1))
+    hours = len(short) * (slot_length(group) / timedelta(hours=1))
+    changed = ""
+    if abs(worst.freed) >= _NOTICEABLE_BOARDS:
+        verb = "give back" if worst.freed > 0 else "take"
+        changed = f" The recommended changes of jobs {verb} {abs(worst.freed):.3g} by then."
+    return FleetAdvice(
+        action=Action.ADD_GPUS,
+        subject=model,
+        platform=Platform.UNKNOWN,
+        gpu_model=name_in_cluster(model),
+        gpus_now=int(have.total),
+        gpus_then=wanted,
+        change=f"{wanted - int(have.total)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",
+        why=(
+            f"Jobs hold {have.held:.3g} {model} now and are forecast to want up to "
+            f"{worst.forecast:.1f} (q90) from {starts:%Y-%m-%d %H:%M} UTC, in {hours:g} h of the "
+            f"horizon, where the fleet has {have.total:g}, of which "
+            f"{have.total - have.held:.3g} are free now.{changed} Some jobs would wait in the "
+            "queue. More boards or other models for some jobs make room."
+        ),
+        savings=_nothing(problem),
+        starts_at=starts,
+        ends_at=None,
+        factors=(),
+    )
+
+
+def _nothing(problem: PlanningProblem) -> Savings:
+    return Savings(
+        horizon_hours=problem.terms.horizon_hours,
+        gpu_hours=None,
+        energy_kwh=None,
+        emissions_kgco2e=None,
+        cost=None,
+    )

@@ -1,0 +1,113 @@
+"""A change that was proposed is kept up, while noise moves the plan between changes much alike.
+
+The plans of two cycles choose another power cap, or two boards where there were three, for a few
+percent of the forecast. What the plan before proposed stays proposed while the plan still changes
+the job, while it passes the limits less their margin itself, and while the plan's own choice is
+refused or is not better by as much.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from data.records.actions import ACTIONS, NOT_FOR_SAVING, Action
+from data.records.plans import Configuration, Plan
+from planner.costs.terms import Terms
+from planner.problem.planning_problem import PlanningProblem
+from planner.proposals.guardrails import refusal
+from planner.proposals.proposal import STEADY_SHARE, Proposal, steady_proposal
+from planner.proposals.savings import outcome_of
+
+ProposedBefore = Mapping[tuple[str, Action], Configuration]
+"""What changes lead to, by target and kind."""
+_KEPT_UP = tuple(
+    action
+    for action, spec in ACTIONS.items()
+    if (spec.resizes or spec.caps_power or spec.takes_all) and action not in NOT_FOR_SAVING
+)
+"""Changes of one job for good, to save."""
+_SOON = timedelta(hours=2)
+"""A peak that comes before it is worth a proposal at once."""
+
+
+def margin_of(proposal: Proposal, before: ProposedBefore | None, terms: Terms) -> float:
+    """Return by which share a proposal must be better than its limits; below 0: may be worse.
+
+    What is proposed already is the same kind, and of a kind that is kept up the same change.
+    """
+    if before is None or proposal.action is None:
+        return 0.0
+    margin = terms.planning.entry_margin_ratio
+    led_to = before.get((proposal.job.demand.job.job_id, proposal.action))
+    same = led_to is not None and (
+        proposal.action not in _KEPT_UP or led_to == proposal.chosen.configuration
+    )
+    return -margin if same else margin
+
+
+def kept_up(
+    proposal: Proposal,
+    before: ProposedBefore | None,
+    terms: Terms,
+    past_runs: Mapping[str, Sequence[float]],
+) -> Proposal:
+    """Return the change that was proposed before where it is kept up, else the plan's."""
+    held = _held(proposal, before or {})
+    if held is None or held.option == proposal.option:
+        return proposal
+    runs = past_runs.get(proposal.job.demand.job.job_id, ())
+    margin = terms.planning.entry_margin_ratio
+    worth, other = _worth(held, terms, runs, -margin), _worth(proposal, terms, runs, margin)
+    if worth is None:
+        return proposal
+    return held if other is None or other <= (1.0 + margin) * worth else proposal
+
+
+def too_early(
+    proposal: Proposal, problem: PlanningProblem, before: ProposedBefore | None, last: Plan | None
+) -> str:
+    """Return why more GPUs for a peak are not proposed yet, '' where they are.
+
+    A peak that is hours away is proposed once two plans in a row foresee it: waiting for the second
+    costs nothing, and of what one plan alone foresees the next mostly knows nothing.
+    """
+    job_id, first = proposal.job.demand.job.job_id, proposal.first
+    if proposal.action is None or not proposal.action.spec.serves or not first or last is None:
+        return ""
+    if (job_id, proposal.action) in (before or {}):
+        return ""
+    if problem.slot_starts[first] - problem.slot_starts[0] < _SOON:
+        return ""
+    planned = next((job for job in last.jobs if job.job_id == job_id), None)
+    if planned and any(step.gpu_count > planned.now.gpu_count for step in planned.steps):
+        return ""
+    return (
+        f"the plan before foresaw no peak at {problem.slot_starts[first]:%Y-%m-%d %H:%M} UTC: more "
+        "GPUs are proposed when the next one does"
+    )
+
+
+def _held(proposal: Proposal, before: ProposedBefore) -> Proposal | None:
+    """Return what was proposed for the job, None where the plan changes it no more."""
+    job_id = proposal.job.demand.job.job_id
+    if proposal.action not in _KEPT_UP or proposal.share < STEADY_SHARE:
+        return None
+    options = [option.configuration for option in proposal.job.options]
+    for action in _KEPT_UP:
+        led_to = before.get((job_id, action))
+        if led_to is not None and led_to in options[1:]:
+            held = steady_proposal(
+                proposal.job, proposal.planned, options.index(led_to), proposal.share
+            )
+            return held if held.action is action else None
+    return None
+
+
+def _worth(
+    proposal: Proposal, terms: Terms, past_runs: Sequence[float], margin: float
+) -> float | None:
+    """Return what the plan gains by it, in money, None where it is refused at this margin."""
+    outcome = outcome_of(proposal, terms)
+    if refusal(proposal, outcome, terms, past_runs, margin_ratio=margin):
+        return None
+    saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
+    return saved + outcome.shortfall_saved
