@@ -17,7 +17,7 @@ from benchmarks._gpu_memory import LIMIT_BYTES
 from benchmarks._held_out_cases import BESIDE_TORCH_BYTES, CASES, HeldOutCase, job_of
 from benchmarks._memory_scores import GIB, accuracy, mean
 from benchmarks._memory_tables import line
-from dashboard.submission.estimate import layout_on
+from dashboard.submission.estimates.estimate import layout_on
 from planner.memory.estimate.predictor import MemoryEstimate, predict_peak, refusal
 from planner.memory.estimate.training_plans import GpuType
 

@@ -22,7 +22,7 @@ from benchmarks._marp_paper import marp_peak_bytes
 from benchmarks._memory_scores import GIB, accuracy, figure_of, mean
 from benchmarks._memory_tables import line
 from benchmarks.memory_peers import deepspeed_bytes, four_weights_bytes, megatron_bytes
-from dashboard.submission.estimate import EstimatedLayout, layout_on
+from dashboard.submission.estimates.estimate import EstimatedLayout, layout_on
 from planner.memory.estimate.bounds import FIT_PROBABILITY
 from planner.memory.estimate.predictor import MemoryEstimate, predict_peak, refusal
 from planner.memory.estimate.training_plans import GpuType

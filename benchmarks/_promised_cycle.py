@@ -1,8 +1,9 @@
 """What a cycle recommends to a drawn fleet, in halves: what it knows, and what follows from it.
 
-The halves are the functions of `dashboard.cycle.run_cycle` in its order (a test holds that both
-recommend the same). What is known of a fleet, its forecasts above all, takes nine tenths of the
-time and can be kept in a folder, so that promises can be judged again after a change to them.
+The halves are the functions of `dashboard.cycle.run_cycle.run_cycle` in its order (a test holds
+that both recommend the same). What is known of a fleet, its forecasts above all, takes nine tenths
+of the time and can be kept in a folder, so that promises can be judged again after a change to
+them.
 """
 
 import pickle
@@ -13,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks._promised_fleet import NOW, STEP, DrawnFleet
 from collectors.shared.collector import Window
-from dashboard.memory_outlook import watched_in
-from dashboard.problem_of_view import problem_of_view
+from dashboard.cycle.make_problem import problem_of_view
+from dashboard.cycle.memory_outlook import watched_in
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast

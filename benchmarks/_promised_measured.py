@@ -16,7 +16,7 @@ from benchmarks._promised_future import (
     now_of,
     played,
 )
-from dashboard.apply.verification import compare
+from dashboard.apply.worker.verification import compare
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.actions import Action
 from data.records.plans import Configuration

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from benchmarks._drawn_boards import DrawnJob, is_hidden, is_visible, uuid_of, write_answer
 from collectors.readings.exposition_text import read_prometheus_json
-from dashboard.cycle import run_cycle
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action
 from data.settings.all_settings import Settings

@@ -2,8 +2,8 @@
 
 Each is a run of a recurring Slurm job that waits after a requeue: its earlier run told its power,
 and ended runs of the same job how long it may take. The cycle before the hour in which it comes is
-`problem_of_view`, `build_plan` and `advise`, as `dashboard.cycle` calls them; every pause that is
-recommended is approved. Demand forecasts are flat, at what the earlier run did.
+`problem_of_view`, `build_plan` and `advise`, as `dashboard.cycle.run_cycle` calls them; every pause
+that is recommended is approved. Demand forecasts are flat, at what the earlier run did.
 """
 
 import csv
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._grid_series import HOUR, GridSeries, Values
-from dashboard.problem_of_view import problem_of_view
+from dashboard.cycle.make_problem import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.catalogue.grid_forecast import grid_outlook

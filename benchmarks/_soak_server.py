@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from collectors.shared.collector import Window
-from dashboard.cli.demo_command import PACE
-from dashboard.cli.serve_commands import serve_pages
-from dashboard.cli.serve_parts import claimed_parts
-from dashboard.cycle import run_cycle
-from dashboard.scheduler import CycleThread
-from dashboard.wiring import build_world
+from dashboard.cli.operate.demo_command import PACE
+from dashboard.cli.operate.serve_commands import serve_pages
+from dashboard.cli.operate.serve_roles import claimed_parts
+from dashboard.cycle.cycle_thread import CycleThread
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
 from data.settings.load import load_settings
 from data.store import open_store
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from dashboard.memory_outlook import watched_in
-from dashboard.prepared import prepare_answers
-from dashboard.problem_of_view import problem_of_view
+from dashboard.cycle.make_problem import problem_of_view
+from dashboard.cycle.memory_outlook import watched_in
+from dashboard.cycle.prepare_answers import prepare_answers
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.demand_sets import DemandSet, Values, helios, philly
-from dashboard.capacity import WEEKS, HourPrices, boards_to_keep, cost_per_hour
+from dashboard.accounting.facility.capacity import WEEKS, HourPrices, boards_to_keep, cost_per_hour
 from data.base.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from data.records.forecasts import QuantilePath, Quantity
 from data.settings.all_settings import PlanningSettings

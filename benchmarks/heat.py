@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dashboard.heat import HISTORY_DAYS
+from dashboard.accounting.facility.heat import HISTORY_DAYS
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity
 from data.settings.all_settings import PlanningSettings

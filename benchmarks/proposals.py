@@ -24,10 +24,10 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard import decisions
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
-from dashboard.proposed_again import as_proposed_now, is_proposed_by
+from dashboard.cycle.context import World
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.decisions import approvals
+from dashboard.decisions.repeat_proposals import as_proposed_now, is_proposed_by
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import ADVICE, FOR_MEMORY
@@ -114,7 +114,7 @@ class Replay:
         if now - START == REJECTED_AFTER:
             saving = [entry for entry in found if entry.action not in COMES_UP_AGAIN]
             for entry in saving[::REJECTED_EACH]:
-                decisions.reject(store, entry.digest, by="benchmark", now=now)
+                approvals.reject(store, entry.digest, by="benchmark", now=now)
                 self.rejected[kind_of(entry)] = entry
 
     def _ask(self, entry: Recommendation, age: int, store: Store, now: datetime) -> None:

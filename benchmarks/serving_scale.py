@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._complete_report import complete_report
-from dashboard import serving_outlook
+from dashboard.serving import outlook as serving_outlook
 from data.facts.collected import Collected
 from data.facts.columns import SAMPLES, SERVING, check_frame, empty_frame
 from data.settings.serving import ServingSettings

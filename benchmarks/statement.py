@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._complete_report import complete_report
-from dashboard.reports.esg.periods import Every
-from dashboard.statement.focus import COLUMNS, focus_rows
-from dashboard.statement.groups import GROUPS, OF_BOARDS
-from dashboard.statement.statement import make_cost_statement
+from dashboard.accounting.cost.focus import COLUMNS, focus_rows
+from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
+from dashboard.accounting.cost.statement import make_cost_statement
+from dashboard.accounting.energy.periods import Every
 from data.facts.collected import Collected
 from data.facts.columns import SAMPLES, check_frame
 from data.facts.jobs import Job, Platform, WorkloadKind

@@ -15,7 +15,7 @@ from collectors.kubernetes.client import Inventory, KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.kubernetes.kinds import KINDS
 from collectors.shared.collector import Window
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Gpu

@@ -8,7 +8,7 @@ import pandas as pd
 from factories import make_samples
 
 from collectors.shared.collector import Collector
-from dashboard.cycle_world import World
+from dashboard.cycle.context import World
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import PlanningSettings, Settings

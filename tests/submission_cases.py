@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from dashboard.submission.command_knobs import KNOBS
-from dashboard.submission.fleet import SubmissionFleet, SubmissionNode, fleet_of
-from dashboard.submission.job_file import JobFile, read_job
+from dashboard.submission.job.command_options import KNOBS
+from dashboard.submission.job.fleet import SubmissionFleet, SubmissionNode, fleet_of
+from dashboard.submission.job.job_file import JobFile, read_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 H100, A100 = "H100-SXM5-80GB", "A100-SXM4-40GB"

@@ -12,7 +12,7 @@ import yaml
 from beds.chart import CHART, ChartError, check, rendered, texts
 from beds.kubernetes import KubernetesBed, running_kubernetes
 
-from dashboard.cli.parser import build_parser
+from dashboard.cli.parser.parser import build_parser
 from data.settings.all_settings import Settings
 from data.settings.load import load_settings
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from collectors.kubernetes.workloads import Workload
-from dashboard.cli.parser import build_parser
+from dashboard.cli.parser.parser import build_parser
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
-SOURCE = Path(__file__).parents[1] / "dashboard/web/own_metrics.py"
+SOURCE = Path(__file__).parents[1] / "dashboard/web/server/prometheus_metrics.py"
 BOARD = json.loads((DEPLOY / "grafana/dashboards/trimtab.json").read_text(encoding="utf-8"))
 RULES = yaml.safe_load((DEPLOY / "prometheus/trimtab-alerts.yml").read_text(encoding="utf-8"))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.cli.parser import build_parser
+from dashboard.cli.parser.parser import build_parser
 from data.settings.all_settings import Settings
 
 ROOT = Path(__file__).parents[1]

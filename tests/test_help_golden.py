@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dashboard.cli.examples import EXAMPLES
-from dashboard.cli.parser import build_parser
+from dashboard.cli.parser.examples import EXAMPLES
+from dashboard.cli.parser.parser import build_parser
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from dashboard.web.frame.navigation import PAGES as PAGE_ROWS
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
-DOORS = ("dashboard.cli", "dashboard.web.views", "dashboard.web.app")
+DOORS = (
+    "dashboard.cli",
+    "dashboard.web.app",
+    *(f"dashboard.web.{row.room}.{row.view}" for row in PAGE_ROWS),
+)
 """What people start: commands, and the pages, which Streamlit runs by their path."""
 MAX_FLOORS = 7
 RETIRED = {

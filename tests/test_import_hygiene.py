@@ -12,6 +12,7 @@ import pytest
 
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard.web.frame.navigation import PAGES
 from data.store import open_store
 
 START = datetime(2026, 1, 7, 12, tzinfo=UTC)
@@ -42,7 +43,9 @@ def test_help_imports_nothing_heavy(option: str) -> None:
 
 def test_pages_and_api_answer_before_the_planner_is_loaded() -> None:
     """A server listens without what only a cycle, a what-if or a placement needs."""
-    loaded = modules_after("import dashboard.cli.serve_commands, dashboard.web.server")
+    loaded = modules_after(
+        "import dashboard.cli.operate.serve_commands, dashboard.web.server.server"
+    )
     assert loaded & {"numba", "scipy", "highspy"} == set()
     assert "streamlit" in loaded
 
@@ -89,7 +92,10 @@ def test_no_store_is_said_before_a_database_is_loaded(command: str, tmp_path: Pa
 
 def test_prophet_and_streamlit_wait_until_they_are_needed() -> None:
     """The module that runs cycles loads neither Prophet nor Streamlit."""
-    assert modules_after("import dashboard.cycle") & {"prophet", "streamlit"} == set()
+    assert modules_after("import dashboard.cycle.run_cycle") & {"prophet", "streamlit"} == set()
+
+
+SCRIPTS = {"dashboard.web.app", *(f"dashboard.web.{row.room}.{row.view}" for row in PAGES)}
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "benchmarks"])
@@ -98,7 +104,7 @@ def test_every_module_can_be_imported(package: str) -> None:
     found = [
         info.name
         for info in pkgutil.walk_packages([str(ROOT / package)], prefix=f"{package}.")
-        if not info.name.startswith(("dashboard.web.app", "dashboard.web.views."))
+        if info.name not in SCRIPTS
     ]
     assert found
     for name in found:

@@ -17,7 +17,7 @@ def imported() -> dict[str, set[str]]:
     ("changed", "test"),
     [
         ("data/catalogue/grid_forecast.py", "tests/data/test_grid_forecast.py"),
-        ("dashboard/apply/worker.py", "tests/dashboard/test_apply_worker.py"),
+        ("dashboard/apply/worker/worker.py", "tests/dashboard/test_apply_worker.py"),
         ("data/store/record/last_write.py", "tests/data/test_backup.py"),
         ("tests/beds/git_shop.py", "tests/dashboard/apply_git/test_git_requests.py"),
         ("tests/dashboard/apply_git/conftest.py", "tests/dashboard/apply_git/test_git_story.py"),

@@ -18,8 +18,8 @@ from benchmarks.promises import (
     settings_of,
     share_of,
 )
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
+from dashboard.cycle.context import World
+from dashboard.cycle.run_cycle import run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from beds.ports import free_port
 
-from dashboard.cli.parser import build_parser
+from dashboard.cli.parser.parser import build_parser
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]

@@ -7,31 +7,31 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import TypeAdapter
 
-from dashboard.api.chat_door import add_chats
-from dashboard.api.dismissal_wishes import add_dismissals
-from dashboard.api.docs_page import add_docs_page
-from dashboard.api.documents import add_documents
-from dashboard.api.events import add_events
-from dashboard.api.finding_query import FindingQuery
-from dashboard.api.kept_answers import Document, HeadAsGet, document, response
-from dashboard.api.lists import add_lists
-from dashboard.api.pages_of_rows import PageOfRows, keyed, page_of
-from dashboard.api.problems import (
+from dashboard.api.http.cached_responses import Document, HeadAsGet, document, response
+from dashboard.api.http.context import ApiWorld, Caller
+from dashboard.api.http.finding_query import FindingQuery
+from dashboard.api.http.pagination import PageOfRows, keyed, page_of
+from dashboard.api.http.problems import (
     RESPONSES,
     PreconditionError,
     tell_problems,
 )
-from dashboard.api.questions import ChangePreview, add_questions, preview_of
-from dashboard.api.rows import FindingRow, RecordRow, finding_row, record_of
-from dashboard.api.submissions import IdempotencyKey, add_submissions
-from dashboard.api.switch import add_switch
-from dashboard.api.token_wishes import add_tokens
-from dashboard.api.traces import add_traces
-from dashboard.api.wishes import Wish, WishOutcome, carry_out
-from dashboard.api.world import ApiWorld, Caller
-from dashboard.decisions import preview
-from dashboard.finding_choice import chosen_findings
-from dashboard.findings import FindingStatus
+from dashboard.api.routes.chat_webhooks import add_chats
+from dashboard.api.routes.computed import ChangePreview, add_questions, preview_of
+from dashboard.api.routes.docs_page import add_docs_page
+from dashboard.api.routes.documents import add_documents
+from dashboard.api.routes.events import add_events
+from dashboard.api.routes.kill_switch import add_switch
+from dashboard.api.routes.lists import add_lists
+from dashboard.api.routes.samples import add_traces
+from dashboard.api.routes.submissions import IdempotencyKey, add_submissions
+from dashboard.decisions.approvals import preview
+from dashboard.decisions.dismissal_requests import add_dismissals
+from dashboard.decisions.finding_filter import chosen_findings
+from dashboard.decisions.findings import FindingStatus
+from dashboard.decisions.requests import Wish, WishOutcome, carry_out
+from dashboard.resources.rows import FindingRow, RecordRow, finding_row, record_of
+from dashboard.resources.token_requests import add_tokens
 from data.base.errors import ChangeRefusedError
 from data.store import StoreReader
 

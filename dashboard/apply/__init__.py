@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from dashboard.apply.base import Applier
-from dashboard.apply.in_cluster import cluster_of, in_cluster
+from dashboard.apply.contract.applier import Applier
+from dashboard.apply.contract.multi_cluster import cluster_of, in_cluster
 from data.base.clock import utc_now
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import Settings
@@ -26,7 +26,7 @@ class ApplierSource:
 
 
 def _kubernetes(settings: Settings, _clock: Clock) -> Applier:
-    from dashboard.apply.kubernetes.applier import KubernetesApplier
+    from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 
     return KubernetesApplier(settings.apply_kubernetes)
 
@@ -42,7 +42,7 @@ def _git(settings: Settings, _clock: Clock) -> Applier:
 
 
 def _slurm(settings: Settings, clock: Clock) -> Applier:
-    from dashboard.apply.slurm.applier import SlurmApplier
+    from dashboard.apply.slurm.change.applier import SlurmApplier
 
     return SlurmApplier(settings.apply_slurm, gpu_models=settings.slurm.gpu_models, clock=clock)
 

@@ -20,7 +20,7 @@ _FEW_DAYS = 8
 def cost_days(charges: pd.DataFrame, *, unit: str, zone: str) -> go.Figure:
     """Return a bar a day of `zone`, stacked by state; `unit` GPU-h draws hours, another one money.
 
-    `charges` are those of a daily statement (`dashboard/statement/charges.py`).
+    `charges` are those of a daily statement (`dashboard/accounting/cost/charges.py`).
     """
     is_money = unit != "GPU-h"
     amounts = ["gpu_cost", "electricity_cost"] if is_money else ["hours"]

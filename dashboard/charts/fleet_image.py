@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from dashboard.charts.fleet_map import MapMeasure, add_clickable
 from dashboard.charts.palette import FREE, IDLE, USED, safe
-from dashboard.figure_text import figure_text
+from dashboard.common.figures import figure_text
 from data.base.counts import count_text
 
 _CELL, _FRAME = 7, 90

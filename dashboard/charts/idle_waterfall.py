@@ -2,8 +2,8 @@
 
 import plotly.graph_objects as go
 
+from dashboard.accounting.savings.idle_bridge import IdleSum
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, dress
-from dashboard.idle_sum import IdleSum
 
 
 def idle_waterfall(found: IdleSum) -> go.Figure:

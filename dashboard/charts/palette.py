@@ -4,7 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboard.foreign_text import plot_label
+from dashboard.common.escaping import plot_label
 
 USED = "#0072B2"
 IDLE = "#E69F00"

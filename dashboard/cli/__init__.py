@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from dashboard.background import end_process
-from dashboard.cli.log_lines import logging_as
-from dashboard.cli.parser import build_parser
-from dashboard.foreign_text import shown
+from dashboard.cli.parser.parser import build_parser
+from dashboard.cli.terminal.log_format import logging_as
+from dashboard.common.escaping import shown
+from dashboard.common.threads import end_process
 from data.base.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError, lacks_memory
 
 logger = logging.getLogger(__name__)

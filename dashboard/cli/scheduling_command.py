@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dashboard.cli.output import print_rows
+from dashboard.cli.terminal.output import print_rows
 from data.base.errors import ImpossibleProblemError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def add_scheduling(commands: "argparse._SubParsersAction[argparse.ArgumentParser
 def scheduling(options: argparse.Namespace) -> int:
     """Print one row of figures for every policy, and how HAS does beside the best other one."""
     from dashboard.cli.scheduling_rows import COLUMNS, comparison, rows_of
-    from dashboard.cli.world import progress_on_stderr
+    from dashboard.cli.terminal.context import progress_on_stderr
     from planner.simulation.entries import entry_of
     from planner.simulation.simulator import SimulationRules, simulate
     from planner.simulation.step_fit import StepFits

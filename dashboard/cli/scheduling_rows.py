@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeAlias
 
-from dashboard.figure_text import figure_text
+from dashboard.common.figures import figure_text
 from data.base.counts import count_text
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from dashboard.cli.output import print_json, print_rows, say
-from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
-from dashboard.statement.prices import priced
+from dashboard.accounting.cost.prices import priced
+from dashboard.cli.terminal.context import open_for_reading, progress_on_stderr, settings_of
+from dashboard.cli.terminal.output import print_json, print_rows, say
 from data.base.clock import utc_now
 from data.base.units import SLOT_SECONDS
 
 if TYPE_CHECKING:
-    from dashboard.cycle_world import Progress
+    from dashboard.cycle.context import Progress
     from dashboard.recorded_jobs import JobRecording
     from planner.rightsizing.past import LimitRule
     from planner.rightsizing.replay import ReplayFigures

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from dashboard.findings import findings_now
+from dashboard.decisions.findings import findings_now
 from dashboard.notify import mail, webhook
-from dashboard.notify.digest_rounds import digest_text, of_team, open_findings, team_of
+from dashboard.notify.digest import digest_text, of_team, open_findings, team_of
 from dashboard.notify.messages import MAIL, WEBHOOK, messages_for
 from dashboard.notify.report_mail import (
     REPORT_MAIL,

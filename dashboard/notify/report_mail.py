@@ -4,12 +4,12 @@ import json
 from datetime import datetime
 from email.message import EmailMessage
 
-from dashboard.foreign_text import without_escapes
-from dashboard.reports.editions import edition_of
-from dashboard.reports.render_report import render_html, render_markdown
-from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.week import Week, week_filed
-from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.common.escaping import without_escapes
+from dashboard.reports.render.csv_tables import csv_tables
+from dashboard.reports.render.html_report import render_html, render_markdown
+from dashboard.reports.week.editions import edition_of
+from dashboard.reports.week.week import Week, week_filed
+from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
@@ -40,7 +40,7 @@ def ordered_report(body: str, reader: StoreReader, settings: Settings) -> Weekly
 def attach(mail: EmailMessage, report: WeeklyReport) -> None:
     """Put the report into the mail: text to read, HTML, PDF and CSV attached."""
     # Loading what draws a PDF takes a second, which no server needs to start.
-    from dashboard.reports.render_pdf import render_pdf
+    from dashboard.reports.render.pdf_report import render_pdf
 
     name = f"trimtab-{report.week.name}"
     mail.set_content(without_escapes(render_markdown(report)))

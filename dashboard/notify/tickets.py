@@ -12,7 +12,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from collectors.shared.http_deadline import sent, whole_body
-from dashboard.foreign_text import shown
+from dashboard.common.escaping import shown
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
 from data.records.audit import AuditEntry

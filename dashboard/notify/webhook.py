@@ -6,7 +6,7 @@ from typing import Any
 import requests
 
 from collectors.shared.http_deadline import sent
-from dashboard.foreign_text import chat, shown
+from dashboard.common.escaping import chat, shown
 from data.base.failure import NotDeliveredError
 from data.settings.access import NotifySettings
 from data.store.record.outbox import Message
@@ -28,7 +28,7 @@ _MAX_ACTIONS = 6
 """Buttons that Teams shows of a card."""
 _OPEN = "Open in Trimtab"
 APPROVE = "trimtab-approve"
-"""Name of the button by which people approve, see `dashboard/api/chat_door.py`."""
+"""Name of the button by which people approve, see `dashboard/api/routes/chat_webhooks.py`."""
 DIGEST = re.compile(r"&digest=[0-9a-f]{64}")
 """What follows the address of a finding in a message that may offer to approve it."""
 _PLACE = re.compile(

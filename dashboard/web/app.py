@@ -2,22 +2,19 @@
 
 import streamlit as st
 
-from dashboard.web.apply_switch import apply_banner, apply_sidebar
-from dashboard.web.demo_guide import demo_guide, simulated_banner
-from dashboard.web.header import page_header
-from dashboard.web.identity import current_role, welcome
-from dashboard.web.page import frame, loss_banner, old_readings_banner
-from dashboard.web.pages import navigation
-from dashboard.web.scope import current_scope
-from dashboard.web.urgent_strip import urgent_strip
+from dashboard.web.access.identity import current_role, welcome
+from dashboard.web.frame.alert_strip import urgent_strip
+from dashboard.web.frame.apply_switch import apply_banner, apply_sidebar
+from dashboard.web.frame.demo_guide import demo_guide, simulated_banner
+from dashboard.web.frame.header import page_header
+from dashboard.web.frame.navigation import navigation, page_file
+from dashboard.web.frame.page import frame, loss_banner, old_readings_banner
+from dashboard.web.frame.scope import current_scope
 
 st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
 role = current_role()
 pages = {
-    section: [
-        st.Page(f"views/{row.view}.py", title=row.title, default=row.view == "overview")
-        for row in rows
-    ]
+    section: [st.Page(row.file, title=row.title, default=row.view == "overview") for row in rows]
     for section, rows in navigation(role).items()
 }
 if role == "owner":
@@ -25,11 +22,11 @@ if role == "owner":
     start = st.Page(lambda: None, title="Start", url_path="start", default=True)
     pages = {"": [start], **pages}
 elif role == "none":
-    pages = {"": [st.Page("views/overview.py", title="Sign in", default=True)]}
+    pages = {"": [st.Page(page_file("overview"), title="Sign in", default=True)]}
 # Streamlit's own list of pages is no list to a screen reader: sections stand between its items.
 chosen = st.navigation(pages, position="hidden")
 if chosen.title == "Start":
-    st.switch_page("views/findings.py", query_params=st.query_params.to_dict())
+    st.switch_page(page_file("findings"), query_params=st.query_params.to_dict())
 # Where a chart is narrow its toolbar lies over its legend; the server does not know the width.
 st.html("<style>@media (max-width: 640px) { .modebar { display: none } }</style>")
 ways = st.sidebar.container(gap="xxsmall", key="pages")

@@ -73,7 +73,7 @@ class GridOutlook:
 def current_outlook(settings: Settings, at: datetime) -> GridOutlook:
     """Return the forecast that plans use at a time: of `energy.forecast_file`, else of providers.
 
-    What providers said stands in a file of the same form (`dashboard/grid_refresh.py`).
+    What providers said stands in a file of the same form (`dashboard/cycle/grid_refresh.py`).
     """
     energy, grid = settings.energy, settings.grid
     if energy.forecast_file or not grid.in_use:

@@ -20,12 +20,12 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from dashboard.api.app import build_api
-from dashboard.api.assistant_door import MCP_PATH, AssistantDoor
-from dashboard.api.callers import web_caller
-from dashboard.api.world import ApiWorld
-from dashboard.decision_service import DecisionService
-from dashboard.web.admission import Admission
-from dashboard.web.trusted_proxy import AuthMiddleware
+from dashboard.api.http.authentication import web_caller
+from dashboard.api.http.context import ApiWorld
+from dashboard.decisions.service import DecisionService
+from dashboard.mcp.server import MCP_PATH, AssistantDoor
+from dashboard.web.access.request_filter import Admission
+from dashboard.web.access.trusted_proxy import AuthMiddleware
 from data.base.clock import utc_now
 from data.settings.access import AccessSettings
 from data.settings.all_settings import Settings

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from beds.file_cluster import FileApplier, FileCluster
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
-from dashboard import decisions
-from dashboard.apply.worker import Worker
+from dashboard.apply.worker.worker import Worker
+from dashboard.decisions import approvals
 from data.records.changes import Change
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import Settings
@@ -71,7 +71,7 @@ class Bench:
 
     def approve(self, *, previewed: Change | None = None) -> None:
         """Approve the recommendation, over a previewed change when one is given."""
-        decisions.approve(
+        approvals.approve(
             self.store,
             self.digest,
             by="Robin",
@@ -82,7 +82,7 @@ class Bench:
 
     def ask(self) -> None:
         """Ask for the apply."""
-        decisions.ask_to_apply(
+        approvals.ask_to_apply(
             self.store,
             self.digest,
             by="Robin",
@@ -94,7 +94,7 @@ class Bench:
     def roll_back(self) -> None:
         """Ask for the last change, or its rollback, to be undone."""
         again = self.state == "rolled-back"
-        decisions.ask_to_roll_back(
+        approvals.ask_to_roll_back(
             self.store, self.digest, by="Robin", now=self.clock(), again=again
         )
 

@@ -19,7 +19,7 @@ from typing import Any
 from beds.apply_bench import Clock
 from beds.file_cluster import FileApplier, FileCluster
 
-from dashboard.apply.worker import Worker
+from dashboard.apply.worker.worker import Worker
 from data.records.lifecycle import OPEN
 from data.settings.all_settings import Settings
 from data.store import Store, open_store

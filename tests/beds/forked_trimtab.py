@@ -129,13 +129,16 @@ def _become(order: dict[str, Any]) -> None:
 def _import_all() -> None:
     import dashboard.charts
     import dashboard.web
+    from dashboard.web.frame.navigation import PAGES
 
-    for name in ("dashboard.cli.serve_commands", "dashboard.cycle"):
+    # Streamlit runs these itself.
+    scripts = {"dashboard.web.app", *(f"dashboard.web.{row.room}.{row.view}" for row in PAGES)}
+    for name in ("dashboard.cli.operate.serve_commands", "dashboard.cycle.run_cycle"):
         importlib.import_module(name)
     for package in (dashboard.charts, dashboard.web):
-        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            if found.name != "dashboard.web.app":  # a script of Streamlit, as its views are
-                importlib.import_module(found.name)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name not in scripts:
+                importlib.import_module(module.name)
     assert threading.active_count() == 1, "a fork would lack these threads"
 
 

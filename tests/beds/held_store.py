@@ -14,8 +14,8 @@ from pathlib import Path
 
 from beds.stated_time import ahead_of_the_machine, clock_ahead
 
-from dashboard.api.local_door import LocalDoor, local_app
-from dashboard.decision_service import DecisionService
+from dashboard.api.unix_socket import LocalDoor, local_app
+from dashboard.decisions.service import DecisionService
 from data.base.clock import utc_now
 from data.settings.all_settings import Settings
 from data.store import open_store

@@ -15,7 +15,7 @@ from beds.kubernetes import KubernetesBed
 from beds.steps import send_step
 from factories import H100, make_recommendation
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.actions import Action

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from beds.published_schemas import schema_refusal
 
-from dashboard.apply.kubernetes.pointers import as_text, patched, value_at
+from dashboard.apply.kubernetes.state.json_patch import as_text, patched, value_at
 
 Reply = tuple[int, bytes, dict[str, str]]
 

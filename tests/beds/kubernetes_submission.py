@@ -4,7 +4,7 @@ from typing import Any
 
 from beds.kubernetes import KubernetesBed
 
-from dashboard.submission.watch import watch_all
+from dashboard.submission.submit.watch import watch_all
 from data.base.clock import utc_now
 from data.records.submissions import Submission, SubmissionState
 from data.settings.all_settings import Settings

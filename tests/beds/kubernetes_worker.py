@@ -10,9 +10,9 @@ from typing import Any
 from beds.kubernetes import KubernetesBed
 from factories import make_plan, make_recommendation
 
-from dashboard import decisions
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.worker import Worker
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.worker.worker import Worker
+from dashboard.decisions import approvals
 from data.base.clock import utc_now
 from data.records.changes import Change, ChangeStep, StepResult
 from data.records.lifecycle import OPEN
@@ -120,15 +120,15 @@ class Play:
 
     def ask(self, before_asking: Callable[[], object] = lambda: None) -> None:
         """Approve the change, and ask for it."""
-        decisions.approve(self.store, self.digest, by="Robin", now=self.at)
+        approvals.approve(self.store, self.digest, by="Robin", now=self.at)
         before_asking()
-        decisions.ask_to_apply(
+        approvals.ask_to_apply(
             self.store, self.digest, by="Robin", now=self.at, appliers=(self.applier,)
         )
 
     def undo(self) -> None:
         """Ask for the rollback. Errors: as the decision."""
-        decisions.ask_to_roll_back(self.store, self.digest, by="Robin", now=self.at)
+        approvals.ask_to_roll_back(self.store, self.digest, by="Robin", now=self.at)
 
     def settle(self, meanwhile: Callable[[], object] = lambda: None) -> str:
         """Let worker and cluster go on until nothing is under way; return the state.

@@ -3,10 +3,10 @@
 from contextlib import nullcontext
 from typing import Any
 
-from dashboard.decision_service import DecisionService
-from dashboard.scheduler import CycleState
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.decisions.service import DecisionService
+from dashboard.web.access.context import WebWorld
+from dashboard.web.access.session import register
 from data.settings.all_settings import Settings
 from data.settings.load import LoadedSettings
 from data.store import Store

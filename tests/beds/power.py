@@ -9,9 +9,9 @@ from factories import NOW
 
 from collectors.nvml.library import nvml_session
 from dashboard.apply.power.agent import PowerAgent
-from dashboard.apply.power.documents import NodeReport
-from dashboard.apply.power.exchange import SignedFolder
-from dashboard.apply.power.held_limits import HeldLimits
+from dashboard.apply.power.orders import NodeReport
+from dashboard.apply.power.saved_limits import HeldLimits
+from dashboard.apply.power.shared_folder import SignedFolder
 from dashboard.apply.power.signed_file import read_secret
 from data.settings.sources import NvmlSettings
 

@@ -15,7 +15,7 @@ import uvicorn
 from streamlit import config
 from streamlit.starlette import App
 
-from dashboard.web.action_button import File, PressOutcome, action_button, file_buttons
+from dashboard.web.frame.action_button import File, PressOutcome, action_button, file_buttons
 
 _PAGE = """
 import sys

@@ -12,7 +12,7 @@ from beds.file_cluster import FileApplier, FileCluster
 
 from dashboard.apply import APPLIERS, ApplierSource
 from dashboard.cli import program
-from dashboard.decision_service import DecisionService
+from dashboard.decisions.service import DecisionService
 
 if __name__ == "__main__":
     cluster = FileCluster(Path(os.environ.pop("TRIMTAB_TEST_CLUSTER")))

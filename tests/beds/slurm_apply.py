@@ -8,7 +8,7 @@ from beds.slurm import SlurmBed
 from beds.steps import send_step
 from factories import make_recommendation
 
-from dashboard.apply.slurm.applier import SlurmApplier
+from dashboard.apply.slurm.change.applier import SlurmApplier
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError
 from data.facts.jobs import Platform

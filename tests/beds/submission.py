@@ -1,11 +1,11 @@
 """Jobs submitted to a bed of any kind: proposed and sent as the product does."""
 
-from dashboard.submission import targets
-from dashboard.submission.job_file import JobFile
-from dashboard.submission.proposal import SubmissionProposal, propose
-from dashboard.submission.queue import waiting_jobs
-from dashboard.submission.submit import submit
-from dashboard.submission.target import SubmissionTarget
+from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.submit.proposal import SubmissionProposal, propose
+from dashboard.submission.submit.submit import submit
+from dashboard.submission.submit.waiting_jobs import waiting_jobs
+from dashboard.submission.targets import choose_target
+from dashboard.submission.targets.target import SubmissionTarget
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.submissions import Submission
@@ -15,7 +15,7 @@ from data.store import Store
 
 def target_of(settings: Settings) -> SubmissionTarget:
     """Return the target of these settings."""
-    return targets.target_of(settings, targets.target_name(settings))
+    return choose_target.target_of(settings, choose_target.target_name(settings))
 
 
 def proposal_of(job: JobFile, settings: Settings, store: Store) -> SubmissionProposal:

@@ -134,9 +134,9 @@ def _plan_of(tenant: str, other: str) -> JobPlan:
 
 def _apply(store: Store, one: Recommendation, tenant: str, at: datetime) -> None:
     """Approve it and keep what a worker would: that it was made, and what it brought."""
-    from dashboard import decisions
+    from dashboard.decisions import approvals
 
-    decisions.approve(store, one.digest, by=f"{tenant}-boss", now=at, comment=f"yes, {tenant}")
+    approvals.approve(store, one.digest, by=f"{tenant}-boss", now=at, comment=f"yes, {tenant}")
     store.commands.ask(
         kind=CommandKind.APPLY, digest=one.digest, subject=one.digest, target=f"{tenant}/chat",
         person=APPLIER, at=at,

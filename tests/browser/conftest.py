@@ -30,8 +30,8 @@ from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.cycle import run_cycle
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
 from data.base.clock import floor_to_slot, utc_now
 from data.facts.collected import Collected
 from data.facts.jobs import WorkloadKind

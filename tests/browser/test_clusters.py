@@ -11,8 +11,8 @@ from browser.bed import Server, Visitor, running_server
 from browser.inbox import answer, open_row, rows
 from playwright.sync_api import expect
 
-from dashboard.cycle import run_cycle
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
 from data.base.clock import utc_now
 from data.facts.cluster_names import MAIN
 from data.settings.load import load_settings

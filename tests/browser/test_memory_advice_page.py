@@ -14,7 +14,7 @@ from factories import make_collected, make_job
 from memory_cases import climbing, free_board, world_of
 from playwright.sync_api import Page, expect
 
-from dashboard.cycle import run_cycle
+from dashboard.cycle.run_cycle import run_cycle
 from data.base.clock import utc_now
 from data.facts.jobs import JobState, SchedulerFacts, WorkloadKind
 from data.records.actions import Action

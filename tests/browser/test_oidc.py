@@ -23,7 +23,7 @@ from factories import (
 )
 from playwright.sync_api import Browser, expect
 
-from dashboard.api.callers import SIGN_IN_COOKIE
+from dashboard.api.http.authentication import SIGN_IN_COOKIE
 from data.base.clock import floor_to_slot, utc_now
 from data.store import open_store
 

@@ -22,8 +22,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.pages import stored
 from dashboard.cli import main
-from dashboard.cycle import run_cycle
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
 from data.settings.all_settings import Settings
 from data.settings.store import StoreSettings
 from data.store import open_store

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,12 +16,12 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from dashboard.api.wishes import WishKind
+from dashboard.decisions.requests import WishKind
+from dashboard.web.frame import navigation
 from data.base.clock import utc_now
 from data.store import open_store
 
 pytestmark = pytest.mark.slow
-VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
 ROLES = ("none", "viewer", "owner", "approver", "admin")
 PAGES = (
     "", "fleet", "facility", "jobs", "job", "serving", "forecasts", "plan", "findings", "new_job",
@@ -163,7 +162,7 @@ def place(
 
 def test_the_pages_are_those_of_the_table(place: Place) -> None:
     """Whoever adds a page adds it here; who sees a part of them is served no other."""
-    assert {path.stem for path in VIEWS.glob("[a-z]*.py")} == {*PAGES, "overview"} - {""}
+    assert {row.view for row in navigation.PAGES} == {*PAGES, "overview"} - {""}
     for role in ROLES:
         with place.session(role) as session:
             seen = session.draw("").pages

@@ -11,9 +11,11 @@ import pytest
 from browser.bed import HOSTILE_JOB, Server, Visitor, running_server
 from playwright.sync_api import expect
 
+from dashboard.web.frame.navigation import PAGES
+
 pytestmark = pytest.mark.browser
 
-PAGES = Path(__file__).parents[2] / "dashboard/web/views"
+WEB = Path(__file__).parents[2] / "dashboard/web"
 IMAGES = Path(__file__).parents[2] / "docs/images"
 RANGE = r"[\d,.]+ \([\d,.]+–[\d,.]+\)"
 
@@ -39,8 +41,8 @@ def texts_alone() -> list[str]:
     """The first words of each text that stands alone in the script of a page."""
     return [
         str(ast.literal_eval(line.value)).strip()[:40]
-        for path in PAGES.glob("[a-z]*.py")
-        for line in ast.parse(path.read_text(encoding="utf-8")).body
+        for row in PAGES
+        for line in ast.parse((WEB / row.file).read_text(encoding="utf-8")).body
         if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
     ]
 

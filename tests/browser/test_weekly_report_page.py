@@ -18,9 +18,9 @@ from factories import (
 )
 from playwright.sync_api import Browser
 
-from dashboard.reports.render_report import render_html
-from dashboard.reports.week import week_to
-from dashboard.reports.weekly_report import make_weekly_report
+from dashboard.reports.render.html_report import render_html
+from dashboard.reports.week.week import week_to
+from dashboard.reports.week.weekly_report import make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.recommendations import Savings

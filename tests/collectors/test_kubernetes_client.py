@@ -27,7 +27,7 @@ from beds.kubernetes_replay import A_TOKEN, kubeconfig
 from collectors.kubernetes import api as api_module
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kinds import ASKED_WHERE, KINDS
-from dashboard.kubernetes_writer import KubernetesWriter
+from dashboard.common.kubernetes_writer import KubernetesWriter
 from data.base.errors import (
     CollectorError,
     SourceNotConfiguredError,

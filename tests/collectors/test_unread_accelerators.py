@@ -21,8 +21,8 @@ from collectors.slurm.backend import SlurmAnswers, read_nodes, read_queue
 from collectors.slurm.findings import slurm_findings
 from collectors.slurm.jobs import SlurmCollector
 from collectors.slurm.unread import unread_gres
-from dashboard.apply.kubernetes.quotas import limit_refusal, refusal
-from dashboard.apply.kubernetes.shape import profile_of, roles_of
+from dashboard.apply.kubernetes.state.pod_spec import profile_of, roles_of
+from dashboard.apply.kubernetes.state.quotas import limit_refusal, refusal
 from data.base.errors import UnexpectedAnswerError
 from data.boards.unplanned_jobs import kept_on
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

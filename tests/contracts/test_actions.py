@@ -13,7 +13,7 @@ from factories import make_recommendation
 from page_edits import follow
 
 from dashboard.apply import APPLIERS
-from dashboard.apply.wording import deed
+from dashboard.apply.contract.wording import deed
 from data.records.actions import ACTIONS, ADVICE, FOR_MEMORY, NOT_FOR_SAVING, Action
 
 ROOT = Path(__file__).parents[2]
@@ -30,11 +30,11 @@ NAMED_IN = {
     "planner/advisers/slow_work_advice.py": "makes those of slow work",
     "planner/advisers/service_size.py": "makes that a model fits a smaller GPU",
     "planner/advisers/growth.py": "makes those of elastic training",
-    "dashboard/growth_facts.py": "finds what was grown",
+    "dashboard/cycle/outlooks.py": "finds what was grown",
     "planner/advisers/memory_relief.py": "makes those against running out of memory",
     "planner/proposals/wording.py": "why they are proposed",
     "planner/advisers/memory_advice.py": "why those for memory are proposed",
-    "dashboard/apply/slurm/moves.py": "its own moves of a time limit",
+    "dashboard/apply/slurm/change/moves.py": "its own moves of a time limit",
 }
 """Files of the product that name an action, and why. All others read `Action.spec`."""
 MAX_FILES = 4

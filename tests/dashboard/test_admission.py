@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.web.admission import OPEN_PATHS, Admission
+from dashboard.web.access.request_filter import OPEN_PATHS, Admission
 from data.base.errors import SettingsError
 from data.settings.access import AccessSettings
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from factories import H100, NOW, make_range, make_recommendation
 
-from dashboard.apply.change_file import change_for
-from dashboard.web.boards import boards_of
-from dashboard.web.finding_panel import effect_text
+from dashboard.apply.worker.change_file import change_for
+from dashboard.web.findings.boards import boards_of
+from dashboard.web.findings.finding_panel import effect_text
 from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Platform

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from dashboard.applications import ApplicationRow, application_of, application_rows
+from dashboard.accounting.cost.applications import ApplicationRow, application_of, application_rows
 from dashboard.cli import main
 from data.facts.job_pages import JobFilter
 from data.facts.jobs import Job, JobState, SchedulerFacts

@@ -12,7 +12,7 @@ from factories import make_recommendation
 
 from dashboard.apply import APPLIERS, ApplierSource
 from dashboard.cli import main
-from dashboard.cli.parser import build_parser
+from dashboard.cli.parser.parser import build_parser
 from data.base.clock import utc_now
 from data.records.changes import (
     Change,

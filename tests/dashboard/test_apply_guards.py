@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from factories import NOW, make_job, make_journal_row, make_recommendation
 
-from dashboard.apply.guards import why_wait
-from dashboard.apply.prepare import _back, _recent, _require_rights, change_of
-from dashboard.apply.same_object import others_on
+from dashboard.apply.worker.guards import why_wait
+from dashboard.apply.worker.prepare import _back, _recent, _require_rights, change_of
+from dashboard.apply.worker.same_object import others_on
 from data.base.errors import ApprovalMissingError, NotAllowedError, StalePlanError
 from data.records.changes import Change, ChangeStep, Target
 from data.records.commands import Command, CommandKind, Person, Work

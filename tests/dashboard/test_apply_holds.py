@@ -7,10 +7,10 @@ import pytest
 from beds.apply_bench import JOB, Bench, sent
 from factories import H100, NOW, make_plan, make_recommendation
 
-from dashboard import decisions
-from dashboard.apply.guards import require_within_limits
-from dashboard.apply.kill_switch import resume, stop
-from dashboard.decision_service import DecisionService
+from dashboard.apply.contract.kill_switch import resume, stop
+from dashboard.apply.worker.guards import require_within_limits
+from dashboard.decisions import approvals
+from dashboard.decisions.service import DecisionService
 from data.base.errors import (
     ChangeRefusedError,
 )
@@ -292,5 +292,5 @@ def test_with_four_eyes_the_owner_approves_nothing(bench: Bench) -> None:
         mode="proxy", proxy_addresses="10.0.0.1", approvers="search,Robin", four_eyes=True
     )
     with pytest.raises(ChangeRefusedError, match="owns the job"):
-        decisions.approve(bench.store, bench.digest, by="search", now=bench.clock(), access=access)
-    decisions.approve(bench.store, bench.digest, by="Robin", now=bench.clock(), access=access)
+        approvals.approve(bench.store, bench.digest, by="search", now=bench.clock(), access=access)
+    approvals.approve(bench.store, bench.digest, by="Robin", now=bench.clock(), access=access)

@@ -9,8 +9,8 @@ from beds.apply_bench import JOB, Bench, sent
 from beds.file_cluster import FileApplier, FileCluster
 from factories import make_plan, make_recommendation
 
-from dashboard import decisions
-from dashboard.apply.base import Closed, Left
+from dashboard.apply.contract.applier import Closed, Left
+from dashboard.decisions import approvals
 from data.base.errors import (
     LeaseLostError,
     StalePlanError,
@@ -36,7 +36,7 @@ def test_a_rollback_restores_and_a_rollback_of_it_applies_again(bench: Bench) ->
 
 def test_what_is_rolled_back_is_not_made_again_by_a_second_rollback(bench: Bench) -> None:
     """Two people answer one incident: the second is told, and nothing is sent."""
-    ask = partial(decisions.ask_to_roll_back, bench.store, bench.digest, now=bench.clock())
+    ask = partial(approvals.ask_to_roll_back, bench.store, bench.digest, now=bench.clock())
     bench.approve()
     bench.ask()
     bench.work()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from factories import make_recommendation
 
-from dashboard.apply.wording import STATE_WORDS, deed
+from dashboard.apply.contract.wording import STATE_WORDS, deed
 from data.records.actions import Action
 from data.records.lifecycle import OPEN, STANDING, State
 

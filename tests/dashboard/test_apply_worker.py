@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from beds.apply_bench import JOB, Bench, sent
 from factories import make_recommendation
 
-from dashboard import decisions
-from dashboard.apply.prepare import change_of
+from dashboard.apply.worker.prepare import change_of
+from dashboard.decisions import approvals
 from data.base.errors import (
     ApprovalMissingError,
     StalePlanError,
@@ -200,6 +200,6 @@ def test_a_decision_that_came_too_late_is_refused(bench: Bench) -> None:
     bench.ask()
     bench.work(visits=5)
     with pytest.raises(StalePlanError):
-        decisions.reject(bench.store, bench.digest, by="A", now=bench.clock())
-    decisions.keep(bench.store, bench.digest, by="A", now=bench.clock() + timedelta(hours=1))
+        approvals.reject(bench.store, bench.digest, by="A", now=bench.clock())
+    approvals.keep(bench.store, bench.digest, by="A", now=bench.clock() + timedelta(hours=1))
     assert bench.state == "kept"

@@ -8,8 +8,8 @@ import pandas as pd
 from factories import NOW, make_collected, make_samples
 
 from dashboard.charts.board_history import board_history
-from dashboard.urgent import urgent_facts
-from dashboard.web.node_health import troubles
+from dashboard.resources.alerts import urgent_facts
+from dashboard.web.fleet.node_health import troubles
 from data.settings.all_settings import Settings
 from data.settings.fleet import NodeSettings
 from data.store import Store

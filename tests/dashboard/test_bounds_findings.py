@@ -9,11 +9,11 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.shared.collector import Window
-from dashboard.apply.change_file import change_for
-from dashboard.apply.guards import require_within_limits, taken_gpus
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
-from dashboard.findings import findings_now
+from dashboard.apply.worker.change_file import change_for
+from dashboard.apply.worker.guards import require_within_limits, taken_gpus
+from dashboard.cycle.context import World
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.decisions.findings import findings_now
 from data.base.errors import ChangeRefusedError
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

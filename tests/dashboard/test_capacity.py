@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting_jobs import waiting_jobs
 
-from dashboard.capacity import (
+from dashboard.accounting.facility.capacity import (
     HOURS_PER_MONTH,
     MIN_HOURS,
     CapacityRow,

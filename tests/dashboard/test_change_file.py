@@ -8,7 +8,7 @@ import pytest
 import yaml
 from factories import H100, NOW, make_job, make_recommendation
 
-from dashboard.apply.change_file import change_for, write_change
+from dashboard.apply.worker.change_file import change_for, write_change
 from data.base.errors import ApplyError, ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Gpu

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_samples
 
-from dashboard.serving_outlook import foreseen_serving
+from dashboard.serving.outlook import foreseen_serving
 from data.facts.columns import ALLOCATIONS, SAMPLES, SERVING, check_frame, empty_frame
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings

@@ -15,8 +15,8 @@ from dashboard.charts.cost_days import COLOURS, cost_days
 from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, fleet_map
 from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.charts.forecast_accuracy import lead_accuracy
 from dashboard.charts.forecast_band import forecast_band
-from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, faded, safe
 from data.records.forecast_tests import lead_means

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from collectors.shared.collector import Window
 from dashboard.cli import main
-from dashboard.cycle import collect_and_keep, run_cycle
-from dashboard.cycle_world import World
+from dashboard.cycle.context import World
+from dashboard.cycle.cycle_thread import CycleThread
+from dashboard.cycle.run_cycle import collect_and_keep, run_cycle
+from dashboard.cycle.wiring import build_world
 from dashboard.notify.deliver import Notifier
-from dashboard.notify.report_rounds import ReportRounds
-from dashboard.scheduler import CycleThread
-from dashboard.wiring import build_world
+from dashboard.notify.report_delivery import ReportRounds
 from data.facts.collected import Collected
 from data.facts.identifiers import digest_of
 from data.settings.access import NotifySettings

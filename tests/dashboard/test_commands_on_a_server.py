@@ -18,7 +18,7 @@ from beds.same_figures import differences
 from command_kinds import READS
 
 from dashboard.cli import main
-from dashboard.decision_service import DecisionService
+from dashboard.decisions.service import DecisionService
 from data.records.commands import Person
 from data.settings.access import AccessSettings
 from data.settings.all_settings import Settings

@@ -19,7 +19,7 @@ from command_kinds import DECIDES, NEEDS_THE_FILE, READS, WITHOUT_A_STORE
 from factories import make_recommendation
 
 from dashboard.cli import main
-from dashboard.cli.parser import build_parser
+from dashboard.cli.parser.parser import build_parser
 from data.base.clock import utc_now
 from data.base.errors import StoreBusyError, StoreError
 from data.settings.store import store_path

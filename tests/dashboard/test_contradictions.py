@@ -9,10 +9,10 @@ from streamlit.testing.v1 import AppTest
 from benchmarks._drawn_boards import DrawnJob, write_answer
 from collectors.readings.exposition_text import read_prometheus_json
 from dashboard.cli import main
-from dashboard.cycle import run_cycle
-from dashboard.scheduler import CycleState
-from dashboard.web.own_metrics import OwnMetrics
-from dashboard.wiring import build_world
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
+from dashboard.web.server.prometheus_metrics import OwnMetrics
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
 from data.store import open_store
@@ -79,7 +79,7 @@ def test_health_lists_the_boards(url: str) -> None:
     """A row a board and counter, with what it showed and what the others did."""
 
     def page(address: str) -> None:
-        from dashboard.web.contradiction_section import contradiction_section
+        from dashboard.web.admin.contradiction_section import contradiction_section
         from data.base.clock import utc_now
         from data.store import open_store
 

@@ -13,10 +13,11 @@ from beds.page_world import register_world
 from factories import H100, make_collected, make_job, make_samples
 from streamlit.testing.v1 import AppTest
 
+from dashboard.accounting.cost.charges import STATES
+from dashboard.accounting.cost.statement import make_cost_statement
 from dashboard.charts.cost_days import COLOURS
-from dashboard.statement.charges import STATES
-from dashboard.statement.statement import make_cost_statement
-from dashboard.web.session import current_world
+from dashboard.web.access.session import current_world
+from dashboard.web.frame.navigation import page_file
 from data.base.errors import NotSignedInError
 from data.facts.jobs import SchedulerFacts
 from data.settings.access import AccessSettings
@@ -85,7 +86,7 @@ class Draw:
         """What is drawn."""
         register_world(self.store, settings, clock=lambda: NOW)
         app = AppTest.from_file(str(APP), default_timeout=120)
-        app.switch_page(f"views/{page}.py")
+        app.switch_page(page_file(page))
         for name, value in asked.items():
             app.query_params[name] = value
         app.run()

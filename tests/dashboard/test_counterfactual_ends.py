@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dashboard.apply.counterfactual import lasting
+from dashboard.apply.worker.counterfactual import lasting
 
 HORIZON = 24.0
 

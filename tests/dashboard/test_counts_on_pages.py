@@ -12,12 +12,13 @@ from beds.page_world import register_world
 from factories import NOW, make_collected, make_job, make_samples
 from streamlit.testing.v1 import AppTest
 
-from dashboard.cycle import run_cycle
-from dashboard.reports.render_pdf import render_pdf
-from dashboard.reports.render_report import render_html, render_markdown
-from dashboard.reports.week import week_to
-from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
+from dashboard.reports.render.html_report import render_html, render_markdown
+from dashboard.reports.render.pdf_report import render_pdf
+from dashboard.reports.week.week import week_to
+from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.web.frame.navigation import page_file
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Node
@@ -78,7 +79,7 @@ def drawn(store: Store, monkeypatch: pytest.MonkeyPatch, view: str) -> AppTest:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, Settings(), clock=lambda: NOW)
     app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page(f"views/{view}.py")
+    app.switch_page(page_file(view))
     app.run()
     assert not app.exception
     return app

@@ -11,9 +11,9 @@ import pytest
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
-from dashboard.cycle import run_cycle
-from dashboard.what_if import read_basis, what_if
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.what_if import read_basis, what_if
+from dashboard.cycle.wiring import build_world
 from data.base.clock import utc_now
 from data.records.plans import Plan
 from data.settings.all_settings import PlanningSettings, Settings

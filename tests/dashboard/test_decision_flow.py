@@ -22,9 +22,9 @@ from factories import (
     make_samples,
 )
 
-from dashboard import decisions
 from dashboard.cli import main
-from dashboard.proposed_again import as_proposed_now
+from dashboard.decisions import approvals
+from dashboard.decisions.repeat_proposals import as_proposed_now
 from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.actions import ADVICE, Action
 from data.records.plans import Configuration
@@ -54,11 +54,11 @@ def test_an_approved_recommendation_becomes_the_previewed_file(
     store: Store, tmp_path: Path
 ) -> None:
     """Approve, write, write again: one file, two decisions, an intact chain."""
-    approval = decisions.approve(store, DIGEST[:12], by="A. Reader", now=LATER, comment="go")
+    approval = approvals.approve(store, DIGEST[:12], by="A. Reader", now=LATER, comment="go")
     assert approval.digest == DIGEST
-    preview = decisions.preview(store.reader, make_recommendation())
+    preview = approvals.preview(store.reader, make_recommendation())
     for _time in range(2):
-        path = decisions.write_approved(store, DIGEST, by="A. Reader", now=LATER, folder=tmp_path)
+        path = approvals.write_approved(store, DIGEST, by="A. Reader", now=LATER, folder=tmp_path)
         assert path.read_text(encoding="utf-8") == preview.text
     assert [entry.event for entry in store.reader.audit()] == ["approved", "written"]
     assert store.reader.verify_audit() == ()
@@ -67,7 +67,7 @@ def test_an_approved_recommendation_becomes_the_previewed_file(
 def test_nothing_is_written_without_an_approval(store: Store, tmp_path: Path) -> None:
     """The proposal alone changes nothing."""
     with pytest.raises(ApprovalMissingError):
-        decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path / "changes")
+        approvals.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path / "changes")
     assert not (tmp_path / "changes").exists()
 
 
@@ -76,30 +76,30 @@ def test_a_rejected_recommendation_cannot_be_written(
     store: Store, tmp_path: Path, is_written: bool
 ) -> None:
     """A later no wins over an earlier yes, whether its change file was written before or not."""
-    decisions.approve(store, DIGEST, by="A", now=LATER)
+    approvals.approve(store, DIGEST, by="A", now=LATER)
     if is_written:
-        decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
-    decisions.reject(store, DIGEST, by="B", now=LATER, comment="not this week")
+        approvals.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
+    approvals.reject(store, DIGEST, by="B", now=LATER, comment="not this week")
     with pytest.raises(ApprovalMissingError):
-        decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
+        approvals.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
 
 
 def test_an_expired_recommendation_is_refused(store: Store, tmp_path: Path) -> None:
     """An approval does not outlive the recommendation."""
-    decisions.approve(store, DIGEST, by="A", now=LATER)
+    approvals.approve(store, DIGEST, by="A", now=LATER)
     with pytest.raises(StalePlanError, match="expired"):
-        decisions.write_approved(
+        approvals.write_approved(
             store, DIGEST, by="A", now=NOW + timedelta(hours=25), folder=tmp_path
         )
 
 
 def test_a_job_that_changed_since_is_refused(store: Store, tmp_path: Path) -> None:
     """The plan saw four boards; now it is two."""
-    decisions.approve(store, DIGEST, by="A", now=LATER)
+    approvals.approve(store, DIGEST, by="A", now=LATER)
     changed = make_job(gpu_count=2, last_seen_at=LATER)
     store.keep(make_collected(make_samples(end=LATER), (changed,), batch_id="later"))
     with pytest.raises(StalePlanError, match="the plan saw"):
-        decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
+        approvals.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
 
 
 def again(store: Store, plan_id: str = "p2", **changes: Any) -> Recommendation:
@@ -124,8 +124,8 @@ def test_an_approved_change_of_a_node_becomes_a_file(
     layout = (("node", "n1"), ("mig_layout", "all-1g.10gb"))
     details = layout if action is Action.MIG_LAYOUT else layout[:1]
     found = again(store, action=action, job_id="", job_name="n1", details=details)
-    decisions.approve(store, found.digest, by="A", now=LATER)
-    path = decisions.write_approved(store, found.digest, by="A", now=LATER, folder=tmp_path)
+    approvals.approve(store, found.digest, by="A", now=LATER)
+    path = approvals.write_approved(store, found.digest, by="A", now=LATER, folder=tmp_path)
     assert "kubectl cordon n1" in path.read_text(encoding="utf-8")
 
 
@@ -140,11 +140,11 @@ def test_what_is_proposed_again_is_approved_by_its_older_name(store: Store, tmp_
     assert shown is not None
     newer = again(store, savings=saving(shown.high - 0.01))
     assert newer.digest != DIGEST
-    assert decisions.approve(store, DIGEST[:12], by="A", now=LATER).digest == newer.digest
-    decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
+    assert approvals.approve(store, DIGEST[:12], by="A", now=LATER).digest == newer.digest
+    approvals.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
     assert [entry.digest for entry in store.reader.audit()] == [newer.digest] * 2
     with pytest.raises(StalePlanError, match="is written"):
-        decisions.approve(store, DIGEST, by="B", now=LATER)
+        approvals.approve(store, DIGEST, by="B", now=LATER)
     assert store.reader.recommendation(newer.digest, now=LATER).state == "written"
 
 
@@ -163,7 +163,7 @@ def test_another_change_has_to_be_looked_at_again(store: Store, changes: dict[st
     """Of another size, of another target, or with a saving outside the range that was shown."""
     again(store, **changes)
     with pytest.raises(StalePlanError, match="superseded"):
-        decisions.approve(store, DIGEST, by="A", now=LATER)
+        approvals.approve(store, DIGEST, by="A", now=LATER)
 
 
 @pytest.mark.parametrize("action", sorted(ADVICE))
@@ -181,20 +181,20 @@ def test_a_change_that_was_shown_is_approved_by_the_id_that_came_with_it(
     """A finding has other recommendations with every plan: what to send instead is told."""
     shown = make_recommendation().recommendation_id
     with pytest.raises(StalePlanError) as refused:
-        decisions.approve(store, name, by="A", now=LATER, change_digest="abc")
+        approvals.approve(store, name, by="A", now=LATER, change_digest="abc")
     assert "superseded" not in refused.value.message
     assert "TT-1 names a finding" in refused.value.message
     assert "recommendation_id" in refused.value.hint
     assert shown in refused.value.hint
     assert store.reader.audit() == ()
-    assert decisions.approve(store, shown, by="A", now=LATER, change_digest="abc").digest == DIGEST
+    assert approvals.approve(store, shown, by="A", now=LATER, change_digest="abc").digest == DIGEST
 
 
 def test_a_change_that_was_shown_is_no_change_of_a_newer_plan(store: Store) -> None:
     """Who saw the exact change of the older one has to look at the newer one's."""
     newer = again(store)
     with pytest.raises(StalePlanError, match=newer.recommendation_id):
-        decisions.approve(store, DIGEST, by="A", now=LATER, change_digest="abc")
+        approvals.approve(store, DIGEST, by="A", now=LATER, change_digest="abc")
     assert store.reader.audit() == ()
 
 
@@ -202,14 +202,14 @@ def test_a_change_that_was_shown_is_no_change_of_a_newer_plan(store: Store) -> N
 def test_a_decision_needs_a_name(store: Store, name: str) -> None:
     """Somebody decides, or nobody does."""
     with pytest.raises(ChangeRefusedError, match="name"):
-        decisions.approve(store, DIGEST, by=name, now=LATER)
+        approvals.approve(store, DIGEST, by=name, now=LATER)
 
 
 def test_approving_twice_is_refused(store: Store) -> None:
     """The second click finds it approved."""
-    decisions.approve(store, DIGEST, by="A", now=LATER)
+    approvals.approve(store, DIGEST, by="A", now=LATER)
     with pytest.raises(StalePlanError, match="is approved"):
-        decisions.approve(store, DIGEST, by="B", now=LATER)
+        approvals.approve(store, DIGEST, by="B", now=LATER)
 
 
 @pytest.mark.parametrize("action", sorted(ADVICE))
@@ -217,7 +217,7 @@ def test_advice_is_not_approved(store: Store, action: Action) -> None:
     """No applier makes it: the refusal says what a person does instead, and nothing is recorded."""
     advice = again(store, action=action, job_id="", job_name=H100)
     with pytest.raises(ChangeRefusedError, match="is advice") as refusal:
-        decisions.approve(store, advice.digest, by="A", now=LATER)
+        approvals.approve(store, advice.digest, by="A", now=LATER)
     assert advice.summary in refusal.value.hint
     assert store.reader.recommendation(advice.digest, now=LATER).state == "proposed"
 
@@ -270,4 +270,4 @@ def test_a_changed_digest_is_another_recommendation(store: Store) -> None:
     """Nothing but the exact digest is approved."""
     other = replace(make_recommendation(), why="something else")
     with pytest.raises(Exception, match="no recommendation"):
-        decisions.approve(store, other.digest, by="A", now=LATER)
+        approvals.approve(store, other.digest, by="A", now=LATER)

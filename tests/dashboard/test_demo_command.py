@@ -11,16 +11,16 @@ from beds.page_world import register_world
 from streamlit.testing.v1 import AppTest
 
 from dashboard.cli import main
-from dashboard.cli.demo_command import (
+from dashboard.cli.operate.demo_command import (
     STEP_SECONDS,
     Feed,
     ProgressLines,
     StandingClock,
     demo_settings,
 )
-from dashboard.cycle import CycleOutcome
-from dashboard.scheduler import CycleState
-from dashboard.wiring import build_world
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.cycle.run_cycle import CycleOutcome
+from dashboard.cycle.wiring import build_world
 from data.base.clock import PacedClock
 from data.settings.all_settings import Settings
 from data.settings.load import load_settings
@@ -180,7 +180,7 @@ def test_the_page_says_how_far_the_first_plan_is(tmp_path: Path) -> None:
             store, settings, demo_pace=60.0, cycle_state=lambda: CycleState(doing=next(doing, ""))
         )
         page = AppTest.from_string(
-            "from dashboard.web.demo_guide import simulated_banner\nsimulated_banner()"
+            "from dashboard.web.frame.demo_guide import simulated_banner\nsimulated_banner()"
         ).run()
         said = [box.value for box in page.info]
         assert "Simulated cluster" in page.caption[0].value

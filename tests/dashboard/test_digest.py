@@ -13,9 +13,9 @@ from beds.mail_sink import running_mail_sink
 from beds.stores import cycle, filled
 from factories import make_collected, make_job, make_recommendation
 
-from dashboard.findings import FindingStatus, findings_now
+from dashboard.decisions.findings import FindingStatus, findings_now
 from dashboard.notify.deliver import Notifier
-from dashboard.notify.digest_rounds import DigestRounds, digest_text, open_findings
+from dashboard.notify.digest import DigestRounds, digest_text, open_findings
 from dashboard.notify.webhook import content_of
 from data.base.errors import SettingsError
 from data.base.failure import NotDeliveredError

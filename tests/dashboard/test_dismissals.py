@@ -11,10 +11,10 @@ from beds.demo_store import DEMO_END, make_demo
 from beds.held_store import held
 from beds.stores import cycle
 
-from dashboard.apply.resting import dismissed_targets
 from dashboard.cli import main
-from dashboard.dismissals import active_patterns, dismiss_matching
-from dashboard.findings import findings_now, outcome_rows
+from dashboard.cycle.cooldowns import dismissed_targets
+from dashboard.decisions.dismissals import active_patterns, dismiss_matching
+from dashboard.decisions.findings import findings_now, outcome_rows
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError
 from data.records.actions import Action

@@ -16,7 +16,7 @@ from beds.nvml import stub_library
 from beds.slurm_replay import command_folder, recorded_commands
 
 from dashboard.cli import main
-from dashboard.diagnosis import source_findings
+from dashboard.cycle.diagnosis import source_findings
 from data.settings.all_settings import Settings
 from data.settings.sources import (
     KubernetesSettings,

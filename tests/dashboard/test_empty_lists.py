@@ -6,7 +6,7 @@ import pytest
 from factories import make_collected, make_samples
 
 from dashboard.cli import main
-from dashboard.listings import LISTINGS, NO_SAMPLES
+from dashboard.resources.listings import LISTINGS, NO_SAMPLES
 from data.store import open_store
 
 COMMANDS = {name: (name,) for name in LISTINGS} | {

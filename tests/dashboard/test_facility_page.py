@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard.cycle import run_cycle
-from dashboard.hot_spots import HOT_SPOT, boards_by_warmth
-from dashboard.wiring import build_world
+from dashboard.accounting.facility.hot_spots import HOT_SPOT, boards_by_warmth
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
+from dashboard.web.frame.navigation import page_file
 from data.settings.all_settings import Settings
 from data.settings.fleet import PowerDomain, PowerSettings
 from data.settings.store import StoreSettings
@@ -80,7 +81,7 @@ def page_of(store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, settings, clock=lambda: NOW)
     app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page("views/facility.py")
+    app.switch_page(page_file("facility"))
     app.run()
     assert not app.exception
     return app

@@ -7,7 +7,7 @@ from factories import make_recommendation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.figure_text import (
+from dashboard.common.figures import (
     figure_text,
     range_text,
     range_texts,

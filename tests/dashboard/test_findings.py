@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from beds.stores import back_to_schema, cycle
 from factories import NOW, make_plan, make_recommendation
 
-from dashboard import decisions, findings
-from dashboard.apply.resting import rejections
 from dashboard.cli import main
-from dashboard.findings import FindingStatus, findings_now, outcome_rows
+from dashboard.cycle.cooldowns import rejections
+from dashboard.decisions import approvals, findings
+from dashboard.decisions.findings import FindingStatus, findings_now, outcome_rows
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, StalePlanError, StoreError
 from data.records.actions import Action
@@ -74,7 +74,7 @@ def test_what_names_no_finding(text: str) -> None:
 def test_what_was_said_yes_to_is_what_is_meant(store: Store) -> None:
     """A newer revision does not take the number from the one that is approved."""
     (first,) = cycle(store, 1, make_recommendation())
-    decisions.approve(store, "TT-1", by="Kim", now=NOW + HOUR)
+    approvals.approve(store, "TT-1", by="Kim", now=NOW + HOUR)
     cycle(store, 2, make_recommendation(why="again"))
     found = status(store, "TT-1", NOW + 2 * HOUR)
     assert found.state == "approved"
@@ -87,7 +87,7 @@ def test_a_snoozed_finding_is_not_proposed_before_its_time(store: Store) -> None
     findings.snooze(store, "TT-1", by="Kim", now=NOW + HOUR, until=NOW + DAY, comment="release")
     assert store.reader.recommendation("TT-1", now=NOW + HOUR).state == "snoozed"
     with pytest.raises(StalePlanError, match="is snoozed"):
-        decisions.approve(store, "TT-1", by="Kim", now=NOW + HOUR)
+        approvals.approve(store, "TT-1", by="Kim", now=NOW + HOUR)
     held = rejections(store.reader, NOW + 2 * HOUR, 30.0)
     larger = replace(one.savings, cost=None)
     assert "snoozed on" in held[one.target, one.action].holds(larger)
@@ -116,7 +116,7 @@ def test_a_dismissal_is_counted_by_its_reason(store: Store) -> None:
     )
     now = NOW + HOUR
     for recommendation, reason in zip(made, (*DismissalReason, None), strict=False):
-        decisions.reject(store, recommendation.digest, by="Kim", now=now, reason=reason)
+        approvals.reject(store, recommendation.digest, by="Kim", now=now, reason=reason)
     findings.snooze(store, made[5].digest, by="Kim", now=now, until=now + DAY)
     rows = {row["kind"]: row for row in outcome_rows(findings_now(store.reader, now=now))}
     fewer, reclaim = rows["fewer-gpus"], rows["reclaim"]
@@ -130,7 +130,7 @@ def test_a_dismissed_finding_is_reopened(store: Store) -> None:
     """Its kind may be proposed again from then on, and a new dismissal holds anew."""
     (one,) = cycle(store, 1, make_recommendation())
     reason = DismissalReason.ACCEPTED_RISK
-    decisions.reject(store, "TT-1", by="Kim", now=NOW + HOUR, reason=reason)
+    approvals.reject(store, "TT-1", by="Kim", now=NOW + HOUR, reason=reason)
     found = status(store, "TT-1", NOW + HOUR)
     assert (found.state, found.reason) == ("dismissed", reason)
     assert set(rejections(store.reader, NOW + HOUR, 30.0)) == {(one.target, one.action)}
@@ -141,7 +141,7 @@ def test_a_dismissed_finding_is_reopened(store: Store) -> None:
     assert rejections(store.reader, NOW + 2 * HOUR, 30.0) == {}
     (again,) = cycle(store, 3, make_recommendation(why="again"))
     assert status(store, "TT-1", NOW + 3 * HOUR).state == "open"
-    decisions.reject(store, "TT-1", by="Kim", now=NOW + 4 * HOUR)
+    approvals.reject(store, "TT-1", by="Kim", now=NOW + 4 * HOUR)
     found = status(store, "TT-1", NOW + 4 * HOUR)
     assert (found.state, found.reason) == ("dismissed", "")
     held = rejections(store.reader, NOW + 4 * HOUR, 30.0)[one.target, one.action]

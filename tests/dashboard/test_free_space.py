@@ -11,11 +11,11 @@ import pytest
 
 from collectors.shared.collector import Window
 from dashboard.cli import main
-from dashboard.cycle import collect_and_keep
-from dashboard.cycle_world import World
-from dashboard.scheduler import CycleState
-from dashboard.web.own_metrics import OwnMetrics
-from dashboard.wiring import build_world
+from dashboard.cycle.context import World
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.cycle.run_cycle import collect_and_keep
+from dashboard.cycle.wiring import build_world
+from dashboard.web.server.prometheus_metrics import OwnMetrics
 from data.base.errors import NoRoomError, SettingsError
 from data.settings.all_settings import Settings
 from data.settings.load import load_settings

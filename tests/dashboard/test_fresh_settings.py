@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.cli.world import FreshSettings, settings_of
+from dashboard.cli.terminal.context import FreshSettings, settings_of
 from data.base.errors import SettingsError
 
 TEXT = "[apply]\nenabled = {}\n"
@@ -47,7 +47,7 @@ def test_a_file_that_stays_is_read_once(file: Path, monkeypatch: pytest.MonkeyPa
     read: list[int] = []
     now = fresh(file, read)
     later = time.time_ns() + 3_000_000_000
-    monkeypatch.setattr("dashboard.cli.world.time.time_ns", lambda: later)
+    monkeypatch.setattr("dashboard.cli.terminal.context.time.time_ns", lambda: later)
     assert [now().apply.enabled for _ in range(5)] == [False] * 5
     assert len(read) == 1
 
@@ -85,7 +85,7 @@ def test_a_change_is_seen_at_once(
     now = fresh(file, [])
     if old:
         later = time.time_ns() + 3_000_000_000
-        monkeypatch.setattr("dashboard.cli.world.time.time_ns", lambda: later)
+        monkeypatch.setattr("dashboard.cli.terminal.context.time.time_ns", lambda: later)
     assert not now().apply.enabled
     change(file)
     assert now().apply.enabled

@@ -7,10 +7,10 @@ from factories import NOW, make_collected, make_job, make_samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.apply.resting import gone
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
-from dashboard.idle_sum import idle_sum
+from dashboard.accounting.savings.idle_bridge import idle_sum
+from dashboard.cycle.context import World
+from dashboard.cycle.cooldowns import gone
+from dashboard.cycle.run_cycle import run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected, no_samples

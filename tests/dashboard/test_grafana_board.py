@@ -10,7 +10,7 @@ import pytest
 import yaml
 from beds.api_clients import LOCAL, clients, two_owners
 
-from dashboard.saved_by_day import SavedSum
+from dashboard.accounting.savings.daily_savings import SavedSum
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "infinity"
 BOARD = json.loads((FOLDER / "findings.json").read_text(encoding="utf-8"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import grid_refresh
 from dashboard.cli import main
-from dashboard.grid_refresh import refresh_grid
+from dashboard.cycle import grid_refresh
+from dashboard.cycle.grid_refresh import refresh_grid
 from data.base.errors import SourceUnreachableError
 from data.catalogue.grid_forecast import current_outlook
 from data.settings.all_settings import Settings

@@ -15,9 +15,9 @@ from factories import NOW, make_collected, make_job, make_recommendation, make_s
 from growth_cases import JOB_ID, elastic
 from planning_cases import H100
 
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
-from dashboard.growth_facts import growth_facts
+from dashboard.cycle.context import World
+from dashboard.cycle.outlooks import growth_facts
+from dashboard.cycle.run_cycle import run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Node

@@ -14,8 +14,8 @@ from beds.raw_requests import answer
 from browser.bed import TRIMTAB, Server, running_server
 from websockets.asyncio.client import connect
 
-from dashboard.web import connections
-from dashboard.web.connections import protocol_for
+from dashboard.web.server import connections
+from dashboard.web.server.connections import protocol_for
 from data.settings.access import AccessSettings
 
 LIMIT = 256

@@ -15,18 +15,19 @@ from streamlit.testing.v1 import AppTest
 
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.cycle import run_cycle
-from dashboard.decision_service import DecisionService
-from dashboard.scheduler import CycleState
-from dashboard.web.headings import HEADINGS, column_settings, heading
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
-from dashboard.wiring import build_world
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
+from dashboard.decisions.service import DecisionService
+from dashboard.web.access.context import WebWorld
+from dashboard.web.access.session import register
+from dashboard.web.frame.headings import HEADINGS, column_settings, heading
+from dashboard.web.frame.navigation import PAGES, page_file
 from data.facts.columns import XIDS, check_frame
 from data.settings.load import load_settings
 from data.store import open_store
 
-VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
+APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 RAW = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
 WITH_TABLES = {"fleet", "jobs", "serving", "forecasts", "plan", "findings", "energy", "health"}
 
@@ -75,9 +76,7 @@ def headings_of(app: AppTest) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "view", sorted(path.stem for path in VIEWS.glob("*.py") if path.stem != "__init__")
-)
+@pytest.mark.parametrize("view", sorted(row.view for row in PAGES))
 def test_no_table_shows_a_name_of_the_program(
     view: str, world: WebWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,9 +84,9 @@ def test_no_table_shows_a_name_of_the_program(
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register(world)
-    app = AppTest.from_file(str(VIEWS.parent / "app.py"), default_timeout=60)
+    app = AppTest.from_file(str(APP), default_timeout=60)
     if view != "overview":
-        app.switch_page(f"views/{view}.py")
+        app.switch_page(page_file(view))
     app.run()
     assert not app.exception
     shown = headings_of(app)

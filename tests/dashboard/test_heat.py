@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected, make_samples
 
+from dashboard.accounting.facility.heat import HeatRow, heat_rows
 from dashboard.cli import main
-from dashboard.cycle import run_cycle
-from dashboard.heat import HeatRow, heat_rows
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.wiring import build_world
 from data.records.forecasts import GroupKind
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings

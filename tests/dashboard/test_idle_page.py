@@ -11,9 +11,10 @@ from browser.conftest import fill
 from factories import H100, NOW, make_collected, make_job, make_plan, make_samples
 from streamlit.testing.v1 import AppTest
 
+from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_sum, why_kept
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
-from dashboard.idle_sum import IDLE_COLUMNS, idle_sum, why_kept
+from dashboard.web.frame.navigation import page_file
 from data.base.clock import utc_now
 from data.facts.collected import Collected
 from data.facts.jobs import JobState, Platform, SchedulerFacts
@@ -89,7 +90,7 @@ def test_the_page_of_a_job_says_why_nothing_is_recommended_for_it(
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         register_world(store, Settings())
         app = AppTest.from_file(str(APP), default_timeout=120)
-        app.switch_page("views/job.py")
+        app.switch_page(page_file("job"))
         app.query_params["id"] = kept.job_id
         app.run()
         assert not app.exception

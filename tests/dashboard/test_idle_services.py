@@ -9,7 +9,7 @@ import pytest
 from beds.served import served
 from factories import NOW, make_collected, make_job
 
-from dashboard.serving_outlook import foreseen_serving
+from dashboard.serving.outlook import foreseen_serving
 from data.facts.jobs import SchedulerFacts
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings

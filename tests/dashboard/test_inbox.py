@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from factories import NOW, make_job, make_range, make_recommendation
 
-from dashboard.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
-from dashboard.saved_by_day import SavedSum
-from dashboard.web.change_panel import change_lines, diff_text
-from dashboard.web.inbox_rows import (
+from dashboard.accounting.savings.daily_savings import SavedSum
+from dashboard.decisions.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
+from dashboard.web.findings.actions import VERBS, needs_confirmation, needs_tick
+from dashboard.web.findings.change_panel import change_lines, diff_text
+from dashboard.web.findings.finding_rows import (
     STATES,
     InboxChoice,
     InboxOrder,
@@ -22,7 +23,6 @@ from dashboard.web.inbox_rows import (
     state_of,
     steady,
 )
-from dashboard.web.verbs import VERBS, needs_confirmation, needs_tick
 from data.records.actions import Action, Risk
 from data.records.findings import Finding
 from data.records.lifecycle import TRANSITIONS, LifecycleEvent, State

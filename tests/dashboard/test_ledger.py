@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from factories import NOW, make_journal_row, make_range, make_recommendation
 
-from dashboard.saved_by_day import measured_until
-from dashboard.savings import ledger, total_energy, total_gpu_hours
+from dashboard.accounting.savings.daily_savings import measured_until
+from dashboard.accounting.savings.ledger import ledger, total_energy, total_gpu_hours
 from data.records.commands import CommandKind, Measurement
 from data.settings.all_settings import PlanningSettings, Settings
 from data.store.engine.record_json import to_json

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.cli.log_lines import TEXT, JsonLines, OneLine
-from data.cycle_mark import begin_cycle, cycle_mark
+from dashboard.cli.terminal.log_format import TEXT, JsonLines, OneLine
+from dashboard.common.cycle_id import begin_cycle, cycle_mark
 
 NOW = datetime(2026, 11, 24, 9, tzinfo=UTC)
 KEYS = {"time", "level", "logger", "cycle", "message"}
@@ -22,7 +22,7 @@ LINES = """
 import logging, sys
 from dashboard.cli import main
 main([*sys.argv[1:], "settings"])
-for name in ("dashboard.cycle", "library", "matplotlib"):
+for name in ("dashboard.cycle.run_cycle", "library", "matplotlib"):
     for level in ("debug", "info", "warning", "error"):
         getattr(logging.getLogger(name), level)("said")
 """
@@ -60,11 +60,11 @@ def test_a_level_is_chosen_without_tracebacks(
     lines = re.findall(r"(?m)^\S+ ([A-Z]+) ([\w.]+): said$", err)
     found = {
         name: [level.lower() for level, logger in lines if logger == name]
-        for name in ("dashboard.cycle", "library", "matplotlib")
+        for name in ("dashboard.cycle.run_cycle", "library", "matplotlib")
     }
     quiet = "error" if "error" in options else "warning error"
     assert {name: " ".join(levels) for name, levels in found.items()} == {
-        "dashboard.cycle": ours, "library": theirs, "matplotlib": quiet,
+        "dashboard.cycle.run_cycle": ours, "library": theirs, "matplotlib": quiet,
     }  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def test_every_line_of_a_cycle_as_json_names_it(
     )  # fmt: skip
     cycle_id = json.loads(out)["outcome"]["cycle_id"]
     entries = [json.loads(line) for line in err.splitlines()]
-    own = [entry for entry in entries if entry["logger"] == "dashboard.cycle"]
+    own = [entry for entry in entries if entry["logger"] == "dashboard.cycle.run_cycle"]
     assert own[0]["message"].startswith("cycle started")
     assert {entry["cycle"] for entry in own} == {cycle_id[:6]}
     assert all(entry.keys() == KEYS for entry in entries)

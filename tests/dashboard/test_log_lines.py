@@ -10,9 +10,9 @@ import pytest
 from beds.apply_bench import JOB, Bench, fill
 from beds.file_cluster import FileCluster
 
-from dashboard import decisions
-from dashboard.apply.kill_switch import resume, stop
-from dashboard.cli.log_lines import OneLine
+from dashboard.apply.contract.kill_switch import resume, stop
+from dashboard.cli.terminal.log_format import OneLine
+from dashboard.decisions import approvals
 from data.store import open_store
 
 HOSTILE = "looks good\n2026-01-01 INFO dashboard: forged\x1b[31m\u202e"
@@ -46,7 +46,7 @@ def test_every_decision_step_and_outcome_is_one_line(tmp_path: Path, log: io.Str
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         fill(store)
         bench = Bench(store, cluster, tmp_path)
-        decisions.approve(
+        approvals.approve(
             store, bench.digest, by="Kim\nWARNING x", now=bench.clock(), comment=HOSTILE
         )
         bench.ask()
@@ -55,7 +55,7 @@ def test_every_decision_step_and_outcome_is_one_line(tmp_path: Path, log: io.Str
         bench.work(visits=4)
         resume(path)
         bench.work(visits=8)
-        decisions.keep(store, bench.digest, by="Robin", now=bench.clock())
+        approvals.keep(store, bench.digest, by="Robin", now=bench.clock())
         bench.roll_back()
         bench.work(visits=8)
         assert bench.state == "rolled-back"

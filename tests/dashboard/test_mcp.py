@@ -14,9 +14,9 @@ from beds.same_figures import differences
 from command_kinds import READS
 from mcp import Client, StdioServerParameters
 
-from dashboard.api.assistant_tools import build_server
 from dashboard.cli import main
-from dashboard.cli.mcp_command import CommandAnswers
+from dashboard.cli.operate.mcp_command import CommandAnswers
+from dashboard.mcp.tools import build_server
 from data.settings.store import store_path
 from data.store import open_store
 

@@ -6,7 +6,7 @@ import pytest
 from factories import make_job
 from planning_cases import AS_OF, H100, forecast_of, history_of
 
-from dashboard.memory_outlook import watched_in
+from dashboard.cycle.memory_outlook import watched_in
 
 
 @pytest.mark.parametrize(("model", "is_amd"), [(H100, False), ("MI300X-192GB", True)])

@@ -8,16 +8,16 @@ import pytest
 from factories import NOW, make_memory_finding, make_plan
 from streamlit.testing.v1 import AppTest
 
-from dashboard.decision_service import DecisionService
-from dashboard.scheduler import CycleState
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.decisions.service import DecisionService
+from dashboard.web.access.context import WebWorld
+from dashboard.web.access.session import register
 from data.records.memory import MemoryFinding
 from data.settings.all_settings import Settings
 from data.settings.load import LoadedSettings
 from data.store import Store
 
-SECTION = "from dashboard.web.memory_line import memory_section\nmemory_section()"
+SECTION = "from dashboard.web.jobs.memory_line import memory_section\nmemory_section()"
 
 
 def drawn(

@@ -8,7 +8,7 @@ from beds.file_cluster import FIELDS
 from factories import make_recommendation
 from reliability import Measured
 
-from dashboard.apply.prepare import change_of
+from dashboard.apply.worker.prepare import change_of
 from data.records.changes import Target
 
 MUTATIONS = 1000

@@ -10,8 +10,8 @@ from factories import NOW, make_collected, make_job, make_samples
 from collectors.shared.collect import collect_all, fell_short
 from collectors.shared.collector import Window
 from dashboard.cli import main
-from dashboard.cycle import CycleOutcome, collect_and_keep, run_cycle
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import CycleOutcome, collect_and_keep, run_cycle
+from dashboard.cycle.wiring import build_world
 from data.facts.collected import Collected
 from data.facts.fleet import SourceState
 from data.settings.all_settings import PlanningSettings, Settings

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dashboard.cli.output import print_rows
+from dashboard.cli.terminal.output import print_rows
 
 ROWS = [
     {"job": "=HYPERLINK(1)", "gpus": 4, "power": None},

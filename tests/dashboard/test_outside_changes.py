@@ -7,7 +7,7 @@ import pytest
 from beds.apply_bench import JOB, Bench
 from factories import make_job, make_plan, make_recommendation
 
-from dashboard.apply.resting import REST, resting
+from dashboard.cycle.cooldowns import REST, resting
 from dashboard.notify.messages import messages_for
 from data.records.lifecycle import STANDING
 from data.settings.access import NotifySettings

@@ -7,8 +7,8 @@ import pytest
 from factories import NOW, make_collected, make_plan, make_recommendation
 from prometheus_client.parser import text_string_to_metric_families
 
-from dashboard.scheduler import CycleState
-from dashboard.web.own_metrics import NAMED, OwnMetrics
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.web.server.prometheus_metrics import NAMED, OwnMetrics
 from data.records.recommendations import Decision, Recommendation
 from data.store import Store, open_store
 

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.cycle import CycleOutcome, run_cycle
-from dashboard.cycle_world import World
-from dashboard.decision_service import DecisionService
-from dashboard.reports.asked_report import asked_report
-from dashboard.scheduler import CycleState
-from dashboard.statement.charges import IDLE
-from dashboard.statement.prices import Rent, as_paid, price_list, priced
-from dashboard.statement.statement import make_cost_statement
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
+from dashboard.accounting.cost.charges import IDLE
+from dashboard.accounting.cost.prices import Rent, as_paid, price_list, priced
+from dashboard.accounting.cost.statement import make_cost_statement
+from dashboard.cycle.context import World
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.cycle.run_cycle import CycleOutcome, run_cycle
+from dashboard.decisions.service import DecisionService
+from dashboard.reports.week.query import asked_report
+from dashboard.web.access.context import WebWorld
+from dashboard.web.access.session import register
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import PlanningSettings, Settings

@@ -19,6 +19,7 @@ from factories import H100, make_collected, make_job, make_samples
 from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
+from dashboard.web.frame.navigation import page_file
 from data.settings.all_settings import Settings
 from data.settings.statements import GpuPrice, StatementSettings
 from data.store import Store, open_store
@@ -78,7 +79,7 @@ def drawn(store: Store, page: str, monkeypatch: pytest.MonkeyPatch, **asked: str
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register_world(store, SETTINGS, clock=lambda: NOW)
     app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page(f"views/{page}.py")
+    app.switch_page(page_file(page))
     for name, value in asked.items():
         app.query_params[name] = value
     app.run()

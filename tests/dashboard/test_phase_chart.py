@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from factories import NOW
 
+from dashboard.charts.job_lines import COLOUR_OF_PHASE, phase_segments
 from dashboard.charts.palette import IDLE, faded
-from dashboard.charts.phase_segments import COLOUR_OF_PHASE, phase_segments
 from forecasting.phases.detect import find_phases
 from forecasting.phases.records import PhaseKind, Phases, Signal
 

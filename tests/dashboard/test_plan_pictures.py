@@ -9,8 +9,8 @@ from fleet_cases import fleet_case, load_of
 
 from dashboard.charts.palette import safe
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
-from dashboard.plan_documents import plan_document
-from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
+from dashboard.resources.plan_documents import plan_document
+from dashboard.resources.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from data.records.plans import Plan
 from planner.plan import build_plan
 

@@ -12,9 +12,10 @@ from beds.two_tenants import MINE, THEIRS, fill
 from factories import NOW
 from streamlit.testing.v1 import AppTest
 
-from dashboard.prepared import prepare_answers
-from dashboard.reports.week import week_to
-from dashboard.reports.weekly_energy import weekly_energy
+from dashboard.cycle.prepare_answers import prepare_answers
+from dashboard.reports.week.week import week_to
+from dashboard.reports.week.weekly_energy import weekly_energy
+from dashboard.web.frame.navigation import page_file
 from data.base.errors import StoreError
 from data.catalogue.carbon_table import load_carbon_table
 from data.facts.jobs import OwnNames
@@ -75,7 +76,7 @@ def test_pages_ask_nothing_anew_that_was_prepared(
     for view in VIEWS:
         register_world(store, SETTINGS, clock=lambda: end)  # a reader that remembers nothing
         app = AppTest.from_file(str(APP), default_timeout=300)
-        app.switch_page(f"views/{view}.py")
+        app.switch_page(page_file(view))
         app.run()
         assert not app.exception, view
         assert asked == [], view
@@ -86,7 +87,7 @@ def test_health_says_what_is_prepared_and_of_when(filled: tuple[Store, datetime]
     store, end = filled
     register_world(store, SETTINGS, clock=lambda: end)
     app = AppTest.from_file(str(APP), default_timeout=300)
-    app.switch_page("views/health.py")
+    app.switch_page(page_file("health"))
     app.run()
     said = " ".join(caption.value for caption in app.caption)
     assert f"answers for pages prepared with the cycle at {end:%Y-%m-%d %H:%M} UTC" in said
@@ -130,6 +131,6 @@ def test_a_cycle_stands_without_prepared_answers(
     def full(*_given: object, **_named: object) -> int:
         raise StoreError("the disk is full", "Free some.")
 
-    monkeypatch.setattr("dashboard.prepared.prepare", full)
+    monkeypatch.setattr("dashboard.cycle.prepare_answers.prepare", full)
     prepare_answers(store, SETTINGS, now=end)
     assert "no answers are prepared" in caplog.text

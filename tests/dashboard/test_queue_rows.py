@@ -10,7 +10,7 @@ from factories import H100, NOW, make_collected, make_samples
 from waiting_jobs import waiting_jobs
 
 from dashboard.cli import main
-from dashboard.queue_rows import queue_rows
+from dashboard.resources.queue_rows import queue_rows
 from data.store import open_store
 
 

@@ -11,7 +11,7 @@ from factories import NOW, make_collected, make_job, make_quota
 from starlette.testclient import TestClient
 
 from dashboard.cli import main
-from dashboard.problem_of_view import fleet_rules
+from dashboard.cycle.make_problem import fleet_rules
 from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.facts.quotas import QuotaKind
 from data.settings.load import load_settings

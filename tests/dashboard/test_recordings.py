@@ -19,9 +19,10 @@ from factories import make_collected, make_samples
 from streamlit.testing.v1 import AppTest
 
 from dashboard.cli import main
-from dashboard.foreign_text import markdown
-from dashboard.recording import long_time, present
-from dashboard.wiring import build_collectors
+from dashboard.common.escaping import markdown
+from dashboard.common.replay_clock import long_time, present
+from dashboard.cycle.wiring import build_collectors
+from dashboard.web.frame.navigation import page_file
 from data.base.clock import floor_to_slot, utc_now
 from data.facts.fleet import LIVE_SOURCES, SourceState
 from data.settings.all_settings import Settings
@@ -137,7 +138,7 @@ def drawn(store: Store, view: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     settings = Settings()
     register_world(store, settings, clock=lambda: present(store.reader))
     app = AppTest.from_file(str(APP), default_timeout=120)
-    app.switch_page(f"views/{view}.py")
+    app.switch_page(page_file(view))
     app.run()
     assert not app.exception
     return app

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from beds.apply_bench import propose
 from factories import NOW, make_collected, make_job, make_range, make_recommendation, make_samples
 
-from dashboard import decisions
 from dashboard.cli import main
+from dashboard.decisions import approvals
 from data.facts.identifiers import digest_of_text
 from data.records.recommendations import Decision, Transition
 from data.store import Store, open_store
@@ -56,8 +56,8 @@ def test_a_later_field_changes_no_name(
         digest = kept_before(store, left_out)
         (listed,) = store.reader.current_recommendations(now=NOW)
         assert listed.recommendation.digest == digest
-        decisions.approve(store, digest[:12], by="ann", now=NOW)
-        decisions.write_approved(store, digest, by="ann", now=NOW, folder=tmp_path)
+        approvals.approve(store, digest[:12], by="ann", now=NOW)
+        approvals.write_approved(store, digest, by="ann", now=NOW, folder=tmp_path)
         assert set(store.reader.recommendations_of([digest], now=NOW)) == {digest}
         told = store.reader.recommendation(digest[:12], now=NOW).recommendation.as_dict()
         assert (told["id"], told["digest"]) == (digest[:12], digest)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from factories import NOW, make_job, make_range, make_recommendation
 
-from dashboard.apply.resting import rejections
+from dashboard.cycle.cooldowns import rejections
 from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.records.lifecycle import TARGET_MOVED, State
 from data.records.recommendations import Recommendation

@@ -12,10 +12,10 @@ from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.shared.collector import Window
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
-from dashboard.replanning import look_again, reasons_to_plan, surprises_since_plan
-from dashboard.urgent import urgent_facts
+from dashboard.cycle.context import World
+from dashboard.cycle.replanning import look_again, reasons_to_plan, surprises_since_plan
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.resources.alerts import urgent_facts
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected
@@ -87,7 +87,7 @@ def note_what_is_asked(asked: list[frozenset[str]], patch: pytest.MonkeyPatch) -
         asked.append(chosen["reconsidered"])
         return build_plan(*given, **chosen)
 
-    patch.setattr("dashboard.cycle.build_plan", noted)
+    patch.setattr("dashboard.cycle.run_cycle.build_plan", noted)
 
 
 @pytest.mark.parametrize(("after", "called"), [(0.3, False), (0.9, True), (0.0, True)])

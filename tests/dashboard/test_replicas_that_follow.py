@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected
 
-from dashboard.serving_outlook import foreseen_serving
+from dashboard.serving.outlook import foreseen_serving
 from data.facts.columns import SERVING, check_frame
 from data.settings.serving import ServingSettings
 from data.store import Store, open_store

@@ -17,8 +17,8 @@ from beds.stores import cycle, filled
 from factories import make_collected, make_job, make_recommendation, make_samples
 
 from dashboard.notify.deliver import Notifier
-from dashboard.notify.report_rounds import ReportRounds
-from dashboard.reports.week import last_whole_week
+from dashboard.notify.report_delivery import ReportRounds
+from dashboard.reports.week.week import last_whole_week
 from data.base.errors import SettingsError
 from data.settings.access import NotifySettings
 from data.settings.all_settings import Settings

@@ -19,14 +19,14 @@ from factories import (
     make_samples,
 )
 
-from dashboard.figure_text import figure_text
-from dashboard.reports.next_week import days_ahead
-from dashboard.reports.render_pdf import render_pdf
-from dashboard.reports.render_report import render_html, render_json, render_markdown
-from dashboard.reports.waste import waste_rows
-from dashboard.reports.week import week_to
-from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
-from dashboard.statement.prices import Rent, price_list
+from dashboard.accounting.cost.prices import Rent, price_list
+from dashboard.common.figures import figure_text
+from dashboard.reports.render.html_report import render_html, render_json, render_markdown
+from dashboard.reports.render.pdf_report import render_pdf
+from dashboard.reports.week.next_week import days_ahead
+from dashboard.reports.week.waste import waste_rows
+from dashboard.reports.week.week import week_to
+from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from data.base.text import storable
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.reports.esg.periods import Calendar, Every
-from dashboard.reports.week import last_whole_week, week_filed, week_to
+from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.reports.week.week import last_whole_week, week_filed, week_to
 from data.base.errors import SettingsError
 from data.settings.reports import WEEKDAYS, ReportSettings
 

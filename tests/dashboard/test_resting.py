@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from factories import NOW, make_job, make_plan, make_recommendation
 
-from dashboard.apply.resting import rejections, resting
-from dashboard.savings import ledger
+from dashboard.accounting.savings.ledger import ledger
+from dashboard.cycle.cooldowns import rejections, resting
 from data.base.errors import NotKnownError
 from data.facts.jobs import JobState, SchedulerFacts
 from data.records.actions import Action

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from factories import make_job, make_recommendation
 
-from dashboard.rights import may_look, owns, why_not, why_not_submit
+from dashboard.common.rights import may_look, owns, why_not, why_not_submit
 from data.facts.jobs import SchedulerFacts
 from data.records.commands import Person
 from data.settings.access import AccessSettings

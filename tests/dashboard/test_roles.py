@@ -14,7 +14,7 @@ from beds.file_cluster import FileApplier, FileCluster
 from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_recommendation
 
-from dashboard.decision_service import DecisionService
+from dashboard.decisions.service import DecisionService
 from data.base.errors import ChangeRefusedError, StalePlanError, StoreError
 from data.records.commands import Person
 from data.records.recommendations import Decision

@@ -14,13 +14,18 @@ import pytest
 from beds.apply_bench import JOB, Bench, applied_bench
 from factories import NOW, make_collected, make_job, make_samples
 
-from dashboard.reports.editions import WHOLE, Edition, EditionKind
-from dashboard.reports.render_pdf import render_pdf
-from dashboard.reports.render_report import bare_text, render_html, render_json, render_markdown
-from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.week import week_to
-from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
-from dashboard.savings import ledger, total_gpu_hours
+from dashboard.accounting.savings.ledger import ledger, total_gpu_hours
+from dashboard.reports.render.csv_tables import csv_tables
+from dashboard.reports.render.html_report import (
+    bare_text,
+    render_html,
+    render_json,
+    render_markdown,
+)
+from dashboard.reports.render.pdf_report import render_pdf
+from dashboard.reports.week.editions import WHOLE, Edition, EditionKind
+from dashboard.reports.week.week import week_to
+from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings

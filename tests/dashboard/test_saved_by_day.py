@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import H100
 
-from dashboard.saved_by_day import (
+from dashboard.accounting.savings.daily_savings import (
     DaySaved,
     run_rate,
     saved_by_day,
     standing_times,
     summed,
 )
-from dashboard.savings import sum_of
+from dashboard.accounting.savings.ledger import sum_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.columns import HISTORY, SAMPLES, check_frame, empty_frame
 from data.records.actions import Action

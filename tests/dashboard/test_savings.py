@@ -24,9 +24,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import H100
 
-from dashboard.apply.verification import compare, measure
-from dashboard.saved_by_day import saved_by_day, summed
-from dashboard.savings import ledger, total_energy, total_gpu_hours
+from dashboard.accounting.savings.daily_savings import saved_by_day, summed
+from dashboard.accounting.savings.ledger import ledger, total_energy, total_gpu_hours
+from dashboard.apply.worker.verification import compare, measure
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.actions import Action
 from data.records.commands import Work

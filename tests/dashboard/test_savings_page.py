@@ -13,15 +13,17 @@ from factories import NOW, make_range, make_recommendation
 from streamlit.testing.v1 import AppTest
 
 import dashboard.web
-from dashboard.saved_by_day import DaySaved
+from dashboard.accounting.savings.daily_savings import DaySaved
+from dashboard.web.frame.navigation import PAGES
 from data.records.commands import Measurement
 
-PAGE = Path(__file__).parents[2] / "dashboard/web/views/savings.py"
+PAGE = Path(__file__).parents[2] / "dashboard/web/account/savings.py"
 DAY = timedelta(days=1)
 # What is first imported while a name is replaced would keep the replacement for all later tests.
-for found in pkgutil.iter_modules(dashboard.web.__path__, "dashboard.web."):
-    if found.name not in ("dashboard.web.app", "dashboard.web.views"):
-        import_module(found.name)
+SCRIPTS = {"dashboard.web.app", *(f"dashboard.web.{row.room}.{row.view}" for row in PAGES)}
+for module in pkgutil.walk_packages(dashboard.web.__path__, "dashboard.web."):
+    if module.name not in SCRIPTS:
+        import_module(module.name)
 SAVED = DaySaved(
     reference="TT-1",
     recommendation=make_recommendation(),
@@ -40,13 +42,13 @@ def drawn(days: list[DaySaved], monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """The page on these days."""
     world: Any = SimpleNamespace(reader=SimpleNamespace(recording=lambda: None), clock=lambda: NOW)
     for name, answer in {
-        "dashboard.web.saved_days.saved_days": lambda: days,
-        "dashboard.web.saved_days.measured_to": lambda: NOW + DAY / 2,
-        "dashboard.web.scope.scoped_jobs": lambda: None,
-        "dashboard.web.session.current_world": lambda: world,
-        "dashboard.web.page.current_world": lambda: world,
-        "dashboard.web.page.way": lambda *_told, **_asked: None,
-        "dashboard.savings.ledger": lambda _reader, now: (),
+        "dashboard.web.findings.daily_savings.saved_days": lambda: days,
+        "dashboard.web.findings.daily_savings.measured_to": lambda: NOW + DAY / 2,
+        "dashboard.web.frame.scope.scoped_jobs": lambda: None,
+        "dashboard.web.access.session.current_world": lambda: world,
+        "dashboard.web.frame.page.current_world": lambda: world,
+        "dashboard.web.frame.page.way": lambda *_told, **_asked: None,
+        "dashboard.accounting.savings.ledger.ledger": lambda _reader, now: (),
     }.items():
         monkeypatch.setattr(name, answer)
     page = AppTest.from_file(str(PAGE), default_timeout=60).run()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dashboard.scheduler import CycleThread
+from dashboard.cycle.cycle_thread import CycleThread
 from data.base.errors import StoreError
 
 

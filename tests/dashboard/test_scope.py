@@ -6,9 +6,9 @@ import pytest
 import streamlit as st
 from factories import H100, make_job
 
-from dashboard.web.page import link_to
-from dashboard.web.pages import PAGES
-from dashboard.web.scope import FOLLOWED, Scope, asks_for, current_scope
+from dashboard.web.frame.navigation import PAGES
+from dashboard.web.frame.page import link_to
+from dashboard.web.frame.scope import FOLLOWED, Scope, asks_for, current_scope
 from data.facts.jobs import Job, SchedulerFacts
 
 JOB = make_job("ml/train", scheduler=SchedulerFacts(account="vision"))

@@ -9,8 +9,8 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.shared.collector import Window
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
+from dashboard.cycle.context import World
+from dashboard.cycle.run_cycle import run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected, no_serving

@@ -14,8 +14,8 @@ import pytest
 from beds.served import served
 from factories import make_collected, make_job
 
-from dashboard.api.rows import service_row
-from dashboard.serving_outlook import foreseen_serving
+from dashboard.resources.rows import service_row
+from dashboard.serving.outlook import foreseen_serving
 from data.facts.columns import ALLOCATIONS, check_frame
 from data.facts.jobs import SchedulerFacts
 from data.records.serving import ServiceOutlook

@@ -12,9 +12,9 @@ import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.shared.collector import Window
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
-from dashboard.serving_fit import FASTER_MEMORY, SLOWER_THAN_STATED
+from dashboard.cycle.context import World
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.serving.fit import FASTER_MEMORY, SLOWER_THAN_STATED
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.collected import Collected

@@ -10,8 +10,8 @@ import pytest
 from beds.served import served
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 
-from dashboard import serving_outlook
-from dashboard.serving_outlook import foreseen_serving, service_history
+from dashboard.serving import outlook as serving_outlook
+from dashboard.serving.outlook import foreseen_serving, service_history
 from data.facts.columns import ALLOCATIONS, check_frame
 from data.records.serving import ColdStart, ServiceOutlook
 from data.settings.serving import ServingSettings

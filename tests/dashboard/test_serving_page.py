@@ -12,7 +12,8 @@ from beds.page_world import register_world
 from factories import NOW, make_collected, make_job, make_plan, make_samples
 from streamlit.testing.v1 import AppTest
 
-from dashboard.api.rows import service_row
+from dashboard.resources.rows import service_row
+from dashboard.web.frame.navigation import page_file
 from data.records.serving import ColdStart, ServiceOutlook
 from data.settings.all_settings import Settings
 from data.store import Store, open_store
@@ -50,7 +51,7 @@ def draw(
     )  # fmt: skip
     register_world(store, Settings(), clock=lambda: NOW)
     app = AppTest.from_file(str(APP), default_timeout=300)
-    app.switch_page("views/serving.py")
+    app.switch_page(page_file("serving"))
     for name, value in asked.items():
         app.query_params[name] = value
     app.run()

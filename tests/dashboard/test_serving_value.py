@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from factories import H100, NOW, make_collected, make_job, make_samples
 
-from dashboard.serving_value import OTHER_JOBS, TokenValue, kept_values, token_values
-from dashboard.statement.statement import CostStatement, make_cost_statement
+from dashboard.accounting.cost.statement import CostStatement, make_cost_statement
+from dashboard.serving.token_cost import OTHER_JOBS, TokenValue, kept_values, token_values
 from data.facts.collected import Collected
 from data.facts.columns import ALLOCATIONS, SERVING, check_frame
 from data.settings.all_settings import Settings
@@ -110,7 +110,7 @@ def test_a_page_that_is_drawn_again_makes_no_other_statement(
         made.append(given)
         return make_cost_statement(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("dashboard.serving_value.make_cost_statement", counted)
+    monkeypatch.setattr("dashboard.serving.token_cost.make_cost_statement", counted)
     reader = store.reader_for_pages()
     first, second = (kept_values(reader, PRICED, {DARK, CHAT}, end=NOW) for _draw in range(2))
     assert first == second == token_values(store.reader, PRICED, {CHAT, DARK}, end=NOW)

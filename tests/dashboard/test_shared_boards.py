@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from beds.board_readings import board_series, pod_labels, write_answer
 
+from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.cli import main
-from dashboard.idle_sum import idle_sum
 from data.records.plans import Plan
 from data.store import open_store
 

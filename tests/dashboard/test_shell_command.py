@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dashboard.cli import main
-from dashboard.cli.examples import EXAMPLES
-from dashboard.cli.parser import build_parser
-from dashboard.cli.shell_command import manual_page, parsers_of
+from dashboard.cli.operate.completion_command import manual_page, parsers_of
+from dashboard.cli.parser.examples import EXAMPLES
+from dashboard.cli.parser.parser import build_parser
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from beds.stores import Stores, on_both_engines
 from browser.bed import Server, running_server
 from httpx2 import Client, Response
 
-from dashboard.api.callers import SIGN_IN_COOKIE
+from dashboard.api.http.authentication import SIGN_IN_COOKIE
 from data.settings.store import is_postgres_url, store_path
 from data.store import open_store
 from data.store.engine import tables

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from factories import NOW, make_collected
 
-from dashboard.api.rows import service_row
-from dashboard.serving_outlook import foreseen_serving
+from dashboard.resources.rows import service_row
+from dashboard.serving.outlook import foreseen_serving
 from data.facts.columns import ALLOCATIONS, SERVING, check_frame
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings

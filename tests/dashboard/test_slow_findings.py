@@ -13,13 +13,13 @@ from streamlit.testing.v1 import AppTest
 from benchmarks.slow_work import JUDGING, simulated
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.simulated.slow_work import cause_of
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
-from dashboard.decision_service import DecisionService
-from dashboard.findings import findings_now
-from dashboard.scheduler import CycleState
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
+from dashboard.cycle.context import World
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.decisions.findings import findings_now
+from dashboard.decisions.service import DecisionService
+from dashboard.web.access.context import WebWorld
+from dashboard.web.access.session import register
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action
@@ -119,7 +119,7 @@ def test_the_page_of_a_job_says_why_it_is_slow(
         )
     )
     app = AppTest.from_string(
-        "from dashboard.web.slow_work_line import slow_work_line\nslow_work_line('a')"
+        "from dashboard.web.jobs.slow_work_line import slow_work_line\nslow_work_line('a')"
     ).run()
     assert not app.exception
     shown = [*app.markdown, *app.warning, *app.info, *app.caption]

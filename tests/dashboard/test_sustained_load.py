@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from reliability import Measured
 
-from dashboard.cycle import collect_and_keep
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import collect_and_keep
+from dashboard.cycle.wiring import build_world
 from data.settings.all_settings import Settings
 from data.settings.load import load_settings
 from data.store import StoreReader, open_store

@@ -11,7 +11,7 @@ from reliability import Measured
 
 from benchmarks.load import cross_talk, owners_sign_in, people_at_once
 from benchmarks.pages import p95
-from dashboard.prepared import prepare_answers
+from dashboard.cycle.prepare_answers import prepare_answers
 from data.base.clock import floor_to_slot, utc_now
 from data.settings.all_settings import Settings
 from data.store import open_store

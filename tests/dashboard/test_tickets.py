@@ -15,9 +15,9 @@ from beds.apply_bench import START, fill
 from beds.stores import filled
 from factories import make_recommendation
 
-from dashboard.api.rows import record_of
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.tickets import ticket_of
+from dashboard.resources.rows import record_of
 from data.base.errors import SettingsError
 from data.records.recommendations import Decision
 from data.settings.access import AccessSettings, NotifySettings

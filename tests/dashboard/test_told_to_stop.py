@@ -25,7 +25,7 @@ from beds.heard_trimtab import PATIENCE, HeardTrimtab, heard_trimtab
 from beds.ports import free_port
 from factories import make_recommendation
 
-from dashboard import decisions
+from dashboard.decisions import approvals
 from data.base.clock import utc_now
 from data.store import open_store
 
@@ -79,10 +79,10 @@ def ask(folder: Path) -> str:
     one = make_recommendation(created_at=now, expires_at=now + timedelta(hours=24))
     with open_store(f"duckdb:///{folder}/t.duckdb") as store:
         fill(store, one)
-        decisions.approve(store, one.digest, by="Robin", now=now)
+        approvals.approve(store, one.digest, by="Robin", now=now)
         store.commands.ask(
-            kind=decisions.CommandKind.APPLY, digest=one.digest, subject=one.digest,
-            target=JOB, person=decisions.Person(name="Robin"), at=now,
+            kind=approvals.CommandKind.APPLY, digest=one.digest, subject=one.digest,
+            target=JOB, person=approvals.Person(name="Robin"), at=now,
         )  # fmt: skip
     return one.digest
 
@@ -199,7 +199,7 @@ def test_a_process_ends_while_a_thread_still_asks_the_store(code: int) -> None:
 import sys
 import threading
 import duckdb
-from dashboard.background import end_process
+from dashboard.common.threads import end_process
 connection = duckdb.connect()
 endless = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
 asking = threading.Thread(target=lambda: connection.execute(endless), daemon=True)

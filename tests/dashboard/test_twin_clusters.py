@@ -13,13 +13,13 @@ import pytest
 from collectors.shared.collector import Collector, Window
 from collectors.shared.multi_cluster import InCluster
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.capacity import capacity_rows
-from dashboard.cycle import CycleOutcome, run_cycle
-from dashboard.reports.esg.build import make_statement
-from dashboard.reports.esg.statement import GroupBy
-from dashboard.statement.statement import make_cost_statement
-from dashboard.submission.fleet import fleet_of_store
-from dashboard.wiring import build_world
+from dashboard.accounting.cost.statement import make_cost_statement
+from dashboard.accounting.energy.build import make_statement
+from dashboard.accounting.energy.statement import GroupBy
+from dashboard.accounting.facility.capacity import capacity_rows
+from dashboard.cycle.run_cycle import CycleOutcome, run_cycle
+from dashboard.cycle.wiring import build_world
+from dashboard.submission.job.fleet import fleet_of_store
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.cluster_names import MAIN, cluster_in, name_in_cluster
 from data.facts.collected import Collected

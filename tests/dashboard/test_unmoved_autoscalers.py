@@ -7,8 +7,8 @@ import pytest
 from beds.apply_bench import JOB, applied_bench
 from factories import NOW, make_collected, make_job, make_recommendation, make_samples
 
+from dashboard.accounting.savings.ledger import ledger
 from dashboard.cli import main
-from dashboard.savings import ledger
 from data.facts.jobs import SchedulerFacts
 from data.records.actions import Action
 from data.store import open_store

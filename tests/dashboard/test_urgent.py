@@ -28,16 +28,17 @@ from streamlit.testing.v1 import AppTest
 
 from benchmarks._page_client import open_page
 from benchmarks.load import owners_sign_in
-from dashboard.decision_service import DecisionService
-from dashboard.finding_choice import FindingOrder
-from dashboard.findings import findings_now
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.decisions.finding_filter import FindingOrder
+from dashboard.decisions.findings import findings_now
+from dashboard.decisions.service import DecisionService
+from dashboard.notify.alerts import UrgentRounds
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.messages import NO_LINK, messages_for
-from dashboard.notify.urgent_rounds import UrgentRounds
-from dashboard.scheduler import CycleState
-from dashboard.urgent import urgent_facts
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
+from dashboard.resources.alerts import urgent_facts
+from dashboard.web.access.context import WebWorld
+from dashboard.web.access.session import register
+from dashboard.web.frame.navigation import page_file
 from data.base.clock import utc_now
 from data.facts.columns import XIDS, check_frame
 from data.facts.jobs import OwnNames
@@ -164,7 +165,7 @@ def test_every_page_says_it_and_reads_names_as_text(
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         register(world)
         app = AppTest.from_file(str(APP), default_timeout=60)
-        app.switch_page(f"views/{view}.py")
+        app.switch_page(page_file(view))
         app.run()
         assert not app.exception
         (told,) = [error.value for error in app.error if "**Urgent**" in error.value]

@@ -3,7 +3,7 @@
 from factories import NOW, make_collected, make_samples
 from waiting_jobs import waiting_jobs
 
-from dashboard.problem_of_view import problem_of_view
+from dashboard.cycle.make_problem import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings

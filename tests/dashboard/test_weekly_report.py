@@ -10,12 +10,12 @@ import pytest
 from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
-from dashboard.reports.render_report import render_html, render_json, render_markdown
-from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.saved import saved_in
-from dashboard.reports.week import Week, week_to
-from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
-from dashboard.savings import LedgerRow
+from dashboard.accounting.savings.ledger import LedgerRow
+from dashboard.reports.render.csv_tables import csv_tables
+from dashboard.reports.render.html_report import render_html, render_json, render_markdown
+from dashboard.reports.week.savings import saved_in
+from dashboard.reports.week.week import Week, week_to
+from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.audit import AuditEntry

@@ -16,9 +16,9 @@ from streamlit.testing.v1 import AppTest
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
-from dashboard.cli.command_options import KNOBS as COMMAND_KNOBS
-from dashboard.cycle import run_cycle
-from dashboard.what_if import (
+from dashboard.cli.parser.command_options import KNOBS as COMMAND_KNOBS
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.cycle.what_if import (
     KNOBS,
     WhatIfBasis,
     changed_settings,
@@ -26,7 +26,8 @@ from dashboard.what_if import (
     read_basis,
     what_if,
 )
-from dashboard.wiring import build_world
+from dashboard.cycle.wiring import build_world
+from dashboard.web.frame.navigation import page_file
 from data.base.errors import SettingsError, StoreError
 from data.facts.columns import SAMPLES, check_frame
 from data.facts.jobs import Job
@@ -268,7 +269,7 @@ def test_a_link_shows_the_same_comparison(store: Store, monkeypatch: pytest.Monk
     page = AppTest.from_file(str(APP), default_timeout=120)
     page.query_params["headroom"] = "0.5"
     page.query_params["churn"] = "much"
-    page.switch_page("views/plan.py").run()
+    page.switch_page(page_file("plan")).run()
     assert not page.exception
     assert page.slider(key="what-if-headroom").value == 0.5
     assert page.slider(key="what-if-churn").value == SETTINGS.planning.churn_ratio

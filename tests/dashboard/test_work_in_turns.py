@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from dashboard.problem_of_view import problem_of_view
+from dashboard.cycle.make_problem import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import WorkloadKind

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dashboard.apply.kill_switch import resume, stop
-from dashboard.apply.progress import progress_of
-from dashboard.apply.wording import STATE_WORDS
+from dashboard.apply.contract.kill_switch import resume, stop
+from dashboard.apply.contract.wording import STATE_WORDS
+from dashboard.apply.worker.progress import progress_of
 from data.base.errors import StalePlanError
 from data.records.lifecycle import OPEN, REVERSIBLE, STANDING, State
 from data.store import open_store

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from factories import NOW
 
-from dashboard.web.xid_errors import board_rows, code_rows, finding, worth_a_look, xid_texts
+from dashboard.web.fleet.xid_errors import board_rows, code_rows, finding, worth_a_look, xid_texts
 from data.catalogue.xid_table import meaning_of
 from data.facts.columns import XIDS, check_frame, empty_frame
 

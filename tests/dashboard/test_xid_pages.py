@@ -12,10 +12,11 @@ from streamlit.testing.v1 import AppTest
 
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.decision_service import DecisionService
-from dashboard.scheduler import CycleState
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.decisions.service import DecisionService
+from dashboard.web.access.context import WebWorld
+from dashboard.web.access.session import register
+from dashboard.web.frame.navigation import page_file
 from data.catalogue.xid_table import meaning_of
 from data.settings.all_settings import Settings
 from data.settings.load import LoadedSettings
@@ -51,7 +52,7 @@ def drawn(world: WebWorld, view: str, monkeypatch: pytest.MonkeyPatch, **query: 
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     register(world)
     app = AppTest.from_file(str(APP), default_timeout=60)
-    app.switch_page(f"views/{view}.py")
+    app.switch_page(page_file(view))
     for name, value in query.items():
         app.query_params[name] = value
     app.run()

@@ -214,8 +214,8 @@ def test_a_backup_goes_into_an_empty_database_only(postgres_url: str, tmp_path: 
 WRITER = """
 import sys; sys.path[:0] = ["tests", "tests/data"]
 from test_backup import write
-from dashboard.api.local_door import LocalDoor, local_app
-from dashboard.decision_service import DecisionService
+from dashboard.api.unix_socket import LocalDoor, local_app
+from dashboard.decisions.service import DecisionService
 from data.base.clock import utc_now
 from data.settings.all_settings import Settings
 from data.store import open_store

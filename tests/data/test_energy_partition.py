@@ -14,7 +14,7 @@ from factories import make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dashboard.reports.esg.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, Every
 from data.settings.all_settings import RetentionSettings
 from data.store import Store, open_store
 from data.store.facts.energy_parts import EnergyKey, Periods

@@ -240,7 +240,8 @@ def test_debug_tells_of_us_and_not_of_libraries() -> None:
     """The lines of a compiler are megabytes."""
     script = (
         "import logging, sys\nfrom dashboard.cli import main\nmain(['--debug', 'settings'])\n"
-        "for name in ('numba.core.byteflow', 'matplotlib.font_manager', 'dashboard.cycle'):\n"
+        "for name in ('numba.core.byteflow', 'matplotlib.font_manager',"
+        " 'dashboard.cycle.run_cycle'):\n"
         "    logging.getLogger(name).debug('said by %s', name)\n"
     )
     done = subprocess.run(
@@ -251,7 +252,7 @@ def test_debug_tells_of_us_and_not_of_libraries() -> None:
         check=True,
     )
     said = [line.partition(" ")[2] for line in done.stderr.splitlines() if "said by" in line]
-    assert said == ["DEBUG dashboard.cycle: said by dashboard.cycle"]
+    assert said == ["DEBUG dashboard.cycle.run_cycle: said by dashboard.cycle.run_cycle"]
 
 
 WORK = {  # settings that say how much work a cycle is, or forbid it: their extremes take days

@@ -8,7 +8,7 @@ import yaml
 from beds.kubernetes_fake import fake_api
 from beds.kubernetes_replay import A_TOKEN
 
-from dashboard.diagnosis import source_findings
+from dashboard.cycle.diagnosis import source_findings
 from data.base.clock import utc_now
 from data.base.errors import SettingsError
 from data.settings.all_settings import Settings

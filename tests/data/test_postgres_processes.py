@@ -10,7 +10,7 @@ from beds.file_cluster import FileCluster
 from beds.postgres import PostgresBed
 from factories import NOW, make_collected, make_samples
 
-from dashboard.decision_service import DecisionService
+from dashboard.decisions.service import DecisionService
 from data.base.errors import StoreBusyError
 from data.records.commands import Person
 from data.settings.all_settings import Settings

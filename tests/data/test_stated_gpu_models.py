@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.cli.world import settings_of
-from dashboard.statement.prices import price_list
+from dashboard.accounting.cost.prices import price_list
+from dashboard.cli.terminal.context import settings_of
 from data.base.errors import SettingsError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue, state_gpu_models
 from data.settings.all_settings import Settings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.statement.prices import price_list
+from dashboard.accounting.cost.prices import price_list
 from data.base.errors import SettingsError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.load import load_settings

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dashboard.csv_export import csv_text
-from dashboard.foreign_text import UNSEEN, cell, chat, markdown, plot_label, shown
+from dashboard.common.csv_cells import csv_text
+from dashboard.common.escaping import UNSEEN, cell, chat, markdown, plot_label, shown
 
 TEXTS = [payload.text for payload in PAYLOADS] + [HUGE]
 JOINER = "\u2060"

@@ -8,8 +8,8 @@ import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation
 from hostile.payloads import PAYLOADS
 
-from dashboard import decisions
-from dashboard.apply.change_file import change_for, write_change
+from dashboard.apply.worker.change_file import change_for, write_change
+from dashboard.decisions import approvals
 from data.base.errors import ChangeRefusedError, StoreError
 from data.facts.jobs import Platform
 from data.records.commands import Person
@@ -41,14 +41,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 ACTS: dict[str, Act] = {
-    "approve": lambda s, i, who: decisions.approve(s, i, by=who, now=NOW, access=ACCESS),
-    "reject": lambda s, i, who: decisions.reject(s, i, by=who, now=NOW, access=ACCESS),
-    "keep": lambda s, i, who: decisions.keep(s, i, by=who, now=NOW, access=ACCESS),
-    "apply": lambda s, i, who: decisions.ask_to_apply(
+    "approve": lambda s, i, who: approvals.approve(s, i, by=who, now=NOW, access=ACCESS),
+    "reject": lambda s, i, who: approvals.reject(s, i, by=who, now=NOW, access=ACCESS),
+    "keep": lambda s, i, who: approvals.keep(s, i, by=who, now=NOW, access=ACCESS),
+    "apply": lambda s, i, who: approvals.ask_to_apply(
         s, i, by=who, now=NOW, appliers=(), access=ACCESS
     ),
-    "roll back": lambda s, i, who: decisions.ask_to_roll_back(s, i, by=who, now=NOW, access=ACCESS),
-    "write": lambda s, i, who: decisions.write_approved(
+    "roll back": lambda s, i, who: approvals.ask_to_roll_back(s, i, by=who, now=NOW, access=ACCESS),
+    "write": lambda s, i, who: approvals.write_approved(
         s, i, by=who, now=NOW, folder=Path("nowhere"), access=ACCESS
     ),
 }

@@ -25,19 +25,19 @@ from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
 from dashboard.cli import main
-from dashboard.cli.log_lines import OneLine
-from dashboard.foreign_text import UNSEEN
+from dashboard.cli.terminal.log_format import OneLine
+from dashboard.common.escaping import UNSEEN
+from dashboard.cycle.cycle_thread import CycleState
 from dashboard.notify.mail import mail_of, send
 from dashboard.notify.messages import messages_for
 from dashboard.notify.report_mail import attach, webhook_parts
 from dashboard.notify.webhook import content_of, post
-from dashboard.reports.render_pdf import render_pdf
-from dashboard.reports.render_report import render_html, render_json, render_markdown
-from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.week import week_to
-from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
-from dashboard.scheduler import CycleState
-from dashboard.web.own_metrics import OwnMetrics
+from dashboard.reports.render.csv_tables import csv_tables
+from dashboard.reports.render.html_report import render_html, render_json, render_markdown
+from dashboard.reports.render.pdf_report import render_pdf
+from dashboard.reports.week.week import week_to
+from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.web.server.prometheus_metrics import OwnMetrics
 from data.base.clock import floor_to_slot, utc_now
 from data.base.errors import StoreError
 from data.base.failure import NotDeliveredError

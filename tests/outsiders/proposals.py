@@ -16,9 +16,9 @@ import pandas as pd
 from factories import make_collected, make_samples
 
 from collectors.shared.collector import Collector, Window
-from dashboard.apply.base import Applier
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
+from dashboard.apply.contract.applier import Applier
+from dashboard.cycle.context import World
+from dashboard.cycle.run_cycle import run_cycle
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.catalogue.carbon_table import load_carbon_table

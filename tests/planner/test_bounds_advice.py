@@ -8,7 +8,7 @@ import pytest
 from factories import make_job
 from planning_cases import AS_OF, H100, boards, case
 
-from dashboard.proposed_again import is_proposed_by
+from dashboard.decisions.repeat_proposals import is_proposed_by
 from data.facts.jobs import Job, Platform, SchedulerFacts
 from data.records.actions import Action
 from data.records.recommendations import Range, Recommendation

@@ -22,7 +22,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from planning_cases import AS_OF, FREE_NODES, H100, case
 
-from dashboard.web.finding_panel import effect_text
+from dashboard.web.findings.finding_panel import effect_text
 from data.facts.gpu_resources import WHOLE_GPU
 from data.facts.jobs import Job, JobState
 from data.facts.quotas import QuotaKind

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, boards, case
 
-from dashboard.idle_sum import idle_rows, idle_sum
+from dashboard.accounting.savings.idle_bridge import idle_rows, idle_sum
 from data.facts.jobs import Job, JobState
 from data.records.actions import FOR_MEMORY
 from data.records.plans import IdleCause, Plan

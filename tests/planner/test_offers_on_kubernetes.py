@@ -25,7 +25,7 @@ from drawn_kubernetes import (
 from factories import make_quota
 from growth_cases import demand_for, half_done
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.facts.quotas import QuotaKind
 from data.records.actions import Action
 from data.records.recommendations import Recommendation

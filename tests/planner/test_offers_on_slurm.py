@@ -21,8 +21,8 @@ from planning_cases import A100, AS_OF, FREE_NODES, H100, case
 
 from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
-from dashboard.apply.slurm.applier import SlurmApplier
-from dashboard.problem_of_view import fleet_rules
+from dashboard.apply.slurm.change.applier import SlurmApplier
+from dashboard.cycle.make_problem import fleet_rules
 from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action

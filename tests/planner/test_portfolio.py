@@ -23,7 +23,7 @@ from planning_cases import (
     two_gpus_three_jobs,
 )
 
-from dashboard.cli.cycle_commands import portfolio_line
+from dashboard.cli.operate.cycle_commands import portfolio_line
 from data.facts.jobs import WorkloadKind
 from data.records.actions import FOR_MEMORY, Action
 from data.records.plans import JobPlan

@@ -7,7 +7,7 @@ import pytest
 from fleet_cases import slurm_job
 from planning_cases import AS_OF, H100, boards, case
 
-from dashboard.web.finding_panel import effect_text
+from dashboard.web.findings.finding_panel import effect_text
 from data.facts.jobs import JobState
 from data.facts.queue_waits import QueueWait
 from data.records.recommendations import Recommendation

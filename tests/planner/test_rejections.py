@@ -8,8 +8,8 @@ from factories import NOW, make_job, make_plan, make_range, make_recommendation
 from fleet_cases import KUBERNETES, gpu, node_of, pods_job
 from planning_cases import AS_OF, H100, boards, case
 
-from dashboard import decisions
-from dashboard.apply.resting import rejections
+from dashboard.cycle.cooldowns import rejections
+from dashboard.decisions import approvals
 from data.records.actions import Action
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
@@ -105,9 +105,9 @@ def test_rejections_are_read_from_decisions_for_as_long_as_they_hold(store: Stor
         plan=make_plan(),
         recommendations=(approved, old, newer),
     )
-    decisions.approve(store, approved.digest, by="A", now=NOW)
-    decisions.reject(store, newer.digest, by="A", now=NOW + timedelta(hours=2))
-    decisions.reject(store, old.digest, by="A", now=NOW + timedelta(hours=1))
+    approvals.approve(store, approved.digest, by="A", now=NOW)
+    approvals.reject(store, newer.digest, by="A", now=NOW + timedelta(hours=2))
+    approvals.reject(store, old.digest, by="A", now=NOW + timedelta(hours=1))
     found = rejections(store.reader, NOW + timedelta(days=29), 30.0)
     (one,) = found.values()
     assert one.recommendation == newer

@@ -10,7 +10,7 @@ from growth_cases import JOB_ID, elastic, fleet
 from growth_cases import advised as grown
 from planning_cases import AS_OF, FREE_NODES, H100, boards, case
 
-from dashboard.problem_of_view import fleet_rules
+from dashboard.cycle.make_problem import fleet_rules
 from data.facts.gpu_resources import WHOLE_GPU, resource_of
 from data.facts.jobs import Job, SchedulerFacts
 from data.facts.quotas import Quota, QuotaKind

@@ -8,12 +8,13 @@ from shutil import which
 from urllib.parse import quote
 
 from collectors.kubernetes.api import KubernetesApi
-from dashboard.apply.base import Closed
-from dashboard.apply.git import sending
+from dashboard.apply.contract.applier import Closed
+from dashboard.apply.contract.wording import deed
+from dashboard.apply.git import send
+from dashboard.apply.git.find_manifest import find_source, names_workload, source_of
 from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.manifests import line_difference
 from dashboard.apply.git.repository import base_copy
-from dashboard.apply.git.sources import find_source, names_workload, source_of
 from dashboard.apply.git.steps import (
     CLOSE,
     PushOrder,
@@ -28,14 +29,13 @@ from dashboard.apply.git.steps import (
     request_step,
     with_facts,
 )
-from dashboard.apply.kubernetes import look as looking
-from dashboard.apply.kubernetes import reading
-from dashboard.apply.kubernetes.look import seen_of
-from dashboard.apply.kubernetes.rehearsal import standing_refusals
-from dashboard.apply.wording import deed
-from dashboard.figure_text import range_text, samples_text
-from dashboard.foreign_text import shown
-from dashboard.kubernetes_writer import applying_account
+from dashboard.apply.kubernetes.change import observe as looking
+from dashboard.apply.kubernetes.change.dry_run import standing_refusals
+from dashboard.apply.kubernetes.change.observe import seen_of
+from dashboard.apply.kubernetes.state import reading
+from dashboard.common.escaping import shown
+from dashboard.common.figures import range_text, samples_text
+from dashboard.common.kubernetes_writer import applying_account
 from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Gpu
@@ -177,7 +177,7 @@ class GitApplier:
                 "a closed pull request is not reopened",
                 "Run a new cycle and approve its recommendation.",
             )
-        sending.require_same_place(self._settings, change)
+        send.require_same_place(self._settings, change)
         facts, branch = facts_of(target), str(order_of(change.steps[0])["branch"])
         if facts["request"] == "merged":
             raise ChangeRefusedError(
@@ -207,11 +207,11 @@ class GitApplier:
 
     def execute(self, step: ChangeStep, change: Change) -> StepResult:
         """Push, open or close, once."""
-        return sending.execute(self._settings, self._forge, step, change)
+        return send.execute(self._settings, self._forge, step, change)
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
         """Look at the request, and once it is merged at the live object."""
-        return sending.read_back(
+        return send.read_back(
             self._settings,
             self._forge,
             self._api,
@@ -223,7 +223,7 @@ class GitApplier:
     def close(self, change: Change, *, sent: int) -> Closed:
         """Close the request of a change that is given up half-way."""
         del sent
-        return sending.give_up(self._settings, self._forge, change)
+        return send.give_up(self._settings, self._forge, change)
 
     def between_steps(self, change: Change, *, sent: int) -> str:
         """Return '': a branch without a request holds nothing up."""

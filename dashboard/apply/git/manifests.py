@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from dashboard.apply.kubernetes.places import GROUP_OF, Place
-from dashboard.apply.kubernetes.pointers import names_of
+from dashboard.apply.kubernetes.state.json_patch import names_of
+from dashboard.apply.kubernetes.state.object_paths import GROUP_OF, Place
 from data.base.errors import ChangeRefusedError, scrub
 
 MAX_BYTES = 256 * 1024

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from collectors.kubernetes.workloads import INSTANCE
-from dashboard.apply.base import GIT_FACT
+from dashboard.apply.contract.applier import GIT_FACT
 from dashboard.apply.git.manifests import NumberEdit, number_edits
-from dashboard.apply.kubernetes.changing import change_for as live_change_for
-from dashboard.apply.kubernetes.look import KUBECTL_FACT, seen_of
-from dashboard.apply.kubernetes.steps import StepWait, command_of
+from dashboard.apply.kubernetes.change.make_steps import change_for as live_change_for
+from dashboard.apply.kubernetes.change.observe import KUBECTL_FACT, seen_of
+from dashboard.apply.kubernetes.change.steps import StepWait, command_of
 from data.base.errors import ChangeRefusedError
 from data.facts.identifiers import canonical_json
 from data.records.changes import Change, ChangeStep, Target

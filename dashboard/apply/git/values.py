@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from dashboard.apply.git.manifests import ManifestText, NamedElement, NumberEdit, Parts
-from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.state.object_paths import Place
 from data.base.errors import ChangeRefusedError
 from data.facts.identifiers import canonical_json
 

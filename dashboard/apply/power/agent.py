@@ -14,9 +14,9 @@ from functools import partial
 
 from collectors.nvml.library import nvml_session
 from dashboard.apply.power.board_limits import BoardLimits, NotSetError, read_limits, set_limit
-from dashboard.apply.power.documents import BoardReport, CapOrder, NodeReport
-from dashboard.apply.power.exchange import SignedFolder
-from dashboard.apply.power.held_limits import HeldLimit, HeldLimits
+from dashboard.apply.power.orders import BoardReport, CapOrder, NodeReport
+from dashboard.apply.power.saved_limits import HeldLimit, HeldLimits
+from dashboard.apply.power.shared_folder import SignedFolder
 from dashboard.apply.power.signed_file import NotTrustedError
 from data.base.errors import ApplyError, CollectorError
 from data.settings.sources import NvmlSettings

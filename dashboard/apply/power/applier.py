@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dashboard.apply.power.cap_steps import CappedBoard, boards_of, cap_of, cap_step
-from dashboard.apply.power.documents import BoardReport, Cap, NodeReport
-from dashboard.apply.power.exchange import SignedFolder
+from dashboard.apply.power.orders import BoardReport, Cap, NodeReport
+from dashboard.apply.power.shared_folder import SignedFolder
 from dashboard.apply.power.signed_file import read_secret
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError

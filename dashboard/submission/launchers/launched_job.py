@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dashboard.submission.job.model_source import model_of_argument, read_config
 from dashboard.submission.launchers.beside import refuse_otherwise
 from dashboard.submission.launchers.command_line import Launch, read_command, read_file
 from dashboard.submission.launchers.fields import dialect, model_names, translated
-from dashboard.submission.launchers.spread import spread_of
+from dashboard.submission.launchers.parallelism import spread_of
 from dashboard.submission.launchers.told import Told
-from dashboard.submission.model_source import model_of_argument, read_config
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, scrub
 from planner.memory.models.model_config import ReadModel, shape_from_config
 from planner.memory.models.model_sizes import known_model, known_models

@@ -13,8 +13,8 @@ from beds.api_clients import LOCAL, PROXY, THEIRS, clients, problem
 from factories import make_collected, make_job
 from starlette.testclient import TestClient
 
-from dashboard.api.wishes import WishKind
 from dashboard.cli import main
+from dashboard.decisions.requests import WishKind
 from data.base.clock import utc_now
 from data.store import Store
 

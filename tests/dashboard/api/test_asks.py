@@ -12,7 +12,7 @@ from beds.file_cluster import FileApplier, FileCluster
 from beds.same_figures import differences
 from starlette.testclient import TestClient
 
-from dashboard.api.limits import (
+from dashboard.api.http.rate_limits import (
     KeyTakenError,
     RepeatedAsks,
     RequestLimit,

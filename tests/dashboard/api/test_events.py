@@ -14,9 +14,9 @@ from factories import make_recommendation
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from dashboard.api.events import _events
-from dashboard.api.world import ApiWorld
-from dashboard.decision_service import DecisionService
+from dashboard.api.http.context import ApiWorld
+from dashboard.api.routes.events import _events
+from dashboard.decisions.service import DecisionService
 from data.base.clock import utc_now
 from data.base.errors import NotSignedInError
 from data.records.commands import Person

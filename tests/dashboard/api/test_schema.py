@@ -23,9 +23,9 @@ from schemathesis.specs.openapi.checks import (
 from starlette.testclient import TestClient
 
 from dashboard.api.app import build_api
-from dashboard.api.callers import web_caller
-from dashboard.api.world import ApiWorld
-from dashboard.decision_service import DecisionService
+from dashboard.api.http.authentication import web_caller
+from dashboard.api.http.context import ApiWorld
+from dashboard.decisions.service import DecisionService
 from data.base.clock import utc_now
 from data.settings.all_settings import Settings
 from data.store import open_store

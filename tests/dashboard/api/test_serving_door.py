@@ -13,8 +13,8 @@ from beds.api_clients import LOCAL, clients
 from factories import NOW, make_plan, make_range
 from prometheus_client.parser import text_string_to_metric_families
 
-from dashboard.scheduler import CycleState
-from dashboard.web.own_metrics import SERVICES, OwnMetrics
+from dashboard.cycle.cycle_thread import CycleState
+from dashboard.web.server.prometheus_metrics import SERVICES, OwnMetrics
 from data.records.serving import ServiceOutlook
 from data.settings.all_settings import Settings
 from data.settings.serving import ServingSettings

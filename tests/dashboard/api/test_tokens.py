@@ -11,7 +11,7 @@ import pytest
 from beds.api_clients import LOCAL, PROXY, clients, problem
 from starlette.testclient import TestClient
 
-from dashboard.decision_service import DecisionService
+from dashboard.decisions.service import DecisionService
 from data.base.clock import utc_now
 from data.records.commands import Person
 from data.settings.all_settings import Settings

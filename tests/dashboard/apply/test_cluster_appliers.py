@@ -13,11 +13,16 @@ from factories import make_job, make_plan, make_recommendation
 
 from collectors.simulated.cluster import SimulatedCluster
 from dashboard.apply import applier_for, appliers_near, build_appliers
-from dashboard.apply.base import ChecksAccess, ClosesChanges, NotesChanges, WaitsForPeople
-from dashboard.apply.change_file import change_for
-from dashboard.apply.in_cluster import cluster_of, in_cluster, in_local_names
-from dashboard.apply.worker import Worker
-from dashboard.decision_service import DecisionService
+from dashboard.apply.contract.applier import (
+    ChecksAccess,
+    ClosesChanges,
+    NotesChanges,
+    WaitsForPeople,
+)
+from dashboard.apply.contract.multi_cluster import cluster_of, in_cluster, in_local_names
+from dashboard.apply.worker.change_file import change_for
+from dashboard.apply.worker.worker import Worker
+from dashboard.decisions.service import DecisionService
 from data.facts.jobs import Platform
 from data.records.actions import ACTIONS, Action
 from data.records.changes import Change

@@ -13,9 +13,9 @@ from memory_cases import climbing, world_of
 from outsiders.proposals import OlderJobs
 
 from collectors.slurm.jobs import slurm_collector
-from dashboard import decisions
-from dashboard.apply.worker import Worker
-from dashboard.cycle import run_cycle
+from dashboard.apply.worker.worker import Worker
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.decisions import approvals
 from data.base.clock import utc_now
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.actions import Action
@@ -84,9 +84,9 @@ def test_a_job_about_to_run_out_is_spread_measured_and_put_back(
             return store.reader.recommendation(digest, now=utc_now()).state
 
         worker = worker_of(bed, store, tmp_path, later=timedelta(seconds=2))
-        decisions.approve(store, digest, by="Robin", now=worker.clock())
+        approvals.approve(store, digest, by="Robin", now=worker.clock())
         applier = worker.appliers(worker.settings())
-        decisions.ask_to_apply(store, digest, by="Robin", now=worker.clock(), appliers=applier)
+        approvals.ask_to_apply(store, digest, by="Robin", now=worker.clock(), appliers=applier)
 
         def reached(wanted: str) -> bool:
             worker.work_once()
@@ -111,7 +111,7 @@ def test_a_job_about_to_run_out_is_spread_measured_and_put_back(
         assert read.memory_peak_mib == pytest.approx(0.5 * MEMORY)
         assert read.memory_limit_mib == pytest.approx(0.985 * MEMORY, abs=1)
 
-        decisions.ask_to_roll_back(store, digest, by="Robin", now=worker.clock())
+        approvals.ask_to_roll_back(store, digest, by="Robin", now=worker.clock())
         bed.until("it is rolled back", lambda: reached("rolled-back"), 400)
         bed.until("it runs with one", lambda: gpus_of(bed, job) == "RUNNING gpu:h100:1", 400)
     assert store.reader.verify_audit() == ()

@@ -15,7 +15,7 @@ import pytest
 from beds.nvml import stub_library
 from beds.power import NODE, UUID, PowerBed
 
-from dashboard.apply.power.documents import Cap
+from dashboard.apply.power.orders import Cap
 from dashboard.apply.power.signed_file import NotTrustedError, read_secret
 from data.base.clock import utc_now
 from data.base.errors import ApplyError

@@ -9,8 +9,8 @@ import pytest
 from beds.power import NODE, UUID, PowerBed
 from factories import H100, NOW, make_collected, make_job, make_recommendation, make_samples
 
-from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.power.applier import PowerCapApplier
+from dashboard.apply.power.cap_renewal import CapRenewal
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.facts.fleet import Gpu
 from data.records.actions import Action

@@ -12,8 +12,8 @@ import yaml
 from beds.nvml import stub_library
 from beds.power import NODE, UUID, PowerBed
 
-from dashboard.apply.power.documents import Cap
-from dashboard.cli.parser import build_parser
+from dashboard.apply.power.orders import Cap
+from dashboard.cli.parser.parser import build_parser
 from data.base.clock import utc_now
 
 ROOT = Path(__file__).parents[3]

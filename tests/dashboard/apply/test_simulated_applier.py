@@ -13,11 +13,11 @@ from factories import make_plan, make_range, make_recommendation
 from collectors.shared.collector import Window
 from collectors.simulated.cluster import SimulatedCluster
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard.accounting.savings.ledger import ledger
 from dashboard.apply import build_appliers
 from dashboard.apply.simulated.applier import SimulatedApplier
-from dashboard.apply.worker import Worker
-from dashboard.decision_service import DecisionService
-from dashboard.savings import ledger
+from dashboard.apply.worker.worker import Worker
+from dashboard.decisions.service import DecisionService
 from data.base.errors import ChangeRefusedError, SettingsError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult

@@ -10,8 +10,8 @@ from outsiders.proposals import Proposals
 from collectors.simulated.cluster import SimulatedCluster
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.apply.simulated.applier import SimulatedApplier
-from dashboard.cycle import run_cycle
-from dashboard.cycle_world import World
+from dashboard.cycle.context import World
+from dashboard.cycle.run_cycle import run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import PlanningSettings, Settings

@@ -5,7 +5,7 @@ import os
 import pytest
 from beds.slurm import SlurmBed
 
-from dashboard.apply.slurm.applier import SlurmApplier
+from dashboard.apply.slurm.change.applier import SlurmApplier
 from data.base.errors import ApplyError
 from data.settings.apply import SlurmApplySettings
 

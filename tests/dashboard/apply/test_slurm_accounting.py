@@ -10,8 +10,8 @@ import pytest
 from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, nodes_answer, prepared, proposal, run_steps
 
-from dashboard.apply.base import Left
-from dashboard.apply.slurm.answers import CommandOutcome, answer_of
+from dashboard.apply.contract.applier import Left
+from dashboard.apply.slurm.client.responses import CommandOutcome, answer_of
 from data.records.changes import StepOutcome
 
 _INDEX_SECONDS = 8.0

@@ -11,9 +11,9 @@ import pytest
 from beds.slurm_apply import GPU_MODELS, prepared, proposal
 from beds.slurm_replay import NOW, RECORDED, command_folder, recorded_commands, recorded_job
 
-from dashboard.apply.slurm.answers import CommandOutcome, answer_of
-from dashboard.apply.slurm.applier import SlurmApplier
-from dashboard.apply.slurm.rest import rest_answer
+from dashboard.apply.slurm.change.applier import SlurmApplier
+from dashboard.apply.slurm.client.responses import CommandOutcome, answer_of
+from dashboard.apply.slurm.client.rest import rest_answer
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult

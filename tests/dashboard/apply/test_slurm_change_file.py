@@ -6,7 +6,7 @@ import pytest
 from beds.slurm_apply import MODEL, proposal
 from factories import NOW, make_job
 
-from dashboard.apply.change_file import change_for
+from dashboard.apply.worker.change_file import change_for
 from data.base.errors import ChangeRefusedError
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.actions import Action

@@ -8,8 +8,8 @@ from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, full, prepared, proposal, run_steps, shown, waiting
 
 from collectors.slurm.records import gpu_requests, read_queue_job
-from dashboard.apply.slurm.gres_text import one_spelling
-from dashboard.apply.slurm.job_facts import read_job
+from dashboard.apply.slurm.client.gres_text import one_spelling
+from dashboard.apply.slurm.client.job_state import read_job
 from data.records.changes import StepOutcome
 
 AT = datetime(2026, 5, 4, 8, tzinfo=UTC)

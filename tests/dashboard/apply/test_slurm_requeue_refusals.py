@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from beds.slurm_replay import RECORDED
 
-from dashboard.apply.slurm import capacity
-from dashboard.apply.slurm.capacity import closed_partitions, groups_of, missed_deadline
-from dashboard.apply.slurm.client import Partition
-from dashboard.apply.slurm.job_facts import JobFacts, read_job
-from dashboard.apply.slurm.moves import Move, arranged
-from dashboard.apply.slurm.submitted_options import (
+from dashboard.apply.slurm.change import capacity
+from dashboard.apply.slurm.change.capacity import closed_partitions, groups_of, missed_deadline
+from dashboard.apply.slurm.change.moves import Move, arranged
+from dashboard.apply.slurm.change.submitted_options import (
     environment_refusals,
     named_beyond,
     submitted_with,
 )
-from dashboard.apply.slurm.wire import COMMANDS
+from dashboard.apply.slurm.client.client import Partition
+from dashboard.apply.slurm.client.job_state import JobFacts, read_job
+from dashboard.apply.slurm.client.requests import COMMANDS
 
 NOW = datetime(2027, 6, 1, 12, tzinfo=UTC)
 GRES = Move(verb="update", field="Gres", before="gpu:4", after="gpu:2")

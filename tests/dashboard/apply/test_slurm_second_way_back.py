@@ -10,8 +10,8 @@ from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, proposal, running
 from factories import make_plan
 
-from dashboard import decisions
-from dashboard.apply.worker import Worker
+from dashboard.apply.worker.worker import Worker
+from dashboard.decisions import approvals
 from data.base.clock import utc_now
 from data.records.lifecycle import State
 from data.settings.all_settings import Settings
@@ -86,14 +86,14 @@ class Trial:
             plan=plan, recommendations=(recommendation,),
         )  # fmt: skip
         digest = recommendation.digest
-        decisions.approve(self._store, digest, by="Robin", now=now)
-        decisions.ask_to_apply(self._store, digest, by="Robin", now=now, appliers=self._appliers)
+        approvals.approve(self._store, digest, by="Robin", now=now)
+        approvals.ask_to_apply(self._store, digest, by="Robin", now=now, appliers=self._appliers)
         self.reaches(digest, State.APPLIED)
         return digest
 
     def roll_back(self, digest: str, state: State) -> None:
         """Ask for the way back, and work until the state is reached."""
-        decisions.ask_to_roll_back(self._store, digest, by="Robin", now=self.now())
+        approvals.ask_to_roll_back(self._store, digest, by="Robin", now=self.now())
         self.reaches(digest, state)
 
 

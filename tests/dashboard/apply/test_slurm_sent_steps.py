@@ -7,9 +7,9 @@ import pytest
 from beds.slurm_apply import GPU_MODELS, prepared, proposal
 from beds.slurm_replay import NOW, RECORDED, recorded_job
 
-from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
-from dashboard.apply.slurm.applier import SlurmApplier
-from dashboard.apply.slurm.client import Records
+from dashboard.apply.slurm.change.applier import SlurmApplier
+from dashboard.apply.slurm.client.client import Records
+from dashboard.apply.slurm.client.responses import CommandAnswer, CommandOutcome, answer_of
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult
 from data.settings.apply import SlurmApplySettings

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from beds.slurm_apply import MODEL, proposal
 
-from dashboard.apply.base import Left
-from dashboard.apply.slurm.closing import closing_of
-from dashboard.apply.slurm.gres_text import GresRequest, gpu_request, one_spelling, with_gpus
-from dashboard.apply.slurm.moves import Move, Moves, moves_for, same_value, type_key
-from dashboard.apply.slurm.steps import steps_of
-from dashboard.apply.slurm.ways_back import moves_back
-from dashboard.apply.slurm.wire import payload_of
+from dashboard.apply.contract.applier import Left
+from dashboard.apply.slurm.change.closing import closing_of
+from dashboard.apply.slurm.change.moves import Move, Moves, moves_for, same_value, type_key
+from dashboard.apply.slurm.change.steps import steps_of
+from dashboard.apply.slurm.change.ways_back import moves_back
+from dashboard.apply.slurm.client.gres_text import GresRequest, gpu_request, one_spelling, with_gpus
+from dashboard.apply.slurm.client.requests import payload_of
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.plans import Configuration

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dashboard.apply.next_move import (
+from dashboard.apply.worker.next_step import (
     RETRIES,
     Conclude,
     Move,
@@ -15,7 +15,7 @@ from dashboard.apply.next_move import (
     WaitMove,
     next_move,
 )
-from dashboard.apply.progress import Progress
+from dashboard.apply.worker.progress import Progress
 from data.records.changes import (
     Change,
     ChangeStep,

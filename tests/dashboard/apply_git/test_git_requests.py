@@ -10,7 +10,7 @@ from beds.kubernetes_apply import gpus, proposal
 from beds.kubernetes_fake import FakeApi
 from beds.kubernetes_replay import kubeconfig
 
-from dashboard.apply.base import Left
+from dashboard.apply.contract.applier import Left
 from dashboard.apply.git.applier import GitApplier, request_body
 from dashboard.apply.git.forges import forge_of
 from dashboard.apply.git.repository import base_copy

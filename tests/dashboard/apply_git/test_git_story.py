@@ -15,12 +15,12 @@ from beds.kubernetes_apply import account_kubeconfig, room, settings_of
 from beds.kubernetes_fake import FakeApi
 from beds.kubernetes_replay import kubeconfig
 
-from dashboard import decisions
-from dashboard.apply.base import Applier
+from dashboard.apply.contract.applier import Applier
 from dashboard.apply.git.applier import GitApplier
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.prepare import change_of
-from dashboard.apply.worker import Worker
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.worker.prepare import change_of
+from dashboard.apply.worker.worker import Worker
+from dashboard.decisions import approvals
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.settings.all_settings import Settings
@@ -66,14 +66,14 @@ class GitStory:
 
     def approve(self) -> None:
         """Approve exactly what was previewed, and ask for it."""
-        decisions.approve(
+        approvals.approve(
             self.store,
             self.one.digest,
             by="Robin",
             now=self.clock(),
             change_digest=self.change.digest,
         )
-        decisions.ask_to_apply(
+        approvals.ask_to_apply(
             self.store, self.one.digest, by="Robin", now=self.clock(), appliers=(self.applier,)
         )
 
@@ -186,7 +186,7 @@ def test_a_rollback_that_finds_the_request_closed_is_watched_and_not_undone(
 
 def roll_back(story: GitStory, *, again: bool = False) -> None:
     """Ask for a rollback, or to undo one."""
-    decisions.ask_to_roll_back(
+    approvals.ask_to_roll_back(
         story.store, story.one.digest, by="Robin", now=story.clock(), again=again
     )
 

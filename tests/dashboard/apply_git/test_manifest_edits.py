@@ -11,7 +11,7 @@ from dashboard.apply.git.manifests import (
     line_difference,
     number_edits,
 )
-from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.state.object_paths import Place
 from data.base.errors import ChangeRefusedError
 
 PLACE = Place(kind="Deployment", namespace="ml", name="serve")

@@ -17,7 +17,7 @@ from beds.kubernetes_apply import gpus, proposal
 
 from dashboard.apply.git.manifests import NumberEdit
 from dashboard.apply.git.values import OtherPlace, edited_there
-from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.state.object_paths import Place
 from data.base.errors import ChangeRefusedError
 
 GPU = "nvidia.com/gpu"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.reports.esg.periods import Calendar, Every
+from dashboard.accounting.energy.periods import Calendar, Every
 
 MONDAY = datetime(2026, 3, 22, 23, tzinfo=UTC)  # midnight in Berlin, the last week of winter time
 AUTUMN = datetime(2025, 9, 1, tzinfo=UTC)

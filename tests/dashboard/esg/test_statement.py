@@ -12,9 +12,9 @@ import pytest
 import sqlalchemy as sa
 from factories import H100, NOW, make_collected, make_job, make_samples
 
-from dashboard.reports.esg.build import make_statement
-from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
-from dashboard.reports.render_report import bare_text
+from dashboard.accounting.energy.build import make_statement
+from dashboard.accounting.energy.statement import EsgStatement, GroupBy, Holder, StatementRow
+from dashboard.reports.render.html_report import bare_text
 from data.base.errors import SettingsError
 from data.facts.jobs import Job, SchedulerFacts
 from data.records.recommendations import Range

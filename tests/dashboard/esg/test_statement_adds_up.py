@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.reports.esg.build import energy_of_jobs, make_statement
-from dashboard.reports.esg.periods import Calendar, Every
-from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder
+from dashboard.accounting.energy.build import energy_of_jobs, make_statement
+from dashboard.accounting.energy.periods import Calendar, Every
+from dashboard.accounting.energy.statement import EsgStatement, GroupBy, Holder
 from data.catalogue.carbon_table import load_carbon_table
 from data.facts.columns import SAMPLES, check_frame
 from data.settings.all_settings import Settings

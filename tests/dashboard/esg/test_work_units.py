@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from dashboard.reports.esg.build import make_statement
-from dashboard.reports.esg.statement import EsgStatement
-from dashboard.reports.esg.work_units import finished_runs
+from dashboard.accounting.energy.build import make_statement
+from dashboard.accounting.energy.statement import EsgStatement
+from dashboard.accounting.energy.work_units import finished_runs
 from data.records.submissions import Attempt, Submission, SubmissionState, SubmittedPlan
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings

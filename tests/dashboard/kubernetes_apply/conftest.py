@@ -11,7 +11,7 @@ from beds.kubernetes_apply import APPLIER_MANIFEST, account_kubeconfig, settings
 from beds.kubernetes_fake import FakeApi, fake_api
 from beds.kubernetes_replay import kubeconfig
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 
 
 @pytest.fixture(scope="session")

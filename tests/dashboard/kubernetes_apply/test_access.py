@@ -7,7 +7,7 @@ import yaml
 from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import account_kubeconfig, settings_of
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import SourceNotConfiguredError
 
 pytestmark = pytest.mark.kubernetes

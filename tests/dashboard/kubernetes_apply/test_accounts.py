@@ -21,7 +21,7 @@ from beds.kubernetes_apply import (
 from beds.kubernetes_replay import kubeconfig
 from beds.steps import send_step
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import ApplyError, ChangeRefusedError
 from data.records.changes import StepOutcome
 from data.settings.apply import KubernetesApplySettings

@@ -9,7 +9,7 @@ from beds.kubernetes_fake import FakeApi
 from drawn_kubernetes import PRODUCTS, cluster_of_three_models, serve
 from planning_cases import A100, H100
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.records.changes import StepOutcome
 
 PATH = "apis/apps/v1/namespaces/ml/deployments/serve"

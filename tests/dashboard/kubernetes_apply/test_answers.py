@@ -10,8 +10,8 @@ from beds.kubernetes_fake import FakeApi
 from beds.kubernetes_replay import kubeconfig
 
 from collectors.kubernetes.api import CutError, KubernetesApi
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.kubernetes_writer import applying_account
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.common.kubernetes_writer import applying_account
 from data.base.errors import (
     ApplyError,
     CollectorError,

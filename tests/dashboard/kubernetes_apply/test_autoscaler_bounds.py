@@ -19,8 +19,8 @@ from beds.kubernetes_apply import (
 )
 from beds.steps import send_step
 
-from dashboard.apply.change_file import change_for as file_of
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.worker.change_file import change_for as file_of
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult

@@ -8,7 +8,7 @@ from beds.kubernetes_fake import FakeApi
 from factories import make_job
 
 from collectors.kubernetes.own_work import own_work_facts
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import ChangeRefusedError
 from data.facts.jobs import Platform, SchedulerFacts
 from data.records.changes import StepOutcome

@@ -17,7 +17,7 @@ from beds.kubernetes_apply import (
 from beds.steps import send_step
 from growth_cases import elastic, grown_and_given_back
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import ChangeRefusedError
 from data.records.changes import StepOutcome, VerificationResult
 

@@ -21,9 +21,9 @@ from beds.kubernetes_worker import Play
 from beds.mig_manager import LABEL, OFFERS, StandInMigManager, install_layouts, set_layouts
 from beds.steps import send_step
 
-from dashboard.apply.base import Left
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.kubernetes.change_text import kubernetes_change
+from dashboard.apply.contract.applier import Left
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.change_text import kubernetes_change
 from data.base.errors import ApplyError
 from data.records.actions import Action
 from data.records.changes import Change, StepOutcome

@@ -9,10 +9,11 @@ from factories import make_recommendation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.apply.kubernetes.changing import change_back, change_for, touched
-from dashboard.apply.kubernetes.look import PATH_FACT, ROOM_FACT, target_of
-from dashboard.apply.kubernetes.places import place_of
-from dashboard.apply.kubernetes.pointers import (
+from dashboard.apply.kubernetes.change.make_steps import change_back, change_for, touched
+from dashboard.apply.kubernetes.change.observe import PATH_FACT, ROOM_FACT, target_of
+from dashboard.apply.kubernetes.change.steps import StepWait, command_of
+from dashboard.apply.kubernetes.state.free_capacity import room_for
+from dashboard.apply.kubernetes.state.json_patch import (
     Edit,
     document_of,
     edits_of,
@@ -22,9 +23,8 @@ from dashboard.apply.kubernetes.pointers import (
     pointer,
     value_at,
 )
-from dashboard.apply.kubernetes.room import room_for
-from dashboard.apply.kubernetes.shape import roles_of
-from dashboard.apply.kubernetes.steps import StepWait, command_of
+from dashboard.apply.kubernetes.state.object_paths import place_of
+from dashboard.apply.kubernetes.state.pod_spec import roles_of
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import Change, Target

@@ -28,8 +28,8 @@ from beds.kubernetes_apply import (
 )
 from beds.kubernetes_replay import kubeconfig
 
-from dashboard.apply.base import NotesChanges
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.contract.applier import NotesChanges
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.actions import Action

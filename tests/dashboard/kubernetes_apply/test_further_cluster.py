@@ -15,8 +15,8 @@ from beds.kubernetes_apply import (
 )
 from beds.steps import send_step
 
-from dashboard.apply.in_cluster import in_cluster
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.contract.multi_cluster import in_cluster
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.records.changes import StepOutcome, VerificationResult
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

@@ -10,9 +10,9 @@ from beds.kubernetes_fake import FakeApi
 from factories import make_job
 
 from collectors.kubernetes.kinds import excerpt_text
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.kubernetes.change_text import kubernetes_change
-from dashboard.apply.kubernetes.steps import StepWait, command_of
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.change_text import kubernetes_change
+from dashboard.apply.kubernetes.change.steps import StepWait, command_of
 from data.base.errors import ChangeRefusedError
 from data.facts.jobs import Platform, SchedulerFacts
 from data.records.changes import Change, StepOutcome, VerificationResult

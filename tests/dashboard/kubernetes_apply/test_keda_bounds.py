@@ -25,9 +25,9 @@ from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import account_kubeconfig, planned, rehearsed, settings_of
 from beds.steps import send_step
 
-from dashboard import decisions
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.worker import Worker
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.worker.worker import Worker
+from dashboard.decisions import approvals
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, ChangeRefusedError
 from data.records.changes import StepOutcome, VerificationResult
@@ -174,8 +174,8 @@ class Visits:
             appliers=lambda _settings: (patient,),
             clock=self.clock,
         )
-        decisions.approve(store, one.digest, by="Robin", now=self.clock())
-        decisions.ask_to_apply(store, one.digest, by="Robin", now=self.clock(), appliers=(patient,))
+        approvals.approve(store, one.digest, by="Robin", now=self.clock())
+        approvals.ask_to_apply(store, one.digest, by="Robin", now=self.clock(), appliers=(patient,))
 
     def clock(self) -> datetime:
         """The time."""
@@ -199,7 +199,7 @@ def test_a_worker_waits_for_keda_there_and_back(
     assert "waits for KEDA" in store.reader.commands(visits.digest)[-1].held
     reconciled(bed, "keda-work")
     assert visits.visit() == "applied"
-    decisions.ask_to_roll_back(store, visits.digest, by="Robin", now=visits.clock())
+    approvals.ask_to_roll_back(store, visits.digest, by="Robin", now=visits.clock())
     assert [visits.visit() for _visit in range(3)] == ["rolling-back"] * 3
     assert spec_of(bed, "keda-work") == before
     reconciled(bed, "keda-work")

@@ -10,10 +10,10 @@ from beds.kubernetes_apply import bind_in, deployment, pod_spec, rolled_out, spe
 from factories import make_collected, make_job
 from memory_cases import climbing, free_board, world_of
 
-from dashboard import decisions
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.worker import Worker
-from dashboard.cycle import run_cycle
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.worker.worker import Worker
+from dashboard.cycle.run_cycle import run_cycle
+from dashboard.decisions import approvals
 from data.base.clock import utc_now
 from data.facts.jobs import JobState, SchedulerFacts
 from data.records.actions import Action
@@ -90,13 +90,13 @@ def test_a_service_about_to_run_out_moves_to_a_larger_gpu_and_back(
         worker.work_once()
         return store.reader.recommendation(one.digest, now=utc_now()).state == wanted
 
-    decisions.approve(store, one.digest, by="Robin", now=worker.clock())
-    decisions.ask_to_apply(store, one.digest, by="Robin", now=worker.clock(), appliers=(applier,))
+    approvals.approve(store, one.digest, by="Robin", now=worker.clock())
+    approvals.ask_to_apply(store, one.digest, by="Robin", now=worker.clock(), appliers=(applier,))
     bed.until("it is applied", lambda: reached("applied"))
     rolled_out(bed, AT)
     selector = spec_of(bed, AT)["template"]["spec"]["nodeSelector"]
     assert selector == {PRODUCT: f"NVIDIA-{LARGE}"}
-    decisions.ask_to_roll_back(store, one.digest, by="Robin", now=worker.clock())
+    approvals.ask_to_roll_back(store, one.digest, by="Robin", now=worker.clock())
     bed.until("it is rolled back", lambda: reached("rolled-back"))
     assert spec_of(bed, AT) == before
     assert store.reader.verify_audit() == ()

@@ -11,9 +11,9 @@ from beds.kubernetes_apply import deployment, gpus, planned, pod_spec, proposal
 from beds.kubernetes_fake import FakeApi
 
 from collectors.kubernetes.kinds import excerpt
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.kubernetes.pointers import as_text, leaves, names_of, value_at
-from dashboard.apply.kubernetes.steps import command_of
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.steps import command_of
+from dashboard.apply.kubernetes.state.json_patch import as_text, leaves, names_of, value_at
 from data.base.errors import ApplyError
 from data.records.changes import Change, StepOutcome
 from data.records.recommendations import Recommendation

@@ -19,7 +19,7 @@ from beds.kubernetes_apply import (
 from factories import H100, make_job
 
 from collectors.kubernetes.pod_templates import gpus_named_by, unit_facts
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.facts.jobs import Platform, SchedulerFacts
 from data.records.feasible_changes import why_not
 

@@ -16,7 +16,7 @@ from beds.kubernetes_apply import (
     room,
 )
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action

@@ -19,8 +19,8 @@ from factories import make_job
 from growth_cases import elastic, grown_and_given_back
 from recorded.record_kubernetes import built_in
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.kubernetes.change_text import kubernetes_change
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.change_text import kubernetes_change
 from data.base.errors import ChangeRefusedError
 from data.facts.jobs import Job, SchedulerFacts
 from data.records.actions import Action

@@ -21,8 +21,8 @@ from beds.kubernetes_apply import (
 from beds.steps import send_step
 from recorded.record_kubernetes import built_in
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.kubernetes.quotas import refusal
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.kubernetes.state.quotas import refusal
 from data.records.actions import Action
 from data.records.changes import Rehearsal, StepOutcome, VerificationResult
 

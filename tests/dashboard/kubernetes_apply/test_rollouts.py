@@ -22,7 +22,7 @@ from beds.kubernetes_apply import (
 from beds.steps import send_step
 from recorded.record_kubernetes import built_in
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.base.errors import ChangeRefusedError, StalePlanError
 from data.records.actions import Action
 from data.records.changes import StepOutcome, VerificationResult

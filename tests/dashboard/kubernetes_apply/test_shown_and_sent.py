@@ -15,10 +15,10 @@ from planning_cases import A100, AS_OF
 from collectors.kubernetes.client import Inventory
 from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.shared.collector import Window
-from dashboard.apply.change_file import change_for
 from dashboard.apply.git.steps import live_plan
-from dashboard.apply.kubernetes.applier import KubernetesApplier
-from dashboard.apply.kubernetes.steps import command_of
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.steps import command_of
+from dashboard.apply.worker.change_file import change_for
 from data.base.errors import ApplyError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.identifiers import canonical_json

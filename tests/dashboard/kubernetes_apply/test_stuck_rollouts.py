@@ -20,7 +20,7 @@ from beds.kubernetes_apply import (
 from beds.kubernetes_worker import Play
 from recorded.record_kubernetes import built_in
 
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.records.actions import Action
 from data.store import Store, open_store
 

@@ -17,7 +17,7 @@ from beds.kubernetes_apply import (
 )
 
 from collectors.kubernetes.placement_rules import admits, rules_of
-from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change.applier import KubernetesApplier
 from data.records.changes import VerificationResult
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

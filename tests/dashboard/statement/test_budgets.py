@@ -16,10 +16,15 @@ from factories import H100, make_collected, make_job, make_samples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.reports.esg.periods import Calendar, Every
-from dashboard.statement.budgets import budget_rows, month_row
-from dashboard.statement.export import COLUMNS
-from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement, month_of
+from dashboard.accounting.cost.budgets import budget_rows, month_row
+from dashboard.accounting.cost.export import COLUMNS
+from dashboard.accounting.cost.statement import (
+    CostRow,
+    CostStatement,
+    make_cost_statement,
+    month_of,
+)
+from dashboard.accounting.energy.periods import Calendar, Every
 from data.settings.all_settings import Settings
 from data.settings.reports import ReportSettings
 from data.settings.statements import Budget, GpuPrice, StatementSettings

@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from factories import H100, make_collected, make_job, make_samples
 
-from dashboard.reports.esg.periods import Every
-from dashboard.statement.export import allocation_document
-from dashboard.statement.focus import (
+from dashboard.accounting.cost.export import allocation_document
+from dashboard.accounting.cost.focus import (
     COLUMNS,
     VERSION,
     ColumnType,
@@ -24,7 +23,8 @@ from dashboard.statement.focus import (
     focus_parquet,
     focus_rows,
 )
-from dashboard.statement.statement import CostStatement, make_cost_statement
+from dashboard.accounting.cost.statement import CostStatement, make_cost_statement
+from dashboard.accounting.energy.periods import Every
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings
 from data.settings.reports import ReportSettings

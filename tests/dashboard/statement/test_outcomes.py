@@ -7,8 +7,8 @@ import pytest
 from factories import make_collected, make_job, make_samples
 
 from collectors.slurm.values import job_state_of
-from dashboard.statement.charges import outcome_of
-from dashboard.statement.statement import make_cost_statement
+from dashboard.accounting.cost.charges import outcome_of
+from dashboard.accounting.cost.statement import make_cost_statement
 from data.facts.jobs import JobState, SchedulerFacts
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings

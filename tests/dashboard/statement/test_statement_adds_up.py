@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.reports.esg.periods import Every
-from dashboard.statement.book import sums_of
-from dashboard.statement.charges import STATES
-from dashboard.statement.focus import focus_rows
-from dashboard.statement.groups import GROUPS, OF_BOARDS
-from dashboard.statement.statement import CostRow, CostStatement, make_cost_statement
+from dashboard.accounting.cost.charges import STATES
+from dashboard.accounting.cost.cost_cache import sums_of
+from dashboard.accounting.cost.focus import focus_rows
+from dashboard.accounting.cost.groups import GROUPS, OF_BOARDS
+from dashboard.accounting.cost.statement import CostRow, CostStatement, make_cost_statement
+from dashboard.accounting.energy.periods import Every
 from data.base.errors import BadRangeError
 from data.facts.columns import SAMPLES, check_frame
 from data.settings.all_settings import Settings

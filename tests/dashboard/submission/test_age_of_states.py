@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from factories import NOW
 
-from dashboard.cli.submit_command import looked_at
+from dashboard.cli.decide.submit_command import looked_at
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from beds.api_clients import PROXY, clients, problem
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 
-from dashboard.submission.command_knobs import KNOBS
+from dashboard.submission.job.command_options import KNOBS
 from data.settings.all_settings import Settings
 from data.settings.sources import SlurmSettings
 from data.settings.submission import SubmitSettings

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from outsiders.submission.reading import run_of
 from submission_cases import A100, make_fleet, make_job, node
 
-from dashboard.submission.command_knobs import KNOBS
-from dashboard.submission.job_file import JobFile
-from dashboard.submission.launch import Reference, launch_words
-from dashboard.submission.placement import Arrival, HostNeed, place
-from dashboard.submission.planning import helpful_knobs, plans_for
+from dashboard.submission.job.command_options import KNOBS
+from dashboard.submission.job.feasible_plans import helpful_knobs, plans_for
+from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.job.launch import Reference, launch_words
+from dashboard.submission.job.placement import Arrival, HostNeed, place
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.memory.estimate.training_plans import TrainingPlan

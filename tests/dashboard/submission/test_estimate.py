@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dashboard.cli import main
-from dashboard.submission.estimate import chosen_types
-from dashboard.submission.fleet import catalogue_types
+from dashboard.submission.estimates.estimate import chosen_types
+from dashboard.submission.job.fleet import catalogue_types
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from dashboard.submission.fleet import fleet_of_store
+from dashboard.submission.job.fleet import fleet_of_store
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Node
 from data.facts.jobs import Job, JobState, SchedulerFacts

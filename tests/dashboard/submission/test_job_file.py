@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from submission_cases import job_table, make_job
 
-from dashboard.submission.job_file import JobFile, load_job_file, read_job
+from dashboard.submission.job.job_file import JobFile, load_job_file, read_job
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, TrimtabError
 from data.store.engine.record_json import from_json, to_json
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submission_cases import make_fleet, make_job, node
 
-from dashboard.submission.fleet import Taint
-from dashboard.submission.job_file import JobFile
-from dashboard.submission.kubernetes_manifest import kubernetes_manifest
-from dashboard.submission.manifest import JobOrder, Manifest
-from dashboard.submission.placement import Arrival, HostNeed, Placement, place
-from dashboard.submission.planning import plans_for
-from dashboard.submission.slurm_script import slurm_script
+from dashboard.submission.job.feasible_plans import plans_for
+from dashboard.submission.job.fleet import Taint
+from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.job.manifest import JobOrder, Manifest
+from dashboard.submission.job.placement import Arrival, HostNeed, Placement, place
+from dashboard.submission.targets.kubernetes_manifest import kubernetes_manifest
+from dashboard.submission.targets.slurm_script import slurm_script
 from data.base.errors import ChangeRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 

@@ -16,7 +16,7 @@ from data.settings.submission import SubmitSettings
 from data.store import Store, open_store
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
-PAGE = Path(__file__).parents[3] / "dashboard/web/views/new_job.py"
+PAGE = Path(__file__).parents[3] / "dashboard/web/new_job/new_job.py"
 NODES = (
     BedNode(name="h1", gpu_type="h100", gpus=4, features="h100"),
     BedNode(name="c1", features="cpu"),

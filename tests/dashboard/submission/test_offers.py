@@ -20,11 +20,11 @@ from streamlit.testing.v1 import AppTest
 from submission_cases import A100, H100, make_fleet, make_job, node
 
 from dashboard.cli import main
-from dashboard.submission.decision_notes import decision_document, decision_notes
-from dashboard.submission.estimate import OfferedPlan, offered, plan_row
-from dashboard.submission.fleet import FleetRoom, SubmissionFleet
-from dashboard.submission.placement import Arrival, HostNeed, place
-from dashboard.submission.planning import plans_for
+from dashboard.submission.estimates.decision_notes import decision_document, decision_notes
+from dashboard.submission.estimates.estimate import OfferedPlan, offered, plan_row
+from dashboard.submission.job.feasible_plans import plans_for
+from dashboard.submission.job.fleet import FleetRoom, SubmissionFleet
+from dashboard.submission.job.placement import Arrival, HostNeed, place
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.fleet import Node
 from data.facts.jobs import JobState, SchedulerFacts
@@ -33,7 +33,7 @@ from data.settings.submission import SubmitSettings
 from data.store import Store, open_store
 from planner.memory.estimate.training_plans import GpuType, TrainingPlan
 
-PAGE = Path(__file__).parents[3] / "dashboard/web/views/new_job.py"
+PAGE = Path(__file__).parents[3] / "dashboard/web/new_job/new_job.py"
 FIGURES = ("p50_gib", "p95_gib", "p99_gib", "usable_gib", "memory_gib", "fit_probability")
 LARGEST = 16 if examples(100) == 100 else 8
 """GPUs of a plan: `make test-all` looks at more of them."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.cli import main
-from dashboard.cli.command_options import add_estimate_options
+from dashboard.cli.parser.command_options import add_estimate_options
 
 LAUNCH = (
     "torchrun --nproc-per-node 8 train.py --model_name_or_path meta-llama/Llama-3.1-8B --bf16 "

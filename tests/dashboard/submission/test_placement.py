@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submission_cases import A100, H100, make_fleet, make_job, node
 
-from dashboard.submission.decision_notes import decision_notes
-from dashboard.submission.fleet import SubmissionFleet
-from dashboard.submission.placement import Arrival, HostNeed, Placement, PlacementBasis, place
-from dashboard.submission.planning import plans_for
+from dashboard.submission.estimates.decision_notes import decision_notes
+from dashboard.submission.job.feasible_plans import plans_for
+from dashboard.submission.job.fleet import SubmissionFleet
+from dashboard.submission.job.placement import Arrival, HostNeed, Placement, PlacementBasis, place
 from data.base.errors import ImpossibleProblemError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.memory.estimate.training_plans import GpuType, TrainingPlan

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from factories import H100, NOW, make_collected, make_job
 
-from dashboard.submission.queue import waiting_jobs
+from dashboard.submission.submit.waiting_jobs import waiting_jobs
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.store import Store, open_store

@@ -12,9 +12,9 @@ from beds.slurm_files import BedNode
 from submission_cases import make_job
 
 from dashboard.cli import main
-from dashboard.submission.proposal import SubmissionProposal, propose
-from dashboard.submission.slurm_target import SlurmTarget
-from dashboard.submission.submit import submit
+from dashboard.submission.submit.proposal import SubmissionProposal, propose
+from dashboard.submission.submit.submit import submit
+from dashboard.submission.targets.slurm_target import SlurmTarget
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, SourceNotConfiguredError, SourceRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -173,7 +173,7 @@ def test_another_user_is_reached_by_sudo(
     settings, folder = settings_of(bed, slurm_user=PLAIN), open_folder(bed)
     manifest = proposal_of(settings, folder).manifest
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("dashboard.submission.slurm_account.os.geteuid", lambda: 12_345)
+    monkeypatch.setattr("dashboard.submission.targets.slurm_account.os.geteuid", lambda: 12_345)
     if allowed:
         assert "to start at" in target_of(settings).check(manifest)
         sudo.unlink()

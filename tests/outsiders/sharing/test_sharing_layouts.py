@@ -17,15 +17,15 @@ from outsiders.campaign import run_campaign
 from outsiders.sharing.layouts import Board, Scenario, draw, facts_of, job_id, layout_of, shares_of
 from reliability import Measured
 
+from dashboard.accounting.cost.statement import make_cost_statement
+from dashboard.accounting.savings.idle_bridge import idle_sum
 from dashboard.cli import main
-from dashboard.cycle import CycleOutcome, run_cycle
-from dashboard.idle_sum import idle_sum
-from dashboard.reports.week import week_to
-from dashboard.reports.weekly_report import make_weekly_report
-from dashboard.statement.statement import make_cost_statement
-from dashboard.submission.fleet import fleet_of_store
-from dashboard.web.boards import boards_of
-from dashboard.wiring import build_world
+from dashboard.cycle.run_cycle import CycleOutcome, run_cycle
+from dashboard.cycle.wiring import build_world
+from dashboard.reports.week.week import week_to
+from dashboard.reports.week.weekly_report import make_weekly_report
+from dashboard.submission.job.fleet import fleet_of_store
+from dashboard.web.findings.boards import boards_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings

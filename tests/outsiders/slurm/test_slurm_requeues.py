@@ -18,7 +18,7 @@ from beds.slurm_files import BedNode
 from outsiders.campaign import run_campaign
 from reliability import Measured
 
-from dashboard.apply.slurm.applier import SlurmApplier
+from dashboard.apply.slurm.change.applier import SlurmApplier
 from data.base.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.plans import Configuration

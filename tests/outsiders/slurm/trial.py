@@ -12,9 +12,9 @@ from factories import make_plan, make_recommendation
 from outsiders.slurm import oracle
 from outsiders.slurm.judged import Judged
 
-from dashboard import decisions
-from dashboard.apply.slurm.applier import SlurmApplier
-from dashboard.apply.worker import Worker
+from dashboard.apply.slurm.change.applier import SlurmApplier
+from dashboard.apply.worker.worker import Worker
+from dashboard.decisions import approvals
 from data.base.clock import utc_now
 from data.base.errors import StalePlanError
 from data.facts.jobs import Platform
@@ -107,8 +107,8 @@ class Trial(Judged):
                 plan=make_plan(), recommendations=(recommendation,),
             )  # fmt: skip
         digest = recommendation.digest
-        decisions.approve(store, digest, by="Robin", now=now)
-        decisions.ask_to_apply(store, digest, by="Robin", now=now, appliers=(applier,))
+        approvals.approve(store, digest, by="Robin", now=now)
+        approvals.ask_to_apply(store, digest, by="Robin", now=now, appliers=(applier,))
         if self.scenario.at == -1:
             self.strike()
         state = self.work(store, digest, applier)
@@ -120,7 +120,7 @@ class Trial(Judged):
         if (wrong := self.after_apply(State(state))) or not self.scenario.back:
             return self.told_why(store, digest, wrong)
         try:
-            decisions.ask_to_roll_back(store, digest, by="Robin", now=self.clock())
+            approvals.ask_to_roll_back(store, digest, by="Robin", now=self.clock())
         except StalePlanError:
             return None
         state = self.work(store, digest, applier)

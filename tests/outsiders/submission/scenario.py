@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.submission.command_knobs import KNOBS
+from dashboard.submission.job.command_options import KNOBS
 from planner.memory.step.framework_traits import known_frameworks
 
 CANARY = "canary-of-submission"

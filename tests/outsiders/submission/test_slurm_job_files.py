@@ -13,9 +13,9 @@ from outsiders.submission.reading import run_of
 from outsiders.submission.scenario import CANARY, SubmissionScenario, draw, table_of, toml_of
 from reliability import Measured
 
-from dashboard.submission.job_file import JobFile, load_job_file
-from dashboard.submission.proposal import SubmissionProposal, propose
-from dashboard.submission.slurm_target import SlurmTarget
+from dashboard.submission.job.job_file import JobFile, load_job_file
+from dashboard.submission.submit.proposal import SubmissionProposal, propose
+from dashboard.submission.targets.slurm_target import SlurmTarget
 from data.base.clock import utc_now
 from data.base.errors import TrimtabError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

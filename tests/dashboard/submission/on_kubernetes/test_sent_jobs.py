@@ -11,9 +11,9 @@ from beds.submission import proposal_of, sent, target_of
 from submission_cases import job_table, make_job
 
 from collectors.kubernetes.quantities import quantity
-from dashboard.submission.job_file import JobFile
-from dashboard.submission.submit import submit
-from dashboard.submission.watch import watch_all
+from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.submit.submit import submit
+from dashboard.submission.submit.watch import watch_all
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, SourceRefusedError
 from data.records.submissions import Submission, SubmissionState

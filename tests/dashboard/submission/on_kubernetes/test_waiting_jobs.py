@@ -10,7 +10,7 @@ from beds.kubernetes_submission import followed, name_of, settings_of
 from beds.submission import proposal_of, sent, target_of
 from submission_cases import make_job
 
-from dashboard.submission.watch import watch_all
+from dashboard.submission.submit.watch import watch_all
 from data.base.clock import utc_now
 from data.base.errors import ChangeRefusedError, ImpossibleProblemError, SourceRefusedError
 from data.records.submissions import SubmissionState

@@ -10,9 +10,9 @@ from beds.submission import proposal_of, sent, target_of
 from factories import make_collected, make_samples
 from submission_cases import job_table, make_job
 
-from dashboard.submission.job_file import JobFile
-from dashboard.submission.proposal import propose
-from dashboard.submission.watch import watch_all
+from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.submit.proposal import propose
+from dashboard.submission.submit.watch import watch_all
 from data.base.clock import utc_now
 from data.records.submissions import SubmissionState
 from data.store import Store

@@ -14,7 +14,7 @@ from submission_cases import make_job
 from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.cli import main
-from dashboard.submission.submit import submit
+from dashboard.submission.submit.submit import submit
 from data.base.clock import utc_now
 from data.base.errors import ApplyError, ChangeRefusedError, StoreError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -1,0 +1,1 @@
+"""Money, energy and carbon over the same parts and prices."""

@@ -1,0 +1,1 @@
+"""Charges, prices, budgets, FOCUS, applications."""

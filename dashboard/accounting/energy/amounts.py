@@ -1,0 +1,190 @@
+"""From sums of joules, board-time and work to the amounts of a row, as ranges.
+
+Two frames: `priced` gives every part its energy, emissions and money; `row_of` turns sums of
+parts into one row. Sums are linear, so rows add up to their total in every central amount.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dashboard.accounting.energy.factors import SENSOR_ERROR_RATIO, Factors
+from dashboard.accounting.energy.statement import Holder, StatementRow
+from data.base.units import GRAMS_PER_KILOGRAM, JOULES_PER_KWH, SECONDS_PER_HOUR
+from data.records.recommendations import Range
+
+_RULES = ("joules", "joules_by_slices", "joules_by_activity")
+"""The store's rule for sharing a board, then the two pure ones: their spread is the split's."""
+
+_BOUNDS = ("low", "central", "high")
+SUMS = (
+    *(f"{quantity}_{rule}" for quantity in ("kwh", "kg", "cost") for rule in _RULES),
+    *(f"{name}_hours" for name in ("board", "measured", "held", "idle", "embodied", "scored")),
+    *(f"{name}_{bound}" for name in ("embodied", "scored_embodied") for bound in _BOUNDS),
+    "scored_kg",
+    "scored_work_hours",
+)
+"""The columns of `priced` that add up."""
+
+NOTHING = dict.fromkeys(SUMS, float("nan"))
+"""The sums of no part."""
+
+
+def priced(parts: pd.DataFrame, factors: Factors) -> pd.DataFrame:
+    """Return the parts (StoreReader.energy_parts) with what sums of them need.
+
+    Columns per rule: kwh_, kg_ (location-based, at the grid's central carbon of the hour) and
+    cost_; hours; embodied_low, _central and _high in kg; scored_*, of models of known footprint.
+    """
+    made = parts[["start", "holder", "key", "gpu_model"]].copy()
+    hours = parts["hour_of_day"].to_numpy(dtype=np.int64)
+    carbon = np.array(factors.carbon)[hours] / GRAMS_PER_KILOGRAM
+    price = np.array(factors.price)[hours]
+    for rule in _RULES:
+        kwh = parts[rule] / JOULES_PER_KWH
+        made[f"kwh_{rule}"] = kwh
+        made[f"kg_{rule}"] = kwh * factors.pue[1] * carbon
+        made[f"cost_{rule}"] = kwh * factors.pue[1] * price
+    for name in ("board", "measured", "held", "idle"):
+        made[f"{name}_hours"] = parts[f"{name}_seconds"] / SECONDS_PER_HOUR
+    _add_embodied(made, parts, factors)
+    known = made["embodied_central"].notna()
+    made["scored_hours"] = (parts["scored_seconds"] / SECONDS_PER_HOUR).where(known)
+    made["scored_kg"] = (parts["scored_joules"] / JOULES_PER_KWH * factors.pue[1] * carbon).where(
+        known
+    )
+    made["scored_work_hours"] = (parts["scored_work_seconds"] / SECONDS_PER_HOUR).where(known)
+    return made
+
+
+def _add_embodied(made: pd.DataFrame, parts: pd.DataFrame, factors: Factors) -> None:
+    """Add what the board-hours carry of their boards' making, NaN for models of no footprint."""
+    rates = {
+        model: name.kgco2e_per_hour(factors.life_years) for model, name in factors.embodied.items()
+    }
+    unknown = (np.nan,) * len(_BOUNDS)
+    per_hour = np.array([rates.get(model, unknown) for model in parts["gpu_model"]])
+    scored_hours = parts["scored_seconds"] / SECONDS_PER_HOUR
+    for place, bound in enumerate(_BOUNDS):
+        rate = per_hour[:, place] if len(per_hour) else np.array([])
+        made[f"embodied_{bound}"] = made["board_hours"] * rate
+        made[f"scored_embodied_{bound}"] = scored_hours * rate
+    made["embodied_hours"] = made["board_hours"].where(made["embodied_central"].notna())
+
+
+def sums_of(made: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Add priced parts up; a sum is NaN only where every part of it is."""
+    return made.groupby(by, sort=True)[list(SUMS)].sum(min_count=1)
+
+
+def row_of(
+    sums: Any, *, start: datetime, end: datetime, holder: Holder, key: str, factors: Factors
+) -> StatementRow:
+    """Return a row of sums: a mapping of the columns of `priced`."""
+    kwh = _known(sums["kwh_joules"])
+    energy = location = None
+    if kwh is not None:
+        energy = _spread(sums, "kwh", "kWh", (1.0, 1.0, 1.0))
+        location = _spread(sums, "kg", "kgCO2e", _location_ratios(factors))
+    held = None if holder is Holder.MISSING else _known(sums["held_hours"]) or 0.0
+    site = energy and _times(energy, factors.pue, "kWh")
+    market = factors.market
+    embodied = _embodied(sums, "embodied")
+    return StatementRow(
+        start=start,
+        end=end,
+        holder=holder,
+        key=key,
+        board_hours=_known(sums["board_hours"]) or 0.0,
+        measured_hours=_known(sums["measured_hours"]) or 0.0,
+        gpu_hours=held,
+        idle_gpu_hours=0.0 if held == 0 else _known(sums["idle_hours"]),
+        gpu_energy_kwh=energy,
+        site_energy_kwh=site,
+        location_kgco2e=location,
+        market_kgco2e=None
+        if site is None or market is None
+        else _times(site, (market / GRAMS_PER_KILOGRAM,) * 3, "kgCO2e"),
+        embodied_kgco2e=embodied,
+        electricity_cost=None
+        if energy is None
+        else _spread(sums, "cost", factors.currency, _pue_ratios(factors)),
+        sci_gco2e=_sci(sums, location),
+        embodied_hours=_known(sums["embodied_hours"]) or 0.0,
+        scored_hours=_known(sums["scored_hours"]) or 0.0,
+        work_gpu_hours=_known(sums["scored_work_hours"]),
+    )
+
+
+def _pue_ratios(factors: Factors) -> tuple[float, float, float]:
+    low, central, high = factors.pue
+    return low / central, 1.0, high / central
+
+
+def _location_ratios(factors: Factors) -> tuple[float, float, float]:
+    low, central, high = _pue_ratios(factors)
+    return low * factors.carbon_low_ratio, central, high * factors.carbon_high_ratio
+
+
+def _spread(sums: Any, quantity: str, unit: str, ratios: tuple[float, float, float]) -> Range:
+    """Return a quantity of the three rules with the sensor's error, times further ratios."""
+    central = float(sums[f"{quantity}_joules"])
+    rules = [_known(sums[f"{quantity}_{rule}"]) for rule in _RULES]
+    known = [rule for rule in rules if rule is not None]
+    low = min(known) * (1 - SENSOR_ERROR_RATIO) * ratios[0]
+    high = max(known) * (1 + SENSOR_ERROR_RATIO) * ratios[2]
+    return Range(
+        low=min(low, central * ratios[1]),
+        central=central * ratios[1],
+        high=max(high, central * ratios[1]),
+        unit=unit,
+    )
+
+
+def _times(value: Range, factors: tuple[float, float, float], unit: str) -> Range:
+    low, central, high = factors
+    middle = value.central * central
+    return Range(
+        low=min(value.low * low, middle),
+        central=middle,
+        high=max(value.high * high, middle),
+        unit=unit,
+    )
+
+
+def _embodied(sums: Any, name: str) -> Range | None:
+    found = [_known(sums[f"{name}_{bound}"]) for bound in _BOUNDS]
+    low, central, high = found
+    if low is None or central is None or high is None:
+        return None
+    return Range(low=low, central=central, high=high, unit="kgCO2e")
+
+
+def _sci(sums: Any, location: Range | None) -> Range | None:
+    """Return (E x I + M) / R in g per GPU-hour of work; None without work or a known part.
+
+    The operational part has the relative range of the row's location-based emissions.
+    """
+    work, kg = _known(sums["scored_work_hours"]), _known(sums["scored_kg"])
+    making = _embodied(sums, "scored_embodied")
+    if not work or kg is None or making is None or location is None:
+        return None
+    widths = (
+        (location.low / location.central, location.high / location.central)
+        if location.central
+        else (1.0, 1.0)
+    )
+    per_work = GRAMS_PER_KILOGRAM / work
+    middle = (kg + making.central) * per_work
+    return Range(
+        low=min((kg * widths[0] + making.low) * per_work, middle),
+        central=middle,
+        high=max((kg * widths[1] + making.high) * per_work, middle),
+        unit="gCO2e/GPU-h",
+    )
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None or value != value else float(value)

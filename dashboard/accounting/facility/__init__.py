@@ -1,0 +1,1 @@
+"""Capacity, heat, hot spots."""

@@ -1,0 +1,1 @@
+"""Savings ledger, by day, idle bridge."""

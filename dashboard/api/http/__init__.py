@@ -1,0 +1,1 @@
+"""Authentication, pagination, problems, rate limits, ETags."""

@@ -1,0 +1,91 @@
+"""Who stands behind a request of the HTTP API, by each way in that the settings allow."""
+
+import json
+from dataclasses import replace
+from urllib.parse import unquote
+
+from starlette.requests import Request
+
+from dashboard.decisions.service import DecisionService
+from data.base.clock import utc_now
+from data.base.errors import NotSignedInError
+from data.records.commands import Person
+from data.store.handles.remote_store import BY_HEADER
+
+PERSON_HEADER = "x-trimtab-person"
+"""Of the middleware that believes a sign-in proxy; it takes out what anybody else sent."""
+SIGN_IN_COOKIE = "trimtab_sign_in"
+"""Its value names a session of the store, by OpenID Connect."""
+_BEARER = "bearer "
+_HINT = "An admin makes a token: `trimtab token make --for NAME --role viewer --by NAME`."
+
+
+OPEN = Person(name="anybody", via="open")
+"""Who looks where everybody may."""
+
+
+def proxied(stated: str) -> Person:
+    """Return the person that the middleware wrote into its header."""
+    found = json.loads(stated)
+    return Person(name=found["name"], groups=tuple(found["groups"]), via="proxy")
+
+
+def carries_token(headers: "list[tuple[bytes, bytes]]") -> bool:
+    """Return whether the request brings a token, and so needs no other sign-in."""
+    stated = [value for name, value in headers if name.lower() == b"authorization"]
+    return len(stated) == 1 and stated[0][: len(_BEARER)].lower() == _BEARER.encode()
+
+
+def named(request: Request, via: str) -> Person:
+    """Return who the request says makes it; a decision refuses an empty name."""
+    stated = request.headers.get(BY_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    return Person(name=unquote(stated), via=via)
+
+
+def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
+    """Return who asks over the network: by a token, through the proxy, or alone on loopback.
+
+    With a sign-in by OpenID Connect the pages ask by its cookie. `mode` is the sign-in that the
+    server began with, as its other guards have it.
+
+    Errors: NotSignedInError.
+    """
+    if carries_token(request.headers.raw):
+        return _by_token(service, mode, request.headers["authorization"][len(_BEARER) :].strip())
+    if mode == "local":
+        if "authorization" in request.headers:
+            # Whoever sends one means to be somebody, and not the admin that nobody is here.
+            raise NotSignedInError("the Authorization header holds no token", _HINT)
+        return replace(named(request, "local"), account=request.headers.get(PERSON_HEADER, ""))
+    if mode == "open":
+        return OPEN
+    stated = request.headers.get(PERSON_HEADER)
+    if mode == "proxy" and stated is not None:
+        return proxied(stated)
+    if mode == "oidc" and (session := request.cookies.get(SIGN_IN_COOKIE)):
+        return _by_session(service, session, request)
+    raise NotSignedInError("the API needs a token here (Authorization: Bearer …)", _HINT)
+
+
+def _by_session(service: DecisionService, session: str, request: Request) -> Person:
+    """Return who is signed in. Errors: NotSignedInError."""
+    if request.method not in ("GET", "HEAD") and "origin" not in request.headers:
+        # The cookie comes along whoever asks; each browser says which page it was that did.
+        raise NotSignedInError("a browser's request needs its Origin", _HINT)
+    person = service.store.reader.signed_in(session, utc_now())
+    if person is None:
+        raise NotSignedInError("the sign-in of the page has ended", "Open it again, and sign in.")
+    return person
+
+
+def _by_token(service: DecisionService, mode: str, text: str) -> Person:
+    """Return who acts by a token. Errors: NotSignedInError."""
+    found = service.store.reader.token_of(text)
+    if found is None or found.mode != mode or not found.is_valid(service.clock()):
+        why = "is not known" if found is None else "is revoked or has expired"
+        if found is not None and found.mode != mode:
+            why = (
+                f"was made while access.mode was {found.mode or 'not noted'}, and is void in {mode}"
+            )
+        raise NotSignedInError(f"the token {why}", _HINT)
+    return found.holder()

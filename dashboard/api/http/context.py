@@ -1,0 +1,129 @@
+"""What the HTTP API touches, and who is let in."""
+
+import time
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Self
+
+from fastapi import Request
+
+from dashboard.api.http.cached_responses import Document, KeptAnswers, document
+from dashboard.api.http.pagination import PageOfRows
+from dashboard.api.http.problems import RepeatedParameterError
+from dashboard.api.http.rate_limits import RepeatedAsks, RequestLimit
+from dashboard.common.rights import role_of, view_of
+from dashboard.decisions.findings import FindingStatus, findings_now
+from dashboard.decisions.service import DecisionService
+from data.base.errors import NotAllowedError, NotKnownError
+from data.records.commands import Person
+from data.records.plans import Plan
+from data.store.handles.cached_reader import CachedReader
+
+LIMITED = frozenset({"proxy", "token", "oidc"})
+"""Ways in by which others come than who has the store's file: these have a limit of requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, with the role that the settings of the moment give."""
+
+    person: Person
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiWorld:
+    """What the API touches. `caller` tells who asks, and raises NotSignedInError for nobody."""
+
+    reader: CachedReader
+    service: DecisionService
+    clock: Callable[[], datetime]
+    caller: Callable[[Request], Person]
+    asked: RepeatedAsks = field(default_factory=RepeatedAsks)
+    limit: RequestLimit = field(default_factory=lambda: RequestLimit(time.monotonic))
+
+    def let_in(self, request: Request) -> Caller:
+        """Return who asks and may look, each parameter once.
+
+        Errors: NotSignedInError, NotAllowedError, TooManyRequestsError, RepeatedParameterError.
+        """
+        who = self.known(request)
+        if who.person.via in LIMITED:
+            most = self.service.settings().access.requests_per_minute
+            self.limit.take((who.person.via, who.person.name), most)
+        given = [name for name, _ in request.query_params.multi_items()]
+        if len(set(given)) < len(given):
+            raise RepeatedParameterError("a parameter is given twice", "Give each of them once.")
+        return who
+
+    def known(self, request: Request) -> Caller:
+        """Return who asks, who has a role. Errors: NotSignedInError, NotAllowedError."""
+        person = self.caller(request)
+        role = role_of(person, self.service.settings().access)
+        if role == "none":
+            raise NotAllowedError(f"{person.name} has no role here", "Ask one of the admins.")
+        return Caller(person=person, role=role)
+
+    def looks_around(self, request: Request) -> Caller:
+        """Return who asks and may see the jobs of others. Errors: NotAllowedError."""
+        who = self.let_in(request)
+        if who.role == "owner":
+            raise NotAllowedError(
+                f"{who.person.name} is owner: owners see what is of their own jobs only",
+                "Ask for /api/v1/ to read which resources these are.",
+            )
+        return who
+
+    def of(self, who: Caller) -> Self:
+        """Return the world as who asks may see it: an owner's has the rows of their own jobs."""
+        if who.role != "owner":
+            return self
+        mine = view_of(who.person, self.service.settings().access, self.reader)
+        return replace(self, reader=mine)
+
+    @property
+    def kept(self) -> KeptAnswers:
+        """The answers that are given again while nothing changes."""
+        return KeptAnswers(reader=self.reader, clock=self.clock)
+
+    def page(
+        self, key: tuple[Hashable, ...], make: Callable[[], PageOfRows[Any]], *, keep: bool
+    ) -> Document:
+        """Return a page, which `keep` has made once while it stays the same."""
+
+        def made() -> Document:
+            return document(make().model_dump_json().encode())
+
+        return self.kept.get(("page", *key), made) if keep else made()
+
+    def latest_plan(self) -> Plan:
+        """Return the plan of the latest cycle. Errors: NotKnownError before the first."""
+        found = self.reader.latest_plan()
+        if found is None:
+            raise NotKnownError("no cycle has planned yet", "Ask again after the first cycle.")
+        return found
+
+    def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
+        """Return the findings that who asks may see, the newest number first."""
+        mine = self.of(who)
+
+        def now() -> tuple[FindingStatus, ...]:
+            return findings_now(mine.reader, now=self.clock(), record=self.reader)
+
+        found = mine.kept.get(("findings",), now)
+        if who.role != "owner":
+            return found
+        revisions = [status.revision for status in found if status.revision is not None]
+        seen = {stored.finding for stored in self.service.visible(who.person, revisions)}
+        return tuple(status for status in found if status.finding.number in seen)
+
+    def finding(self, named: str, who: Caller) -> FindingStatus:
+        """Return one of them. Errors: NotKnownError, for what belongs to others too."""
+        seen = {status.finding.number: status for status in self.findings(who)}
+        with suppress(NotKnownError):
+            number = self.reader.finding_number(named)
+            if number in seen:
+                return seen[number]
+        raise NotKnownError(f"{named!r} names no finding", "/api/v1/findings lists them.")

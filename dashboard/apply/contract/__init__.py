@@ -1,0 +1,1 @@
+"""What an applier does, kill switch, wording, multi-cluster."""

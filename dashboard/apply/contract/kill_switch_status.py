@@ -1,0 +1,114 @@
+"""Who obeys the kill switch: the process that applies says it in a file beside its DuckDB store.
+
+The file names the process, the stop file that it obeys, and whether it has seen it. A lock on it
+dies with the process, so what a dead one left is never believed. On PostgreSQL the wish is in the
+record, and the claim on the part `apply` tells whether anybody obeys it.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from dashboard.apply.contract.kill_switch import stopped
+from dashboard.common.threads import Loop
+from data.settings.all_settings import Settings
+from data.settings.store import is_postgres_url, store_path
+
+_TICK = timedelta(milliseconds=250)
+_SEEN_WITHIN = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obeying:
+    """The process that applies, the stop file it obeys, and whether it has seen it."""
+
+    process: int
+    stop_file: Path
+    has_stopped: bool
+
+
+def stop_file_of(settings: Settings) -> Path:
+    """Return the stop file of the settings, as a path that means the same everywhere."""
+    return Path(settings.apply.stop_file).absolute()
+
+
+def _beside(url: str) -> Path:
+    path = store_path(url).absolute()
+    return path.with_name(f"{path.name}.applier")
+
+
+def who_obeys(url: str) -> Obeying | None:
+    """Return the live process that applies from a DuckDB store, None when there is none."""
+    try:
+        descriptor = os.open(_beside(url), os.O_RDONLY)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read(file.read())
+    return None
+
+
+def _read(text: str) -> Obeying:
+    said = json.loads(text)
+    return Obeying(
+        process=said["process"], stop_file=Path(said["stop_file"]), has_stopped=said["has_stopped"]
+    )
+
+
+def is_obeyed(url: str, *, within: float = _SEEN_WITHIN) -> bool:
+    """Wait until the process that applies says that it has stopped; False when it does not."""
+    deadline = time.monotonic() + within
+    while True:
+        found = who_obeys(url)
+        if found is not None and found.has_stopped:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_TICK.total_seconds())
+
+
+@contextmanager
+def announcing(settings: Callable[[], Settings]) -> Iterator[list[Loop]]:
+    """Yield the thread that keeps the file true, none on a server; the lock is held for the block.
+
+    Its first round is over when the block begins.
+    """
+    url = settings().store.url
+    if is_postgres_url(url):
+        yield []
+        return
+    descriptor = os.open(_beside(url), os.O_RDWR | os.O_CREAT, 0o600)
+    said = b""
+
+    def tick() -> bool:
+        nonlocal said
+        path = stop_file_of(settings())
+        found = {
+            "process": os.getpid(),
+            "stop_file": str(path),
+            "has_stopped": stopped(path) is not None,
+        }
+        text = json.dumps(found).encode()
+        if text != said:
+            # Written at once, and blanks behind it: who reads meanwhile finds it whole.
+            os.pwrite(descriptor, text.ljust(len(said)), 0)
+            os.ftruncate(descriptor, len(text))
+            said = text
+        return False
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.ftruncate(descriptor, 0)
+        tick()
+        yield [Loop("trimtab-switch", tick, _TICK)]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,34 @@
+"""The kill switch of a store with several processes: the stop file here, or a wish in the record.
+
+A file stops only the host that sees it. On a shared store the page may run elsewhere than the
+applier, so whoever stops on the page or the command line also writes it into the record, and the
+applier asks both before everything that it sends. Either of them stops; resuming takes the wish
+back and removes the file of the host where it is done, and leaves a file made by hand elsewhere.
+"""
+
+from datetime import datetime
+from pathlib import Path
+
+from dashboard.apply.contract.kill_switch import Stopped, stopped
+from data.store import Store
+
+STOP, RESUME = "stop-asked", "resume-asked"
+
+
+def ask(store: Store, event: str, *, by: str, at: datetime, reason: str = "") -> None:
+    """Write the wish for a process that may not see the file."""
+    if store.is_shared:
+        store.append_audit(at=at, actor=by, event=event, digest="", detail=reason)
+
+
+def stopped_anywhere(path: Path, store: Store) -> Stopped | None:
+    """Tell whether applying is stopped, by the file or by a wish that stands."""
+    return stopped(path) or _asked(store)
+
+
+def _asked(store: Store) -> Stopped | None:
+    asks = store.reader.entries((STOP, RESUME)) if store.is_shared else ()
+    if not asks or asks[-1].event != STOP:
+        return None
+    last = asks[-1]
+    return Stopped(by=last.actor, at=f"{last.at:%Y-%m-%d %H:%M:%S} UTC", reason=last.detail)

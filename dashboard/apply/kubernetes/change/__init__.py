@@ -1,0 +1,1 @@
+"""Observe, edits, steps, dry run, send, verify, MIG layouts."""

@@ -1,0 +1,330 @@
+"""What a server says to the steps without taking them, compared with what they intend."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from collectors.kubernetes.api import ApiAnswer, Document, KubernetesApi
+from collectors.kubernetes.disruption_budgets import floors_of
+from collectors.kubernetes.kinds import excerpt
+from collectors.kubernetes.objects import part, text_in
+from collectors.kubernetes.pod_templates import gpus_named_by, pods_named_by, processes_named_by
+from dashboard.apply.kubernetes.change.observe import seen_of
+from dashboard.apply.kubernetes.change.steps import (
+    StepCommand,
+    StepWait,
+    command_of,
+    ends_first,
+    sent,
+)
+from dashboard.apply.kubernetes.state import reading
+from dashboard.apply.kubernetes.state.api_errors import admission_word, meaning_of
+from dashboard.apply.kubernetes.state.free_capacity import (
+    NO,
+    asked_by,
+    pods_that_fit,
+    room_for,
+    waits_for_a_node,
+)
+from dashboard.apply.kubernetes.state.immutable_fields import difference
+from dashboard.apply.kubernetes.state.json_patch import Edit, as_text, leaves, patched, value_at
+from dashboard.apply.kubernetes.state.object_paths import AUTOSCALERS
+from dashboard.apply.kubernetes.state.pod_spec import holders, pods_of, roles_of
+from dashboard.apply.kubernetes.state.quotas import asked_in_all, limit_refusal, refusal
+from dashboard.common.kubernetes_writer import KubernetesWriter
+from data.base.errors import ApplyError, CollectorError
+from data.facts.gpu_resources import is_of_vendor
+from data.records.changes import Change, Rehearsal
+
+Difference = tuple[str, str, str]
+
+_POD_SPEC = "/spec/template/spec"
+_MAX_NAMES = 5
+
+
+def rehearse(api: KubernetesWriter, change: Change) -> Rehearsal:
+    """Send every step that can be sent now as a dry run. Errors: ApplyError."""
+    seen = seen_of(change.target)
+    _path, document = reading.fetch(api, seen.place, seen.path)
+    refusals: list[str] = []
+    differences: list[Difference] = []
+    warnings: list[str] = []
+    moved: set[str] = set()
+    for step in change.steps:
+        command = command_of(step)
+        follows = not moved.isdisjoint(command.edits)
+        moved |= command.edits.keys()
+        if follows or command.wait is not StepWait.NOTHING:
+            warnings.append(f"{step.field} -> {step.after} is rehearsed when its turn has come.")
+            continue
+        answer = _dry_run(api, command, document)
+        if answer.ok:
+            differences += differing(document, command, answer.found)
+        elif answer.status in (409, 429) or answer.status >= 500:
+            raise ApplyError(
+                f"the dry run of {step.target} was not answered: "
+                f"{meaning_of(answer, command.path, verb='patch')}",
+                "Try again when the server is less busy.",
+            )
+        else:
+            refusals.append(meaning_of(answer, command.path, verb="patch"))
+            if (
+                answer.status == 422
+                and not admission_word(answer)
+                and seen.place.kind not in AUTOSCALERS
+            ):
+                refusals.append(_recreate(change, document))
+    dropped = [entry for entry in differences if entry[2] == _before(change, entry[0])]
+    if dropped:
+        names = ", ".join(at for at, _intended, _answered in dropped)
+        refusals += [f"this server drops {names} and says nothing", _recreate(change, document)]
+    refusals += standing_refusals(api, document, change)
+    warnings += _without_room(api, document, change)
+    return Rehearsal(
+        rehearsed=True,
+        refusals=tuple(refusals),
+        differences=tuple(differences),
+        warnings=tuple(warnings),
+    )
+
+
+def standing_refusals(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Yield what stands against a change whoever sends it: no dry run tells of these."""
+    yield from _not_offered(api, document, change)
+    yield from _beyond_quota(api, document, change)
+    yield from _beyond_limits(api, document, change)
+    yield from _named_beyond(document, change)
+    yield from _launched_beyond(document, change)
+    yield from _below_budgets(api, document, change)
+    yield from _without_successor(api, document, change)
+
+
+def _below_budgets(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse fewer pods than a disruption budget wants available: it is their owner's floor."""
+    place = seen_of(change.target).place
+    now, left = (pods_of(place.kind, entry) for entry in (document, _wanted(document, change)))
+    if left >= now:
+        return
+    for least, name in floors_of(reading.budgets(api, place.namespace) or (), document, now):
+        if left < least:
+            yield (
+                f"PodDisruptionBudget {name} wants {least} pods of {place.word} at least, {left} "
+                "would be left. Ask its owner to lower minAvailable first"
+            )
+
+
+def differing(document: Document, command: StepCommand, answered: Document) -> Iterator[Difference]:
+    """Yield (field, intended, answered) where a server stores or would store something else."""
+    intended = dict(leaves(excerpt(patched(document, command.operations))))
+    stored = dict(leaves(excerpt(answered)))
+    for at in sorted(intended.keys() | stored.keys()):
+        wanted, found = intended.get(at, as_text(None)), stored.get(at, as_text(None))
+        if wanted != found:
+            yield at, wanted, found
+
+
+def _dry_run(api: KubernetesWriter, command: StepCommand, document: Document) -> ApiAnswer:
+    try:
+        return api.patch(command.path, sent(command, document), dry_run=True)
+    except CollectorError as error:
+        raise ApplyError(error.message, "Nothing was changed; try again.") from error
+
+
+def _before(change: Change, at: str) -> str:
+    return as_text(value_at(seen_of(change.target).document, at))
+
+
+def _recreate(change: Change, document: Document) -> str:
+    edits = [
+        Edit(at=at, before=before, after=after, what="")
+        for step in change.steps
+        for at, (before, after) in command_of(step).edits.items()
+    ]
+    place = seen_of(change.target).place
+    return f"needs recreate, with this manifest:\n{difference(place, document, edits)}"
+
+
+def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse a GPU resource that no node offers: pods that ask for it would wait for ever."""
+    wanted = _wanted(document, change)
+    kind = seen_of(change.target).place.kind
+    templates = [role.template_at for role in roles_of(kind, document)]
+    before, after = (
+        {name for at in templates for name in asked_by(value_at(entry, at))}
+        for entry in (document, wanted)
+    )
+    new = after - before
+    nodes = reading.nodes(api) if new else None
+    for name in sorted(new):
+        if nodes is not None and not _is_offered(name, nodes):
+            yield f"no node offers {name}: cut the boards first, or pods would wait for ever"
+
+
+def _is_offered(name: str, nodes: Iterable[Document]) -> bool:
+    return any(part(node, "status", "allocatable", name) for node in nodes)
+
+
+def _beyond_quota(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse more pods or GPUs than a quota of the namespace admits."""
+    place = seen_of(change.target).place
+    more = asked_in_all(place.kind, _wanted(document, change))
+    more.subtract(asked_in_all(place.kind, document))
+    if +more and (why := refusal(reading.quotas(api, place.namespace) or [], more)):
+        yield why
+
+
+def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse pods of a new template or more pods, where a limit range keeps them out.
+
+    A dry run of the workload does not see it: its controller makes the pods.
+    """
+    place, wanted = seen_of(change.target).place, _wanted(document, change)
+    more = +(asked_in_all(place.kind, wanted) - asked_in_all(place.kind, document))
+    roles = [
+        role
+        for role in roles_of(place.kind, wanted)
+        if more or value_at(wanted, role.template_at) != value_at(document, role.template_at)
+    ]
+    found = reading.limit_ranges(api, place.namespace) or [] if roles else []
+    for role in roles:
+        if why := limit_refusal(found, value_at(wanted, role.template_at)):
+            yield why
+
+
+def _named_beyond(document: Document, change: Change) -> Iterator[str]:
+    """Refuse fewer GPUs than the command of a container starts with: it would fail."""
+    kind, wanted = seen_of(change.target).place.kind, _wanted(document, change)
+    for role in roles_of(kind, wanted):
+        before = {holder.at: holder.count for holder in holders(document, role.template_at)}
+        for held in holders(wanted, role.template_at):
+            if held.count >= before.get(held.at, 0):
+                continue
+            for count, text in gpus_named_by(value_at(document, held.at)):
+                if held.count < count <= before[held.at]:
+                    yield (
+                        f"container {held.name} says {text!r}, more GPUs than the {held.count} "
+                        "that it would have: it would fail. Change its command with its GPUs"
+                    )
+
+
+def _launched_beyond(document: Document, change: Change) -> Iterator[str]:
+    """Refuse fewer pods or GPUs than a launcher in them waits for: what is left would wait."""
+    kind, wanted = seen_of(change.target).place.kind, _wanted(document, change)
+    before, after = roles_of(kind, document), roles_of(kind, wanted)
+    boards, boards_left = (sum(role.gpus for role in roles) for roles in (before, after))
+    for role, changed in zip(before, after, strict=True):
+        pods, pods_left = (entry.count * entry.pods_each for entry in (role, changed))
+        for held in holders(document, role.template_at) if boards_left else ():
+            container = value_at(document, held.at)
+            for what, named, now, left in (
+                ("pods", pods_named_by(container), pods, pods_left),
+                ("GPUs", processes_named_by(container), boards, boards_left),
+            ):
+                for count, text in named:
+                    if left < count <= now:
+                        yield (
+                            f"container {held.name} says {text!r}, more {what} than the {left} "
+                            "that would be left: it would fail. Change its command with them"
+                        )
+
+
+def _without_successor(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse a rollout that ends a pod whose successor no node would take: it would stay down.
+
+    Of a rollout that adds a pod first nothing is asked here. One of which a pod is not running yet
+    is under way, or being taken back, and goes on.
+    """
+    place, wanted = seen_of(change.target).place, _wanted(document, change)
+    rolls = value_at(wanted, _POD_SPEC) != value_at(document, _POD_SPEC)
+    if not rolls or not (place.kind == "StatefulSet" or ends_first(wanted, change.steps)):
+        return
+    work, nodes, pods = reading.work_of(api, place, document), None, None
+    own = [] if work is None else work.pods
+    if own and all(text_in(pod, "status", "phase") == "Running" for pod in own):
+        nodes, pods = reading.nodes(api), reading.pods(api)
+    if nodes is None or pods is None:
+        return
+    spec = value_at(wanted, _POD_SPEC)
+    if any(not _is_offered(name, nodes) for name in asked_by(spec)):
+        return  # said before
+    for gone in own:
+        uid = value_at(gone, "/metadata/uid")
+        others = [pod for pod in pods if value_at(pod, "/metadata/uid") != uid]
+        if room_for(spec, nodes, others) != NO:
+            return
+    held = {text_in(pod, "spec", "nodeName") for pod in own}
+    closed = [
+        name
+        for node in nodes
+        if (name := text_in(node, "metadata", "name")) in held
+        and part(node, "spec", "unschedulable") is True
+    ]
+    cordoned = f" ({', '.join(sorted(closed))} cordoned)" if closed else ""
+    yield (
+        f"no node would take a new pod, not even where one of its own has ended{cordoned}: it "
+        "would go down and stay down. Uncordon or free a node that its nodeSelector and affinity "
+        "allow first"
+    )
+
+
+def _wanted(document: Document, change: Change) -> Document:
+    for step in change.steps:
+        document = patched(document, command_of(step).operations)
+    return document
+
+
+def _without_room(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Warn of more pods than nodes have room for, and of pods that wait for what is freed.
+
+    A cluster may still add a node.
+    """
+    place, wanted = seen_of(change.target).place, _wanted(document, change)
+    now, then = (asked_in_all(place.kind, entry) for entry in (document, wanted))
+    roles = zip(*(roles_of(place.kind, entry) for entry in (document, wanted)), strict=True)
+    more = [(new.template_at, new.count - old.count) for old, new in roles if new.count > old.count]
+    freed = {name: count for name, count in (now - then).items() if is_of_vendor(name)}
+    nodes, pods = (reading.nodes(api), reading.pods(api)) if more or freed else ([], [])
+    if nodes is None or pods is None:
+        yield "Whether nodes have room for more pods is unknown: they may not be listed."
+        return
+    for at, count in more:
+        room = pods_that_fit(value_at(wanted, at), nodes, pods, most=count)
+        if room < count:
+            yield (
+                f"Nodes have room for {room} of {count} more pods now: the others would wait until "
+                "GPUs are free."
+            )
+    if freed and (takers := _takers(api, document, change, freed, nodes, pods)):
+        yield (
+            f"{', '.join(takers)} {'wait' if len(takers) > 1 else 'waits'} for such GPUs and would "
+            "take what is freed: the way back would then wait until GPUs are free."
+        )
+
+
+def _takers(
+    api: KubernetesApi,
+    document: Document,
+    change: Change,
+    freed: Mapping[str, int],
+    nodes: Sequence[Document],
+    pods: Sequence[Document],
+) -> list[str]:
+    """Return the pods that no node has room for, and the nodes of the workload would have."""
+    work = reading.work_of(api, seen_of(change.target).place, document)
+    own = {value_at(pod, "/metadata/uid") for pod in (work.pods if work else ())}
+    mine = [pod for pod in pods if value_at(pod, "/metadata/uid") in own]
+    others = [pod for pod in pods if value_at(pod, "/metadata/uid") not in own]
+    homes = {text_in(pod, "spec", "nodeName") for pod in mine}
+    near = [node for node in nodes if text_in(node, "metadata", "name") in homes]
+    names = []
+    for pod in others:
+        spec = part(pod, "spec")
+        asked = +asked_by(spec)
+        if (
+            waits_for_a_node(pod)
+            and asked
+            and all(count <= freed.get(name, 0) for name, count in asked.items())
+            and room_for(spec, nodes, pods) == NO
+            and room_for(spec, near, others) != NO
+        ):
+            names.append("/".join(text_in(pod, "metadata", name) for name in ("namespace", "name")))
+    more = [f"{len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []
+    return sorted(names)[:_MAX_NAMES] + more

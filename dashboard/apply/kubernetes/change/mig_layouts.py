@@ -1,0 +1,335 @@
+"""Cutting a free node by MIG: cordon it, name another layout, wait for its manager, uncordon it.
+
+The GPU operator's MIG manager obeys a label and says in another how it fares. Right after the first
+was set the second is still that of the cut before: a cut is made when the manager says success and
+the node offers exactly what the layout says.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from collectors.kubernetes.api import Document, KubernetesApi
+from collectors.kubernetes.client import path_of_config_map
+from collectors.kubernetes.mig_layouts import file_of
+from collectors.kubernetes.objects import (
+    count_of,
+    gpu_resources,
+    list_in,
+    model_of,
+    part,
+    text_in,
+    time_in,
+)
+from collectors.shared.mig_layouts import layouts_in
+from dashboard.apply.contract.applier import Closed, Left
+from dashboard.apply.kubernetes.change.steps import StepCommand, StepWait, command_of, sent, step_of
+from dashboard.apply.kubernetes.state import reading
+from dashboard.apply.kubernetes.state.api_errors import meaning_of
+from dashboard.apply.kubernetes.state.json_patch import (
+    Edit,
+    Operation,
+    operations_of,
+    pointer,
+    value_at,
+)
+from dashboard.apply.kubernetes.state.object_paths import Place
+from dashboard.common.kubernetes_writer import FIELD_MANAGER, KubernetesWriter
+from data.base.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.facts.fleet import MigLayout
+from data.facts.gpu_resources import (
+    COUNT_LABEL,
+    MIG_LAYOUT_LABEL,
+    MIG_STATE_LABEL,
+    MIG_STRATEGY_LABEL,
+    WHOLE_GPU,
+    resource_of,
+)
+from data.facts.identifiers import canonical_json
+from data.records.changes import Change, ChangeStep
+from data.records.changes import VerificationResult as Verdict
+from data.records.recommendations import Recommendation
+
+CUT_FACT = "MIG layouts"
+"""Fact of a target: the ConfigMap, and what the node offers by layout, as JSON."""
+LAYOUT_AT = pointer("metadata", "labels", MIG_LAYOUT_LABEL)
+_CORDON_AT = "/spec/unschedulable"
+_AT_WORK = ("pending", "rebooting")
+_DONE = ("", "success")
+_NEW_CYCLE = "Run a new cycle."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutPlan:
+    """The ConfigMap of the layouts, and what the node offers by resource under each of the two.
+
+    Model and number of boards are those of the whole node: its labels may say else once it is cut.
+    `state`, `strategy` and `present` are what manager and node said when they were looked at. Of
+    one whose last cut had failed a failure tells nothing of this one.
+    """
+
+    source: str
+    model: str
+    boards: int
+    offers: Mapping[str, Mapping[str, int]]
+    state: str = ""
+    strategy: str = ""
+    present: Mapping[str, int] = field(default_factory=dict)
+
+    def seen(self, node: Document) -> "CutPlan":
+        """Return it with what a node says now."""
+        return replace(
+            self,
+            state="" if _state(node) in _DONE else _state(node),
+            strategy=text_in(node, "metadata", "labels", MIG_STRATEGY_LABEL),
+            present=gpu_resources(node),
+        )
+
+    @classmethod
+    def of(cls, facts: Mapping[str, str]) -> "CutPlan":
+        """Return it from the facts of a target."""
+        return cls(**json.loads(facts[CUT_FACT]))
+
+    def holds(self, document: Document) -> bool:
+        """Return whether a node offers what its layout says."""
+        wanted = self.offers.get(text_in(document, "metadata", "labels", MIG_LAYOUT_LABEL))
+        return wanted is not None and gpu_resources(document) == wanted
+
+
+def is_cut(recommendation: Recommendation) -> bool:
+    """Return whether a change names another layout of a node."""
+    return recommendation.action.spec.cuts
+
+
+def cut_fact(
+    api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommendation, node: Document
+) -> str:
+    """Return the fact of a node that is to be cut. Errors: StalePlanError, ChangeRefusedError.
+
+    The node has to be as the plan saw it: in use, whole, at rest under a layout that is offered
+    still, as is the new one. One node is cut at a time.
+    """
+    details, name = dict(recommendation.details), text_in(node, "metadata", "name")
+    labels = part(node, "metadata", "labels")
+    before, state = text_in(labels, MIG_LAYOUT_LABEL), text_in(labels, MIG_STATE_LABEL)
+    whole = {WHOLE_GPU: recommendation.now.gpu_count}
+    strategy = text_in(labels, MIG_STRATEGY_LABEL)
+    for holds, why in (
+        (part(node, "spec", "unschedulable") is not True, "is cordoned, so others have plans"),
+        (gpu_resources(node) == whole, f"offers {gpu_resources(node)}, not {whole}"),
+        (strategy == "mixed", f"offers slices by the strategy {strategy or 'unknown'}, not mixed"),
+        (state in _DONE, f"has a MIG manager that says {state}"),
+    ):
+        if not holds:
+            raise StalePlanError(f"node {name} {why}", _NEW_CYCLE)
+    plan = CutPlan(
+        source=details.get("mig_layouts_of", ""),
+        model=model_of(node, catalogue),
+        boards=count_of(text_in(labels, COUNT_LABEL)),
+        offers={},
+    )
+    layouts = _layouts(api, catalogue, plan)
+    now, then = layouts.get(before), layouts.get(details.get("mig_layout", ""))
+    if now is None or now.cut or now.whole != recommendation.now.gpu_count:
+        raise StalePlanError(f"node {name} has no way back: its layout is {before!r}", _NEW_CYCLE)
+    if then is None or recommendation.change != f"MIG layout {then.describe()}":
+        said = "not offered" if then is None else then.describe()
+        raise StalePlanError(f"the layout {details.get('mig_layout')} is {said} now", _NEW_CYCLE)
+    _require_alone(api, name)
+    offers = {layout.name: _offers(layout) for layout in (now, then)}
+    return canonical_json(replace(plan, offers=offers).seen(node))
+
+
+def cut_fact_again(
+    api: KubernetesApi, catalogue: GpuCatalogue, facts: Mapping[str, str], node: Document
+) -> str:
+    """Return the fact as it is now. Errors: StalePlanError where a layout has become another."""
+    plan = CutPlan.of(facts)
+    layouts = _layouts(api, catalogue, plan)
+    for name, offers in plan.offers.items():
+        if name not in layouts or _offers(layouts[name]) != offers:
+            raise StalePlanError(f"{plan.source} has changed: the layout {name}", _NEW_CYCLE)
+    return canonical_json(plan.seen(node))
+
+
+def _state(node: Document) -> str:
+    return text_in(node, "metadata", "labels", MIG_STATE_LABEL)
+
+
+def _layouts(api: KubernetesApi, catalogue: GpuCatalogue, plan: CutPlan) -> dict[str, MigLayout]:
+    path = path_of_config_map(plan.source)
+    answer = reading.asking(api, path)
+    if not answer.ok:
+        raise ChangeRefusedError(
+            f"the layouts of {plan.source} cannot be read: {meaning_of(answer, path, verb='get')}",
+            "See deploy/kubernetes-mig-layouts.yaml for the role.",
+        )
+    model = catalogue.find(plan.model)
+    found = () if model is None else layouts_in(file_of(answer.found), model, plan.boards)
+    return {layout.name: layout for layout in found}
+
+
+def _offers(layout: MigLayout) -> dict[str, int]:
+    whole = {WHOLE_GPU: layout.whole} if layout.whole else {}
+    return whole | {resource_of(profile): count for profile, count in layout.slices.items()}
+
+
+def _require_alone(api: KubernetesApi, name: str) -> None:
+    """Refuse (ChangeRefusedError) to cut a node while another one is being cut."""
+    others = {text_in(node, "metadata", "name"): _state(node) for node in reading.nodes(api) or []}
+    busy = [other for other, state in others.items() if state in _AT_WORK and other != name]
+    if busy:
+        raise ChangeRefusedError(
+            f"node {busy[0]} is being cut: one node is cut at a time", "Wait until it is over."
+        )
+
+
+def cut_steps(place: Place, path: str, document: Document, layout: str) -> tuple[ChangeStep, ...]:
+    """Return the steps that give a node another layout while nobody uses it."""
+    before, cordoned = value_at(document, LAYOUT_AT), value_at(document, _CORDON_AT)
+    name = Edit(at=LAYOUT_AT, before=before, after=layout, what=MIG_LAYOUT_LABEL)
+    cordon = Edit(at=_CORDON_AT, before=cordoned, after=True, what="unschedulable")
+    away = [] if cordoned is True else [cordon]
+    back = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
+    held: Operation = {"op": "test", "path": _CORDON_AT, "value": True}
+    found = (
+        step_of(place, path, away, (), StepWait.NOTHING),
+        step_of(place, path, [] if before == layout else [name], [held], StepWait.FREE),
+        step_of(place, path, [back], (), StepWait.CUT),
+    )
+    return tuple(step for step in found if step is not None)
+
+
+def notes(facts: Mapping[str, str], layout: str) -> Iterator[str]:
+    """Yield what a person should know before a node is cut."""
+    offers = CutPlan.of(facts).offers[layout]
+    told = ", ".join(f"{count} of {name}" for name, count in sorted(offers.items()))
+    yield f"Its MIG manager stops the node's GPU services while it works. Then it offers {told}."
+    yield "It is cordoned meanwhile. If that fails, the layout of before is named again."
+
+
+def not_yet(
+    command: StepCommand, facts: Mapping[str, str], node: Document, pods: str
+) -> tuple[str, bool]:
+    """Return what a step waits for, '' for nothing, and whether that can still come."""
+    if command.wait is StepWait.FREE:
+        return (f"pods with GPUs are on the node: {pods}", False) if pods else ("", True)
+    plan = CutPlan.of(facts)
+    if plan.holds(node) and _state(node) in _DONE:
+        return "", True
+    return _waits(node), plan.state == "failed" or _state(node) != "failed"
+
+
+def _waits(node: Document) -> str:
+    offered = ", ".join(f"{name} {count}" for name, count in gpu_resources(node).items())
+    said = _state(node) or "nothing"
+    return f"the MIG manager says {said}, and the node offers {offered or 'no GPU'}"
+
+
+def effect(facts: Mapping[str, str], node: Document, *, over: bool) -> tuple[Verdict, str]:
+    """Return how a node takes the steps so far; `over` once all were taken."""
+    plan = CutPlan.of(facts)
+    if _state(node) == "failed" and plan.state != "failed":
+        return Verdict.FAILING, _waits(node)
+    if over and not plan.holds(node):
+        return Verdict.NOT_YET, _waits(node)
+    return Verdict.AS_INTENDED, _waits(node)
+
+
+def between_steps(change: Change, sent_steps: int) -> str:
+    """Return what is left of a node between two steps, '' when nothing is."""
+    if not 0 < sent_steps < len(change.steps):
+        return ""
+    return f"node {change.target.name} is cordoned (by hand: kubectl uncordon {change.target.name})"
+
+
+def close(
+    api: KubernetesWriter,
+    change: Change,
+    facts: Mapping[str, str],
+    limit: timedelta,
+    *,
+    sent: int,
+    pods: str,
+) -> Closed:
+    """Name the layout of before again, and uncordon the node once it offers that. Never raises.
+
+    `sent` steps were. A node whose manager does not give that back within `limit` stays cordoned.
+    One on which `pods` hold GPUs by now keeps its layout.
+    """
+    place = Place(kind="Node", namespace="", name=change.target.name)
+    path = facts["path"]
+    try:
+        answer = reading.asking(api, path)
+        node = reading.object_in(answer, path, place)
+        if text_in(node, "metadata", "uid") != change.target.identity:
+            return Closed(left=Left.AS_IT_IS, detail="the node is another one of the same name")
+        named = any(LAYOUT_AT in command_of(step).edits for step in change.steps[:sent])
+        over = _is_over(answer.at, _last_written(node), limit)
+        edit, closed = _next_edit(change, facts, node, named=named, over=over)
+        if edit is not None and edit.at == LAYOUT_AT and pods:
+            detail = f"pods hold GPUs of its slices, so it stays cut: {pods}"
+            return Closed(left=Left.PART, detail=detail)
+        if edit is not None:
+            _send(api, path, node, edit)
+    except ApplyError as error:
+        if isinstance(error, StalePlanError | ChangeRefusedError):
+            return Closed(left=Left.AS_IT_IS, detail=str(error))
+        return Closed(left=Left.UNKNOWN, detail=str(error))
+    return closed
+
+
+def _next_edit(
+    change: Change, facts: Mapping[str, str], node: Document, *, named: bool, over: bool
+) -> tuple[Edit | None, Closed]:
+    """Return what is next on the way back, and what is left after it.
+
+    `named`: the layout may have been, so that its manager may be at work; `over`: for too long.
+    """
+    edits = {
+        where: values for step in change.steps for where, values in command_of(step).edits.items()
+    }
+    before, after = edits.get(LAYOUT_AT, (value_at(node, LAYOUT_AT),) * 2)
+    label, cordoned = value_at(node, LAYOUT_AT), value_at(node, _CORDON_AT)
+    name = change.target.name
+    stays = f"stays cordoned (kubectl uncordon {name})" if cordoned else "takes pods"
+    by_hand = f"node {name} {stays}"
+    if label == after and label != before:
+        back = Edit(at=LAYOUT_AT, before=after, after=before, what=MIG_LAYOUT_LABEL)
+        return back, Closed(left=Left.UNKNOWN, detail=f"the layout {before} is named again")
+    if label != before:
+        return None, Closed(left=Left.PART, detail=f"others named the layout {label}; {by_hand}")
+    if not named or (CutPlan.of(facts).holds(node) and _state(node) in _DONE):
+        if cordoned is not True:
+            return None, Closed(left=Left.NOTHING, detail="nothing of the change stands")
+        uncordon = Edit(at=_CORDON_AT, before=True, after=None, what="unschedulable")
+        return uncordon, Closed(left=Left.UNKNOWN, detail="the node is uncordoned")
+    if over:
+        return None, Closed(left=Left.PART, detail=f"{_waits(node)}; {by_hand}")
+    return None, Closed(left=Left.UNKNOWN, detail=f"waits for the old layout: {_waits(node)}")
+
+
+def _is_over(at: datetime | None, since: datetime | None, limit: timedelta) -> bool:
+    return at is not None and since is not None and at - since > limit
+
+
+def _last_written(node: Document) -> datetime | None:
+    """Return when Trimtab last changed a node, by the server's clock."""
+    times = (
+        time_in(entry, "time")
+        for entry in list_in(node, "metadata", "managedFields")
+        if text_in(entry, "manager") == FIELD_MANAGER
+    )
+    return max((time for time in times if time is not None), default=None)
+
+
+def _send(api: KubernetesWriter, path: str, node: Document, edit: Edit) -> None:
+    command = StepCommand(path=path, operations=operations_of([edit]), wait=StepWait.NOTHING)
+    try:
+        answer = api.patch(path, sent(command, node))
+    except CollectorError as error:
+        raise ApplyError(error.message, "It is looked at again.") from error
+    if not answer.ok:
+        raise ApplyError(meaning_of(answer, path, verb="patch"), "It is looked at again.")

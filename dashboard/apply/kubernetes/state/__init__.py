@@ -1,0 +1,1 @@
+"""Objects as they are: paths, pod spec, quotas, field owners, rollout."""

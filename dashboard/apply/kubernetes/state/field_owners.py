@@ -1,0 +1,108 @@
+"""Who would undo a change from outside: GitOps, Helm, autoscalers, Kueue, a controller above."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.client import Inventory
+from collectors.kubernetes.objects import controller_of, labels_of, list_in, part, text_in
+from collectors.kubernetes.workloads import INSTANCE, Owners, Workload
+from dashboard.apply.kubernetes.state.json_patch import names_of, pointer, value_at
+from dashboard.apply.kubernetes.state.object_paths import Place
+from data.records.feasible_changes import ELASTIC_KUEUE
+
+BY_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+_OF_REPLICAS = ("HorizontalPodAutoscaler", "Ray autoscaler")
+"""Who writes the number of pods and nothing else."""
+_BY_FIELDS = "server-side apply by "
+
+
+def owners_of(
+    place: Place,
+    document: Document,
+    fields: Iterable[str],
+    autoscalers: Iterable[Document] = (),
+) -> tuple[str, ...]:
+    """Return names of all who write one of the fields (pointers) themselves, in a fixed order."""
+    inventory = Inventory(objects={"HorizontalPodAutoscaler": list(autoscalers)})
+    workload = Workload(
+        namespace=place.namespace, kind=place.kind, name=place.name, chain=(document,)
+    )
+    pointers = list(fields)
+    found = [
+        name
+        for name in Owners(inventory).managers_of(workload)
+        if (would_undo(name, pointers) if is_sure(name) else _applies(document, name, pointers))
+    ]
+    above = controller_of(document)
+    if above is not None:
+        found.append(f"{above.kind} {above.name}")
+    return tuple(sorted(found))
+
+
+def would_undo(name: str, fields: Iterable[str]) -> bool:
+    """Whether someone of this name would set one of the fields again."""
+    if name == ELASTIC_KUEUE:
+        return any(at != "/spec/parallelism" for at in fields)
+    return name not in _OF_REPLICAS or any(at.endswith("/replicas") for at in fields)
+
+
+def is_sure(name: str) -> bool:
+    """Whether the name alone tells which fields someone writes."""
+    return not name.startswith(_BY_FIELDS)
+
+
+def _applies(document: Document, name: str, pointers: Iterable[str]) -> bool:
+    """Whether one of the fields is among those that a server-side applier owns."""
+    manager = name.removeprefix(_BY_FIELDS)
+    owned = [
+        part(entry, "fieldsV1")
+        for entry in list_in(document, "metadata", "managedFields")
+        if (text_in(entry, "manager"), text_in(entry, "operation")) == (manager, "Apply")
+    ]
+    return any(_holds(fields, document, names_of(at)) for at in pointers for fields in owned)
+
+
+def _holds(owned: Any, value: Any, names: list[str]) -> bool:
+    """Whether a set of fields holds a field, what is above it, or something inside it."""
+    for name in names:
+        if not isinstance(owned, Mapping) or not owned:
+            return isinstance(owned, Mapping)  # owned as a whole
+        inside = value_at(value, pointer(name))
+        found = owned.get(f"f:{name}")
+        if isinstance(value, list):
+            found = next((fields for key, fields in owned.items() if _is_key(key, inside)), None)
+        owned, value = found, inside
+    return owned is not None
+
+
+def _is_key(key: str, element: Any) -> bool:
+    """Whether `k:{...}` names this element of a list."""
+    try:
+        wanted = json.loads(key.removeprefix("k:")) if key.startswith("k:") else None
+    except ValueError:
+        return False
+    return isinstance(wanted, dict) and all(
+        part(element, name) == value for name, value in wanted.items()
+    )
+
+
+def was_applied_by_hand(document: Document) -> bool:
+    """Whether a person keeps its manifest and sends it with kubectl apply."""
+    return BY_KUBECTL in labels_of(document)
+
+
+def instance_of(document: Document) -> str:
+    """Return the label by which Argo CD may track an object, and Helm charts mark theirs."""
+    return labels_of(document).get(INSTANCE, "")
+
+
+def tracked(instance: str) -> str:
+    """Return the warning that Argo CD may track an object by its label alone."""
+    return (
+        f"Its label {INSTANCE} is {instance}: if Argo CD tracks it by that label and heals itself, "
+        "it undoes the change within seconds; change it in the repository then."
+    )

@@ -1,0 +1,291 @@
+"""How a workload takes a change: by its own status, and by its pods."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from collectors.kubernetes.api import Document
+from collectors.kubernetes.objects import (
+    controller_of,
+    count_of,
+    labels_of,
+    list_in,
+    part,
+    text_in,
+    time_in,
+)
+from dashboard.apply.kubernetes.state.free_capacity import asked_by
+from dashboard.apply.kubernetes.state.pod_spec import pods_of
+
+_BROKEN = frozenset(
+    {
+        "CrashLoopBackOff",
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+_WITH_GENERATION = ("Deployment", "StatefulSet")
+_REVISION = "deployment.kubernetes.io/revision"
+_HASH, _REVISION_HASH = "pod-template-hash", "controller-revision-hash"
+
+SELECTORS: Mapping[str, str] = {
+    "PyTorchJob": "training.kubeflow.org/job-name",
+    "MPIJob": "training.kubeflow.org/job-name",
+    "JobSet": "jobset.sigs.k8s.io/jobset-name",
+    "RayCluster": "ray.io/cluster",
+    "LeaderWorkerSet": "leaderworkerset.sigs.k8s.io/name",
+}
+"""The label by which an operator marks the pods of an object of its kind."""
+
+
+def selector_of(kind: str, name: str, document: Document) -> str:
+    """Return the label selector of a workload's pods, '' where none is known."""
+    labels = part(document, "spec", "selector", "matchLabels")
+    if isinstance(labels, Mapping) and labels:
+        return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return f"{SELECTORS[kind]}={name}" if kind in SELECTORS else ""
+
+
+def has_no_pods(document: Document) -> bool:
+    """Whether a Job is suspended and its controller counts no pod."""
+    status = part(document, "status")
+    suspended = part(document, "spec", "suspend") is True
+    return suspended and not part(status, "active") and not part(status, "terminating")
+
+
+def has_rolled_out(document: Document) -> bool:
+    """Whether every pod of a Deployment or StatefulSet is of its present template and ready."""
+    return not list(_unfinished(document))
+
+
+def _unfinished(document: Document) -> Iterator[str]:
+    """Yield what a Deployment or StatefulSet still has to do."""
+    status = part(document, "status")
+    if part(status, "observedGeneration") is None or not _observed(document):
+        yield "its controller has not seen the change yet"
+        return
+    replicas = part(document, "spec", "replicas")
+    wanted = 1 if replicas is None else count_of(replicas)
+    updated, revision = part(status, "updatedReplicas"), text_in(status, "updateRevision")
+    if revision and revision == text_in(status, "currentRevision"):
+        updated = wanted  # a StatefulSet counts them only while it rolls
+    for word, found in (
+        ("updated", updated),
+        ("ready", part(status, "readyReplicas")),
+        ("left in all", part(status, "replicas")),
+    ):
+        if count_of(found or 0) != wanted:
+            yield f"{count_of(found or 0)} of {wanted} pods are {word}"
+
+
+def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
+    """Return what has still to happen until the change has its effect, '' when nothing has."""
+    if kind in _WITH_GENERATION:
+        stopped = part(document, "spec", "replicas") == 0
+        ending = f"{len(pods)} pods are ending" if stopped and pods else ""
+        return next(_unfinished(document), ending)
+    living = [pod for pod in pods if not _over(pod)]
+    if kind == "Job" and part(document, "spec", "suspend") is not True:
+        return _job_to_do(document, living)
+    suspended = part(document, "spec", "suspend") is True or (
+        part(document, "spec", "runPolicy", "suspend") is True
+    )
+    wanted = 0 if suspended else pods_of(kind, document)
+    held = [entry for entry in living if asked_by(part(entry, "spec")).total()]
+    if len(held) != wanted:
+        return f"{len(held)} of {wanted} pods with GPUs are there"
+    return ""
+
+
+def _job_to_do(document: Document, living: Sequence[Document]) -> str:
+    spec, status = part(document, "spec"), part(document, "status")
+    wanted = count_of(part(spec, "parallelism"))
+    if part(spec, "completions") is not None:
+        left = count_of(part(spec, "completions")) - count_of(part(status, "succeeded") or 0)
+        wanted = min(wanted, max(0, left))
+    if part(status, "completionTime") or len(living) == wanted:
+        return ""
+    return f"{len(living)} of {wanted} pods are there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPods:
+    """A workload and its pods. `sets`: its ReplicaSets, None where they may not be listed."""
+
+    kind: str
+    document: Document
+    pods: Sequence[Document]
+    sets: Sequence[Document] | None = None
+
+    @property
+    def present_set(self) -> Document | None:
+        """The ReplicaSet of a Deployment's present template, None where it cannot be told."""
+        revision = labels_of(self.document).get(_REVISION, "")
+        for found in self.sets or () if _observed(self.document) else ():
+            if labels_of(found).get(_REVISION) == revision:
+                return found
+        return None
+
+    def pods_of_template(self) -> list[Document]:
+        """Return the pods made of the present template; those of the one before are about to go."""
+        if self.kind == "Deployment" and self.sets is not None:
+            made_by = self.present_set
+            template_hash = "" if made_by is None else labels_of(made_by).get(_HASH, "")
+            return [pod for pod in self.pods if template_hash == labels_of(pod).get(_HASH)]
+        if self.kind == "StatefulSet":
+            return self._of_stateful_set()
+        template = part(self.document, "spec", "template", "spec")
+        if self.kind != "Deployment" or not isinstance(template, Mapping):
+            return list(self.pods)
+        wanted, selector = +asked_by(template), part(template, "nodeSelector")
+        return [
+            pod
+            for pod in self.pods
+            if +asked_by(part(pod, "spec")) == wanted
+            and part(pod, "spec", "nodeSelector") == selector
+        ]
+
+    def _of_stateful_set(self) -> list[Document]:
+        """Return all pods where each is waited for, of whatever template, before the next one."""
+        if not _observed(self.document):
+            return []
+        if part(self.document, "spec", "podManagementPolicy") != "Parallel":
+            return list(self.pods)
+        revision = text_in(self.document, "status", "updateRevision")
+        return [pod for pod in self.pods if labels_of(pod).get(_REVISION_HASH) == revision]
+
+
+def own_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
+    """Return the ReplicaSets that a Deployment controls."""
+    name = text_in(document, "metadata", "name")
+    owners = ((found, controller_of(found)) for found in sets)
+    return [
+        found
+        for found, owner in owners
+        if owner is not None and (owner.kind, owner.name) == ("Deployment", name)
+    ]
+
+
+def trouble(work: WorkloadPods, *, now: datetime | None, rollout_timeout: timedelta) -> str:
+    """Return what the work suffers from: pods that cannot be made, wait, crash or lack memory.
+
+    Each may last for `rollout_timeout`, and a pod may wait for as long as another one ends that
+    holds what it waits for. What is left of the template before is no trouble of this one.
+    """
+    if now is None:
+        return ""
+    failed = _own_trouble(work, now - rollout_timeout)
+    if failed:
+        return failed
+    ending = any(map(ends, work.pods))
+    for pod in work.pods_of_template():
+        made = time_in(pod, "metadata", "creationTimestamp")
+        if ends(pod) or _over(pod) or made is None or now - made < rollout_timeout:
+            continue
+        name = text_in(pod, "metadata", "name")
+        broken, waits = next(_broken(pod), ""), _waits(pod)
+        if broken:
+            return f"pod {name}: {broken}{_left_over(work, pod)}"
+        if waits and not ending:
+            return f"pod {name} waits: {waits}{_left_over(work, pod)}"
+    return ""
+
+
+def _left_over(work: WorkloadPods, pod: Document) -> str:
+    """Tell of a StatefulSet's pod that is of another template: only a person can replace it."""
+    revision = text_in(work.document, "status", "updateRevision")
+    if work.kind != "StatefulSet" or labels_of(pod).get(_REVISION_HASH, revision) == revision:
+        return ""
+    name, namespace = (text_in(pod, "metadata", field) for field in ("name", "namespace"))
+    return (
+        "; it is of the template before, and a StatefulSet replaces no pod that is not ready: "
+        f"kubectl -n {namespace} delete pod {name}"
+    )
+
+
+def _own_trouble(work: WorkloadPods, before: datetime) -> str:
+    """Return what the controllers say since `before` of the present template.
+
+    A condition outlives its cause: that of the Deployment may be of the template before, so the
+    ReplicaSet of the present one is asked, and the Deployment only where it names that set.
+    """
+    made_by = work.present_set
+    if made_by is None or not _observed(made_by) or has_rolled_out(work.document):
+        return ""
+    name = text_in(made_by, "metadata", "name")
+    for found, failing in ((made_by, ("ReplicaFailure", "True")),
+                           (work.document, ("Progressing", "False"))):  # fmt: skip
+        for entry in list_in(found, "status", "conditions"):
+            said = f"{text_in(entry, 'reason')}: {text_in(entry, 'message')}"
+            since = time_in(entry, "lastTransitionTime")
+            if (text_in(entry, "type"), text_in(entry, "status")) != failing or since is None:
+                continue
+            if since <= before and (found is made_by or f'"{name}"' in said):
+                return said
+    return ""
+
+
+def _observed(document: Document) -> bool:
+    """Whether the status is of the present spec, as far as the kind tells."""
+    seen = part(document, "status", "observedGeneration")
+    return seen is None or count_of(seen) >= count_of(part(document, "metadata", "generation"))
+
+
+def _broken(pod: Document) -> Iterator[str]:
+    for section in ("initContainerStatuses", "containerStatuses"):
+        for entry in list_in(pod, "status", section):
+            waiting = text_in(entry, "state", "waiting", "reason")
+            if waiting in _BROKEN:
+                last = text_in(entry, "lastState", "terminated", "reason")
+                yield f"{waiting} {f'after {last}' if last else ''}".strip()
+            for state in ("state", "lastState"):
+                reason = text_in(entry, state, "terminated", "reason")
+                if reason == "OOMKilled" and part(entry, "ready") is not True:
+                    yield "OOMKilled: it ran out of memory"
+
+
+def _waits(pod: Document) -> str:
+    for entry in list_in(pod, "status", "conditions"):
+        if text_in(entry, "type") == "PodScheduled" and text_in(entry, "status") == "False":
+            return text_in(entry, "message") or text_in(entry, "reason")
+    return ""
+
+
+def waiting_for(work: WorkloadPods) -> str:
+    """Return what the work waits for at the moment, '' when nothing is known to be missing."""
+    for pod in work.pods_of_template():
+        found = _waits(pod) or next(_broken(pod), "")
+        if found and not ends(pod):
+            return f"pod {text_in(pod, 'metadata', 'name')}: {found}"
+    return ""
+
+
+def rewritten(work: WorkloadPods) -> tuple[str, str, str] | None:
+    """Return (pod, wanted, found) of a pod whose GPUs are not those of the template."""
+    template = part(work.document, "spec", "template", "spec")
+    if not isinstance(template, Mapping):
+        return None
+    wanted = asked_by(template)
+    for pod in work.pods:
+        found = asked_by(part(pod, "spec"))
+        if not (_over(pod) or ends(pod)) and +found != +wanted:
+            name = text_in(pod, "metadata", "name")
+            return name, _resources(wanted), _resources(found)
+    return None
+
+
+def _resources(asked: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(asked.items()) if count) or "none"
+
+
+def _over(pod: Document) -> bool:
+    return text_in(pod, "status", "phase") in ("Succeeded", "Failed")
+
+
+def ends(pod: Document) -> bool:
+    """Return whether a pod was told to end: until it has, it holds its GPUs."""
+    return text_in(pod, "metadata", "deletionTimestamp") != ""

@@ -1,0 +1,1 @@
+"""Observe, moves, steps, send, verify, nodes, capacity."""

@@ -1,0 +1,286 @@
+"""Whether the site has what a waiting job would ask for: Slurm itself does not say.
+
+`scontrol update` takes `gpu:h100:9` with return code 0, and the job is then stuck with
+Reason=BadConstraints. So nodes are counted before anything is sent.
+"""
+
+import grp
+import os
+import pwd
+from collections.abc import Mapping
+from datetime import timedelta
+
+from collectors.slurm.queue_facts import is_reserved
+from collectors.slurm.records import GPU_FIELDS, SlurmNode, plain_features
+from dashboard.apply.slurm.change.moves import Move, pending_nodes
+from dashboard.apply.slurm.client.client import Partition
+from dashboard.apply.slurm.client.gres_text import gpu_request
+from dashboard.apply.slurm.client.job_state import JobFacts
+from dashboard.resources.quota_words import limit_words
+from data.base.counts import count_text
+from data.base.errors import ChangeRefusedError
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.quotas import Quota
+from data.records.feasible_changes import REQUEUE_TAKES
+
+_CLOSED = ("DOWN", "INACTIVE")
+"""States of a partition in which no job is started."""
+
+
+def capacity_refusals(
+    facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return (refusals, warnings) about what the job would ask for after the moves."""
+    wanted = {move.field: move.after for move in moves if move.verb == "update"}
+    if not wanted.keys() & {
+        "Gres",
+        "TresPerJob",
+        "TresPerTask",
+        "NumNodes",
+        "Partition",
+        "Features",
+    }:
+        return (), ()
+    partition = wanted.get("Partition", facts.job.partition)
+    features = wanted.get("Features", facts.features)
+    near = _eligible(facts, partition, features, nodes)
+    if not near:
+        return (f"no node of partition {partition} has the features {features or 'any'}",), ()
+    fit = [node for node in near if _fits(facts, wanted, node)]
+    need = _nodes_needed(facts, wanted, fit)
+    ready = sum(1 for node in fit if node.schedulable)
+    if len(fit) < need:
+        return (
+            (_too_few(need, len(fit), _asked(facts, wanted), partition),),
+            (),
+        )
+    if ready < need:
+        return (), (f"only {ready} of the {need} node(s) needed can take jobs now",)
+    return (), ()
+
+
+def taken_gpus(facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode, ...]) -> str:
+    """Return why a requeued job would wait for GPUs that others hold now, '' when it would not.
+
+    Those that the job holds itself count as free: it gives them back. Those of nodes that a
+    reservation takes do not, unless the job is in one.
+    """
+    wanted = {move.field: move.after for move in moves if move.verb == "update"}
+    if not wanted.keys() & {*GPU_FIELDS.values(), "NumNodes", "NumTasks"}:
+        return ""
+    partition = wanted.get("Partition", facts.job.partition)
+    near = _eligible(facts, partition, wanted.get("Features", facts.features), nodes)
+    inside = bool(dict(facts.job.extra).get("reservation"))
+    fit = [
+        node
+        for node in near
+        if node.schedulable and (inside or not is_reserved(node)) and _fits(facts, wanted, node)
+    ]
+    held = [sum(gpu.count for gpu in gpus) for gpus in facts.job.held]
+    own = dict(zip(facts.job.nodes, held, strict=False))
+    free = sorted(
+        (
+            sum(gpu.count for gpu in node.gpus) - node.gpus_in_use + own.get(node.name, 0)
+            for node in fit
+        ),
+        reverse=True,
+    )
+    each, count = gpu_request(_asked(facts, wanted)).count, _node_count(facts, wanted)
+    if dict(facts.gpus_by).get("node"):
+        ready = sum(1 for gpus in free if gpus >= each)
+        short = ready < count
+        told = f"{count} node(s) with {each} free GPU(s) are needed, {ready} have them"
+    else:
+        tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+        short = sum(free) < each * tasks
+        told = f"{each * tasks} free GPU(s) are needed, there are {sum(free)}"
+    return f"{told}: the requeued job would wait for others to end" if short else ""
+
+
+def full_limits(
+    limits: tuple[Quota, ...], facts: JobFacts, moves: tuple[Move, ...]
+) -> tuple[str, ...]:
+    """Return the refusals of a requeue that a limit on GPUs would keep waiting, () for none.
+
+    The use of a limit for each user or account is not known: those are left to Slurm.
+    """
+    wanted = {move.field: move.after for move in moves if move.verb == "update"}
+    own = sum(gpu.count for gpu in facts.job.gpus)
+    gpus = _total(facts, wanted) if wanted else own
+    others = {limit.key: 0.0 for limit in limits if limit.per == "job"} | {
+        limit.key: limit.used - own for limit in limits if not limit.per and limit.used is not None
+    }
+    return tuple(
+        f"the requeued job would ask for {gpus} GPU(s) and wait for a limit: {limit_words(limit)}"
+        for limit in limits
+        if limit.key in others
+        and limit.nominal is not None
+        and others[limit.key] + gpus > limit.nominal
+    )
+
+
+def _total(facts: JobFacts, wanted: dict[str, str]) -> int:
+    """Return the GPUs that a job asks for in all after the moves."""
+    nodes = _node_count(facts, wanted) if dict(facts.gpus_by).get("node") else 1
+    tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+    return gpu_request(_asked(facts, wanted)).count * nodes * tasks
+
+
+def host_shares(facts: JobFacts, moves: tuple[Move, ...]) -> tuple[str, ...]:
+    """Return the warnings that CPUs or host memory of a job go by its number of GPUs, or ().
+
+    Slurm 22.05 sets the memory anew and leaves the CPUs.
+    """
+    wanted = {move.field: move.after for move in moves if move.verb == "update"}
+    if not (facts.cpus_per_gpu or facts.memory_mib_per_gpu) or not wanted:
+        return ()
+    gpus = _total(facts, wanted)
+    told = []
+    if facts.cpus_per_gpu:
+        told.append(
+            f"by --cpus-per-gpu {gpus} GPU(s) have {facts.cpus_per_gpu * gpus:g} CPUs, but Slurm "
+            "may leave the job those that it has now"
+        )
+    if facts.memory_mib_per_gpu:
+        told.append(
+            f"by --mem-per-gpu the job has {facts.memory_mib_per_gpu * gpus / 1024:g} GiB of host "
+            f"memory with {gpus} GPU(s): the run may need more"
+        )
+    return tuple(told)
+
+
+def closed_partitions(partitions: Mapping[str, Partition], facts: JobFacts) -> tuple[str, ...]:
+    """Return the refusal of a requeue into partitions that would not start it, () when one does."""
+    closed = {
+        name: why for name, partition in partitions.items() if (why := _closed(partition, facts))
+    }
+    if not partitions or len(closed) < len(partitions):
+        return ()
+    text = ", ".join(f"{name} {why}" for name, why in sorted(closed.items()))
+    return (f"the requeued job could not start again: partition {text}",)
+
+
+def _closed(partition: Partition, facts: JobFacts) -> str:
+    """Return why a partition would not start a job again, '' when it would."""
+    job = facts.job
+    longest, limit = partition.max_seconds, job.time_limit_seconds
+    if partition.state in _CLOSED:
+        return f"is {partition.state}"
+    if longest is not None and (limit is None or limit > longest):
+        return f"takes jobs of {longest / SECONDS_PER_HOUR:g} h at most"
+    if partition.max_nodes is not None and facts.nodes_asked > partition.max_nodes:
+        return f"takes jobs of {count_text(partition.max_nodes, 'node')} at most"
+    own = {"account": {job.account}, "QOS": {job.qos}, "group": groups_of(job.user)}
+    for kind, names in own.items():
+        names = names - {""}
+        allowed = partition.allowed.get(kind)
+        if names and allowed is not None and not names & allowed:
+            return f"no longer takes its {kind} ({', '.join(sorted(names))})"
+        if denied := names & partition.denied.get(kind, frozenset()):
+            return f"no longer takes its {kind} ({', '.join(sorted(denied))})"
+    return ""
+
+
+def groups_of(user: str) -> set[str]:
+    """Return the groups of a user as this machine knows them, none where it does not.
+
+    Slurm asks nothing of root.
+    """
+    if user == "root":
+        return set()
+    try:
+        person = pwd.getpwnam(user)
+        numbers = os.getgrouplist(user, person.pw_gid)
+        return {grp.getgrgid(number).gr_name for number in numbers}
+    except (KeyError, OSError):
+        return set()
+
+
+def missed_deadline(facts: JobFacts) -> tuple[str, ...]:
+    """Return the refusal of a requeue that leaves no time before the deadline, () when it does.
+
+    Slurm ends a waiting job whose time limit no longer fits before its deadline.
+    """
+    at = facts.deadline_at
+    least = facts.least_seconds
+    if at is None or least is None:
+        return ()
+    if facts.read_at + REQUEUE_TAKES + timedelta(seconds=least) <= at:
+        return ()
+    end = f"{at:%Y-%m-%d %H:%M} UTC"
+    why = f"Slurm would end the requeued job: it needs {least / 60:g} min before its deadline {end}"
+    return (why,)
+
+
+def _too_few(need: int, fit: int, asked: str, partition: str) -> str:
+    return (
+        f"{need} node(s) with {asked} are needed, partition {partition} has {fit}: the job would "
+        "be stuck with BadConstraints"
+    )
+
+
+def _eligible(
+    facts: JobFacts, partition: str, features: str, nodes: tuple[SlurmNode, ...]
+) -> list[SlurmNode]:
+    partitions = set(partition.split(","))
+    wanted = plain_features(features)  # an expression is left to Slurm
+    return [
+        node
+        for node in nodes
+        if partitions & set(node.partitions)
+        and wanted <= set(node.features)
+        and node.name not in facts.excluded_nodes
+    ]
+
+
+def _asked(facts: JobFacts, wanted: dict[str, str]) -> str:
+    per = dict(facts.gpus_by)
+    asked = (wanted.get(field, per.get(key, "")) for key, field in GPU_FIELDS.items())
+    return next(filter(None, asked), "")
+
+
+def _node_count(facts: JobFacts, wanted: dict[str, str]) -> int:
+    return int(pending_nodes(wanted.get("NumNodes", facts.node_count)).partition("-")[0])
+
+
+def _fits(facts: JobFacts, wanted: dict[str, str], node: SlurmNode) -> bool:
+    count = _node_count(facts, wanted)
+    try:
+        request = gpu_request(_asked(facts, wanted))
+    except ChangeRefusedError:
+        return False
+    per_node = request.count if dict(facts.gpus_by).get("node") else 1
+    has = sum(
+        gpu.count for gpu in node.gpus if not request.gpu_type or gpu.gpu_type == request.gpu_type
+    )
+    cpus = -(-facts.cpus // count) if "NumTasks" not in wanted else 1
+    memory = max(facts.memory_mib_per_node, facts.memory_mib_per_cpu * cpus)
+    return (
+        has >= per_node
+        and (node.cpus is None or node.cpus >= cpus)
+        and (node.memory_mib is None or node.memory_mib >= memory)
+    )
+
+
+def _nodes_needed(facts: JobFacts, wanted: dict[str, str], fit: list[SlurmNode]) -> int:
+    """Return how many nodes must fit: those asked for, or as many as hold the total of the job."""
+    count = _node_count(facts, wanted)
+    if dict(facts.gpus_by).get("node"):
+        return count
+    request = gpu_request(_asked(facts, wanted))
+    tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+    total = request.count * tasks
+    sizes = sorted(
+        (
+            sum(
+                gpu.count
+                for gpu in node.gpus
+                if not request.gpu_type or gpu.gpu_type == request.gpu_type
+            )
+            for node in fit
+        ),
+        reverse=True,
+    )
+    if sum(sizes) < total:
+        return len(fit) + 1
+    return max(count, next(n for n in range(len(sizes) + 1) if sum(sizes[:n]) >= total))

@@ -1,0 +1,1 @@
+"""Programs and slurmrestd, requests, responses, job state."""

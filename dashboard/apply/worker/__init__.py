@@ -1,0 +1,1 @@
+"""One command at a time: prepare, next step, verify, guards, change file."""

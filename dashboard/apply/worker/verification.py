@@ -1,0 +1,359 @@
+"""What a change really brought: what the job did since, against the same job without the change.
+
+What it would have held and drawn is read off the day before (`counterfactual.py`).
+
+A change made for memory is judged by memory alone: whether what the job took since stays below what
+its devices offer. A climb that begins anew after the restart is the next cycles' to foresee.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pandas as pd
+
+from dashboard.apply.worker.counterfactual import NO_WORK_RATIO, HeldBoards, Since, lasting, saved
+from dashboard.apply.worker.progress import Progress
+from dashboard.apply.worker.task import Task
+from data.base.clock import floor_to_slot
+from data.base.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalogue
+from data.facts.jobs import Job
+from data.records.actions import FOR_MEMORY
+from data.records.commands import Measurement, Work
+from data.records.feasible_changes import unit_of
+from data.records.lifecycle import LifecycleEvent
+from data.records.plans import Configuration
+from data.records.recommendations import Range, Recommendation
+from data.settings.all_settings import PlanningSettings, Settings
+from data.settings.energy import EnergySettings
+from data.store import StoreReader
+from forecasting.power.free_boards import with_measured_idle
+from planner.costs.free_boards import freed_board
+
+BEFORE = timedelta(hours=24)
+_BY_TIME = "the job did no work to measure by: compared by time"
+_NOTHING = Range(low=0, central=0, high=0, unit="W")
+MAX_READINGS = 20_000
+_SATURATED_RATIO = 0.85
+"""Utilization from which less work after a change is put down to the change, not to demand."""
+_GIVE_UP = timedelta(hours=24)
+_EDGE = 1e-6
+
+
+def measured_window(settings: Settings, concluded_at: datetime) -> tuple[datetime, datetime]:
+    """Return the whole slots after a change.
+
+    The one in which it was made belongs to neither side.
+    """
+    seconds = settings.planning.slot_minutes * 60
+    start = floor_to_slot(concluded_at, seconds) + timedelta(seconds=seconds)
+    return start, start + timedelta(seconds=settings.apply.verify_slots * seconds)
+
+
+def is_measurable(task: Task, progress: Progress) -> bool:
+    """Return whether samples have come for the time after the change, or will no longer come."""
+    now = task.clock()
+    _start, end = measured_window(task.settings(), progress.concluded_at or now)
+    latest = task.store.reader.latest_sample_at()
+    return now >= end + _GIVE_UP or (latest is not None and latest >= end)
+
+
+def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Measurement]:
+    """Return the verdict and the measurement of a change that was concluded."""
+    settings, recommendation = task.settings(), task.recommendation
+    slot_seconds = settings.planning.slot_minutes * 60
+    concluded = progress.concluded_at or task.clock()
+    start, end = measured_window(settings, concluded)
+    if not recommendation.job_id:
+        hours = (end - start) / timedelta(hours=1)
+        reason = "a change of the fleet has no job of its own to measure"
+        return Work.UNMEASURED, _unmeasured(hours, (reason,))
+    changed = floor_to_slot(progress.since or concluded, slot_seconds)
+    reader = task.store.reader
+
+    def history(first: datetime, last: datetime) -> pd.DataFrame:
+        return reader.job_history(
+            recommendation.job_id, start=first, end=last, slot_seconds=slot_seconds
+        )
+
+    rows, latest = history(start, end), reader.latest_sample_at()
+    readings = reader.power_readings(start=changed - BEFORE, end=changed, most=MAX_READINGS)
+    measurement = compare(
+        history(changed - BEFORE, changed),
+        rows,
+        recommendation=recommendation,
+        slots=round((end - start).total_seconds() / slot_seconds),
+        is_over=latest is not None and latest >= end,
+        split_kwh=split_energy(reader, recommendation, start, end),
+        catalogue=with_measured_idle(load_gpu_catalogue(), readings),
+        settings=settings,
+    )
+    if stays := _unmoved(recommendation, rows, reader.job(recommendation.job_id)):
+        measurement = replace(measurement, reasons=(*measurement.reasons, stays))
+    if recommendation.action in FOR_MEMORY:
+        return _by_memory(measurement, rows, recommendation)
+    spec = recommendation.action.spec
+    meant = spec.caps_power or spec.gives_back
+    return _verdict(measurement, settings.apply.throughput_loss_ratio, meant=meant), measurement
+
+
+def _unmoved(recommendation: Recommendation, after: pd.DataFrame, job: Job | None) -> str:
+    """Return that an autoscaler stayed within its old bound since, '' of all other changes."""
+    bound = dict(recommendation.details).get("bound_now", "")
+    held = after["allocated_gpus"].dropna()
+    if not bound or job is None or held.empty:
+        return ""
+    edge, raised = float(bound) * unit_of(job), recommendation.action.spec.serves
+    if held.max() > edge + _EDGE if raised else held.min() < edge - _EDGE:
+        return ""
+    beyond, brought = ("above", "served") if raised else ("below", "saved")
+    return f"its autoscaler has not gone {beyond} {bound} replicas yet: nothing {brought} so far"
+
+
+def _by_memory(
+    measurement: Measurement, after: pd.DataFrame, recommendation: Recommendation
+) -> tuple[LifecycleEvent | Work, Measurement]:
+    """Judge a change by the largest memory per device since."""
+    largest = float(after["memory_used_mib"].max()) if len(after) else float("nan")
+    if largest != largest:
+        unknown = replace(
+            measurement, reasons=(*measurement.reasons, "no memory was read after the change")
+        )
+        return Work.UNMEASURED, unknown
+    limit = float(dict(recommendation.details)["memory_limit_mib"])
+    read = replace(measurement, memory_peak_mib=largest, memory_limit_mib=limit)
+    return LifecycleEvent.VERIFIED if largest < limit else LifecycleEvent.FELL_SHORT, read
+
+
+def _verdict(measurement: Measurement, loss: float, *, meant: bool) -> LifecycleEvent | Work:
+    if measurement.realised_gpu_hours is None and measurement.realised_energy_kwh is None:
+        return Work.UNMEASURED
+    # A capped board is slower at the same utilization: its throughput cannot be told from it. Of
+    # boards that are given back less work is meant.
+    slower = measurement.throughput_ratio is not None and measurement.throughput_ratio < 1 - loss
+    return (
+        LifecycleEvent.FELL_SHORT
+        if slower and measurement.saturated and not meant
+        else LifecycleEvent.VERIFIED
+    )
+
+
+def compare(
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    *,
+    recommendation: Recommendation,
+    slots: int,
+    is_over: bool,
+    split_kwh: Range | None,
+    catalogue: GpuCatalogue,
+    settings: Settings,
+) -> Measurement:
+    """Return what was saved in the `slots` after a change. What cannot be known is None, and why.
+
+    `before` is the job's history of the day before, `after` of the slots since (columns HISTORY);
+    `is_over`: all samples of them have come. `split_kwh` is its energy since where its boards are
+    shared. Idle power is that of `catalogue`.
+    """
+    slot_seconds = settings.planning.slot_minutes * 60
+    before, after = _known(before), _known(after)
+    slot_hours = slot_seconds / SECONDS_PER_HOUR
+    stopped = recommendation.proposed.gpu_count == 0 and not len(after) and is_over
+    hours = slots * slot_hours if stopped else len(after) * slot_hours
+    reasons = _too_little(before, hours, slots, slot_seconds, settings.planning)
+    if reasons:
+        return _unmeasured(hours, reasons)
+    now, then, why = _sides(recommendation, catalogue)
+    if stopped and not why:
+        now = _at_rest(now, before, slots, catalogue.get(recommendation.now.gpu_model))
+    energy = Range(low=0, central=0, high=0, unit="kWh") if stopped else split_kwh
+    if energy is None and not why and not stopped:
+        energy, why = _board_energy(before, after, slot_hours)
+    horizon = settings.planning.horizon_slots * slot_hours
+    expected = recommendation.savings.horizon_hours if stopped else horizon
+    low, mean, high = lasting(expected, horizon, hours)
+    found = saved(
+        before,
+        Since(
+            rows=after,
+            hours=mean,
+            energy_kwh=None if why else energy,
+            sooner=mean - low,
+            later=high - mean,
+        ),
+        now=now,
+        then=then,
+        has_end=recommendation.delay_hours is not None and not recommendation.proposed.shared_with,
+        counts_new_boards=_counts_new_boards(recommendation),
+        slot_seconds=slot_seconds,
+    )
+    work_before = float(before["effective_gpus"].sum()) * slot_hours * now.speed
+    work_after = float(after["effective_gpus"].sum()) * slot_hours * then.speed
+    held_before = float(before["allocated_gpus"].sum()) * slot_hours
+    worked = work_before > NO_WORK_RATIO * held_before
+    site = found.energy_kwh and _times(found.energy_kwh, _pue(settings.energy), "kWh")
+    carbon = load_carbon_table().get(settings.energy.region)
+    grams = (carbon.low, carbon.gco2e_per_kwh, carbon.high)
+    predicted = recommendation.savings
+    share = (hours / predicted.horizon_hours,) * 3
+    return Measurement(
+        hours=hours,
+        work_before=work_before,
+        work_after=work_after,
+        throughput_ratio=_ratio(work_after / hours, work_before / (len(before) * slot_hours))
+        if worked
+        else None,
+        saturated=_saturated(after),
+        predicted_gpu_hours=predicted.gpu_hours and _times(predicted.gpu_hours, share),
+        realised_gpu_hours=found.gpu_hours,
+        predicted_energy_kwh=predicted.energy_kwh and _times(predicted.energy_kwh, share),
+        realised_energy_kwh=site,
+        realised_emissions_kgco2e=site
+        and _times(site, tuple(gram / GRAMS_PER_KILOGRAM for gram in grams), "kgCO2e"),
+        reasons=(*((why,) if why else ()), *(() if worked else (_BY_TIME,))),
+        board_hours_without=found.hours_without,
+        board_hours_with=found.hours_with,
+    )
+
+
+def _known(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["effective_gpus"].notna() & rows["allocated_gpus"].notna()]
+
+
+def _too_little(
+    before: pd.DataFrame, hours: float, slots: int, slot_seconds: int, planning: PlanningSettings
+) -> tuple[str, ...]:
+    """Return why too little is known to measure by, () when enough is."""
+    slot_hours = slot_seconds / SECONDS_PER_HOUR
+    least = planning.min_coverage_ratio
+    known = len(before) * slot_hours
+    reasons = [] if len(before) else ["no history"]
+    if known < least * (BEFORE / timedelta(hours=1)) and known < hours:
+        reasons.append("too little is known of the time before the change")
+    if hours < least * slots * slot_hours:
+        share = 100 * hours / (slots * slot_hours) if slots else 0
+        reasons.append(f"only {share:.0f} % of the slots after are known")
+    return tuple(reasons)
+
+
+def _sides(
+    recommendation: Recommendation, catalogue: GpuCatalogue
+) -> tuple[HeldBoards, HeldBoards, str]:
+    """Return how the job holds boards before and after, and why energy cannot be told."""
+    now, proposed = recommendation.now, recommendation.proposed
+    own = catalogue.find(now.gpu_model)
+    wanted = proposed if proposed.gpu_count else now
+    other = catalogue.find(wanted.gpu_model)
+    if own is None or other is None:
+        unknown = HeldBoards(share=1.0, speed=1.0, free_watts=_NOTHING)
+        return unknown, unknown, "what a free board of its GPU model draws is not known"
+    why = ""
+    if proposed.shared_with or now.shared_with:
+        why = "it shares its GPUs: their readings mirror all holders"
+    elif now.mig_profile:
+        why = "the power of a MIG slice before the change is not known"
+    return _held(now, own, own), _held(wanted, other, own), why
+
+
+def _at_rest(now: HeldBoards, before: pd.DataFrame, slots: int, model: GpuModel) -> HeldBoards:
+    """Return how a job that did nothing at last held its boards: they hint at what is free."""
+    last = before.iloc[-slots:]
+    held = float(last["allocated_gpus"].sum())
+    if not held > 0 or float(last["effective_gpus"].sum()) > NO_WORK_RATIO * held:
+        return now
+    watts = float(last["power_watts"].sum()) / held
+    if not watts > 0:
+        return now
+    free = freed_board(model, watts / now.share, rests=True)
+    return replace(now, free_watts=Range(low=free.low, central=free.mean, high=free.high, unit="W"))
+
+
+def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> HeldBoards:
+    """Return how a configuration holds boards of a model, its speed in boards of `own`."""
+    profile = model.mig_profile(configuration.mig_profile) if configuration.mig_profile else None
+    speed = model.relative_speed / own.relative_speed
+    share = 0.5 if configuration.shared_with else 1.0
+    if profile is not None:
+        share, speed = model.board_share(profile), speed * profile.compute_fraction
+    watts = Range(
+        low=model.idle_watts_low,
+        central=model.idle_watts,
+        high=model.idle_watts_high,
+        unit="W",
+    )
+    return HeldBoards(share=share, speed=speed, free_watts=watts)
+
+
+def _counts_new_boards(recommendation: Recommendation) -> bool:
+    """Return whether boards after the change are GPU-hours of the model before it, as promised."""
+    same = recommendation.now.gpu_model == recommendation.proposed.gpu_model
+    return same or recommendation.action in FOR_MEMORY
+
+
+def _board_energy(
+    before: pd.DataFrame, after: pd.DataFrame, slot_hours: float
+) -> tuple[Range | None, str]:
+    """Return the board energy since in kWh, or why it is not known."""
+    if before["power_watts"].isna().any() or after["power_watts"].isna().any():
+        return None, "power was not reported all the time, so energy is unknown"
+    kwh = float(after["power_watts"].sum()) * slot_hours / 1000
+    return Range(low=kwh, central=kwh, high=kwh, unit="kWh"), ""
+
+
+def split_energy(
+    reader: StoreReader, recommendation: Recommendation, start: datetime, end: datetime
+) -> Range | None:
+    """Return a slice's part of the energy of its boards in kWh, None of whole boards."""
+    if not recommendation.proposed.mig_profile:
+        return None
+    rows = reader.energy(start=start, end=end, by="job")
+    own = rows[rows["key"] == recommendation.job_id]
+    if own.empty or own["energy_kwh"].isna().any():
+        return None
+    low, central, high = (
+        float(own[name].iloc[0]) for name in ("energy_low_kwh", "energy_kwh", "energy_high_kwh")
+    )
+    return Range(low=low, central=central, high=high, unit="kWh")
+
+
+def _saturated(after: pd.DataFrame) -> bool | None:
+    held = float(after["allocated_gpus"].sum())
+    return float(after["effective_gpus"].sum()) >= _SATURATED_RATIO * held if held else None
+
+
+def _pue(energy: EnergySettings) -> tuple[float, float, float]:
+    low = max(1.0, energy.pue - energy.pue_uncertainty)
+    return low, energy.pue, energy.pue + energy.pue_uncertainty
+
+
+def _unmeasured(hours: float, reasons: tuple[str, ...]) -> Measurement:
+    return Measurement(
+        hours=hours,
+        work_before=None,
+        work_after=None,
+        throughput_ratio=None,
+        saturated=None,
+        predicted_gpu_hours=None,
+        realised_gpu_hours=None,
+        predicted_energy_kwh=None,
+        realised_energy_kwh=None,
+        realised_emissions_kgco2e=None,
+        reasons=reasons,
+    )
+
+
+def _ratio(one: float, other: float) -> float | None:
+    return one / other if other > 0 else None
+
+
+def _times(value: Range, factors: Sequence[float], unit: str = "") -> Range:
+    """Scale a range by a factor that is a range itself."""
+    central = value.central * factors[1]
+    ends = [
+        entry * factor for entry in (value.low, value.high) for factor in (factors[0], factors[2])
+    ]
+    return Range(
+        low=min(*ends, central), central=central, high=max(*ends, central), unit=unit or value.unit
+    )

@@ -1,0 +1,1 @@
+"""Cycle, serve, demo, doctor, import, store."""

@@ -1,0 +1,233 @@
+"""`trimtab cycle` and `trimtab collect`: the stages that write facts and plans."""
+
+import argparse
+import sys
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from collectors.shared.collect import MAX_SKEW, fell_short
+from dashboard.accounting.savings.idle_bridge import idle_sum
+from dashboard.cli.terminal.context import progress_on_stderr, settings_of
+from dashboard.cli.terminal.output import PARTIAL, print_json, print_rows, range_text, say
+from dashboard.common.replay_clock import NOT_APPLIED, as_of_text
+from dashboard.common.stale_readings import WAY_OUT
+from dashboard.cycle.context import World
+from dashboard.cycle.run_cycle import CycleOutcome, collect_and_keep, run_cycle
+from dashboard.cycle.wiring import build_world
+from dashboard.resources.forecast_rows import forecast_row, group_row
+from dashboard.resources.listings import REPORT_COLUMNS
+from dashboard.resources.plan_documents import plan_figures
+from dashboard.resources.plan_rows import of_autoscalers
+from dashboard.resources.rows import source_row
+from dashboard.submission.submit.watch import watch_all
+from data.base.clock import utc_now
+from data.base.compiled import compiling
+from data.base.counts import count_text
+from data.base.errors import SourceNotConfiguredError
+from data.facts.fleet import SourceReport, SourceState
+from data.records.forecasts import ForecastSkipped
+from planner.proposals.portfolio import Portfolio
+
+_CENT = 0.005
+
+
+def planning_time(world: World, asked: datetime | None) -> datetime:
+    """Return the time to plan at: as asked, else the wall clock, else the newest sample.
+
+    Without any live source the store holds a recording, whose newest sample is its present.
+    """
+    if asked is not None:
+        return asked
+    latest = world.store.reader.latest_sample_at()
+    return latest if not world.collectors and latest is not None else utc_now()
+
+
+def _without_forgetting(world: World, asked: datetime | None) -> World:
+    """Return world that deletes nothing when the time asked for has not come yet, and say so."""
+    now = utc_now()
+    if asked is None or asked <= now + MAX_SKEW:
+        return world
+    say(
+        f"trimtab: --now {asked:%Y-%m-%d %H:%M} UTC lies after this machine's clock "
+        f"({now:%Y-%m-%d %H:%M} UTC): nothing is deleted for its age",
+        file=sys.stderr,
+    )
+    return replace(world, forgets=False)
+
+
+def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
+    """Return the one object that `cycle --format json` prints."""
+    plan = outcome.plan
+    return {
+        "outcome": {
+            "cycle_id": outcome.cycle_id,
+            "now": outcome.now,
+            "as_of": outcome.as_of,
+            "seconds": outcome.seconds,
+            "rows_kept": outcome.rows_kept,
+            "sources": [asdict(source_row(report)) for report in outcome.reports],
+        },
+        "forecasts": [forecast_row(forecast) for forecast in outcome.forecasts],
+        "group_forecasts": [group_row(forecast) for forecast in outcome.group_forecasts],
+        "plan": None if plan is None else plan_figures(plan),
+        "withheld": outcome.withheld,
+        "recommendations": [recommendation.as_dict() for recommendation in outcome.recommendations],
+        "kept": outcome.kept,
+        "portfolio": None if outcome.portfolio is None else asdict(outcome.portfolio),
+    }
+
+
+def _say_recording(world: World) -> None:
+    if (recording := world.store.reader.recording()) is not None:
+        say(f"{as_of_text(recording)}. {NOT_APPLIED}", file=sys.stderr)
+
+
+def print_outcome(outcome: CycleOutcome) -> None:
+    """Print a cycle for people: what was found in one sentence, then the recommendations."""
+    skipped = sum(isinstance(forecast, ForecastSkipped) for forecast in outcome.forecasts)
+    plan = outcome.plan
+    say(
+        f"As of {outcome.as_of:%Y-%m-%d %H:%M} UTC: {count_text(len(outcome.jobs), 'job')}, "
+        f"{len(outcome.forecasts) - skipped} forecast, {skipped} skipped; "
+        f"{count_text(len(outcome.recommendations), 'recommendation')} in {outcome.seconds:.1f} s."
+    )
+    if plan is not None:
+        say(
+            f"Plan {plan.plan_id[:12]}: {plan.cost:.2f} {plan.currency} over "
+            f"{count_text(len(plan.slot_starts), 'slot')} (keeping today{of_autoscalers(plan)}: "
+            f"{plan.cost_of_now:.2f}), lower bound {plan.lower_bound:.2f}, "
+            f"certified gap {100 * plan.gap_ratio:.2f} %."
+        )
+        for violation in plan.violations:
+            say(f"The plan pays for breaking a limit: {violation}.")
+    print_rows(
+        [
+            {
+                "id": recommendation.recommendation_id,
+                "action": str(recommendation.action),
+                "job": recommendation.target,
+                "now": recommendation.now.describe(),
+                "proposed": recommendation.summary,
+                "saves": range_text(recommendation.savings.cost),
+                "energy": range_text(recommendation.savings.energy_kwh),
+                "risk": str(recommendation.risk),
+            }
+            for recommendation in outcome.recommendations
+        ],
+        "table",
+        columns=("id", "action", "job", "now", "proposed", "saves", "energy", "risk"),
+        empty="Nothing is recommended." if outcome.withheld else "No change is worth recommending.",
+    )
+    if outcome.portfolio is not None and outcome.recommendations:
+        say(portfolio_line(outcome.portfolio))
+    if outcome.plan is not None and (sentence := idle_sum(outcome.plan).sentence()):
+        say(sentence)
+
+
+def portfolio_line(found: Portfolio) -> str:
+    """Say what all recommendations save together, and how that stands to what the plan saves."""
+    unit = found.unit
+    parts = {
+        "jobs": found.recommended,
+        "nodes powered down": found.nodes,
+        "keeping jobs from running out of memory": found.for_memory,
+        "advice on services": found.services,
+        "work that is slow": found.programs,
+        "growing elastic training": found.growth,
+    }
+    rest = {
+        "changes that are not worth or not safe to recommend": found.not_recommended,
+        "further changes of these jobs over time": found.timing,
+        "work that is expected to be missed, priced": found.service,
+        "nodes and limits that jobs share": found.shared,
+    }
+    others = (found.nodes, found.for_memory, found.services, found.programs, found.growth)
+    beside = sum(abs(saved) for saved in others)
+    made_of = _named(parts) if beside >= _CENT else ""
+    named = _named(rest)
+    return (
+        f"Together they save {found.together:.2f} {unit} and {found.gpu_hours:.0f} GPU-hours"
+        + (f" ({made_of})" if made_of else "")
+        + (
+            f"; {found.taken:.2f} {unit} are already taken off for changes that serve jobs and cost"
+            if found.taken >= _CENT
+            else ""
+        )
+        + f". The plan counts {found.total:.2f} {unit}: {found.recommended:.2f} for these jobs"
+        + (f"; {named}" if named else "")
+        + "."
+        + (
+            f" Advice would save another {found.advised:.2f} {unit} if somebody followed it."
+            if abs(found.advised) >= _CENT
+            else ""
+        )
+        + (
+            " No plan counts the idle power of boards in nodes that are off."
+            if found.nodes >= _CENT
+            else ""
+        )
+    )
+
+
+def _named(amounts: dict[str, float]) -> str:
+    """Return the amounts that are worth a word, with their names."""
+    return "; ".join(
+        f"{what} {amount:+.2f}" for what, amount in amounts.items() if abs(amount) >= _CENT
+    )
+
+
+def _warn_of_sources(reports: tuple[SourceReport, ...]) -> bool:
+    """Say on stderr which sources failed or fell short, and what they warn of; tell of any."""
+    for report in reports:
+        failed = report.state is SourceState.FAILED
+        if fell_short(report):
+            how = "failed" if failed else "fell short"
+            say(f"trimtab: source {report.source} {how}: {report.reason}", file=sys.stderr)
+        for warning in report.warnings:
+            say(f"trimtab: source {report.source}: {warning}", file=sys.stderr)
+    return any(map(fell_short, reports))
+
+
+def cycle(options: argparse.Namespace) -> int:
+    """Run one cycle and print its outcome; 3 when a source fell short or readings are too old."""
+    loaded = settings_of(options)
+    with (
+        progress_on_stderr(options) as progress,
+        compiling(lambda count: progress("compile, once", count, count)),
+    ):
+        world = build_world(loaded.settings, progress=progress)
+        with world.store:
+            watch_all(world.store, loaded.settings, now=utc_now())
+            world = _without_forgetting(world, options.now)
+            outcome = run_cycle(world, now=planning_time(world, options.now))
+            _say_recording(world)
+    if options.format == "json":
+        print_json(outcome_document(outcome))
+    else:
+        print_outcome(outcome)
+    if outcome.withheld:
+        say(f"trimtab: {outcome.withheld}. {WAY_OUT}", file=sys.stderr)
+    return PARTIAL if _warn_of_sources(outcome.reports) or outcome.withheld else 0
+
+
+def collect(options: argparse.Namespace) -> int:
+    """Collect from every configured source; 3 when one failed or fell short."""
+    loaded = settings_of(options)
+    with progress_on_stderr(options) as progress:
+        world = build_world(loaded.settings, progress=progress)
+        with world.store:
+            if not world.collectors:
+                raise SourceNotConfiguredError(
+                    "no source is configured",
+                    "Give --prometheus URL or set prometheus.url in trimtab.toml.",
+                )
+            world = _without_forgetting(world, options.now)
+            reports, _rows = collect_and_keep(world, options.now or utc_now())
+    print_rows(
+        [asdict(source_row(report)) for report in reports],
+        options.format,
+        columns=REPORT_COLUMNS,
+        empty="No source ran.",
+    )
+    return PARTIAL if _warn_of_sources(reports) else 0

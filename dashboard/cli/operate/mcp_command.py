@@ -1,0 +1,65 @@
+"""`trimtab mcp`: an assistant asks, by the Model Context Protocol on stdin and stdout."""
+
+import argparse
+import io
+import json
+import threading
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+
+from dashboard.mcp.tools import Answer, build_server
+from data.base.errors import SettingsError
+
+
+def serve_mcp(options: argparse.Namespace) -> int:
+    """Answer an assistant until it closes stdin. Errors: SettingsError without the library."""
+    try:
+        import mcp  # noqa: F401
+    except ImportError as error:
+        raise SettingsError(
+            f"a library for `trimtab mcp` is not installed: {error.name}",
+            "Install the extra: pip install 'trimtab[mcp]'.",
+        ) from error
+    given = [
+        word
+        for name in ("settings", "store")
+        if getattr(options, name)
+        for word in (f"--{name}", getattr(options, name))
+    ]
+    build_server(CommandAnswers(given)).run("stdio")
+    return 0
+
+
+class CommandAnswers:
+    """Runs commands in this process, one at a time, and gives what they print."""
+
+    def __init__(self, given: Sequence[str]) -> None:
+        self._given = tuple(given)
+        self._one_at_a_time = threading.Lock()
+
+    def __call__(self, *words: str, rows: int | None = None) -> Answer:
+        """Return the answer of a command, of a list `rows` rows.
+
+        Errors: ToolError with the words of the command, which reach who asks.
+        """
+        from mcp.server.mcpserver.exceptions import ToolError
+
+        from dashboard.cli import main
+
+        raw, said = io.BytesIO(), io.StringIO()
+        # Some commands write bytes, as files are.
+        out = io.TextIOWrapper(raw, "utf-8", errors="surrogatepass", write_through=True)
+        with self._one_at_a_time, redirect_stdout(out), redirect_stderr(said):
+            try:
+                code = main(["--quiet", *self._given, *words])
+            except SystemExit as end:
+                code = int(end.code or 0) if isinstance(end.code, int | None) else 1
+        printed = raw.getvalue().decode("utf-8", errors="surrogatepass")
+        if code not in (0, 3) or not printed:
+            raise ToolError(said.getvalue().strip() or f"the command ended with {code}")
+        answer: Answer = {"answer": json.loads(printed)}
+        if isinstance(answer["answer"], list) and rows is not None:
+            answer = {"answer": answer["answer"][:rows], "total": len(answer["answer"])}
+        if note := said.getvalue().strip():
+            answer["note"] = note
+        return answer

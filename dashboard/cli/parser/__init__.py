@@ -1,0 +1,1 @@
+"""The parser and its options."""

@@ -1,0 +1,142 @@
+"""The commands that show what the store knows, and the settings in force."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from dashboard.accounting.cost.applications import ApplicationRow, application_rows
+from dashboard.cli.parser.command_options import JOB_FIELDS, JOB_ORDERS
+from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.output import FINDINGS, print_rows, say
+from dashboard.common.replay_clock import present
+from dashboard.resources.listings import LISTINGS, running_since, said_of_none
+from dashboard.resources.rows import JobRow, columns_of, job_row
+from data.base.counts import count_text
+from data.base.errors import SettingsError
+from data.facts.job_pages import JobFilter, JobUse
+from data.facts.jobs import Job
+from data.settings.load import setting_rows
+from data.store import StoreReader
+
+_EVERY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedJobRow(JobRow):
+    """A job as last known, and its last day: None what was never reported.
+
+    `utilization_ratio` is the part of its GPU-hours in which they did work.
+    """
+
+    gpu_hours: float | None
+    utilization_ratio: float | None
+    energy_kwh: float | None
+
+
+def jobs(options: argparse.Namespace) -> int:
+    """List the jobs known now, or the applications that own them."""
+    fields = tuple((name, word) for name in JOB_FIELDS if (word := getattr(options, name)))
+    wanted = JobFilter(fields=fields, search=options.search, running=options.running)
+    if options.by == "application" and (options.use or options.sort):
+        raise SettingsError(
+            "applications have no --use and no order of their own",
+            "Leave --use and --sort out, or list jobs.",
+        )
+    said = LISTINGS["jobs"].empty if wanted == JobFilter() else "No job is like that."
+    kind: type[Any] = JobRow
+    with open_for_reading(settings_of(options)) as store:
+        reader, order = store.reader, JOB_ORDERS[options.sort or "name"]
+        rows: list[Any]
+        if options.by == "application":
+            since = running_since(reader, partial(present, reader))
+            kind = ApplicationRow
+            rows = list(application_rows(_chosen(reader, wanted), running_since=since))
+        elif options.use:
+            kind, rows = UsedJobRow, [_used_row(used) for used in _used_jobs(reader, wanted, order)]
+        elif options.sort:
+            rows = [job_row(used.job) for used in _used_jobs(reader, wanted, order)]
+        else:
+            rows = [job_row(job) for job in _chosen(reader, wanted)]
+        empty = "" if rows else said_of_none(reader, said)
+    shown = [asdict(row) for row in rows]
+    print_rows(shown, options.format, columns=columns_of(kind), empty=empty)
+    return 0
+
+
+def _chosen(reader: StoreReader, wanted: JobFilter) -> Iterable[Job]:
+    if wanted == JobFilter():
+        return reader.jobs()
+    return [used.job for used in _used_jobs(reader, wanted, JOB_ORDERS["name"])]
+
+
+def _used_jobs(reader: StoreReader, wanted: JobFilter, order: str) -> Iterable[JobUse]:
+    """Return these jobs with what they held in the day before the newest sample."""
+    end = reader.latest_sample_at() or present(reader)
+    return reader.job_page(
+        wanted,
+        start=end - timedelta(days=1),
+        end=end,
+        running_since=running_since(reader, partial(present, reader)),
+        order=order,
+        most=_EVERY,
+    ).rows
+
+
+def _used_row(used: JobUse) -> UsedJobRow:
+    hours, idle = used.gpu_hours, used.idle_gpu_hours
+    ratio = 1 - idle / hours if hours and idle is not None else None
+    return UsedJobRow(
+        **asdict(job_row(used.job)),
+        gpu_hours=hours,
+        utilization_ratio=ratio,
+        energy_kwh=used.energy_kwh,
+    )
+
+
+def list_(options: argparse.Namespace) -> int:
+    """List what the command is called after; 3 where something is urgent."""
+    listing, loaded = LISTINGS[options.listed], settings_of(options)
+    with open_for_reading(loaded) as store:
+        reader = store.reader
+        found = listing.read(reader, loaded.settings, partial(present, reader))
+        rows = [listing.row(entry) for entry in found]
+        empty = "" if rows else said_of_none(reader, listing.empty)
+    return print_listing(options, rows, empty=empty)
+
+
+def print_listing(options: argparse.Namespace, rows: Sequence[Any], *, empty: str) -> int:
+    """Print the rows of a list, and return the exit code."""
+    columns = LISTINGS[options.listed].table_columns()
+    print_rows([asdict(row) for row in rows], options.format, columns=columns, empty=empty)
+    return FINDINGS if rows and options.listed == "urgent" else 0
+
+
+def settings(options: argparse.Namespace) -> int:
+    """List every setting in force and where it came from."""
+    print_rows(
+        setting_rows(settings_of(options)),
+        options.format,
+        columns=("name", "value", "origin", "meaning"),
+        empty="",
+    )
+    return 0
+
+
+def audit_verify(options: argparse.Namespace) -> int:
+    """Check the chain and its rows; 3 when one was edited, removed or reordered.
+
+    The head it prints, kept elsewhere, proves later that the end was not cut off.
+    """
+    with open_for_reading(settings_of(options)) as store:
+        entries = store.reader.audit()
+        problems = store.reader.verify_audit(head=options.head)
+    for problem in problems:
+        say(problem)
+    if not problems:
+        say(f"{count_text(len(entries), 'entry', 'entries')}, chain intact.")
+        if entries:
+            say(f"head {entries[-1].entry_hash}")
+    return FINDINGS if problems else 0

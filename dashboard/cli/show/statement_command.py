@@ -1,0 +1,112 @@
+"""`trimtab statement`: what the fleet costs, by whom."""
+
+import argparse
+import io
+import sys
+from contextlib import redirect_stdout
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from dashboard.accounting.cost.budgets import BudgetRow, budget_rows
+from dashboard.accounting.cost.export import (
+    COLUMNS,
+    allocation_document,
+    flat_row,
+    statement_csv,
+    statement_document,
+)
+from dashboard.accounting.cost.focus import focus_csv, focus_parquet, focus_rows
+from dashboard.accounting.cost.groups import OF_BOARDS
+from dashboard.accounting.cost.statement import CostStatement, asked_cost_statement
+from dashboard.cli.show.report_command import write_whole
+from dashboard.cli.terminal.context import open_for_reading, settings_of
+from dashboard.cli.terminal.output import (
+    NOT_OBSERVED,
+    PARTIAL,
+    print_json,
+    print_rows,
+    range_text,
+    say,
+)
+from data.base.errors import SettingsError
+from data.settings.all_settings import Settings
+
+
+def statement(options: argparse.Namespace) -> int:
+    """Print the statement; what is unknown goes to stderr. 3 where no cost is known at all."""
+    loaded = settings_of(options)
+    focus = options.format.startswith("focus")
+    every = options.every or ("day" if focus else "total")
+    if focus and (every not in ("hour", "day") or set(OF_BOARDS).intersection(options.by)):
+        raise SettingsError(
+            f"FOCUS charges by {every} of {','.join(options.by)} are not to be had",
+            "Give --every hour or day, and no --by board or cluster.",
+        )
+    with open_for_reading(loaded) as store:
+        made = asked_cost_statement(
+            store.reader,
+            loaded.settings,
+            by=options.by,
+            every=every,
+            start=options.since,
+            end=options.until,
+        )
+        budgets = budget_rows(store.reader, loaded.settings, at=made.end) if options.budgets else ()
+    body = _body(options, made, budgets, loaded.settings)
+    if options.out is None:
+        sys.stdout.buffer.write(body)
+    else:
+        write_whole(body, Path(options.out))
+    for line in made.unknown:
+        say(f"unknown: {line}", file=sys.stderr)
+    return PARTIAL if made.total.cost is None else 0
+
+
+def _body(
+    options: argparse.Namespace,
+    made: CostStatement,
+    budgets: tuple[BudgetRow, ...],
+    settings: Settings,
+) -> bytes:
+    form = options.format
+    if form == "focus-parquet":
+        return focus_parquet(focus_rows(made, settings))
+    if form == "focus-csv":
+        return focus_csv(focus_rows(made, settings)).encode()
+    if form == "csv" and not options.budgets:
+        return statement_csv(made).encode()
+    with redirect_stdout(io.StringIO()) as text:
+        if form == "json":
+            print_json(statement_document(made, budgets))
+        elif form == "opencost":
+            print_json(allocation_document(made))
+        elif options.budgets:
+            _print_budgets(budgets, form)
+        else:
+            _print_table(made)
+    return text.getvalue().encode()
+
+
+def _print_table(made: CostStatement) -> None:
+    rows = [flat_row(row, made) for row in made.rows]
+    if rows:
+        rows.append(flat_row(made.total, made) | {"period": "total"})
+    for invoice in made.invoices:
+        named: dict[str, Any] = {"period": f"residual of invoice {invoice.invoice.name}"}
+        rows.append(named | {"cost": invoice.residual, "currency": made.currency})
+    print_rows(
+        rows,
+        "table",
+        columns=("period", *made.by, *COLUMNS, "currency"),
+        empty=NOT_OBSERVED,
+    )
+
+
+def _print_budgets(budgets: tuple[BudgetRow, ...], form: str) -> None:
+    columns = [field.name for field in fields(BudgetRow)]
+    rows = [
+        {name: getattr(row, name) for name in columns} | {"month_end": range_text(row.month_end)}
+        for row in budgets
+    ]
+    print_rows(rows, form, columns=columns, empty="No tenant was seen, and no budget is stated.")

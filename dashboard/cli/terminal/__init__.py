@@ -1,0 +1,1 @@
+"""Output, options, logging, context."""

@@ -1,0 +1,1 @@
+"""Rights, threads, escaping, figures as text, replay clock."""

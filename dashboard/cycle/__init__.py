@@ -1,0 +1,1 @@
+"""Run, outlooks, problem, what-if, replanning, wiring."""

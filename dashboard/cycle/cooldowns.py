@@ -1,0 +1,231 @@
+"""Which targets get no recommendation for now: what was just done to them is not over yet."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dashboard.decisions.dismissals import active_patterns
+from data.base.errors import scrub
+from data.facts.collected import Collected
+from data.facts.fleet import SourceState
+from data.facts.jobs import OVER, Job
+from data.records.actions import Action
+from data.records.findings import FindingEventKind
+from data.records.lifecycle import OPEN, STANDING, TARGET_MOVED, UNDER_WAY, State
+from data.records.recommendations import Recommendation
+from data.records.target_facts import TARGET_FACTS, target_facts
+from data.store import StoredRecommendation, StoreReader
+from planner.proposals.suppressions import Dismissal, Rejection, Rejections
+
+REST = timedelta(hours=24)
+"""Who undoes a change has a reason: the same thing is not proposed again within this time."""
+_STILL_READ = timedelta(minutes=15)
+_UNDONE = {
+    State.UNDONE_OUTSIDE: "undone from outside",
+    State.CHANGED_OUTSIDE: "changed from outside",
+    State.ROLLED_BACK: "rolled back",
+    State.ROLLBACK_REFUSED: "changed by others before it could be rolled back",
+}
+
+_NOT_AGAIN = _UNDONE | {
+    State.REJECTED: "rejected",
+    State.FELL_SHORT: "fell short of its promise",
+    State.REFUSED: "refused",
+}
+_MAX_REFUSAL = 300
+
+
+def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
+    """Return the jobs that are over by the word of the scheduler that was asked just now, and why.
+
+    A job that only telemetry names has no scheduler to ask; a scheduler that could not be asked has
+    said nothing.
+    """
+    named = {
+        entry.report.source: {job.job_id: job for job in entry.jobs}
+        for entry in collected
+        if entry.report.state is SourceState.RAN
+    }
+    found = {}
+    for job in jobs:
+        if job.scheduler is None or job.source not in named:
+            continue
+        told = named[job.source].get(job.job_id)
+        if told is None:
+            found[job.job_id] = f"its scheduler ({job.source}) names no GPU of it any more"
+        elif told.scheduler is not None and told.scheduler.state in OVER:
+            found[job.job_id] = f"its scheduler says that it is {told.scheduler.state}"
+    return found
+
+
+def resting(
+    reader: StoreReader, jobs: Iterable[Job], now: datetime, as_of: datetime | None = None
+) -> dict[str, str]:
+    """Return by job, or by what of the fleet, why nothing is proposed for it.
+
+    `as_of` is the newest reading: a job that telemetry alone names and that was not read lately may
+    be over.
+    """
+    present = {job.job_id: job for job in jobs}
+    found = {
+        job.job_id: f"it was last read at {job.last_seen_at:%Y-%m-%d %H:%M} UTC and may be over"
+        for job in present.values()
+        if job.scheduler is None and as_of is not None and as_of - job.last_seen_at > _STILL_READ
+    }
+    states = {
+        digest: state
+        for digest, state in reader.states().items()
+        if state in UNDER_WAY or state in _UNDONE
+    }
+    stored = reader.recommendations_of(states, now=now)
+    done = _Done.read(reader)
+    for digest, state in states.items():
+        recommendation = stored[digest].recommendation
+        why = _why(done, recommendation, state, present.get(recommendation.job_id), now)
+        if why:
+            found[recommendation.target] = (
+                f"{why} (recommendation {recommendation.recommendation_id})"
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """What the worker did: when each change was undone, and whether it is watched still."""
+
+    ended_at: Mapping[tuple[str, str], datetime]
+    refusals: Mapping[str, str]
+    watched: Mapping[str, bool]
+
+    @classmethod
+    def read(cls, reader: StoreReader) -> "_Done":
+        """Return all of it, by digest."""
+        rows = reader.journal(events=tuple(map(str, _NOT_AGAIN)))
+        commands = reader.commands()
+        return cls(
+            ended_at={(row.digest, row.event): row.at for row in rows},
+            refusals={
+                row.digest: row.detail
+                for row in rows
+                if row.event == State.REFUSED and row.record != TARGET_MOVED
+            },
+            watched={status.command.digest: not status.finished for status in commands},
+        )
+
+
+def _why(
+    done: _Done,
+    recommendation: Recommendation,
+    state: State,
+    job: Job | None,
+    now: datetime,
+) -> str:
+    """Return why the target of a recommendation rests, '' when it does not."""
+    if state in OPEN:
+        return f"a change of it is {state}"
+    if state in (State.APPROVED, State.WRITTEN):
+        waits = f"a change of it is {state} and waits to be made"
+        return waits if now < recommendation.expires_at else ""
+    if state in _UNDONE:
+        at = done.ended_at[recommendation.digest, state]
+        over = at + REST
+        said = f"its last change was {_UNDONE[state]} at {at:%Y-%m-%d %H:%M} UTC"
+        return f"{said}: nothing is proposed before {over:%Y-%m-%d %H:%M} UTC" if now < over else ""
+    if not recommendation.job_id and state in STANDING:
+        return "a change of it is applied and stands"
+    if (
+        done.watched[recommendation.digest]
+        and job is not None
+        and _is_as_before(recommendation, job)
+    ):
+        return "a change of it is applied, and its readings do not show it"
+    return ""
+
+
+def _is_as_before(recommendation: Recommendation, job: Job) -> bool:
+    """Return whether the job looks as it did before a change that would show."""
+    has = (job.gpu_model, job.gpu_count, job.mig_profile)
+    before, after = (
+        (there.gpu_model, there.gpu_count, there.mig_profile)
+        for there in (recommendation.now, recommendation.proposed)
+    )
+    return has == before != after
+
+
+def rejections(
+    reader: StoreReader, now: datetime, days: float, jobs: Iterable[Job] = ()
+) -> Rejections:
+    """Return what was rejected, refused, undone or fell short within so many days, or is snoozed.
+
+    The newest of each target and kind; what was reopened since is none, nor is a refusal of a
+    target whose facts have changed since.
+    """
+    facts = {job.job_id: target_facts(job) for job in jobs}
+    lasts = timedelta(days=days)
+    last_said = {event.number: event for event in reader.finding_events()}
+    found, done = [], _Done.read(reader)
+    for stored in reader.spoken_of_since(now - lasts, now=now):
+        event, recommendation = last_said.get(stored.finding), stored.recommendation
+        if event is not None and event.snoozes(now):
+            continue
+        at = _ended_at(done, stored)
+        reopened = event is not None and event.kind is FindingEventKind.REOPENED
+        if at is None or at <= now - lasts or (event is not None and reopened and event.at >= at):
+            continue
+        said, refused = _NOT_AGAIN[State(stored.state)], stored.state == State.REFUSED
+        if refused:
+            seen = dict(recommendation.evidence.factors).get(TARGET_FACTS, "")
+            if stored.recommendation.digest not in done.refusals or (
+                seen != facts.get(recommendation.job_id, seen)
+            ):
+                continue
+            words = scrub(done.refusals[recommendation.digest], limit=_MAX_REFUSAL)
+            said = f"refused by its applier ({words}), which holds until facts of it change,"
+        found.append(
+            Rejection(
+                recommendation=recommendation,
+                at=at,
+                until=at + lasts,
+                said=said,
+                whatever_it_saves=refused,
+            )
+        )
+    snoozed = [event for event in last_said.values() if event.snoozes(now)]
+    meant = reader.recommendations_of([event.digest for event in snoozed], now=now)
+    found += [
+        Rejection(
+            recommendation=meant[event.digest].recommendation,
+            at=event.at,
+            until=event.until,
+            said=FindingEventKind.SNOOZED,
+            whatever_it_saves=True,
+        )
+        for event in snoozed
+        if event.until is not None
+    ]
+    return {
+        (rejection.recommendation.target, rejection.recommendation.action): rejection
+        for rejection in sorted(found, key=lambda rejection: rejection.at)
+    }
+
+
+def _ended_at(done: _Done, stored: StoredRecommendation) -> datetime | None:
+    """Return when it was rejected, undone or fell short; None for any other state."""
+    if stored.state == State.REJECTED:
+        return stored.decided_at
+    if State(stored.state) not in _NOT_AGAIN:
+        return None
+    return done.ended_at[stored.recommendation.digest, stored.state]
+
+
+def dismissed_targets(
+    reader: StoreReader, targets: Mapping[str, str], now: datetime
+) -> dict[tuple[str, Action], Dismissal]:
+    """Return what is not proposed for targets of these namespaces, '' for what is no job."""
+    return {
+        (target, action): Dismissal(at=pattern.at, until=pattern.until, pattern=pattern.words)
+        for pattern in active_patterns(reader, now)
+        for target, namespace in targets.items()
+        for action in Action
+        if pattern.matches(target=target, namespace=namespace, kind=action)
+    }

@@ -1,0 +1,1 @@
+"""States, checks, service, findings, dismissals."""

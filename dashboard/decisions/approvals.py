@@ -1,0 +1,348 @@
+"""Approve, reject, apply, roll back, keep: what a person decides, recorded before anything follows.
+
+Nothing here touches a cluster. Apply and rollback are commands that the apply worker carries out;
+where no applier is switched on, the change becomes a file. A decision needs the right to it, and is
+bound to exactly one digest. None of these functions calls the planner.
+"""
+
+from datetime import datetime
+from pathlib import Path
+
+from dashboard.apply import applier_for
+from dashboard.apply.contract.applier import Applier, ChangeText
+from dashboard.apply.contract.wording import goes_forward
+from dashboard.apply.worker.change_file import change_for, write_change
+from dashboard.decisions.checks import LOCAL, allowed, log_decision, require_state
+from dashboard.decisions.findings import event_about
+from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.facts.fleet import Gpu
+from data.facts.identifiers import SHORT_ID_LENGTH
+from data.records.audit import AuditEntry
+from data.records.commands import Command, CommandKind, Person, Work
+from data.records.findings import DismissalReason, FindingEventKind, number_of
+from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
+from data.records.recommendations import Approval, Decision, Recommendation
+from data.settings.access import AccessSettings
+from data.store import Store, StoredRecommendation, StoreReader
+from data.store.record.commands import Asked
+
+
+def approve(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    comment: str = "",
+    change_digest: str = "",
+    access: AccessSettings = LOCAL,
+) -> Approval:
+    """Record that `by` approves exactly this recommendation, and this change when one was shown.
+
+    One that a newer plan proposes again is approved as that plan has it, unless a change of the
+    older one was shown. Errors: StalePlanError, ChangeRefusedError without the right, StoreError.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access, approving=True)
+    require_state(
+        stored,
+        frozenset({State.PROPOSED}),
+        "Only a proposed one can be approved; see `trimtab recommendations list`.",
+    )
+    digest = stored.recommendation.digest
+    if stored.recommendation.is_advice:
+        raise ChangeRefusedError(
+            f"{stored.reference} is advice: no applier makes it, so there is nothing to approve",
+            f"By hand: {stored.recommendation.summary}. Dismiss it if you do not want it.",
+        )
+    if change_digest and number_of(id_or_digest):
+        raise StalePlanError(
+            f"{stored.reference} names a finding, and the change that was shown is that of one of "
+            "its recommendations",
+            "Send the recommendation_id of the preview instead; that of the newest is "
+            f"{stored.recommendation.recommendation_id}.",
+        )
+    if change_digest and not digest.startswith(id_or_digest.strip().lower()):
+        raise StalePlanError(
+            f"recommendation {id_or_digest[:SHORT_ID_LENGTH]} is superseded by "
+            f"{stored.recommendation.recommendation_id}, which proposes the same",
+            "The change that was shown is the older one's: look at the target again.",
+        )
+    _decide(store, stored, Decision.APPROVED, person, now, comment, change_digest=change_digest)
+    return Approval(
+        digest=digest,
+        approved_by=person.name,
+        approved_at=now,
+        comment=comment,
+        change_digest=change_digest,
+    )
+
+
+def reject(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    comment: str = "",
+    reason: DismissalReason | None = None,
+    access: AccessSettings = LOCAL,
+) -> AuditEntry:
+    """Record that `by` rejects this recommendation, and why its finding is dismissed.
+
+    Errors: StalePlanError, StoreError.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    require_state(
+        stored,
+        REJECTABLE,
+        "Only what is proposed, snoozed, approved or written can be rejected.",
+    )
+    return _decide(store, stored, Decision.REJECTED, person, now, comment, reason=reason)
+
+
+def keep(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    comment: str = "",
+    access: AccessSettings = LOCAL,
+) -> AuditEntry:
+    """Record that an applied change is to stay. Errors: StalePlanError, StoreError."""
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    require_state(stored, STANDING, "Only an applied change can be kept.")
+    return _decide(store, stored, Decision.KEPT, person, now, comment)
+
+
+def _decide(
+    store: Store,
+    stored: StoredRecommendation,
+    decision: Decision,
+    person: Person,
+    now: datetime,
+    comment: str = "",
+    *,
+    change_digest: str = "",
+    reason: DismissalReason | None = None,
+) -> AuditEntry:
+    kind = FindingEventKind.DISMISSED
+    entry = store.append_decision(
+        digest=stored.recommendation.digest,
+        decision=decision,
+        by=person.name,
+        at=now,
+        comment=comment,
+        change_digest=change_digest,
+        person=person,
+        about=None
+        if reason is None
+        else event_about(stored, kind, by=person, at=now, comment=comment, reason=reason),
+    )
+    words = {Decision.WRITTEN: "change file written"}
+    why = "" if reason is None else f" ({reason})"
+    log_decision(f"{words.get(decision, decision)}{why}", stored, person, comment)
+    return entry
+
+
+def ask_to_apply(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    appliers: tuple[Applier, ...],
+    access: AccessSettings = LOCAL,
+) -> Asked:
+    """Write the command that applies an approved recommendation; a second time gives the first.
+
+    Errors: ApprovalMissingError, StalePlanError when expired or superseded, ChangeRefusedError
+    without the right or an applier.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    recommendation = stored.recommendation
+    digest = recommendation.digest
+    if not any(asked.command.kind is CommandKind.APPLY for asked in store.reader.commands(digest)):
+        _require_approved(stored)
+        if applier_for(appliers, recommendation) is None:
+            raise ChangeRefusedError(
+                f"no applier that is switched on makes a {recommendation.action} change",
+                "Set apply.enabled and the `enabled` of the target's section, or write the "
+                "change file.",
+            )
+    approval = store.reader.approval_row(digest)
+    asked = store.commands.ask(
+        kind=CommandKind.APPLY,
+        digest=digest,
+        subject=digest,
+        target=recommendation.job_id,
+        change_digest=(approval.change_digest or "") if approval else "",
+        person=person,
+        at=now,
+    )
+    log_decision("apply asked for", stored, person)
+    return asked
+
+
+def ask_to_roll_back(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    access: AccessSettings = LOCAL,
+    again: bool = False,
+) -> Asked:
+    """Write the command that goes back to what was there before the apply, from every state of it.
+
+    An apply under way ends with it. `again`: undo the rollback instead, which makes the change
+    again. Errors: StalePlanError when nothing was applied, when it is rolled back already, or
+    with `again` when it is not.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    _require_wanted_way(stored, again=again)
+    require_state(
+        stored,
+        REVERSIBLE,
+        "Only a change that was applied or rolled back can be undone.",
+    )
+    if stored.recommendation.cancels_job and stored.state in STANDING:
+        raise StalePlanError(
+            f"{stored.recommendation.target} was cancelled: Slurm brings no cancelled job back",
+            "Submit it again.",
+        )
+    digest = stored.recommendation.digest
+    asked = store.commands.ask(
+        kind=CommandKind.ROLLBACK,
+        digest=digest,
+        subject=_undone_by_rollback(store.reader, digest, State(stored.state)),
+        target=stored.recommendation.job_id,
+        person=person,
+        at=now,
+    )
+    log_decision("rollback asked for", stored, person)
+    return asked
+
+
+def _require_wanted_way(stored: StoredRecommendation, *, again: bool) -> None:
+    """Refuse to make a change again for who wants it undone, and the other way round."""
+    name = stored.recommendation.recommendation_id
+    if stored.state == State.ROLLED_BACK and not again:
+        raise StalePlanError(
+            f"recommendation {name} is rolled back already",
+            "Nothing to do. To make the change again: "
+            f"trimtab recommendations rollback {name} --undo --by NAME.",
+        )
+    if again and stored.state not in (State.ROLLED_BACK, State.ROLLING_BACK):
+        raise StalePlanError(
+            f"recommendation {name} is {stored.state}: there is no rollback to undo", "Look again."
+        )
+
+
+def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
+    """Return the subject of a rollback: the command to undo and the attempt.
+
+    That is the apply, whose change holds the original, whatever attempts came after it. Of what is
+    rolled back it is the rollback: undoing that applies again.
+    """
+    commands = [asked.command for asked in reader.commands(digest)]
+    attempts = len(commands) - 1
+    last = commands[-1]
+    if state is State.ROLLING_BACK and not _applies_again(reader, commands):
+        return last.subject
+    if state is not State.ROLLED_BACK:
+        return f"{commands[0].command_id}:{attempts}"
+    sent = {row.command_id for row in reader.journal(digest=digest, events=(str(Work.SENDING),))}
+    since = max(
+        number for number, command in enumerate(commands) if goes_forward(command, commands[0])
+    )
+    undone = [command.command_id for command in commands[since + 1 :] if command.command_id in sent]
+    if len(undone) != 1:
+        raise StalePlanError(
+            f"going back took {len(undone)} attempts that sent something: only one can be undone",
+            "Run a new cycle and approve its recommendation.",
+        )
+    return f"{undone[0]}:{attempts}"
+
+
+def _applies_again(reader: StoreReader, commands: list[Command]) -> bool:
+    """Return whether the last command undoes a rollback and has begun: a second click has not."""
+    last = commands[-1]
+    begun = reader.journal(command_id=last.command_id, events=(str(Work.SENDING),))
+    return bool(begun) and goes_forward(last, commands[0])
+
+
+def _require_approved(stored: StoredRecommendation) -> None:
+    name = stored.recommendation.recommendation_id
+    if stored.state in (State.EXPIRED, State.SUPERSEDED):
+        raise StalePlanError(
+            f"recommendation {name} is {stored.state}",
+            "Run a new cycle and approve its recommendation.",
+        )
+    if stored.state not in (State.APPROVED, State.WRITTEN):
+        raise ApprovalMissingError(
+            f"recommendation {name} is {stored.state}, not approved",
+            f"Approve it first: trimtab recommendations approve {name} --by NAME.",
+        )
+
+
+def gpus_of(reader: StoreReader, job_id: str) -> tuple[Gpu, ...]:
+    """Return the GPUs and MIG instances that the job holds now."""
+    return tuple(gpu for gpu in reader.gpus() if job_id in gpu.holders)
+
+
+def require_unchanged(reader: StoreReader, recommendation: Recommendation) -> None:
+    """Refuse (StalePlanError) when the job no longer runs on what the plan saw.
+
+    Of a node the store does not tell: the change file says what to look at.
+    """
+    if recommendation.action.spec.of_node:
+        return
+    job = reader.job(recommendation.job_id)
+    seen = recommendation.now
+    if job is None:
+        raise StalePlanError(
+            f"job {recommendation.job_id!r} is not known any more", "Run a new cycle."
+        )
+    if (job.gpu_model, job.gpu_count, job.mig_profile) != (
+        seen.gpu_model,
+        seen.gpu_count,
+        seen.mig_profile,
+    ):
+        raise StalePlanError(
+            f"job {recommendation.job_id!r} now has {job.gpu_count} × {job.gpu_model}"
+            f" {job.mig_profile}, the plan saw {seen.describe()}",
+            "Run a new cycle and approve its recommendation.",
+        )
+
+
+def preview(reader: StoreReader, recommendation: Recommendation) -> ChangeText:
+    """Return the exact text that `write_approved` would write."""
+    job_id = recommendation.job_id
+    return change_for(recommendation, gpus_of(reader, job_id), reader.job(job_id))
+
+
+def write_approved(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    folder: Path,
+    access: AccessSettings = LOCAL,
+) -> Path:
+    """Write the change file of an approved recommendation and record it; give its path.
+
+    Errors: ApprovalMissingError without an approval, StalePlanError when expired, superseded or
+    changed since, ChangeRefusedError when the change cannot be expressed, ApplyError on disk
+    trouble. Writing twice gives the same file and no second record.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    recommendation = stored.recommendation
+    _require_approved(stored)
+    change = preview(store.reader, recommendation)
+    require_unchanged(store.reader, recommendation)
+    path = write_change(change, folder)
+    if stored.state == State.APPROVED:
+        _decide(store, stored, Decision.WRITTEN, person, now, change.file_name)
+    return path

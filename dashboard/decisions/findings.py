@@ -1,0 +1,237 @@
+"""Findings as people see them, and what they decide about one as a whole: snooze, reopen."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from dashboard.decisions.checks import LOCAL, allowed, log_decision, require_state
+from dashboard.decisions.dismissals import active_patterns
+from data.base.errors import ChangeRefusedError, StalePlanError
+from data.records.commands import Person
+from data.records.findings import (
+    DismissalPattern,
+    DismissalReason,
+    Finding,
+    FindingEvent,
+    FindingEventKind,
+)
+from data.records.lifecycle import State
+from data.settings.access import AccessSettings
+from data.store import Store, StoredRecommendation, StoreReader
+
+MAX_SNOOZE = timedelta(days=366)
+OPEN, DISMISSED, REOPENED, RESOLVED = "open", "dismissed", "reopened", "resolved"
+HELD_BACK = frozenset(
+    {State.SNOOZED, State.REJECTED, State.ROLLED_BACK, State.ROLLBACK_REFUSED, State.FELL_SHORT}
+    | {State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE}
+)
+"""What keeps a finding from being proposed for a while, unless it is reopened."""
+_OUTCOMES: dict[str, str] = {
+    OPEN: "open",
+    REOPENED: "open",
+    State.SNOOZED: "snoozed",
+    DISMISSED: "dismissed",
+    RESOLVED: "resolved",
+    State.FELL_SHORT: "fell short",
+    State.REFUSED: "refused by the target",
+    State.TARGET_GONE: "resolved",
+    State.REPLACED: "resolved",
+    State.ROLLED_BACK: "undone",
+    State.ROLLBACK_REFUSED: "undone",
+    State.UNDONE_OUTSIDE: "undone",
+    State.CHANGED_OUTSIDE: "undone",
+}
+OUTCOME_COLUMNS = (
+    "kind", "found", "open", "snoozed", "under way or applied", "fell short", "undone",
+    "refused by the target", "resolved", "dismissed",
+    *(reason.replace("-", " ") for reason in DismissalReason), "no reason",
+)  # fmt: skip
+_TIMED = frozenset({State.SUPERSEDED, State.EXPIRED})
+_JUST_SEEN = timedelta(days=1)
+"""Before a dismissal by pattern: what was found then and is proposed no more is no other thing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingStatus:
+    """A finding, where it stands, and the revision that people mean by it.
+
+    `state` is open, dismissed, reopened (the next cycle may propose it), resolved or a word of
+    `State`; `reason` is why it was dismissed, alone or by a pattern, and
+    `revision` None when no revision is kept.
+    """
+
+    finding: Finding
+    state: str
+    reason: str
+    until: datetime | None
+    revision: StoredRecommendation | None
+    events: tuple[FindingEvent, ...]
+
+
+def findings_now(
+    reader: StoreReader, *, now: datetime, record: StoreReader | None = None
+) -> tuple[FindingStatus, ...]:
+    """Return every finding, the newest number first.
+
+    Dismissals by pattern are of the whole fleet: `record` reads them where `reader` sees a part.
+    """
+    revisions: dict[int, list[StoredRecommendation]] = defaultdict(list)
+    for stored in reader.current_recommendations(now=now):
+        revisions[stored.finding].append(stored)
+    events: dict[int, list[FindingEvent]] = defaultdict(list)
+    for event in reader.finding_events():
+        events[event.number].append(event)
+    found = tuple(
+        _status(finding, revisions[finding.number], tuple(events[finding.number]))
+        for finding in reader.findings()
+    )
+    patterns = active_patterns(record or reader, now)
+    if not patterns:
+        return found
+    namespaces = {job.job_id: job.namespace for job in reader.jobs()}
+    return tuple(_kept_back(status, patterns, namespaces) for status in found)
+
+
+def _kept_back(
+    status: FindingStatus, patterns: tuple[DismissalPattern, ...], namespaces: Mapping[str, str]
+) -> FindingStatus:
+    """Return a finding as dismissed where a pattern keeps from being proposed what was open."""
+    finding = status.finding
+    if status.state not in (OPEN, RESOLVED):
+        return status
+    for pattern in patterns:
+        since = pattern.at - _JUST_SEEN
+        still = status.state == OPEN or (finding.seen_at is not None and finding.seen_at >= since)
+        namespace = namespaces.get(finding.target, "")
+        if still and pattern.matches(
+            target=finding.target, namespace=namespace, kind=finding.action
+        ):
+            return replace(status, state=DISMISSED, reason=str(pattern.reason), until=pattern.until)
+    return status
+
+
+def _status(
+    finding: Finding, revisions: list[StoredRecommendation], events: tuple[FindingEvent, ...]
+) -> FindingStatus:
+    meant = max(revisions, key=StoredRecommendation.meant, default=None)
+    state = RESOLVED if meant is None or meant.state in _TIMED else meant.state
+    last = events[-1] if events else None
+    reason = ""
+    if state == State.PROPOSED:
+        state = OPEN
+    elif meant is not None and state == State.REJECTED:
+        state = REOPENED if _reopened(meant, last) else DISMISSED
+        said = (meant.recommendation.digest, FindingEventKind.DISMISSED)
+        reason = next((event.reason for event in events if (event.digest, event.kind) == said), "")
+    return FindingStatus(
+        finding=finding,
+        state=str(state),
+        reason=reason,
+        until=last.until if last is not None and state == State.SNOOZED else None,
+        revision=meant,
+        events=events,
+    )
+
+
+def _reopened(rejected: StoredRecommendation, last: FindingEvent | None) -> bool:
+    """Return whether the last that was said of the finding is to propose it again after all."""
+    if last is None or last.kind is not FindingEventKind.REOPENED:
+        return False
+    return rejected.decided_at is None or last.at >= rejected.decided_at
+
+
+def outcome_rows(found: Iterable[FindingStatus]) -> list[dict[str, object]]:
+    """Return a row for each kind of change: how many were found, and what became of them.
+
+    The columns of the states add up to `found`; those of the reasons add up to `dismissed`.
+    """
+    rows: dict[str, Counter[str]] = defaultdict(Counter)
+    for status in found:
+        row = rows[status.finding.action]
+        row["found"] += 1
+        row[_OUTCOMES.get(status.state, "under way or applied")] += 1
+        if status.state == DISMISSED:
+            row[status.reason.replace("-", " ") or "no reason"] += 1
+    return [
+        {"kind": kind} | {name: row[name] for name in OUTCOME_COLUMNS[1:]}
+        for kind, row in sorted(rows.items())
+    ]
+
+
+def event_about(
+    stored: StoredRecommendation,
+    kind: FindingEventKind,
+    *,
+    by: Person,
+    at: datetime,
+    comment: str = "",
+    reason: DismissalReason | None = None,
+    until: datetime | None = None,
+) -> FindingEvent:
+    """Return what a person says of the finding of a recommendation."""
+    return FindingEvent(
+        number=stored.finding,
+        digest=stored.recommendation.digest,
+        kind=kind,
+        reason="" if reason is None else str(reason),
+        until=until,
+        at=at,
+        person=by,
+        comment=comment,
+    )
+
+
+def snooze(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    until: datetime,
+    comment: str = "",
+    access: AccessSettings = LOCAL,
+) -> FindingEvent:
+    """Record that a finding is not to be proposed before a time.
+
+    Errors: StalePlanError when it is not proposed, ChangeRefusedError, StoreError.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    hint = "Only a proposed one can be snoozed."
+    require_state(stored, frozenset({State.PROPOSED, State.SNOOZED}), hint)
+    if not now < until <= now + MAX_SNOOZE:
+        raise ChangeRefusedError(
+            f"a finding cannot be snoozed until {until:%Y-%m-%d %H:%M} UTC",
+            f"Give a time within the next {MAX_SNOOZE.days} days, or reject it with a reason.",
+        )
+    kind = FindingEventKind.SNOOZED
+    event = event_about(stored, kind, by=person, at=now, comment=comment, until=until)
+    store.finding_log.append(event)
+    log_decision(f"snoozed until {until:%Y-%m-%d %H:%M} UTC", stored, person, comment)
+    return event
+
+
+def reopen(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    comment: str = "",
+    access: AccessSettings = LOCAL,
+) -> FindingEvent:
+    """Record that what was snoozed, rejected or undone may be proposed again from now on.
+
+    Errors: StalePlanError when nothing holds it back, ChangeRefusedError, StoreError.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    require_state(stored, HELD_BACK, "Only what was snoozed, rejected or undone can be reopened.")
+    said = store.reader.finding_events(stored.finding)
+    if stored.state != State.SNOOZED and _reopened(stored, said[-1] if said else None):
+        raise StalePlanError(
+            f"{stored.reference} was reopened already", "The next cycle may propose it again."
+        )
+    event = event_about(stored, FindingEventKind.REOPENED, by=person, at=now, comment=comment)
+    store.finding_log.append(event)
+    log_decision("reopened", stored, person, comment)
+    return event

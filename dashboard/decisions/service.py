@@ -1,0 +1,314 @@
+"""Where people's wishes arrive, from page and command line alike.
+
+Everything is asked under the settings of the moment, and nothing here touches a cluster except to
+look: apply and rollback are commands that the worker carries out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from dashboard.apply import applier_for, build_appliers
+from dashboard.apply.contract.applier import Applier
+from dashboard.apply.contract.kill_switch import Stopped, resume, stop
+from dashboard.apply.contract.shared_kill_switch import RESUME, STOP, ask, stopped_anywhere
+from dashboard.apply.worker.prepare import change_of
+from dashboard.common.rights import may_look, require_admin, role_of, why_not
+from dashboard.decisions import approvals, findings
+from dashboard.decisions.checks import allowed
+from dashboard.decisions.repeat_proposals import as_proposed_now
+from data.base.clock import utc_now
+from data.base.errors import ChangeRefusedError, NotAllowedError, StalePlanError
+from data.records.changes import Change, Rehearsal
+from data.records.commands import Person
+from data.records.findings import DismissalReason, FindingEvent
+from data.records.lifecycle import State
+from data.records.recommendations import Decision, Recommendation
+from data.settings.all_settings import Settings
+from data.store import Store, StoredRecommendation
+from data.store.record.commands import Asked
+from data.store.record.tokens import ApiToken
+
+MAX_TOKEN = timedelta(days=366)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The change as it would be made now, and what the target says to it."""
+
+    change: Change
+    rehearsal: Rehearsal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionService:
+    """Decisions, commands and the kill switch. Every method raises TrimtabError to refuse."""
+
+    store: Store
+    settings: Callable[[], Settings]
+    appliers: Callable[[Settings], tuple[Applier, ...]] = build_appliers
+    clock: Callable[[], datetime] = utc_now
+
+    def decide(
+        self,
+        digest: str,
+        decision: Decision,
+        person: Person,
+        comment: str = "",
+        change_digest: str = "",
+        reason: DismissalReason | None = None,
+    ) -> str:
+        """Approve, reject for a reason, or keep; give the digest that it was about."""
+        access, now = self.settings().access, self.clock()
+        if decision is Decision.APPROVED:
+            return approvals.approve(
+                self.store,
+                digest,
+                by=person,
+                now=now,
+                comment=comment,
+                change_digest=change_digest,
+                access=access,
+            ).digest
+        if decision is Decision.REJECTED:
+            return approvals.reject(
+                self.store,
+                digest,
+                by=person,
+                now=now,
+                comment=comment,
+                reason=reason,
+                access=access,
+            ).digest
+        return approvals.keep(
+            self.store, digest, by=person, now=now, comment=comment, access=access
+        ).digest
+
+    def stored(self, digest: str) -> StoredRecommendation:
+        """Return a recommendation as it stands now. Errors: NotKnownError."""
+        return self.store.reader.recommendation(digest, now=self.clock())
+
+    def snooze(
+        self, digest: str, until: datetime, person: Person, comment: str = ""
+    ) -> FindingEvent:
+        """Keep the finding of a recommendation from being proposed before a time."""
+        return findings.snooze(
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            until=until,
+            comment=comment,
+            access=self.settings().access,
+        )
+
+    def reopen(self, digest: str, person: Person, comment: str = "") -> FindingEvent:
+        """Let what was snoozed, rejected or undone be proposed again."""
+        return findings.reopen(
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            comment=comment,
+            access=self.settings().access,
+        )
+
+    def apply(self, digest: str, person: Person) -> Asked:
+        """Ask for an approved change to be made."""
+        settings = self.settings()
+        return approvals.ask_to_apply(
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            appliers=self.appliers(settings),
+            access=settings.access,
+        )
+
+    def approve_and_apply(
+        self, digest: str, person: Person, comment: str = "", change_digest: str = ""
+    ) -> Asked:
+        """Approve what is still only proposed, and ask for it: the second of two clicks too."""
+        stored = as_proposed_now(self.store, digest, self.clock())
+        if stored.state == State.PROPOSED:
+            access = self.settings().access
+            allowed(self.store, digest, person, self.clock(), access, approving=True)
+            if not self.can_apply(stored.recommendation):
+                raise ChangeRefusedError(
+                    "no applier that is switched on makes this change",
+                    "Approve it and write the change file.",
+                )
+            try:
+                self.decide(digest, Decision.APPROVED, person, comment, change_digest)
+            except StalePlanError:
+                # Another click, of this tab or another, may have decided since the look above.
+                if self.stored(digest).state == State.PROPOSED:
+                    raise
+        return self.apply(digest, person)
+
+    def roll_back(self, digest: str, person: Person, *, again: bool = False) -> Asked:
+        """Ask for the change to be undone, with `again` for its rollback to be undone."""
+        return approvals.ask_to_roll_back(
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            access=self.settings().access,
+            again=again,
+        )
+
+    def write_change(self, digest: str, person: Person) -> Path:
+        """Write the change file of an approved recommendation; give its path."""
+        settings = self.settings()
+        return approvals.write_approved(
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            folder=Path(settings.apply.directory),
+            access=settings.access,
+        )
+
+    def change_text(self, digest: str) -> str:
+        """Return the text of the change file, from the store alone."""
+        stored = self.stored(digest)
+        return approvals.preview(self.store.reader, stored.recommendation).text
+
+    def preview(self, digest: str, person: Person) -> Preview:
+        """Look at the target and give the change as it would be made, to who may decide about it.
+
+        It asks the cluster, and rehearses there, by the account that makes changes. Errors:
+        ApplyError.
+        """
+        stored = self.stored(digest)
+        recommendation = stored.recommendation
+        refusal = self.why_not(person, recommendation, approving=stored.state == State.PROPOSED)
+        if refusal:
+            raise ChangeRefusedError(refusal, "Who may decide looks at the target.")
+        applier = applier_for(self.appliers(self.settings()), recommendation)
+        if applier is None:
+            raise ChangeRefusedError(
+                "no applier that is switched on makes this change",
+                "The change file shows what a person would do.",
+            )
+        change = change_of(applier, recommendation, self.store.reader)
+        return Preview(change=change, rehearsal=applier.rehearse(change))
+
+    def will_apply(self, named: str) -> bool:
+        """Return whether an apply was asked for, or a worker would carry it out."""
+        stored = self.stored(named)
+        asked = self.store.reader.commands(stored.recommendation.digest)
+        return bool(asked) or self.can_apply(stored.recommendation)
+
+    def can_apply(self, recommendation: Recommendation) -> bool:
+        """Return whether a worker would carry the change out, stopped or not."""
+        return applier_for(self.appliers(self.settings()), recommendation) is not None
+
+    def why_not(
+        self, person: Person, recommendation: Recommendation, *, approving: bool = False
+    ) -> str:
+        """Return why the person may not decide about it, '' when they may."""
+        job = self.store.reader.job(recommendation.job_id)
+        access = self.settings().access
+        return why_not(person, access, recommendation, job, approving=approving)
+
+    def visible(
+        self, person: Person, found: Sequence[StoredRecommendation]
+    ) -> tuple[StoredRecommendation, ...]:
+        """Return those of the recommendations that the person may see."""
+        access = self.settings().access
+        if role_of(person, access) != "owner":
+            return tuple(
+                recommendation
+                for recommendation in found
+                if may_look(person, access, recommendation.recommendation, None)
+            )
+        jobs = self.store.reader.jobs_of(
+            {recommendation.recommendation.job_id for recommendation in found}
+        )
+        return tuple(
+            recommendation
+            for recommendation in found
+            if may_look(
+                person,
+                access,
+                recommendation.recommendation,
+                jobs.get(recommendation.recommendation.job_id),
+            )
+        )
+
+    def make_token(
+        self, *, holder: str, role: str, lasts: timedelta, person: Person
+    ) -> tuple[ApiToken, str]:
+        """Make a token of the API, as an admin; give it with its text, which is not kept.
+
+        Errors: NotAllowedError, ChangeRefusedError.
+        """
+        self._require_token_admin(person)
+        if not timedelta(0) < lasts <= MAX_TOKEN:
+            raise ChangeRefusedError(
+                f"a token cannot last {lasts / timedelta(days=1):g} days",
+                f"Give more than 0 and at most {MAX_TOKEN.days} days.",
+            )
+        if not holder or holder != holder.strip() or not holder.isprintable():
+            raise ChangeRefusedError(
+                f"{holder[:100]!a} is no name", "Name who acts by it, as the sign-in would."
+            )
+        now = self.clock()
+        return self.store.tokens.make(
+            holder=holder,
+            role=role,
+            expires_at=now + lasts,
+            by=person,
+            now=now,
+            mode=self.settings().access.mode,
+        )
+
+    def revoke_token(self, token_id: str, person: Person) -> ApiToken:
+        """Let nobody in by a token any more. Errors: NotAllowedError, NotKnownError."""
+        self._require_token_admin(person)
+        return self.store.tokens.revoke(token_id, by=person, now=self.clock())
+
+    def tokens(self, person: Person) -> tuple[ApiToken, ...]:
+        """Return every token, the newest first, to an admin. Errors: NotAllowedError."""
+        self._require_token_admin(person)
+        return self.store.reader.tokens()
+
+    def _require_token_admin(self, person: Person) -> None:
+        require_admin(person, self.settings().access, what="make, list and revoke tokens")
+        if person.via == "token":
+            raise NotAllowedError(
+                "no token makes, lists or revokes tokens", "An admin does it: `trimtab token make`."
+            )
+        if not person.name.strip():
+            raise NotAllowedError(
+                "this needs the name of the admin who does it",
+                "Give --by NAME; in a request the header X-Trimtab-By.",
+            )
+
+    def stopped(self) -> Stopped | None:
+        """Tell whether applying is stopped, by whom and why."""
+        return stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
+
+    def stop(self, person: Person, reason: str = "") -> Stopped:
+        """Stop all applying at once: whoever is let in may. The worker puts it into the audit."""
+        path = Path(self.settings().apply.stop_file)
+        made = stop(path, by=person.actor, reason=reason, at=self.clock())
+        ask(self.store, STOP, by=person.actor, at=self.clock(), reason=reason)
+        return made
+
+    def resume(self, person: Person) -> bool:
+        """Let applying go on, as an admin; tell whether it was stopped."""
+        settings = self.settings()
+        require_admin(person, settings.access)
+        path = Path(settings.apply.stop_file)
+        if self.stopped() is None:
+            return False
+        # Noted first: the worker, which notes what files do, then finds it noted.
+        self.store.append_audit(
+            at=self.clock(), actor=person.actor, event="resumed", digest="", detail=""
+        )
+        ask(self.store, RESUME, by=person.actor, at=self.clock())
+        resume(path)
+        return True

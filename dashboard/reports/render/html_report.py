@@ -1,0 +1,219 @@
+"""The weekly report as one self-contained HTML file, as Markdown, and as JSON.
+
+Names come from labels and are hostile: HTML is escaped by Jinja, Markdown by the filter `md`, and
+what cannot be seen is shown as such in both (see `dashboard.common.escaping`).
+"""
+
+import json
+from dataclasses import asdict
+from datetime import date, datetime, timedelta
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dashboard.accounting.energy.export import row_fields, statement_document
+from dashboard.accounting.energy.periods import WHOLE_RANGE
+from dashboard.accounting.energy.statement import METHOD, NOT_INCLUDED, covered
+from dashboard.common.escaping import markdown, shown
+from dashboard.common.figures import bare_range_text, figure_text, range_text, target_text
+from dashboard.reports.week.savings import WeeklySaved
+from dashboard.reports.week.week import Week
+from dashboard.reports.week.weekly_report import WeeklyReport
+from data.base.counts import count_text
+from data.facts.energy_integration import MAX_GAP_SECONDS
+from data.records.recommendations import Range
+
+UNKNOWN = "—"
+_LONGEST = 200
+_AROUND = timedelta(seconds=MAX_GAP_SECONDS + 1)
+
+
+_CONSTANTS = {"method": METHOD, "not_included": NOT_INCLUDED}
+
+
+def bare_text(value: Range | None, ratio: float | None = None) -> str:
+    """Return range without its unit, and the share of the board-time that it covers, if not all."""
+    if value is None:
+        return UNKNOWN
+    return covered(bare_range_text(value), ratio)
+
+
+def percent_text(ratio: float | None) -> str:
+    """Return a share as a percentage, an em dash when unknown."""
+    return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def number_text(value: float | None) -> str:
+    """Return a number with three significant digits, an em dash when unknown."""
+    return UNKNOWN if value is None else figure_text(value)
+
+
+def time_text(at: datetime | None, week: Week) -> str:
+    """Return a time to the minute in the zone of the week."""
+    return UNKNOWN if at is None else week.text(at)
+
+
+def markdown_text(text: object, *, longest: int = _LONGEST) -> str:
+    """Return untrusted text for Markdown on one line, cut (see `foreign_text.markdown`)."""
+    return markdown(text, limit=longest)
+
+
+def _seen(value: object) -> object:
+    """Return what a template puts out with nothing unseen in it; what is markup stays as it is."""
+    return shown(value) if type(value) is str else value
+
+
+def _environment(week: Week, *, html: bool) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("dashboard.reports.render", ""),
+        autoescape=html,  # noqa: S701 - Markdown is escaped by the filter `md` instead
+        undefined=StrictUndefined,
+        finalize=_seen if html else None,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        range=range_text,
+        count=count_text,
+        bare=bare_text,
+        target=target_text,
+        percent=percent_text,
+        number=number_text,
+        time=lambda at: time_text(at, week),
+        md=markdown_text,
+    )
+    return environment
+
+
+def render_markdown(report: WeeklyReport) -> str:
+    """Return the report as Markdown."""
+    template = _environment(report.week, html=False).get_template("weekly.md.j2")
+    return template.render(report=report, **_CONSTANTS)
+
+
+def render_html(report: WeeklyReport) -> str:
+    """Return the report as one HTML file that fetches nothing and runs nothing."""
+    picture = ""
+    if not report.fleet.empty:
+        # Deferred: fonts and page layout take half a second that Markdown and JSON do not need.
+        from dashboard.reports.render.pdf_timeline import svg_timeline
+
+        picture = svg_timeline(report.fleet, report.week)
+    template = _environment(report.week, html=True).get_template("weekly.html.j2")
+    return template.render(report=report, picture=picture, **_CONSTANTS)
+
+
+def render_json(report: WeeklyReport) -> str:
+    """Return the report as one JSON object; unknown is null."""
+    fields = {
+        name: getattr(report, name)
+        for name in (
+            "as_of",
+            "boards",
+            "allocated_gpus",
+            "used_gpus",
+            "coverage_ratio",
+            "finding",
+            "forecasts",
+            "forecasts_skipped",
+        )
+    }
+    document = {"start": report.week.start, "end": report.week.end, "zone": report.week.zone}
+    document |= (
+        {"edition": report.edition.key}
+        | fields
+        | {
+            "energy": statement_document(report.energy.statement),
+            "energy_by_job": [row_fields(row, WHOLE_RANGE) for row in report.energy.top_jobs],
+            "energy_by_day": [
+                row_fields(row, report.energy.days.calendar) for row in report.energy.days.rows
+            ],
+            "waste": [asdict(row) for row in report.waste],
+            "made_of": made_of(report.week),
+            "decided": [asdict(entry) for entry in report.decided],
+            "saved": _saved(report.saved),
+            "ahead": [asdict(entry) for entry in report.ahead],
+            "recommendations": [
+                stored.recommendation.as_dict() | {"state": stored.state}
+                for stored in report.recommendations
+            ],
+            "plan": None
+            if report.plan is None
+            else {
+                "plan_id": report.plan.plan_id,
+                "cost": report.plan.cost,
+                "lower_bound": report.plan.lower_bound,
+                "gap": report.plan.gap_ratio,
+                "currency": report.plan.currency,
+            },
+        }
+    )
+    return (
+        json.dumps(document, default=_plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    )
+
+
+def made_of(week: Week) -> dict[str, str]:
+    """Return by part of the report the address of the API that tells what it is made of.
+
+    Under the parts stand the slots and readings of a board; {gpu_uuid} is one of `boards`. Slots at
+    the ends of the week take from readings beyond these.
+    """
+    span = _span(week.start, week.end)
+    around = _span(week.start - _AROUND, week.end + _AROUND)
+    parts = {
+        "energy": f"energy?by=tenant&{span}",
+        "energy_by_job": f"energy?by=job&{span}",
+        "energy_by_day": f"energy?by=day&{span}",
+        "waste": f"energy?by=job&{span}",
+        "rent": f"statement?by=model&{span}",
+        "ahead": "forecasts?by=group&points=true",
+        "recommendations": "findings?all=true",
+        "saved": "savings",
+        "run_rate": "savings/to-date",
+        "decided": "audit",
+        "plan": "plan",
+        "boards": "gpus",
+        "slots": f"slots?gpu={{gpu_uuid}}&{span}",
+        "readings": f"samples?gpu={{gpu_uuid}}&{around}",
+    }
+    return {part: f"/api/v1/{address}" for part, address in parts.items()}
+
+
+def _span(start: datetime, end: datetime) -> str:
+    return urlencode({"from": start.isoformat(), "to": end.isoformat()})
+
+
+def _saved(saved: WeeklySaved) -> dict[str, object]:
+    """Return the counts, the sums, and each change with what it promised and brought."""
+    return {
+        "approved": saved.approved,
+        "rejected": saved.rejected,
+        "applied": saved.applied,
+        "run_rate": saved.run_rate and asdict(saved.run_rate),
+        "gpu_hours": asdict(saved.gpu_hours),
+        "energy_kwh": asdict(saved.energy),
+        "emissions_kgco2e": saved.emissions_kgco2e and asdict(saved.emissions_kgco2e),
+        "changes": [
+            {
+                "finding": row.reference,
+                "id": row.recommendation.recommendation_id,
+                "digest": row.recommendation.digest,
+                "action": str(row.recommendation.action),
+                "target": row.recommendation.target,
+                "state": row.state,
+                "applied_at": row.applied_at,
+                "measured_at": row.measured_at,
+                "measurement": row.measurement and asdict(row.measurement),
+                "unknown_because": row.reason,
+            }
+            for row in saved.rows
+        ],
+    }
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, date):  # a datetime is one too
+        return value.isoformat()
+    raise TypeError(f"cannot write a {type(value).__name__} into the report")

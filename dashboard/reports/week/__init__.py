@@ -1,0 +1,1 @@
+"""The facts of a week, editions, dispatch."""

@@ -1,0 +1,122 @@
+"""Which editions are due, to whom, and why one is not sent.
+
+A week is due from the hour and weekday of the settings on; after downtime the missed weeks of the
+last month follow, oldest first. On weekends it waits for Monday: nobody is mailed on a day off.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from dashboard.reports.week.editions import Edition, EditionKind, recipients
+from dashboard.reports.week.week import Week, last_whole_week
+from dashboard.reports.week.weekly_report import WeeklyReport
+from data.settings.reports import ReportSettings
+from data.store.record.report_log import COURTESY, ReportLog
+
+_CAUGHT_UP = timedelta(days=28)
+_FRIDAY = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """One edition of one week for its recipients; `held` says why it is not sent, '' when it is.
+
+    `findings` are what an owner is told of, by name, so that nothing is told twice in a week.
+    """
+
+    week: Week
+    edition: Edition
+    to: tuple[str, ...]
+    webhook: bool
+    findings: tuple[str, ...] = ()
+    held: str = ""
+
+
+def due_weeks(now: datetime, settings: ReportSettings, log: ReportLog) -> tuple[Week, ...]:
+    """Return the weeks that should have been sent by `now` (UTC) and were not, oldest first.
+
+    Before anything was ever sent only the newest counts.
+    """
+    newest = last_whole_week(now, settings)
+    if now < send_at(newest, settings):
+        newest = _before(newest, settings)
+    filed = log.filed()
+    last_filed = max((period for period, _edition in filed), default=newest.name)
+    missed = []
+    week = _before(newest, settings)
+    while week.name > last_filed and week.end > now - _CAUGHT_UP:
+        missed.append(week)
+        week = _before(week, settings)
+    # Of the newest week single editions may be left, when the process died between two of them.
+    # A week before one that was filed is due only by a clock that was set back.
+    waits = {(newest.name, edition.key) for edition in recipients(settings)} - filed
+    return (*reversed(missed), *([newest] if waits and newest.name >= last_filed else []))
+
+
+def _before(week: Week, settings: ReportSettings) -> Week:
+    return last_whole_week(week.end - timedelta(hours=1), settings)
+
+
+def send_at(week: Week, settings: ReportSettings) -> datetime:
+    """Return the first working hour at which the week's report may go out."""
+    at = week.end.astimezone(ZoneInfo(settings.timezone)).replace(hour=settings.send_hour)
+    while at.weekday() > _FRIDAY:
+        at += timedelta(days=1)
+    return at
+
+
+def dispatches(
+    week: Week, reports: Mapping[Edition, WeeklyReport], settings: ReportSettings, log: ReportLog
+) -> tuple[Dispatch, ...]:
+    """Return every edition of the week that the settings name, with its report at hand."""
+    filed = log.filed()
+    made = []
+    for edition, to in recipients(settings).items():
+        findings: tuple[str, ...] = ()
+        held = ""
+        if (week.name, edition.key) in filed:
+            held = "already sent"
+        elif edition.kind is EditionKind.OWNER:
+            findings = findings_of(reports[edition])
+            told = log.told_since(edition.name, week.end - COURTESY)
+            fresh = tuple(finding for finding in findings if finding not in told)
+            held = _nothing_new(findings, fresh)
+            findings = fresh
+        made.append(
+            Dispatch(
+                week=week,
+                edition=edition,
+                to=to,
+                webhook=settings.webhook and edition.kind is EditionKind.FLEET,
+                findings=findings,
+                held=held,
+            )
+        )
+    return tuple(made)
+
+
+def _nothing_new(findings: Sequence[str], fresh: Sequence[str]) -> str:
+    if not findings:
+        return "nothing of theirs was idle and nothing waits"
+    return "" if fresh else "told of all of it within 7 days"
+
+
+def findings_of(report: WeeklyReport) -> tuple[str, ...]:
+    """Name what a report tells an owner: jobs mostly idle, and what waits for a decision."""
+    idle = [
+        f"idle:{row.namespace}:{row.largest_job}"
+        for row in report.waste
+        if row.idle_ratio >= _MOSTLY
+    ]
+    waiting = [
+        f"{stored.recommendation.action}:{stored.recommendation.job_id}"
+        for stored in report.recommendations
+        if stored.state == "proposed"
+    ]
+    return tuple(dict.fromkeys([*idle, *waiting]))
+
+
+_MOSTLY = 0.5
+"""An idle share below half is work with pauses, and no reason for a mail."""

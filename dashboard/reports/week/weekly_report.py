@@ -1,0 +1,202 @@
+"""The facts of one week, read once from the store; rendering is `render_report`'s work."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import pandas as pd
+
+from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list
+from dashboard.accounting.savings.daily_savings import measured_until, saved_by_day
+from dashboard.accounting.savings.ledger import ledger
+from dashboard.common.figures import figure_text
+from dashboard.reports.week.editions import WHOLE, Edition
+from dashboard.reports.week.next_week import DayAhead, days_ahead
+from dashboard.reports.week.savings import WeeklySaved, saved_in
+from dashboard.reports.week.waste import WasteRow, waste_rows
+from dashboard.reports.week.week import Week
+from dashboard.reports.week.weekly_energy import WeeklyEnergy, weekly_energy
+from data.base.counts import count_text
+from data.base.units import known
+from data.catalogue.carbon_table import GridCarbon
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.facts.energy_integration import MAX_GAP_SECONDS
+from data.records.audit import AuditEntry
+from data.records.plans import Plan
+from data.settings.all_settings import Settings
+from data.store import StoredRecommendation, StoreReader
+from data.store.facts.page_reader import holders_of
+
+_TOO_FAR_APART = (
+    "What was allocated but idle is not known: readings of a board lie more than "
+    f"{MAX_GAP_SECONDS / 60:.0f} minutes apart."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeeklyReport:
+    """Everything the report says; `fleet` is the hourly frame behind its picture.
+
+    `waste` is what was allocated but idle, by namespace and owner; `decided` what people and we did
+    in the week, `saved` what came of it; `ahead` the forecast of the coming days. `recorded`: all
+    of it was imported.
+    """
+
+    week: Week
+    edition: Edition
+    as_of: datetime | None
+    fleet: pd.DataFrame
+    boards: float | None
+    allocated_gpus: float | None
+    used_gpus: float | None
+    coverage_ratio: float | None
+    energy: WeeklyEnergy
+    waste: tuple[WasteRow, ...]
+    decided: tuple[AuditEntry, ...]
+    saved: WeeklySaved
+    recommendations: tuple[StoredRecommendation, ...]
+    ahead: tuple[DayAhead, ...]
+    currency: str
+    left_out_of_prices: str
+    plan: Plan | None
+    forecasts: int
+    forecasts_skipped: int
+    recorded: bool
+
+    @property
+    def finding(self) -> str:
+        """The week in one sentence."""
+        if self.edition != WHOLE:
+            return self._own_finding()
+        if self.boards is None or self.allocated_gpus is None or self.used_gpus is None:
+            return "No samples were kept for this week."
+        return (
+            f"On average {self.allocated_gpus:,.1f} of {_amount_text(self.boards, 'GPU')} were "
+            f"allocated and {self.used_gpus:,.1f} in use; {self._idle()}; {self._waiting()}."
+        )
+
+    def _own_finding(self) -> str:
+        held = self.energy.statement.total.gpu_hours
+        if not held:
+            return f"No job of {self.edition.whose} held a GPU in this week."
+        return (
+            f"The jobs of {self.edition.whose} held {_amount_text(held, 'GPU-hour')}; "
+            f"{self._idle()}; {self._waiting()}."
+        )
+
+    def name_of(self, digest: str) -> str:
+        """Return how people name what was decided on: TT-12, else the start of its digest."""
+        named = {entry.recommendation.digest: entry.reference for entry in self.recommendations}
+        return named.get(digest) or digest[:12]
+
+    @property
+    def fleet_size(self) -> str:
+        """The mean boards of the week in words: some may have come, gone or not been seen."""
+        return "" if self.boards is None else f"on average {_amount_text(self.boards, 'board')}"
+
+    @property
+    def no_waste(self) -> str:
+        """What stands in place of an empty table of what was allocated but idle."""
+        return _TOO_FAR_APART if self._is_unmeasured else "Nothing was allocated but idle."
+
+    @property
+    def _is_unmeasured(self) -> bool:
+        """Whether GPUs were allocated, and for no time: readings lie too far apart."""
+        return bool(self.allocated_gpus) and not self.energy.statement.total.gpu_hours
+
+    def _idle(self) -> str:
+        if self._is_unmeasured:
+            return "how long they were allocated but idle is not known"
+        idle = sum(row.idle_gpu_hours for row in self.waste)
+        rents = [row.rent for row in self.waste if row.rent is not None]
+        lacking = {model for row in self.waste for model in row.unpriced_models}
+        rent = Rent(amount=sum(rents) if rents else None, unpriced_models=tuple(sorted(lacking)))
+        cost = (
+            f", at a cost of {rent.sentence(self.currency, self.left_out_of_prices)}"
+            if rents or lacking
+            else ""
+        )
+        return f"{_amount_text(idle, 'GPU-hour')} allocated but idle{cost}"
+
+    def _waiting(self) -> str:
+        proposed = sum(
+            recommendation.state == "proposed" for recommendation in self.recommendations
+        )
+        if self.recorded:
+            made = count_text(proposed, "recommendation")
+            return f"{made} would have been made at the end of the recording"
+        waiting = count_text(proposed, "recommendation waits", "recommendations wait")
+        return f"{waiting} for a decision"
+
+
+def make_weekly_report(
+    reader: StoreReader,
+    *,
+    week: Week,
+    settings: Settings,
+    carbon: GridCarbon,
+    catalogue: GpuCatalogue,
+    edition: Edition = WHOLE,
+) -> WeeklyReport:
+    """Return the report of one week, or the edition of it that a namespace or an owner gets."""
+    whole = edition == WHOLE
+    jobs = {} if whole else edition.jobs(reader.jobs())
+    # Of the whole fleet's only those count that held something in the week.
+    holders = reader.job_holders(seen_since=week.start) if whole else holders_of(jobs.values())
+    energy = weekly_energy(
+        reader, week=week, settings=settings, carbon=carbon, jobs=None if whole else jobs
+    )
+    fleet = reader.fleet_history(start=week.start, end=week.end, slot_seconds=3600)
+    recommendations = tuple(
+        stored
+        for stored in reader.recommendations(now=week.end)
+        if whole or stored.recommendation.job_id in jobs
+    )
+    ours = {stored.recommendation.digest for stored in recommendations}
+    forecasts = [skipped for job, skipped in reader.forecast_jobs() if whole or job in jobs]
+    decided = tuple(
+        entry
+        for entry in reader.audit()
+        if week.start <= entry.at < week.end and (whole or entry.digest in ours)
+    )
+    rent_of = partial(price_list(settings, catalogue).rent, start=week.start, end=week.end)
+    applied = [row for row in ledger(reader, now=week.end) if row.recommendation.digest in ours]
+    days = saved_by_day(reader, settings, now=week.end) if applied else ()
+    return WeeklyReport(
+        week=week,
+        edition=edition,
+        as_of=reader.latest_sample_at(),
+        fleet=fleet if whole else fleet.iloc[:0],
+        boards=_mean(fleet, "boards") if whole else None,
+        allocated_gpus=_mean(fleet, "allocated_gpus") if whole else None,
+        used_gpus=_mean(fleet, "used_gpus") if whole else None,
+        coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / week.hours),
+        energy=energy,
+        waste=waste_rows(energy.held, holders, rent_of),
+        decided=decided,
+        saved=saved_in(
+            week,
+            applied,
+            decided,
+            days=[day for day in days if day.recommendation.digest in ours],
+            until=measured_until(reader, settings),
+        ),
+        recommendations=recommendations,
+        ahead=days_ahead(reader.group_forecasts(), week, edition),
+        currency=settings.energy.currency,
+        left_out_of_prices=left_out_of_prices(settings),
+        plan=reader.latest_plan() if whole else None,
+        forecasts=len(forecasts),
+        forecasts_skipped=sum(forecasts),
+        recorded=reader.recording() is not None,
+    )
+
+
+def _amount_text(amount: float, noun: str) -> str:
+    """Return an amount as the tables show it, with its noun."""
+    number = figure_text(amount)
+    return f"{number} {noun if number == '1' else f'{noun}s'}"
+
+
+def _mean(frame: pd.DataFrame, column: str) -> float | None:
+    return None if frame.empty else known(frame[column].mean())

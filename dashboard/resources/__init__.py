@@ -1,0 +1,1 @@
+"""Rows of every list, alerts, the table of resources."""

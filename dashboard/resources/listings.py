@@ -1,0 +1,202 @@
+"""What can be listed: what is read for each, and its rows, for commands, a server and its API."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+from dashboard.accounting.cost.applications import ApplicationRow, application_rows
+from dashboard.accounting.facility.capacity import CapacityRow, capacity_rows
+from dashboard.accounting.facility.heat import HeatRow, heat_rows
+from dashboard.accounting.savings.ledger import ledger
+from dashboard.resources.alerts import urgent_facts
+from dashboard.resources.queue_rows import QueueRow, queue_rows
+from dashboard.resources.rows import (
+    AuditRow,
+    GpuRow,
+    JobRow,
+    NodeRow,
+    SavingRow,
+    ServiceRow,
+    SourceRow,
+    UrgentRow,
+    audit_row,
+    columns_of,
+    gpu_row,
+    job_row,
+    node_row,
+    saving_row,
+    service_row,
+    source_row,
+    urgent_row,
+)
+from data.facts.quotas import Quota
+from data.settings.all_settings import Settings
+from data.store import StoreReader
+
+NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
+_ASKED = "`trimtab sources` lists what was asked."
+_NO_JOB = f"No job is known: no sample names one, and no scheduler told of one. {_ASKED}"
+REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
+Read = Callable[[StoreReader, Settings, Callable[[], datetime]], Iterable[Any]]
+"""Called with the store, the settings and the clock that its proposals go by."""
+
+
+def running_since(reader: StoreReader, clock: Callable[[], datetime]) -> datetime:
+    """Return since when a job that runs was seen: an hour before the newest sample."""
+    return (reader.latest_sample_at() or clock()) - timedelta(hours=1)
+
+
+def _applications(
+    reader: StoreReader, _settings: Settings, clock: Callable[[], datetime]
+) -> list[ApplicationRow]:
+    return application_rows(reader.jobs(), running_since=running_since(reader, clock))
+
+
+def _as_it_is(row: Any) -> Any:
+    return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A list: what is read, the key that orders it and is of one record only, the row of each.
+
+    `about` tells it to users of the API, where `anyone` may see their own rows, or the fleet's
+    viewers all. `empty` is what a command says where a store that is not empty has none (see
+    `said_of_none`), `columns` what its table has.
+    """
+
+    about: str
+    kind: type[Any]
+    read: Read
+    key: Callable[[Any], tuple[Any, ...]]
+    empty: str
+    row: Callable[[Any], Any] = _as_it_is
+    anyone: bool = True
+    columns: Sequence[str] = ()
+
+    def table_columns(self) -> Sequence[str]:
+        """Return the columns of its table, in order."""
+        return self.columns or columns_of(self.kind)
+
+
+def said_of_none(reader: StoreReader, said: str) -> str:
+    """Return what to say of a list without rows: `said`, unless the store is empty altogether."""
+    return said if reader.source_reports() else NO_SAMPLES
+
+
+LISTINGS: Mapping[str, Listing] = MappingProxyType(
+    {
+        "jobs": Listing(
+            about="The jobs known now",
+            kind=JobRow,
+            read=lambda reader, _settings, _clock: reader.jobs(),
+            key=lambda job: (job.job_id,),
+            row=job_row,
+            empty=_NO_JOB,
+        ),
+        "applications": Listing(
+            about="The workloads that own jobs, each once",
+            kind=ApplicationRow,
+            read=_applications,
+            key=lambda row: (row.namespace, row.application),
+            empty=_NO_JOB,
+        ),
+        "gpus": Listing(
+            about="The boards and MIG instances known now",
+            kind=GpuRow,
+            read=lambda reader, _settings, _clock: reader.gpus(),
+            key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
+            row=gpu_row,
+            empty=f"No board is known: no sample came. {_ASKED}",
+        ),
+        "nodes": Listing(
+            about="The nodes as their schedulers describe them",
+            kind=NodeRow,
+            read=lambda reader, _settings, _clock: reader.nodes(),
+            key=lambda node: (node.name, node.source),
+            row=node_row,
+            anyone=False,
+            empty=f"No scheduler told of a node: is slurm.mode or kubernetes.enabled set? {_ASKED}",
+        ),
+        "queue": Listing(
+            about="The jobs that wait for GPUs, with place and forecast",
+            kind=QueueRow,
+            read=lambda reader, _settings, _clock: queue_rows(reader),
+            key=lambda row: (row.queue, row.jobs_ahead, row.job_id),
+            anyone=False,
+            empty="No job waits for GPUs.",
+        ),
+        "quotas": Listing(
+            about="What schedulers let their queues hold, and its use",
+            kind=Quota,
+            read=lambda reader, _settings, _clock: reader.quotas(),
+            key=lambda quota: quota.key,
+            empty="No scheduler tells of a limit on GPUs.",
+        ),
+        "capacity": Listing(
+            about="How many boards of each model to keep, and the cost",
+            kind=CapacityRow,
+            read=lambda reader, settings, _clock: capacity_rows(reader, settings),
+            key=lambda row: (row.gpu_model,),
+            anyone=False,
+            empty=f"No board of a known model was seen. {_ASKED}",
+        ),
+        "heat": Listing(
+            about="The heat of racks (power domains), now and in the next day",
+            kind=HeatRow,
+            read=lambda reader, settings, _clock: heat_rows(reader, settings),
+            key=lambda row: (row.rack, row.limit_kw),
+            anyone=False,
+            empty="No rack is known: state power.domains, and the nodes that each feeds.",
+        ),
+        "sources": Listing(
+            about="How the latest collection fared with each source",
+            kind=SourceRow,
+            read=lambda reader, _settings, _clock: reader.source_reports(),
+            key=lambda report: (report.source,),
+            row=source_row,
+            anyone=False,
+            columns=REPORT_COLUMNS,
+            empty=NO_SAMPLES,
+        ),
+        "urgent": Listing(
+            about="Jobs that run out of memory, boards that failed, budgets that are exceeded",
+            kind=UrgentRow,
+            read=lambda reader, settings, clock: urgent_facts(
+                reader, now=clock(), settings=settings
+            ),
+            key=lambda fact: fact.order,
+            row=urgent_row,
+            empty="Nothing is urgent.",
+        ),
+        "serving": Listing(
+            about="Inference services and the replicas that they need",
+            kind=ServiceRow,
+            read=lambda reader, settings, clock: [
+                service_row(outlook, settings.serving, clock())
+                for outlook in reader.serving_outlook()
+            ],
+            key=lambda row: (row.job_id, row.service),
+            empty=f"The latest cycle read no inference service. {_ASKED}",
+        ),
+        "savings": Listing(
+            about="What applied changes promised, and brought",
+            kind=SavingRow,
+            read=lambda reader, _settings, clock: ledger(reader, now=clock()),
+            key=lambda row: (row.recommendation.digest,),
+            row=saving_row,
+            empty="Nothing has been applied yet.",
+        ),
+        "audit": Listing(
+            about="The append-only record",
+            kind=AuditRow,
+            read=lambda reader, _settings, _clock: reader.audit(),
+            key=lambda entry: (entry.sequence,),
+            row=audit_row,
+            empty="Nothing has been decided yet.",
+        ),
+    }
+)
+"""By its name in addresses of the API, which is that of the command too where there is one."""

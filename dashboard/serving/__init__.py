@@ -1,0 +1,1 @@
+"""Replicas needed, cheaper fit, token cost."""

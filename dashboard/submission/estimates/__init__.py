@@ -1,0 +1,1 @@
+"""Memory estimates for options, launchers, serving."""

@@ -1,0 +1,316 @@
+"""What `trimtab estimate` and the New job page answer: plans, or why one layout does not fit."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dashboard.submission.job.command_options import needs
+from dashboard.submission.job.fleet import FleetRoom, RoomAnswer, SubmissionFleet
+from dashboard.submission.job.placement import HostNeed, standings
+from data.base.errors import ImpossibleProblemError
+from data.catalogue.gpu_catalogue import CURRENCY, load_gpu_catalogue
+from planner.memory.estimate.bounds import FIT_PROBABILITY, USABLE
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.predictor import MemoryEstimate, gib, refusal
+from planner.memory.estimate.training_plans import GpuType, TrainingPlan, unbounded_peak
+from planner.memory.estimate.training_time import hours_range
+from planner.memory.models.parameters import count_parameters
+from planner.memory.step.training_job import Parallelism, Sharding, TrainingJob
+
+_GIB = 2**30
+_RARE = ("context", "expert")
+"""Degrees that a row names where they are above 1."""
+
+LIMIT = f"{100 * FIT_PROBABILITY:g} %"
+"""The probability from which on a plan is offered, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimatedLayout:
+    """One spread of a job on one GPU type: its estimate, and why it does not fit, '' if it does."""
+
+    gpu_type: str
+    job: TrainingJob
+    estimate: MemoryEstimate
+    refusal: str
+
+
+def chosen_types(types: Sequence[GpuType], wanted: Sequence[str]) -> tuple[GpuType, ...]:
+    """Return the types that were asked for, else those that run CUDA, or all if none does.
+
+    A name may be the catalogue's or its beginning, in any case: h100 names every H100, h20 no H200.
+    Few programs run on boards of two vendors.
+
+    Errors: ImpossibleProblemError.
+    """
+    if not wanted:
+        catalogue = load_gpu_catalogue()
+        models = [(gpu_type, catalogue.find(gpu_type.name)) for gpu_type in types]
+        usual = (gpu_type for gpu_type, model in models if model is None or model.runs_cuda)
+        return tuple(usual) or tuple(types)
+    found = []
+    for name in wanted:
+        own = [gpu_type for gpu_type in types if _is_named(gpu_type.name, name.strip())]
+        if not own:
+            raise ImpossibleProblemError(
+                f"no GPU type on offer is called {name[:40]!r}",
+                f"Known here: {', '.join(gpu_type.name for gpu_type in types)}.",
+            )
+        found += own
+    return tuple(dict.fromkeys(found))
+
+
+def _is_named(model: str, wanted: str) -> bool:
+    """Whether a name is a model's or its beginning.
+
+    What stands before the first hyphen tells one board from another, so it must be whole.
+    """
+    name, start = model.casefold(), wanted.casefold()
+    board = name.partition("-")[0]
+    whole = load_gpu_catalogue().recognise(wanted) == model
+    return whole or (name.startswith(start) and len(start) >= len(board))
+
+
+def layouts(
+    job: TrainingJob,
+    types: Sequence[GpuType],
+    *,
+    global_batch: int,
+    degrees: Mapping[str, int],
+    sharding: Sharding | None = None,
+    calibration: Calibration | None = None,
+) -> tuple[EstimatedLayout, ...]:
+    """Return the estimate of one fixed spread on every type, sharded over its data ranks or not.
+
+    With `sharding` only that one.
+
+    Errors: ImpossibleProblemError for a spread that no framework can run, such as heads that the
+    tensor-parallel GPUs do not divide, or a batch that the data ranks do not divide.
+    """
+    fixed: dict[str, Any] = dict(degrees)
+    spread = Parallelism(**fixed, sequence=degrees.get("tensor", 1) > 1)
+    micro_batch = job.micro_batch or 1
+    if global_batch % (micro_batch * spread.data):
+        raise ImpossibleProblemError(
+            f"a batch of {global_batch} over {spread.data} data-parallel ranks "
+            f"with a micro-batch of {micro_batch}",
+            f"Choose a batch that {micro_batch * spread.data} divides.",
+        )
+    found = []
+    for gpu in types:
+        for entry in (sharding,) if sharding else _shardings(spread):
+            placed = replace(
+                job,
+                parallelism=replace(spread, sharding=entry),
+                micro_batch=micro_batch,
+                gradient_accumulation=global_batch // (micro_batch * spread.data),
+            )
+            found.append(layout_on(placed, gpu, calibration=calibration))
+    return tuple(found)
+
+
+def layout_on(
+    job: TrainingJob, gpu: GpuType, *, calibration: Calibration | None = None
+) -> EstimatedLayout:
+    """Return the estimate of a job that is spread already on one GPU type."""
+    placed = replace(job, gpu_memory_bytes=gpu.memory_bytes)
+    estimate = unbounded_peak(placed, calibration=calibration)
+    return EstimatedLayout(
+        gpu_type=gpu.name,
+        job=placed,
+        estimate=estimate,
+        refusal=refusal(estimate, gpu.memory_bytes) or why_unlikely(placed, estimate),
+    )
+
+
+def _shardings(spread: Parallelism) -> Iterator[Sharding]:
+    yield Sharding.NONE
+    if spread.data > 1:
+        yield Sharding.ZERO1
+        if spread.pipeline == 1:
+            yield Sharding.FSDP
+
+
+def shown_probability(probability: float) -> float:
+    """Return it rounded down: what is below the limit is never shown as reaching it."""
+    return math.floor(probability * 1000 + 1e-6) / 1000
+
+
+def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> dict[str, float]:
+    """Return the memory of one GPU in GiB as every row and text shows it, and if it suffices."""
+    memory = job.gpu_memory_bytes or 0.0
+    probability = estimate.probability_within(USABLE * memory)
+    return {
+        "p50_gib": gib(estimate.p50_bytes),
+        "p95_gib": gib(estimate.p95_bytes),
+        "p99_gib": gib(estimate.p99_bytes),
+        "usable_gib": gib(USABLE * memory),
+        "memory_gib": gib(memory),
+        "fit_probability": shown_probability(probability),
+    }
+
+
+def fit_text(job: TrainingJob, estimate: MemoryEstimate) -> str:
+    """Return the same figures in words."""
+    found = fit_figures(job, estimate)
+    return (
+        f"{found['p50_gib']:g} GiB expected, {found['p95_gib']:g} at 95 %, "
+        f"{found['usable_gib']:g} usable: fits with a probability of "
+        f"{100 * found['fit_probability']:.1f} %"
+    )
+
+
+def why_unlikely(job: TrainingJob, estimate: MemoryEstimate) -> str:
+    """Return why a GPU is not likely enough to suffice, '' when it is."""
+    if estimate.probability_within(USABLE * (job.gpu_memory_bytes or 0.0)) >= FIT_PROBABILITY:
+        return ""
+    return f"may run out of memory: {fit_text(job, estimate)}, below {LIMIT}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedPlan:
+    """A plan as it is listed, with whether the fleet has room for it."""
+
+    plan: TrainingPlan
+    standing: RoomAnswer
+
+    @property
+    def text(self) -> str:
+        """The plan in words: GPUs, memory, and whether the fleet has room for it."""
+        plan = self.plan
+        memory = fit_text(plan.job, plan.estimate)
+        return f"{plan.gpus} x {plan.gpu_type} ({memory}; {self.standing.text})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """The plans that fit, in the order in which they are shown, and the others, likeliest first."""
+
+    plans: tuple[OfferedPlan, ...]
+    left_out: tuple[OfferedPlan, ...]
+
+    @property
+    def shown(self) -> tuple[OfferedPlan, ...]:
+        """The plans that fit; the closest where none does."""
+        return self.plans or self.left_out[:1]
+
+    @property
+    def remark(self) -> str:
+        """How many plans were left out and why, with the closest of them; '' when none was."""
+        if not self.left_out:
+            return ""
+        return (
+            f"{len(self.left_out)} ways to train it were left out, which fit with a probability "
+            f"below {LIMIT}; the closest: {self.left_out[0].text}"
+        )
+
+    @property
+    def warning(self) -> str:
+        """That none fits, or only beyond the fleet; '' otherwise."""
+        if not self.plans:
+            return (
+                f"no plan fits with a probability of {LIMIT}; the closest: {self.left_out[0].text}"
+            )
+        first = self.plans[0].standing
+        return f"the fleet holds no plan that fits: {first.text}" * (first.room is FleetRoom.NEVER)
+
+
+def offered(
+    plans: Sequence[TrainingPlan], fleet: SubmissionFleet | None, host: HostNeed | None = None
+) -> Offers:
+    """Return plans in the order in which they are shown.
+
+    What fits the free GPUs comes first, then what fits the fleet, then what is larger; a fleet of
+    None is not known.
+    """
+    found = standings(plans, fleet, host)
+    rows = [
+        OfferedPlan(plan=plan, standing=answer) for plan, answer in zip(plans, found, strict=True)
+    ]
+    fitting = [row for row in rows if row.plan.fits]
+    return Offers(
+        plans=tuple(sorted(fitting, key=lambda row: row.standing.room)),
+        left_out=tuple(row for row in rows if not row.plan.fits),
+    )
+
+
+def plan_row(shown: OfferedPlan, *, tokens: float | None = None) -> dict[str, Any]:
+    """Return a plan as the command line and the page show it; memory in GiB per GPU.
+
+    `told` are the values that a command must name for the plan to be submitted, where its
+    framework does not do them unasked. The cost is by the catalogue's prices, in their currency.
+    """
+    plan = shown.plan
+    row = _spread_row(plan.gpu_type, plan.job, plan.estimate)
+    row |= {
+        "speed_per_gpu": round(plan.speed_per_gpu, 3),
+        f"cost_{CURRENCY.lower()}_per_work": round(plan.cost, 3),
+        "speed_is": "prior",
+    }
+    if tokens is not None:
+        low, high = hours_range(plan, tokens)
+        row |= {"hours_low": round(low, 2), "hours_high": round(high, 2)}
+    return row | {"told": " ".join(map(str, needs(plan.job))), "fleet": shown.standing.text}
+
+
+def layout_row(layout: EstimatedLayout) -> dict[str, Any]:
+    """Return a fixed layout as a row, with why it does not fit."""
+    row = _spread_row(layout.gpu_type, layout.job, layout.estimate)
+    return row | {"fits": not layout.refusal, "why_not": layout.refusal}
+
+
+def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> dict[str, Any]:
+    spread = job.parallelism
+    return {
+        "gpu": gpu_type,
+        "gpus": spread.gpus,
+        "data": spread.data,
+        "tensor": spread.tensor,
+        "pipeline": spread.pipeline,
+        **{name: value for name in _RARE if (value := getattr(spread, name)) > 1},
+        "sharding": str(spread.sharding),
+        "micro_batch": job.micro_batch,
+        "accumulation": job.gradient_accumulation,
+        "recompute": str(job.recompute or "none"),
+        **fit_figures(job, estimate),
+        "binding_event": estimate.binding_event,
+        "tier": str(estimate.tier),
+    }
+
+
+def breakdown_rows(estimate: MemoryEstimate) -> list[dict[str, Any]]:
+    """Return what the peak is made of at its binding event, then what allocator and CUDA add."""
+    rows = [{"part": name, "gib": round(size / _GIB, 3)} for name, size in estimate.breakdown]
+    reserved = estimate.reserved_bytes - estimate.allocated_bytes
+    outside = estimate.nvml_bytes - estimate.reserved_bytes
+    return [
+        *rows,
+        {"part": "kept by the allocator", "gib": round(max(0.0, reserved) / _GIB, 3)},
+        {"part": "CUDA context and NCCL", "gib": round(max(0.0, outside) / _GIB, 3)},
+    ]
+
+
+def estimate_document(estimate: MemoryEstimate) -> dict[str, Any]:
+    """Return an estimate for programs: bytes, breakdown, and what was missing or assumed."""
+    return {
+        "p50_bytes": estimate.p50_bytes,
+        "p95_bytes": estimate.p95_bytes,
+        "p99_bytes": estimate.p99_bytes,
+        "allocated_bytes": estimate.allocated_bytes,
+        "reserved_bytes": estimate.reserved_bytes,
+        "context_bytes": estimate.context_bytes,
+        "breakdown": dict(estimate.breakdown),
+        "binding_event": estimate.binding_event,
+        "binding_stage": estimate.binding_stage,
+        "tier": str(estimate.tier),
+        "missing": list(estimate.missing),
+        "assumed": list(estimate.assumed),
+        "notes": list(estimate.notes),
+        "sample_count": estimate.sample_count,
+    }
+
+
+def model_line(job: TrainingJob) -> str:
+    """Name the model with its exact parameters."""
+    return f"{job.shape.name}: {count_parameters(job.shape).total:,} parameters"

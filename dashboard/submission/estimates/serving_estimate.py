@@ -1,0 +1,220 @@
+"""Which GPUs hold a model that is served: for `trimtab estimate --serve`, without a launcher."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from dashboard.submission.estimates.estimate import chosen_types
+from dashboard.submission.estimates.launcher_estimate import LaunchedRow, launched_rows
+from dashboard.submission.estimates.query import (
+    AskedEstimate,
+    EstimateAnswer,
+    beyond_positions,
+    known_types,
+    require_count,
+)
+from dashboard.submission.job.feasible_plans import family_of
+from dashboard.submission.launchers.fields import dialect
+from dashboard.submission.launchers.launched_job import (
+    SERVING,
+    UNASKED_SHARE,
+    LaunchedJob,
+)
+from data.base.errors import ImpossibleProblemError
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.store import StoreReader
+from planner.memory.estimate.calibration import Calibration
+from planner.memory.estimate.predictor import gib
+from planner.memory.estimate.training_plans import GpuType
+from planner.memory.models.model_config import ReadModel
+from planner.memory.step.step_events import CACHE
+from planner.memory.step.training_job import Method, Parallelism, TrainingJob
+
+_SHOWN = ("gpu", "gpus", "tensor", "pipeline", "p50_gib", "p95_gib", "p99_gib", "engine_gib",
+          "fit_probability", "cache_gib", "cache_p95_gib", "cache_tokens", "cached_sequences",
+          "tier", "fits", "why_not")  # fmt: skip
+_NO_BF16 = ("volta", "turing")
+"""Generations of compute capability below 8.0 (CUDA C++ Programming Guide)."""
+_CACHE_BYTES = {"auto": 2.0, "fp8": 1.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedService:
+    """A model that an engine serves, by the names of the command's options.
+
+    `batch` sequences of `seq` tokens each are to be held at once by one replica. Without `tensor`
+    the fewest GPUs of a node that hold them are looked for, of each GPU type.
+    """
+
+    batch: int
+    seq: int
+    framework: str = ""
+    quantization: str = ""
+    gpu_memory_utilization: float | None = None
+    kv_cache_dtype: str = ""
+    gpu: tuple[str, ...] = ()
+    gpus: int = 64
+    tensor: int | None = None
+    pipeline: int | None = None
+    top: int = 10
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return what is asked for by these options; what was not said is left out.
+
+        Errors: ImpossibleProblemError for an option of training, an unknown engine, and numbers
+        that cannot be.
+        """
+        names = {field.name for field in fields(cls)}
+        said = {name: value for name, value in given.items() if value not in (None, "", [])}
+        training = {field.name for field in fields(AskedEstimate)} - names
+        if unused := sorted(said.keys() & training):
+            flag = f"--{unused[0].replace('_', '-')}"
+            raise ImpossibleProblemError(
+                f"{flag} has no use with --serve, which trains nothing", f"Take {flag} out."
+            )
+        asked = cls(**{name: value for name, value in said.items() if name in names})
+        asked.check()
+        return asked
+
+    @property
+    def engine(self) -> str:
+        """The engine that serves."""
+        return self.framework or SERVING[0]
+
+    def check(self) -> None:
+        """Refuse what no engine can do. Errors: ImpossibleProblemError."""
+        for name in ("batch", "seq", "gpus"):
+            require_count(name, getattr(self, name))
+        if self.engine not in SERVING:
+            raise ImpossibleProblemError(
+                f"--framework {self.engine[:40]!r} is no engine that is known to serve",
+                f"Known are {' and '.join(SERVING)}.",
+            )
+        share = self.gpu_memory_utilization
+        if share is not None and not 0 < share <= 1:
+            raise ImpossibleProblemError(
+                f"--gpu-memory-utilization of {share:g}", "Give a share of the GPU from 0 to 1."
+            )
+
+    def launched(self, model: ReadModel, tensor: int) -> LaunchedJob:
+        """Return the job on so many tensor-parallel GPUs. Errors: ImpossibleProblemError."""
+        defaults: Mapping[str, Any] = dialect(self.engine).defaults
+        share = self.gpu_memory_utilization
+        usual = {"prefill tokens": defaults["prefill_tokens"]}
+        if share is None and (share := defaults.get("engine_share")) is not None:
+            usual["engine share"] = share
+        stored = model.quantization
+        differs = bool(self.quantization and stored and self.quantization != stored)
+        return LaunchedJob(
+            job=TrainingJob(
+                shape=model.shape,
+                framework=self.engine,
+                method=Method.INFERENCE,
+                parallelism=Parallelism(tensor=tensor, pipeline=self.pipeline or 1),
+                micro_batch=self.batch,
+                sequence_length=self.seq,
+                quantization=self.quantization or model.quantization,
+                prefill_tokens=defaults["prefill_tokens"],
+                cache_bytes=_CACHE_BYTES[self.kv_cache_dtype or "auto"],
+            ),
+            model=model,
+            dialect=self.engine,
+            engine_share=share,
+            read=(),
+            assumed=(
+                *(
+                    f"{name} = {value}, what {self.engine} does unasked"
+                    for name, value in usual.items()
+                ),
+                *(() if share is not None else (UNASKED_SHARE.format(engine=self.engine),)),
+                *([f"--quantization {self.quantization}, not the config's {stored}"] * differs),
+            ),
+            unread=(),
+        )
+
+    def tensors(self, heads: int, gpus_per_node: int) -> Iterator[int]:
+        """Yield the tensor-parallel degrees to try: that asked for, else 1, 2, 4 … in a node."""
+        if self.tensor is not None:
+            yield self.tensor
+            return
+        degree, most = 1, min(self.gpus // (self.pipeline or 1), gpus_per_node)
+        while degree <= max(1, most) and heads % degree == 0:
+            yield degree
+            degree *= 2
+
+
+SERVE_OPTIONS = ("gpu_memory_utilization", "kv_cache_dtype")
+"""Options that mean nothing to training."""
+
+
+def served_answer(
+    asked: AskedService, model: ReadModel, reader: StoreReader | None
+) -> EstimateAnswer:
+    """Return the fewest GPUs of each type that hold the service, those that do first.
+
+    Errors: ImpossibleProblemError for a layout that the model does not allow.
+    """
+    first = asked.launched(model, asked.tensor or 1)
+    types, origin, calibration, _fleet = known_types(reader, family_of(first.job))
+    found = [
+        _fewest(asked, model, gpu, calibration=calibration)
+        for gpu in chosen_types(types, asked.gpu)
+    ]
+    found = sorted(found, key=_order)[: max(1, asked.top)]
+    return EstimateAnswer(
+        job=first.job,
+        assumed=model.assumed,
+        origin=origin,
+        rows=[_shown(entry) for entry in found],
+        estimates=[entry.estimate for entry in found],
+        warnings=beyond_positions(first.job, asked.seq),
+        notes=[
+            f"a service of {asked.engine}",
+            *(f"assumed: {note}" for note in first.assumed),
+            *_without_bf16(asked.engine, found),
+        ],
+    )
+
+
+def _without_bf16(engine: str, found: Sequence[LaunchedRow]) -> Iterator[str]:
+    """Name the GPUs that the model fits on and that have no bf16 (compute capability below 8)."""
+    catalogue = load_gpu_catalogue()
+    fitting = (catalogue.find(entry.row["gpu"]) for entry in found if entry.row["fits"])
+    old = [model.name for model in fitting if model and model.generation in _NO_BF16]
+    if old:
+        names = ", ".join(old)
+        yield f"{names} cannot do bf16: {engine} refuses a bf16 model there without --dtype half"
+
+
+def _fewest(
+    asked: AskedService, model: ReadModel, gpu: GpuType, *, calibration: Calibration | None
+) -> LaunchedRow:
+    """Return the service on the fewest GPUs of a type that hold it, else on the most tried."""
+    for degree in asked.tensors(model.shape.heads, gpu.gpus_per_node):
+        launched = asked.launched(model, degree)
+        (found,) = launched_rows(launched, [gpu], calibration=calibration)
+        if found.row["fits"]:
+            break
+    return found
+
+
+def _order(found: LaunchedRow) -> tuple[bool, int, float]:
+    """What fits first, on the fewest GPUs, with the least memory; then the likeliest."""
+    row = found.row
+    if not row["fits"]:
+        return True, 0, -row["fit_probability"]
+    return False, row["gpus"], row["memory_gib"]
+
+
+def _shown(found: LaunchedRow) -> dict[str, Any]:
+    """Return the row as it is shown: what it needs, what the engine has, and what that holds."""
+    parts = dict(found.estimate.breakdown)
+    cache = parts[CACHE]
+    sizes = {
+        "weights_gib": gib(parts["weights"]),
+        "asked_cache_gib": gib(cache),
+        "activations_gib": gib(found.estimate.allocated_bytes - parts["weights"] - cache),
+    }
+    first = {name: found.row[name] for name in _SHOWN[:4]}
+    return first | sizes | {name: found.row[name] for name in _SHOWN[4:]}

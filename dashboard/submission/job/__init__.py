@@ -1,0 +1,1 @@
+"""Job file, fleet on offer, placement, manifest."""

@@ -1,0 +1,295 @@
+"""A job as its author describes it: model, data, batch, command. It names no GPU."""
+
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dashboard.submission.job.command_options import KNOBS, check_command, named_in
+from dashboard.submission.job.job_fields import (
+    CLAIM,
+    IMAGE,
+    JOB_NAME,
+    PATH,
+    VARIABLE,
+    Table,
+    plain_text,
+    refused,
+)
+from dashboard.submission.job.model_source import read_model
+from data.base.errors import ChangeRefusedError, scrub
+from data.base.files import read_small_file
+from planner.memory.models.model_config import ReadModel
+from planner.memory.models.model_shape import ModelShape
+from planner.memory.step.framework_traits import (
+    optimizer,
+    policy_name,
+    quantization,
+    require_framework,
+)
+from planner.memory.step.training_job import Adapter, Method, Recompute, TrainingJob
+
+MAX_FILE = 1 << 20
+SUPPORTS = ("sharding", "tensor", "pipeline", "recompute")
+LAUNCHERS = ("torchrun", "none")
+_NAMES_A_GPU = (
+    "gpu", "gpus", "gpu_type", "gpu_model", "gpu_count", "gres", "nodes", "nproc_per_node",
+    "tensor", "pipeline",
+)  # fmt: skip
+_OURS = (
+    "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK",
+    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES",
+)  # fmt: skip
+_OF_BASH = (
+    "_", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD",
+    "IFS", "LINENO", "OLDPWD", "OPTIND", "PPID", "PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL",
+    "SRANDOM", "UID",
+)  # fmt: skip
+"""Variables that bash writes itself or lets nobody write: a batch script would end at them."""
+_OUR_PREFIXES = ("BASH", "TRIMTAB_", "SLURM_", "SBATCH_", "PET_", "JOB_COMPLETION_")
+_MAX_RETRIES = 5
+_OF_ADAPTERS = ("quantization", "adapter_rank", "adapter_targets")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """One job file, checked. What it does not state is None or ''; `assumed` is of the model.
+
+    `supports` is what the program can do with its GPUs beyond data parallelism; `reads` are the
+    values of a plan that it takes from its environment. Paths are those of the cluster. `tokens`
+    are those of the whole run.
+    """
+
+    name: str
+    shape: ModelShape
+    assumed: tuple[str, ...]
+    global_batch: int
+    sequence_length: int
+    command: tuple[str, ...]
+    launcher: str = "torchrun"
+    supports: tuple[str, ...] = SUPPORTS
+    reads: tuple[str, ...] = ()
+    framework: str = ""
+    method: str = Method.FULL.value
+    optimizer: str | None = None
+    precision: str | None = None
+    quantization: str = ""
+    adapter_rank: int | None = None
+    adapter_targets: tuple[str, ...] = ()
+    length_varies: bool | None = None
+    flash_attention: bool | None = None
+    compiled: bool | None = None
+    micro_batch: int | None = None
+    recompute: str = ""
+    image: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    data_path: str = ""
+    data_claim: str = ""
+    tokens: float | None = None
+    workdir: str = ""
+    log: str = ""
+    deadline: datetime | None = None
+    time_limit_hours: float | None = None
+    cpus_per_gpu: int | None = None
+    memory_mib_per_gpu: int | None = None
+    resubmit_on_oom: bool = False
+    oom_retries: int = 0
+
+    @property
+    def told(self) -> frozenset[str]:
+        """The values of a plan that the program is told, or that the job file fixes."""
+        fixed = {"micro_batch": self.micro_batch, "recompute": self.recompute}
+        stated = frozenset(name for name, value in fixed.items() if value)
+        return named_in(self.command) | frozenset(self.reads) | stated
+
+    @property
+    def training_job(self) -> TrainingJob:
+        """The job for the memory predictor, before it is spread over GPUs."""
+        adapts = self.method == Method.ADAPTER
+        return TrainingJob(
+            shape=self.shape,
+            framework=self.framework,
+            method=Method(self.method),
+            adapter=Adapter(rank=self.adapter_rank, targets=self.adapter_targets)
+            if adapts
+            else None,
+            sequence_length=self.sequence_length,
+            length_varies=self.length_varies,
+            precision=self.precision,
+            optimizer=self.optimizer,
+            quantization=self.quantization,
+            flash_attention=self.flash_attention,
+            compiled=self.compiled,
+        )
+
+
+def load_job_file(path: Path) -> JobFile:
+    """Return the job of a TOML file. Errors: ChangeRefusedError, ImpossibleProblemError."""
+    try:
+        body = read_small_file(path, max_bytes=MAX_FILE)
+    except OSError as error:
+        raise ChangeRefusedError(
+            f"cannot read the job file {path}: {error.strerror}", "Give the path of a TOML file."
+        ) from error
+    return read_job(parsed_job(body, named=str(path)), folder=path.parent)
+
+
+def parsed_job(body: bytes, *, named: str) -> dict[str, Any]:
+    """Return the table of a job file's text. Errors: ChangeRefusedError."""
+    try:
+        return tomllib.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise ChangeRefusedError(
+            f"{named} is no valid TOML: {scrub(str(error))}", "Mend that line."
+        ) from error
+
+
+def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = None) -> JobFile:
+    """Return the job that a table describes; model configs are looked for in `folder`.
+
+    `model` is taken instead of the table's where it was read already.
+
+    Errors: ChangeRefusedError naming the field, ImpossibleProblemError for a model that is none.
+    """
+    top = Table("", values)
+    training, host, data = top.table("training"), top.table("host"), top.table("data")
+    named, again = top.table("model"), top.table("on_out_of_memory")
+    for table in (top, training, host):
+        _refuse_gpus(table)
+    name = top.text("name", JOB_NAME, wanted="1 to 40 of a-z, 0-9 and '-'")
+    if not name:
+        raise ChangeRefusedError("the job file lacks name", 'Add name = "my-job".')
+    known, config = named.text("name"), named.text("config")
+    read = model or read_model(known=known, config=config, folder=folder, asked="[model]")
+    environment = _environment(top)
+    deadline = _deadline(top)
+    job = JobFile(
+        name=name,
+        shape=read.shape,
+        assumed=read.assumed,
+        command=_command(top),
+        launcher=top.word("launcher", LAUNCHERS) or LAUNCHERS[0],
+        supports=_chosen(top, "supports", SUPPORTS, default=SUPPORTS),
+        reads=_chosen(top, "reads", KNOBS),
+        image=top.text("image", IMAGE, wanted="an image reference such as registry/train:1"),
+        environment=environment,
+        workdir=top.text("workdir", PATH, wanted="an absolute path of plain characters"),
+        log=top.text("log", PATH, wanted="an absolute path of plain characters"),
+        deadline=deadline,
+        time_limit_hours=top.number("time_limit_hours", low=0.01, high=24 * 365),
+        data_path=data.text("path", PATH, wanted="an absolute path of plain characters"),
+        data_claim=data.text("claim", CLAIM, wanted="the name of a PersistentVolumeClaim"),
+        tokens=data.number("tokens", low=1, high=1e17),
+        cpus_per_gpu=host.whole("cpus_per_gpu", high=1024),
+        memory_mib_per_gpu=_host_memory(host),
+        resubmit_on_oom=again.flag("resubmit") or False,
+        oom_retries=again.whole("retries", low=0, high=_MAX_RETRIES) or 0,
+        **_training(training),
+    )
+    if job.global_batch % (job.micro_batch or 1):
+        raise refused("training.micro_batch", job.micro_batch, "a divisor of global_batch")
+    check_command(job.command, launcher=job.launcher, has_data_path=bool(job.data_path))
+    if "%" in job.log.replace("%j", ""):
+        raise refused("log", job.log, "a path whose only pattern is %j, the job's number")
+    for table in (top, training, host, data, named, again):
+        table.refuse_others()
+    _ = job.training_job  # refuses sizes that no job has, here already
+    return job
+
+
+def _training(table: Table) -> dict[str, Any]:
+    method = table.word("method", (Method.FULL.value, Method.ADAPTER.value)) or Method.FULL.value
+    found: dict[str, Any] = {
+        "global_batch": table.needed("global_batch", high=10**7),
+        "sequence_length": table.needed("sequence_length", high=10**8),
+        "framework": table.text("framework"),
+        "method": method,
+        "optimizer": table.text("optimizer") or None,
+        "precision": table.text("precision") or None,
+        "quantization": table.text("quantization"),
+        "adapter_rank": table.whole("adapter_rank", high=65_536),
+        "adapter_targets": table.texts("adapter_targets"),
+        "length_varies": table.flag("length_varies"),
+        "flash_attention": table.flag("flash_attention"),
+        "compiled": table.flag("compiled"),
+        "micro_batch": table.whole("micro_batch", high=10**6),
+        "recompute": table.word("recompute", (entry.value for entry in Recompute)),
+    }
+    for key in _OF_ADAPTERS:
+        if found[key] and method != Method.ADAPTER:
+            raise ChangeRefusedError(
+                f"training.{key} of the job file has no use without method = 'adapter'",
+                f'Add method = "adapter", or take {key} out.',
+            )
+    if found["framework"]:
+        require_framework(found["framework"])
+    if found["optimizer"]:
+        optimizer(found["optimizer"])
+    if found["precision"]:
+        found["precision"] = policy_name(found["precision"], found["framework"])
+    if found["quantization"]:
+        quantization(found["quantization"])
+    return found
+
+
+def _refuse_gpus(table: Table) -> None:
+    for key in _NAMES_A_GPU:
+        if key in table.values:
+            where = f"{table.name}.{key}" if table.name else key
+            raise ChangeRefusedError(
+                f"the job file names {where}", "Take it out: Trimtab finds the GPUs for the job."
+            )
+
+
+def _command(table: Table) -> tuple[str, ...]:
+    words = table.texts("command")
+    if not words or not words[0]:
+        raise ChangeRefusedError(
+            "the job file lacks command", 'Add command = ["train.py", "--config", "run.yaml"].'
+        )
+    return words
+
+
+def _chosen(
+    table: Table, key: str, known: tuple[str, ...], *, default: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the words of a list that must be known ones, `default` when it is not stated."""
+    if table.value(key) is None:
+        return default
+    found = table.texts(key)
+    for word in found:
+        if word not in known:
+            raise refused(key, word, f"a list of {', '.join(known)}")
+    return tuple(word for word in known if word in found)
+
+
+def _environment(table: Table) -> tuple[tuple[str, str], ...]:
+    inner = table.table("environment")
+    found = []
+    for name, value in sorted(inner.values.items()):
+        if VARIABLE.fullmatch(name) is None:
+            raise refused("a variable name", name, "letters, digits and '_'")
+        if name in (*_OURS, *_OF_BASH) or name.startswith(_OUR_PREFIXES):
+            raise ChangeRefusedError(
+                f"the job file sets {name}",
+                "Take it out: Trimtab, the cluster or the shell sets it.",
+            )
+        if not isinstance(value, str):
+            raise refused(f"environment.{name}", value, "a text")
+        found.append((name, plain_text(f"environment.{name}", value)))
+    return tuple(found)
+
+
+def _deadline(table: Table) -> datetime | None:
+    found = table.value("deadline")
+    if found is None:
+        return None
+    if not isinstance(found, datetime) or found.tzinfo is None:
+        raise refused("deadline", found, "a time with its zone such as 2026-01-31T08:00:00Z")
+    return found.astimezone(UTC)
+
+
+def _host_memory(table: Table) -> int | None:
+    found = table.number("memory_gib_per_gpu", low=0.1, high=100_000)
+    return None if found is None else round(found * 1024)

@@ -1,0 +1,259 @@
+"""Following submitted jobs: their state, the peak that they reached, and a second attempt.
+
+Memory that ran out raises the estimate; the job is sent again only when its author allowed it,
+within the number of retries stated, and while submission is switched on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.job.manifest import JobOrder, Manifest
+from dashboard.submission.submit.proposal import Lessons, propose
+from dashboard.submission.submit.submit import deliver, submit, why_not, with_latest
+from dashboard.submission.submit.waiting_jobs import waiting_jobs
+from dashboard.submission.targets.choose_target import target_of
+from dashboard.submission.targets.target import SentJobState, SubmissionTarget
+from data.base.errors import TrimtabError, scrub
+from data.base.units import BYTES_PER_MIB, SLOT_SECONDS
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.submissions import Attempt, MeasuredPeak, Submission, SubmissionState
+from data.settings.all_settings import Settings
+from data.store import Store, StoreReader
+from data.store.engine.record_json import from_json
+
+ACTOR = "trimtab"
+_SENDING = timedelta(minutes=2)
+_SEND_AGAIN = timedelta(minutes=12)
+_LOST_AFTER = timedelta(minutes=5)
+_MIN_SAMPLES = 3
+_STEP = 1.1
+_ABOVE = 1.05
+_TOO_FAR = 3.0
+"""A run that fails although three times its need was there did not fail for its own memory."""
+_HOST_STEP = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionLook:
+    """What one look at a submission found; `error` when its cluster did not tell."""
+
+    submission: Submission
+    changed: bool
+    error: str = ""
+
+
+def watch_all(
+    store: Store,
+    settings: Settings,
+    *,
+    now: datetime,
+    targets: Callable[[str], SubmissionTarget] | None = None,
+) -> tuple[SubmissionLook, ...]:
+    """Look at every submission that is open; a cluster that does not answer is no error."""
+    give = targets or (lambda name: target_of(settings, name))
+    looks = []
+    for submission in store.reader.submissions():
+        if not submission.state.is_open:
+            continue
+        try:
+            seen = look(submission, give(submission.target), store, settings=settings, now=now)
+            looks.append(SubmissionLook(submission=seen, changed=seen != submission))
+        except TrimtabError as error:
+            looks.append(
+                SubmissionLook(submission=submission, changed=False, error=scrub(str(error)))
+            )
+    return tuple(looks)
+
+
+def look(
+    submission: Submission,
+    target: SubmissionTarget,
+    store: Store,
+    *,
+    settings: Settings,
+    now: datetime,
+) -> Submission:
+    """Ask where the latest attempt stands, keep what is new, and send again where allowed.
+
+    Errors: CollectorError when the cluster does not answer.
+    """
+    job = job_of(submission)
+    if submission.state is SubmissionState.SENDING:
+        return _confirm(submission, target, store, settings=settings, now=now)
+    attempt = submission.latest
+    standing = target.standing(attempt, job)
+    if _too_early(standing, attempt, now):
+        return submission
+    if standing.state is attempt.state and standing.reason == attempt.reason:
+        return submission
+    peak = measured_peak(store.reader, attempt, until=now)
+    seen = replace(
+        attempt,
+        state=standing.state,
+        reason=standing.reason,
+        ended_at=attempt.ended_at if standing.state.is_open else now,
+        peak_bytes=attempt.peak_bytes if peak is None else peak,
+    )
+    kept = with_latest(submission, seen)
+    store.keep_submission(
+        kept,
+        at=now,
+        actor=ACTOR,
+        event=f"submission-{seen.state}",
+        detail=f"{attempt.job_id}: {seen.reason or seen.state}",
+    )
+    _learn(store, kept, now)
+    return _again(kept, job, target, store, settings=settings, now=now)
+
+
+def job_of(submission: Submission) -> JobFile:
+    """Return the job file of a submission."""
+    return from_json(JobFile, submission.job)
+
+
+def measured_peak(reader: StoreReader, attempt: Attempt, *, until: datetime) -> float | None:
+    """Return largest memory in bytes that telemetry saw on a GPU of the attempt, None if none."""
+    if not attempt.job_id:
+        return None
+    history = reader.job_history(
+        attempt.job_id, start=attempt.sent_at, end=until, slot_seconds=SLOT_SECONDS
+    )
+    largest = history["memory_used_mib"].max()
+    if history["sample_count"].sum() < _MIN_SAMPLES or largest != largest:
+        return None
+    return float(largest) * BYTES_PER_MIB
+
+
+def _too_early(standing: SentJobState, attempt: Attempt, now: datetime) -> bool:
+    """Return whether a job counts as lost only because its cluster is slow to show it."""
+    lost = standing.state is SubmissionState.LOST
+    return lost and now - attempt.sent_at < _LOST_AFTER
+
+
+def _confirm(
+    submission: Submission,
+    target: SubmissionTarget,
+    store: Store,
+    *,
+    settings: Settings,
+    now: datetime,
+) -> Submission:
+    """Find out about a job that was written down but never confirmed.
+
+    The first minutes are left to whoever is sending it. Then its mark is looked for; what is not
+    there is sent again, and after twelve given up, because nobody expects it any more.
+    """
+    attempt = submission.latest
+    age = now - attempt.sent_at
+    if age < _SENDING:
+        return submission
+    manifest = _manifest_of(submission)
+    job_id = target.find(manifest)
+    if not job_id and age < _SEND_AGAIN and not why_not(settings):
+        return deliver(submission, manifest, target, store, by=ACTOR, now=now)
+    if job_id:
+        seen = replace(attempt, state=SubmissionState.PENDING, job_id=job_id, reason="")
+        event, detail = "submitted", f"{submission.name} as {job_id}, found by its mark"
+    else:
+        detail = attempt.reason or "the cluster never confirmed it"
+        seen = replace(attempt, state=SubmissionState.LOST, reason=detail, ended_at=now)
+        event = "submission-lost"
+    kept = with_latest(submission, seen)
+    store.keep_submission(kept, at=now, actor=ACTOR, event=event, detail=detail)
+    return kept
+
+
+def _manifest_of(submission: Submission) -> Manifest:
+    """Return the manifest that was written down."""
+    attempt = submission.latest
+    order = JobOrder(submission_id=submission.submission_id, attempt=attempt.number)
+    on_slurm = submission.target == "slurm"
+    return Manifest(
+        target=submission.target,
+        name=submission.name if on_slurm else order.name_for(submission.name),
+        text=attempt.manifest,
+        launch="",
+        mark=order.mark,
+    )
+
+
+def _learn(store: Store, submission: Submission, now: datetime) -> None:
+    """Keep what a finished attempt measured, for the estimates of its family."""
+    attempt = submission.latest
+    if attempt.state is SubmissionState.FINISHED and attempt.peak_bytes:
+        store.keep_measured_peak(
+            MeasuredPeak(
+                family=submission.family,
+                job_id=attempt.job_id,
+                static_bytes=attempt.plan.static_bytes,
+                dynamic_bytes=attempt.plan.dynamic_bytes,
+                measured_bytes=attempt.peak_bytes,
+                measured_at=now,
+            )
+        )
+
+
+def lessons_of(submission: Submission) -> Lessons | str:
+    """Return what the attempt that ran out of memory teaches, or why it must not be repeated."""
+    attempt, job = submission.latest, job_of(submission)
+    if not job.resubmit_on_oom:
+        return "the job file does not allow it"
+    if attempt.number > job.oom_retries:
+        return f"its {job.oom_retries} retries are used up"
+    if attempt.state is SubmissionState.OUT_OF_HOST_MEMORY:
+        if job.memory_mib_per_gpu is None:
+            return "the job file states no host memory that could be raised"
+        return Lessons(raised=attempt.raised, host_raised=attempt.host_raised * _HOST_STEP)
+    above = _ABOVE * attempt.plan.gpu_memory_bytes / attempt.plan.needed_bytes
+    if above > _TOO_FAR * attempt.raised:
+        return "the GPU had three times the memory that the job needs: look for another cause"
+    return Lessons(raised=max(_STEP * attempt.raised, above), host_raised=attempt.host_raised)
+
+
+def _again(
+    submission: Submission,
+    job: JobFile,
+    target: SubmissionTarget,
+    store: Store,
+    *,
+    settings: Settings,
+    now: datetime,
+) -> Submission:
+    """Send the job again after memory ran out, or say in the audit why not."""
+    if submission.state not in (
+        SubmissionState.OUT_OF_GPU_MEMORY,
+        SubmissionState.OUT_OF_HOST_MEMORY,
+    ):
+        return submission
+    lessons = why_not(settings) or lessons_of(submission)
+    if isinstance(lessons, str):
+        return _not_again(store, submission, lessons, now)
+    try:
+        proposal = propose(
+            job,
+            target,
+            settings=settings.submit,
+            peaks=store.reader.measured_peaks(submission.family),
+            waiting=waiting_jobs(store.reader, load_gpu_catalogue()),
+            by=submission.submitted_by,
+            now=now,
+            earlier=submission,
+            lessons=lessons,
+        )
+        return submit(proposal, target, store, settings=settings, by=ACTOR, now=now)
+    except TrimtabError as error:
+        latest = store.reader.submission(submission.submission_id)
+        return _not_again(store, latest, scrub(str(error)), now)
+
+
+def _not_again(store: Store, submission: Submission, reason: str, now: datetime) -> Submission:
+    store.append_audit(
+        at=now,
+        actor=ACTOR,
+        event="submission-not-repeated",
+        digest=submission.digest,
+        detail=reason,
+    )
+    return submission

@@ -1,0 +1,268 @@
+"""Kubernetes as a target: a Job, JobSet or PyTorchJob is created, its pods tell how it fares."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from collectors.kubernetes.api import CutError, Document
+from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.objects import list_in, part, text_in
+from dashboard.common.kubernetes_writer import KubernetesWriter
+from dashboard.submission.job.fleet import SubmissionFleet, fleet_of
+from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.job.manifest import JobOrder, Manifest
+from dashboard.submission.job.placement import Placement
+from dashboard.submission.targets.kubernetes_manifest import (
+    MARK_ANNOTATION,
+    NAME_LABEL,
+    TTL,
+    kubernetes_manifest,
+)
+from dashboard.submission.targets.kubernetes_nodes import fleet_nodes
+from dashboard.submission.targets.kubernetes_standing import last_warning, standing_of, waiting_on
+from dashboard.submission.targets.target import SentJobState
+from data.base.errors import ChangeRefusedError, SourceRefusedError, UnexpectedAnswerError
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.submissions import Attempt, SubmissionState
+from data.settings.sources import KubernetesSettings
+from data.settings.submission import SubmitSettings
+
+_PATHS = {
+    "Job": "apis/batch/v1/namespaces/{}/jobs",
+    "JobSet": "apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
+    "PyTorchJob": "apis/kubeflow.org/v1/namespaces/{}/pytorchjobs",
+    "Service": "api/v1/namespaces/{}/services",
+}
+_BY_WORD = {kind.lower(): kind for kind in _PATHS}
+
+
+class KubernetesTarget:
+    """One cluster, signed in as the user who may create jobs."""
+
+    name = "kubernetes"
+
+    def __init__(
+        self, source: KubernetesSettings, submit: SubmitSettings, catalogue: GpuCatalogue
+    ) -> None:
+        settings = replace(
+            source,
+            kubeconfig=submit.kubeconfig or source.kubeconfig,
+            context=submit.context or source.context,
+        )
+        self._submit = submit
+        self._catalogue = catalogue
+        self._reader = KubernetesClient(replace(settings, namespaces=""))
+        self._api = KubernetesWriter(
+            settings,
+            role="deploy/kubernetes-submitter.yaml",
+            section="submit" if submit.kubeconfig else "kubernetes",
+        )
+
+    def why_not(self) -> str:
+        """Return '': the API itself says whether the account may create jobs."""
+        return ""
+
+    def fleet(self) -> SubmissionFleet:
+        """Return the nodes that offer whole GPUs, less what bound pods ask for.
+
+        Errors: CollectorError.
+        """
+        nodes = fleet_nodes(
+            self._listed("Node"),
+            self._listed("Pod"),
+            self._catalogue,
+            tolerated=self._submit.tolerated_keys,
+        )
+        return fleet_of(nodes, self._catalogue, source="Kubernetes")
+
+    def _listed(self, kind: str) -> list[Document]:
+        found = self._reader.listed(kind)
+        if found is None:
+            raise UnexpectedAnswerError(f"Kubernetes lists no {kind}s", "Is this a Kubernetes API?")
+        return [entry for entry in found if isinstance(entry, dict)]
+
+    def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
+        """Return the objects. Errors: ChangeRefusedError."""
+        return kubernetes_manifest(job, placement, order, kind=self._submit.kubernetes_kind)
+
+    def check(self, manifest: Manifest) -> str:
+        """Have the server validate and admit the objects without keeping them.
+
+        An old server takes what it does not know and drops it: such a job would not be the one
+        that was shown. Errors: ChangeRefusedError naming what would be dropped, or the claim that
+        is not there.
+        """
+        said = ["the API server would take it (dryRun=All)"]
+        for entry in _objects(manifest):
+            kept = self._create(entry, dry_run=True)
+            lost = [] if kept is None else list(_dropped(entry, kept, ""))
+            said += [
+                f"it drops {place}: finished jobs stay until somebody deletes them"
+                for place in lost
+                if place.endswith(TTL)
+            ]
+            vital = [place for place in lost if not place.endswith(TTL)]
+            if vital:
+                raise ChangeRefusedError(
+                    f"this Kubernetes would drop {vital[0]} of the {entry['kind']}",
+                    "Jobs of several nodes need Kubernetes 1.21; or set submit.kubernetes_kind.",
+                )
+            said += filter(None, (self._claim(entry, name) for name in sorted(set(_claims(entry)))))
+        return "; ".join(said)
+
+    def _claim(self, job_object: dict[str, Any], name: str) -> str:
+        """Return what is worth saying of a claim, '' if it is there. Errors: ChangeRefusedError."""
+        namespace = job_object["metadata"]["namespace"]
+        path = f"api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims"
+        try:
+            found = self._api.read(f"{path}/{quote(name, safe='')}")
+        except SourceRefusedError:
+            return f"whether the claim {name} exists is not known: no right to read it"
+        if found is None or text_in(found, "status", "phase") == "Lost":
+            state = "does not exist" if found is None else "has lost its volume"
+            raise ChangeRefusedError(
+                f"the PersistentVolumeClaim {name} {state} in namespace {namespace}: its pods "
+                "would wait for it without end",
+                "Create it there, or mend claim in [data] of the job file.",
+            )
+        return ""
+
+    def send(self, manifest: Manifest) -> str:
+        """Create the objects, and give namespace/kind/name; a service goes with its job.
+
+        A name that is taken by an object with the same mark counts as created.
+        """
+        self.check(manifest)
+        first, *rest = _objects(manifest)
+        made = self._created(first, manifest)
+        owner = {
+            "apiVersion": first["apiVersion"],
+            "kind": first["kind"],
+            "name": manifest.name,
+            "uid": text_in(made, "metadata", "uid"),
+        }
+        for entry in rest:
+            entry["metadata"] = {**entry["metadata"], "ownerReferences": [owner]}
+            self._created(entry, manifest)
+        return _job_id(first, manifest)
+
+    def _created(self, job_object: dict[str, Any], manifest: Manifest) -> Document:
+        made = self._create(job_object)
+        if made is not None:
+            return made
+        there = self._api.read(f"{_path(job_object)}/{quote(manifest.name, safe='')}") or {}
+        if part(there, "metadata", "annotations", MARK_ANNOTATION) != manifest.mark:
+            raise ChangeRefusedError(
+                f"{job_object['kind']} {manifest.name} exists already and is not ours",
+                "Give the job another name.",
+            )
+        return there
+
+    def _create(self, job_object: Document, *, dry_run: bool = False) -> Document | None:
+        """Create an object and return it, None when its name is taken.
+
+        Errors: ChangeRefusedError when it is invalid, CollectorError.
+        """
+        path = _path(job_object)
+        try:
+            answer = self._api.create(path, job_object, dry_run=dry_run)
+        except CutError as error:
+            hint = "" if dry_run else "What may have been created is found by its name."
+            raise CutError(error.message, hint or error.hint) from error
+        if answer.status == 409:
+            return None
+        if answer.status in (400, 403, 404, 422) and not answer.lacks_right:
+            hints = {
+                403: "Ask for what that rule allows, or wait until its quota has room.",
+                404: f"Is {job_object['kind']} installed there?",
+            }
+            raise ChangeRefusedError(
+                f"Kubernetes refused the job: {answer.status} {answer.text}",
+                hints.get(answer.status, "Mend the job."),
+            )
+        if not answer.ok:
+            raise self._api.refusal(answer, path)
+        return answer.document
+
+    def find(self, manifest: Manifest) -> str:
+        """Return the id of the workload that bears this mark, '' when there is none."""
+        first = _objects(manifest)[0]
+        there = self._api.read(f"{_path(first)}/{quote(manifest.name, safe='')}") or {}
+        ours = part(there, "metadata", "annotations", MARK_ANNOTATION) == manifest.mark
+        return _job_id(first, manifest) if ours else ""
+
+    def standing(self, attempt: Attempt, job: JobFile) -> SentJobState:
+        """Return where the workload stands; its pods tell whether memory ran out."""
+        names = attempt.job_id.split("/")
+        if len(names) != 3 or names[1] not in _BY_WORD:
+            raise UnexpectedAnswerError(
+                f"{attempt.job_id!r} is no Kubernetes workload", "Is it of this cluster?"
+            )
+        namespace, word, name = names
+        path = _PATHS[_BY_WORD[word]].format(quote(namespace, safe=""))
+        found = self._api.read(f"{path}/{quote(name, safe='')}")
+        if found is None:
+            return SentJobState(state=SubmissionState.LOST, reason=f"{word} {name} was deleted")
+        pods = self._api.read(
+            f"api/v1/namespaces/{quote(namespace, safe='')}/pods",
+            {"labelSelector": f"{NAME_LABEL}={name}"},
+        )
+        items = list_in(pods or {}, "items")
+        standing = standing_of(found, items)
+        if standing.state is SubmissionState.PENDING and not standing.reason:
+            return replace(standing, reason=self._last_warning(namespace, waiting_on(name, items)))
+        return standing
+
+    def _last_warning(self, namespace: str, name: str) -> str:
+        """Return the latest warning about an object; '' without one, and without the right."""
+        try:
+            found = self._api.read(
+                f"api/v1/namespaces/{quote(namespace, safe='')}/events",
+                {"fieldSelector": f"involvedObject.name={name}"},
+            )
+        except SourceRefusedError:
+            return ""
+        return last_warning(list_in(found or {}, "items"))
+
+
+def _job_id(first: dict[str, Any], manifest: Manifest) -> str:
+    return f"{first['metadata']['namespace']}/{first['kind'].lower()}/{manifest.name}"
+
+
+def _objects(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return the objects of the very text that was shown."""
+    return [entry for entry in yaml.safe_load_all(manifest.text) if isinstance(entry, dict)]
+
+
+def _dropped(wanted: Any, kept: Any, place: str) -> Iterator[str]:
+    """Yield the places of fields that are wanted and not kept."""
+    if isinstance(wanted, dict):
+        for name, value in wanted.items():
+            there = kept.get(name) if isinstance(kept, dict) else None
+            if there is None and value not in ({}, [], None):
+                yield f"{place}.{name}"
+            else:
+                yield from _dropped(value, there, f"{place}.{name}")
+    if isinstance(wanted, list) and isinstance(kept, list):
+        for index, (entry, there) in enumerate(zip(wanted, kept, strict=False)):
+            yield from _dropped(entry, there, f"{place}[{index}]")
+
+
+def _claims(wanted: Any) -> Iterator[str]:
+    """Yield the names of the claims that an object mounts, however deep its pods are."""
+    if isinstance(wanted, dict):
+        claim = part(wanted, "persistentVolumeClaim", "claimName")
+        if isinstance(claim, str):
+            yield claim
+        for value in wanted.values():
+            yield from _claims(value)
+    if isinstance(wanted, list):
+        for value in wanted:
+            yield from _claims(value)
+
+
+def _path(job_object: dict[str, Any]) -> str:
+    return _PATHS[job_object["kind"]].format(quote(job_object["metadata"]["namespace"], safe=""))

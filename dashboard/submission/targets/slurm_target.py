@@ -1,0 +1,300 @@
+"""Slurm as a target: sbatch sends, scontrol and sacct tell what became of the job."""
+
+import os
+import re
+import stat
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from collectors.shared.collector import Window
+from collectors.slurm.commands import SlurmCommands
+from collectors.slurm.gpu_models import ModelNames, gpu_models_of
+from collectors.slurm.records import SlurmNode
+from dashboard.submission.job.fleet import SubmissionFleet, SubmissionNode, fleet_of
+from dashboard.submission.job.job_file import JobFile
+from dashboard.submission.job.manifest import JobOrder, Manifest
+from dashboard.submission.job.placement import Placement
+from dashboard.submission.targets.slurm_account import SlurmAccount
+from dashboard.submission.targets.slurm_script import slurm_script
+from dashboard.submission.targets.target import SentJobState, ran_out_of_gpu_memory
+from data.base.clock import utc_now
+from data.base.errors import (
+    ChangeRefusedError,
+    CollectorError,
+    SourceNotConfiguredError,
+    SourceRefusedError,
+    SourceUnreachableError,
+    UnexpectedAnswerError,
+    scrub,
+)
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.submissions import Attempt, SubmissionState
+from data.settings.sources import SlurmSettings
+from data.settings.submission import SubmitSettings
+
+_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
+_NUMBER = re.compile(r"\d{1,12}")
+_LOG_BYTES = 256 * 1024
+_FACTS = re.compile(r"\b(JobState|Reason|ExitCode)=(\S*)")
+_STATES = {
+    "PENDING": SubmissionState.PENDING,
+    "CONFIGURING": SubmissionState.PENDING,
+    "REQUEUED": SubmissionState.PENDING,
+    "RUNNING": SubmissionState.RUNNING,
+    "COMPLETING": SubmissionState.RUNNING,
+    "SUSPENDED": SubmissionState.RUNNING,
+    "COMPLETED": SubmissionState.FINISHED,
+    "CANCELLED": SubmissionState.CANCELLED,
+    "OUT_OF_MEMORY": SubmissionState.OUT_OF_HOST_MEMORY,
+}
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG")
+_GONE = "Invalid job id"
+_DEFAULT_MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
+_LEAST_MEMORY = 1024
+"""A node that says less has no RealMemory in slurm.conf: Slurm then takes it to be 1 MiB."""
+_UP = "UP"
+"""The state of a partition that starts jobs; DOWN, DRAIN and INACTIVE ones do not."""
+
+
+class SlurmTarget:
+    """The Slurm of this machine's client programs."""
+
+    name = "slurm"
+
+    def __init__(
+        self, slurm: SlurmSettings, submit: SubmitSettings, catalogue: GpuCatalogue
+    ) -> None:
+        self._slurm = slurm
+        self._submit = submit
+        self._catalogue = catalogue
+        self._commands = SlurmCommands(slurm)
+        self._account = SlurmAccount(submit, self._commands)
+
+    def why_not(self) -> str:
+        """Return why a job must not be sent as the submitting user, '' when it may."""
+        return self._account.why_not()
+
+    def fleet(self) -> SubmissionFleet:
+        """Return the nodes of the partition, with what is free of them now. Errors: CollectorError.
+
+        A node with GPUs of several types is left out: it is not told which of them are free. A
+        request names one gres type: where a model has several names, the commonest counts.
+        """
+        now = utc_now()
+        answers = self._commands.answers(Window(start=now, end=now))
+        names = ModelNames(gpu_models_of(self._slurm.gpu_models), self._catalogue, answers.nodes)
+        facts = self._partition()
+        partition, state = facts.get("PartitionName", ""), facts.get("State", _UP)
+        nodes = [
+            _fleet_node(node, names.of_type(node.gpus[0].gpu_type)[0], up=state == _UP)
+            for node in answers.nodes
+            if len(node.gpus) == 1 and partition in node.partitions
+        ]
+        source = f"Slurm's partition {partition}"
+        longest = _hours(facts.get("MaxTime", ""))
+        return replace(
+            fleet_of(_of_one_name(nodes), self._catalogue, source=source),
+            default_hours=_hours(facts.get("DefaultTime", "")) or longest,
+            max_hours=longest,
+            closed="" if state == _UP else f"Slurm's partition {partition} is {state}",
+            default_memory=next(
+                (f"{name}={facts[name]}" for name in _DEFAULT_MEMORY if facts.get(name)),
+                "all of a node",
+            ),
+        )
+
+    def _partition(self) -> dict[str, str]:
+        """Return what Slurm says of the partition of the settings, else of its default one."""
+        wanted = self._submit.partition
+        for line in self._commands.output("scontrol", "show", "partition", "-o").splitlines():
+            facts = dict(pair.partition("=")[::2] for pair in line.split())
+            if facts.get("PartitionName") == wanted or (
+                not wanted and facts.get("Default") == "YES"
+            ):
+                return facts
+        if wanted:
+            raise ChangeRefusedError(
+                f"Slurm has no partition {wanted}", "Set submit.partition to one of sinfo's."
+            )
+        raise ChangeRefusedError("Slurm has no default partition", "Set submit.partition.")
+
+    def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
+        """Return the batch script. Errors: ChangeRefusedError."""
+        return slurm_script(job, placement, order, home=self._account.home)
+
+    def check(self, manifest: Manifest) -> str:
+        """Have sbatch test the script: it says when and where the job could start."""
+        _out, said = self._run("sbatch", "--test-only", script=manifest.text)
+        return scrub(said)
+
+    def send(self, manifest: Manifest) -> str:
+        """Submit the script, unless a job with its mark is known. Gives slurm:NUMBER."""
+        known = self.find(manifest)
+        if known:
+            return known
+        if reason := self.why_not():
+            raise ChangeRefusedError("the job was not submitted to Slurm", reason)
+        out, said = self._run("sbatch", "--parsable", script=manifest.text)
+        number = out.strip().partition(";")[0]
+        if _NUMBER.fullmatch(number) is None:
+            raise UnexpectedAnswerError(
+                f"sbatch answered {scrub(out or said, limit=120)!r} instead of a job number",
+                "Look for the job with squeue before you submit it again.",
+            )
+        return f"slurm:{number}"
+
+    def find(self, manifest: Manifest) -> str:
+        """Return slurm:NUMBER of the job that bears this mark, '' when slurmctld knows none."""
+        text = self._commands.output(
+            "squeue", "--noheader", "--states=all", f"--name={manifest.name}", "--format=%A %k"
+        )
+        for line in text.splitlines():
+            number, _, comment = line.strip().partition(" ")
+            if comment == manifest.mark and _NUMBER.fullmatch(number):
+                return f"slurm:{number}"
+        return ""
+
+    def standing(self, attempt: Attempt, job: JobFile) -> SentJobState:
+        """Return where the job stands; of a failed one the end of its log says whether memory."""
+        number = attempt.job_id.removeprefix("slurm:")
+        if _NUMBER.fullmatch(number) is None:
+            raise UnexpectedAnswerError(
+                f"{attempt.job_id!r} is no Slurm job", "Is the submission of this cluster?"
+            )
+        word, reason, code = self._facts(number)
+        if word is None:
+            return SentJobState(state=SubmissionState.LOST, reason=reason)
+        state = _STATES.get(word, SubmissionState.FAILED)
+        if state.is_open:
+            return SentJobState(state=state, reason=reason)
+        if state in (SubmissionState.FAILED, SubmissionState.OUT_OF_HOST_MEMORY):
+            state = self._cause(state, number, job)
+        detail = f"{word}, exit code {code}" if code else word
+        return SentJobState(state=state, reason=detail)
+
+    def _cause(self, state: SubmissionState, number: str, job: JobFile) -> SubmissionState:
+        folder = job.workdir or self._account.home
+        path = job.log or (f"{folder}/slurm-{number}.out" if folder else "")
+        log = end_of_log(Path(path.replace("%j", number))) if path else ""
+        return SubmissionState.OUT_OF_GPU_MEMORY if ran_out_of_gpu_memory(log) else state
+
+    def _facts(self, number: str) -> tuple[str | None, str, str]:
+        """Return state, reason and exit code; a state None when Slurm forgot the job."""
+        try:
+            text = self._commands.output("scontrol", "show", "job", "--oneliner", number)
+        except CollectorError as error:
+            if _GONE not in str(error):
+                raise
+            return self._accounted(number)
+        found: dict[str, str] = {}
+        for match in _FACTS.finditer(text):
+            found.setdefault(match[1], match[2])
+        return found.get("JobState", "UNKNOWN"), found.get("Reason", ""), found.get("ExitCode", "")
+
+    def _accounted(self, number: str) -> tuple[str | None, str, str]:
+        try:
+            text = self._commands.output(
+                "sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={number}",
+                "--format=State,ExitCode",
+            )  # fmt: skip
+        except CollectorError as error:
+            return None, f"Slurm forgot the job, and accounting does not tell: {error}", ""
+        rows = [line.split("|") for line in text.splitlines() if line.count("|") == 1]
+        if not rows:
+            return None, "neither slurmctld nor accounting knows the job", ""
+        # `CANCELLED by 0` names who did it.
+        return rows[-1][0].partition(" ")[0], "", rows[-1][1]
+
+    def _run(self, command: str, *arguments: str, script: str) -> tuple[str, str]:
+        """Return what sbatch wrote on both streams. Its environment is bare: jobs inherit it."""
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= {"LC_ALL": "C"}
+        conf = self._slurm.conf_file or os.environ.get("SLURM_CONF", "")
+        if conf:
+            environment["SLURM_CONF"] = str(Path(conf).expanduser())
+        prefix = self._account.prefix()
+        argv = [*prefix, self._commands.program(command), *arguments]
+        try:
+            done = subprocess.run(  # noqa: S603 - no shell; every argument is our own
+                argv,
+                input=script.encode(),
+                capture_output=True,
+                env=environment,
+                # Another user may have no right to be where Trimtab was started.
+                cwd="/" if prefix else None,
+                timeout=self._slurm.timeout_seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SourceUnreachableError(
+                f"{command} gave no answer in {self._slurm.timeout_seconds:g} s",
+                "The job may have been taken: its mark is looked for before it is sent again.",
+            ) from error
+        except OSError as error:
+            raise SourceNotConfiguredError(
+                f"cannot run {argv[0]}: {error.strerror}",
+                "Install it, or mend submit.slurm_user and slurm.bin_directory.",
+            ) from error
+        out, said = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        if done.returncode != 0 and prefix and said.startswith(f"{prefix[0]}:"):
+            user = self._submit.slurm_user
+            raise SourceRefusedError(
+                f"Trimtab may not run {command} as {user}: {scrub(said)}",
+                f"In sudoers: trimtab ALL=({user}) NOPASSWD: {self._commands.program(command)}",
+            )
+        if done.returncode != 0:
+            raise ChangeRefusedError(
+                f"{command} refused the job: {scrub(said or out)}",
+                "Check partition, account and limits with your Slurm's administrator.",
+            )
+        return out, said
+
+
+def _hours(text: str) -> float | None:
+    """Return time of Slurm ([days-]hours:minutes:seconds) in hours, None for NONE and UNLIMITED."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
+    return 24 * days + hours + minutes / 60 + seconds / 3600
+
+
+def _fleet_node(node: SlurmNode, model: str, *, up: bool) -> SubmissionNode:
+    gpus = node.gpus[0]
+    return SubmissionNode(
+        name=node.name,
+        gpu_type=model,
+        word=gpus.gpu_type,
+        gpus=gpus.count,
+        free_gpus=max(0, gpus.count - node.gpus_in_use) if up else 0,
+        cpus=node.cpus,
+        memory_mib=node.memory_mib if (node.memory_mib or 0) >= _LEAST_MEMORY else None,
+        takes_jobs=node.schedulable,
+    )
+
+
+def _of_one_name(nodes: list[SubmissionNode]) -> list[SubmissionNode]:
+    gpus: Counter[tuple[str, str]] = Counter()
+    for node in nodes:
+        gpus[node.gpu_type, node.word] += node.gpus
+    best = {model: word for (model, word), _count in reversed(gpus.most_common())}
+    return [node for node in nodes if best[node.gpu_type] == node.word]
+
+
+def end_of_log(path: Path) -> str:
+    """Return the last 256 KiB of a log, '' when it is none that this process can read.
+
+    Only a plain file is opened: the path is the job author's.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return ""
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            return ""
+        file.seek(max(0, about.st_size - _LOG_BYTES))
+        return file.read(_LOG_BYTES).decode("utf-8", "replace")

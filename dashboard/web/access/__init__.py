@@ -1,0 +1,1 @@
+"""Sign-in, proxy, request filter, context."""

@@ -1,0 +1,1 @@
+"""Costs, energy, savings, reports."""

@@ -1,0 +1,155 @@
+"""The weekly report: read it here, take it along in four forms."""
+
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.common.figures import range_text
+from dashboard.common.rights import role_of
+from dashboard.reports.render.html_report import render_html, render_json, render_markdown
+from dashboard.reports.week.editions import WHOLE, Edition, own_edition
+from dashboard.reports.week.week import Week, last_whole_week, week_to
+from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.web.access.identity import signed_in
+from dashboard.web.access.session import current_world
+from dashboard.web.frame.action_button import File, file_buttons
+from dashboard.web.frame.page import chart, empty_state, finding, table
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+
+
+def _pdf(report: WeeklyReport) -> bytes:
+    """Return the PDF; what draws it is loaded with the first one."""
+    from dashboard.reports.render.pdf_report import render_pdf
+
+    return render_pdf(report)
+
+
+_FORMS = (
+    ("HTML", "html", "text/html", render_html),
+    ("PDF", "pdf", "application/pdf", _pdf),
+    ("Markdown", "md", "text/markdown", render_markdown),
+    ("JSON", "json", "application/json", render_json),
+)
+world = current_world()
+reader = world.reader
+settings = world.settings.settings
+
+
+def edition() -> Edition:
+    """Return what of the report is for who looks: an owner's has their own jobs alone."""
+    access = world.decision_service.settings().access
+    person = signed_in(access)
+    own = person is not None and role_of(person, access) == "owner"
+    return own_edition(person.name) if person is not None and own else WHOLE
+
+
+def report_of(week: Week) -> WeeklyReport:
+    """Read the facts of the week, or give what was read until something is written."""
+    return reader.remember(
+        ("weekly report", week),
+        lambda: make_weekly_report(
+            reader,
+            week=week,
+            settings=settings,
+            carbon=load_carbon_table().get(settings.energy.region),
+            catalogue=load_gpu_catalogue(),
+            edition=edition(),
+        ),
+        decisions=True,
+    )
+
+
+def show(rows: list[dict[str, object]], name: str, empty: str) -> None:
+    """Show rows as a table, or say why there are none."""
+    if rows:
+        table(pd.DataFrame(rows), name)
+    else:
+        st.write(empty)
+
+
+if not empty_state():
+    newest = min(world.clock(), reader.latest_sample_at() or world.clock())
+    weeks = {
+        "last 168 hours": week_to(newest, settings.report.timezone),
+        "last whole week": last_whole_week(newest, settings.report),
+    }
+    asked = st.query_params.get("week", "")
+    answer = st.container()
+    names = list(weeks)
+    chosen = str(
+        st.radio("Week", names, names.index(asked) if asked in names else 0, horizontal=True)
+    )
+    st.query_params["week"] = chosen
+    week = weeks[chosen]
+    report = report_of(week)
+    with answer:
+        finding(report.finding)
+    st.caption(f"{week.text(week.start)} to {week.text(week.end)}, {week.length}.")
+    file_buttons(
+        *(
+            File(
+                label=title,
+                make=partial(render, report),
+                name=f"trimtab-{week.name}.{form}",
+                kind=kind,
+                key=form,
+            )
+            for title, form, kind, render in _FORMS
+        )
+    )
+    st.caption(
+        "The same by command: `trimtab report weekly --last-week --format pdf --out week.pdf`."
+    )
+    if not report.fleet.empty:
+        chart(fleet_timeline(report.fleet), "week")
+    st.subheader("Allocated but idle")
+    show(
+        [
+            {
+                "namespace": row.shown_names[0],
+                "owner": row.shown_names[1],
+                "GPU-hours held": row.gpu_hours,
+                "idle GPU-hours": row.idle_gpu_hours,
+                "idle (%)": 100 * row.idle_ratio,
+                f"cost of idle GPUs{report.left_out_of_prices} ({report.currency})": row.rent,
+                "models without a price": ", ".join(row.unpriced_models),
+                "largest job": row.largest_job,
+            }
+            for row in report.waste
+        ],
+        "held-and-idle",
+        "Nothing was allocated but idle.",
+    )
+    st.subheader("The week ahead")
+    show(
+        [
+            {
+                "day": f"{entry.day}",
+                "GPUs wanted": range_text(entry.wanted),
+                "GPUs in use": range_text(entry.used),
+                "peak wanted, q90": entry.peak_wanted,
+                "at": "" if entry.peak_at is None else week.text(entry.peak_at),
+            }
+            for entry in report.ahead
+        ],
+        "week-ahead",
+        "No forecast of the fleet is kept: run `trimtab cycle` with some days of history.",
+    )
+    st.subheader("Decisions")
+    show(
+        [
+            {
+                "when": week.text(entry.at),
+                "who": entry.actor,
+                "what": entry.event,
+                "recommendation": entry.digest[:12],
+                "remark": entry.detail,
+            }
+            for entry in report.decided
+        ],
+        "decided",
+        "Nobody approved, rejected or applied anything in this week.",
+    )

@@ -1,0 +1,1 @@
+"""Page Findings, its drawer Plan."""

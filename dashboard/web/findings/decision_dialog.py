@@ -1,0 +1,256 @@
+"""The one dialog in which people decide, about one finding or many.
+
+What is asked is kept in the session until it is answered, with the digests of what was shown: a
+redraw of the page neither closes the dialog nor changes what it is about. The button posts to the
+HTTP API, which asks for every right again.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import streamlit as st
+
+from dashboard.accounting.savings.ledger import sum_of
+from dashboard.common.figures import range_text
+from dashboard.decisions.service import Preview
+from dashboard.web.access.identity import known_name, remember_name, signed_in
+from dashboard.web.access.session import current_world
+from dashboard.web.findings.actions import (
+    SNOOZES,
+    VERBS,
+    Verb,
+    needs_confirmation,
+    needs_tick,
+    why_refused,
+)
+from dashboard.web.findings.finding_rows import HOURS_A_DAY, interrupts
+from dashboard.web.frame.action_button import BY, FormField, Post, PressOutcome, action_button
+from dashboard.web.frame.page import plain
+from data.base.counts import count_text
+from data.base.errors import TrimtabError, sentence
+from data.records.commands import Person
+from data.records.findings import DismissalReason
+from data.records.recommendations import Range, Recommendation
+from data.store import StoredRecommendation
+
+_ASKED, _TOLD = "decision-asked", "decision-told"
+_NAMED = 8
+_TICK = (
+    FormField(
+        name="read", label="I have read it: the work of the job may be interrupted.", kind="tick"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionAsked:
+    """What a person is asked: a verb, the digests of what was shown, and when it was."""
+
+    verb: str
+    digests: tuple[str, ...]
+    at: datetime
+
+
+def preview_key(digest: str) -> str:
+    """Return where the session keeps the change that a person was shown for a recommendation."""
+    return f"preview-{digest}"
+
+
+def verb_button(
+    name: str,
+    found: tuple[tuple[str, Recommendation], ...],
+    *,
+    key: str,
+    label: str = "",
+    primary: bool = False,
+    disabled: bool = False,
+    wide: bool = False,
+) -> None:
+    """Draw the button of a verb: it posts at once where nothing has to be asked, else it asks.
+
+    `found` are the references and the findings that it is about.
+    """
+    digests = tuple(said.digest for _reference, said in found)
+    draw = partial(
+        action_button,
+        label or VERBS[name].label,
+        key=key,
+        primary=primary,
+        disabled=disabled,
+        wide=wide,
+    )
+    nameless = _is_local() and not known_name()
+    if nameless or len(found) != 1 or needs_confirmation(name, found[0][1]):
+        draw(then=lambda _answers: _open(name, digests))
+    else:
+        draw(then=_hear, posts=[_post(name, *found[0])], by=known_name())
+
+
+def _is_local() -> bool:
+    return current_world().decision_service.settings().access.mode == "local"
+
+
+def _open(verb: str, digests: tuple[str, ...]) -> None:
+    now = current_world().decision_service.clock()
+    st.session_state.pop(_TOLD, None)
+    st.session_state[_ASKED] = DecisionAsked(verb=verb, digests=digests, at=now)
+
+
+def _post(name: str, reference: str, said: Recommendation) -> Post:
+    """Return what the API is asked: for the change that was shown, where one was."""
+    verb, path = VERBS[name], f"api/v1/findings/{said.digest}/decisions"
+    preview: Preview | None = st.session_state.get(preview_key(said.digest))
+    shown = {"change_digest": preview.change.digest} if preview and verb.approves else {}
+    return Post(name=reference, path=path, body={"decision": str(verb.wish)} | shown)
+
+
+def _hear(answers: PressOutcome) -> None:
+    """Take in what came of a press: the dialog closes unless all of it was refused."""
+    if answers.done:
+        remember_name(answers.by)
+        st.session_state.pop(_ASKED, None)
+    st.session_state[_TOLD] = answers.refused
+
+
+def decision_dialog() -> None:
+    """Draw the dialog while something is asked, and say what was refused of what was asked last."""
+    asked: DecisionAsked | None = st.session_state.get(_ASKED)
+    if asked is None:
+        for refusal in st.session_state.get(_TOLD, ()):
+            st.error(plain(refusal))
+        return
+    count = "" if len(asked.digests) == 1 else f" {count_text(len(asked.digests), 'finding')}"
+    st.dialog(f"{VERBS[asked.verb].label}{count}?", width="medium", on_dismiss=_forget)(_ask)(asked)
+
+
+def _forget() -> None:
+    st.session_state.pop(_ASKED, None)
+    st.session_state.pop(_TOLD, None)
+
+
+def _ask(asked: DecisionAsked) -> None:
+    """Show what will happen and what is refused, and ask for what the verb needs."""
+    if st.session_state.get(_ASKED) != asked:
+        st.rerun()
+    service, verb = current_world().decision_service, VERBS[asked.verb]
+    access = service.settings().access
+    person = signed_in(access)
+    if person is None:
+        st.error("Sign in to decide.")
+        return
+    allowed, refused = _parted(asked, person)
+    _summary(verb, allowed, refused)
+    for refusal in st.session_state.get(_TOLD, ()):
+        st.error(plain(refusal))
+    found = [stored.recommendation for stored in allowed]
+    ticks = _TICK if needs_tick(asked.verb, found) else ()
+    label = verb.label if len(asked.digests) == 1 else f"{verb.label} {len(allowed)}"
+    about = "-".join(digest[:12] for digest in asked.digests[:_NAMED])
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        action_button(
+            f"Confirm: {label[0].lower()}{label[1:]}",
+            # Another one for other findings: no tick and no reason is left over from the last.
+            key=f"confirm-{asked.verb}-{about}",
+            then=_hear,
+            posts=[
+                _post(asked.verb, stored.reference, stored.recommendation) for stored in allowed
+            ],
+            fields=(*_fields(verb, asked.at), *ticks),
+            by=known_name(),
+            primary=True,
+            disabled=not allowed,
+            wide=True,
+        )
+        action_button("Cancel", key="decision-cancel", then=lambda _answers: _forget())
+
+
+def _parted(
+    asked: DecisionAsked, person: Person
+) -> tuple[list[StoredRecommendation], list[tuple[str, str]]]:
+    """Return what the verb can be done with, and (finding, why not) of the others."""
+    service, verb = current_world().decision_service, VERBS[asked.verb]
+    allowed, refused = [], []
+    for digest in asked.digests:
+        try:
+            stored = service.stored(digest)
+        except TrimtabError as error:
+            refused.append((digest[:12], str(error)))
+            continue
+        why = why_refused(service, verb, stored, person)
+        if why:
+            refused.append((stored.reference, why))
+        else:
+            allowed.append(stored)
+    return allowed, refused
+
+
+def _summary(
+    verb: Verb, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
+) -> None:
+    """Say what will become of what: in all, by risk, and one line a finding."""
+    found = [stored.recommendation for stored in allowed]
+    if found:
+        money = _sum([said.savings.cost for said in found], found[0].savings.horizon_hours)
+        energy = _sum([said.savings.energy_kwh for said in found], found[0].savings.horizon_hours)
+        risks = ", ".join(
+            f"{count} {risk}"
+            for risk in ("high", "medium", "low")
+            if (count := sum(said.risk == risk for said in found))
+        )
+        st.markdown(
+            plain(
+                f"{count_text(len(found), 'change')} will be {verb.done}. "
+                f"{'It saves' if len(found) == 1 else 'Together they save'} {money} and {energy} "
+                f"a day. Risk: {risks}."
+            )
+        )
+    for stored in allowed[:_NAMED]:
+        said = stored.recommendation
+        stops = " · its work is interrupted" if verb.changes and interrupts(said) else ""
+        st.markdown(
+            plain(
+                f"{stored.reference} {said.target}: {said.now.describe()} → {said.summary}{stops}"
+            )
+        )
+    if len(allowed) > _NAMED:
+        st.caption(f"and {len(allowed) - _NAMED} more")
+    for name, why in refused[:_NAMED]:
+        st.warning(plain(f"{name} is refused: {sentence(why)}"))
+    if len(refused) > _NAMED:
+        st.warning(f"and {len(refused) - _NAMED} more are refused")
+
+
+def _sum(parts: list[Range | None], horizon_hours: float) -> str:
+    known = [part for part in parts if part is not None]
+    if not known or horizon_hours <= 0:
+        return "an unknown amount"
+    lacking = "" if len(known) == len(parts) else f" (unknown of {len(parts) - len(known)})"
+    whole = sum_of([part.times(HOURS_A_DAY / horizon_hours) for part in known])
+    return f"{range_text(whole)}{lacking}"
+
+
+def _fields(verb: Verb, at: datetime) -> list[FormField]:
+    """Return what is asked for: the name where nobody knows it, and what the verb needs."""
+    fields = []
+    if _is_local() and not known_name():
+        fields.append(
+            FormField(name=BY, label="Your name", placeholder="kept until this tab is closed")
+        )
+    if "snooze" in verb.asks:
+        ends = {said: (at + length).isoformat() for said, length in SNOOZES.items()}
+        options = tuple((end, said) for said, end in ends.items())
+        fields.append(
+            FormField(
+                name="until", label="For", kind="radio", options=options, chosen=ends["a week"]
+            )
+        )
+    if "reason" in verb.asks:
+        reasons = tuple((str(reason), reason.replace("-", " ")) for reason in DismissalReason)
+        none = ("", "none given")
+        fields.append(
+            FormField(name="reason", label="Reason", kind="select", options=(none, *reasons))
+        )
+    if "comment" in verb.asks:
+        fields.append(FormField(name="comment", label="Comment"))
+    return fields

@@ -1,0 +1,255 @@
+"""The list of findings: what is chosen, the rows that stand still, and what is selected of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.decisions.findings import findings_now
+from dashboard.web.access.identity import current_role, signed_in
+from dashboard.web.access.session import current_world
+from dashboard.web.findings.actions import BULK, VERBS
+from dashboard.web.findings.daily_savings import saved_by_finding
+from dashboard.web.findings.decision_dialog import verb_button
+from dashboard.web.findings.finding_rows import (
+    STATES,
+    InboxChoice,
+    InboxOrder,
+    InboxRow,
+    age_text,
+    chosen_rows,
+    inbox_rows,
+    steady,
+    titles,
+)
+from dashboard.web.frame.address_filters import ALL, choose
+from dashboard.web.frame.alert_strip import urgent_now
+from dashboard.web.frame.page import goes_to, grid_height, table, three_digits
+from dashboard.web.frame.scope import Scope, current_scope
+from data.base.clock import floor_to_slot
+from data.facts.cluster_names import MAIN
+
+_ORDER, _GRID, _MINUTE = "inbox-order", "inbox", 60
+_SHOWN = 1000
+_DECIDE = ("owner", "approver", "admin")
+_ROWS_HIGH = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """What is selected of the list: the rows that are ticked, and the one that was clicked."""
+
+    ticked: tuple[InboxRow, ...]
+    clicked: InboxRow | None
+
+
+def every_row() -> tuple[InboxRow, ...]:
+    """Return the rows of all findings that the person may see."""
+    world = current_world()
+    service, now = world.decision_service, world.clock()
+    found = world.reader.remember(
+        ("findings", floor_to_slot(now, _MINUTE)),
+        lambda: findings_now(world.reader, now=now, record=service.store.reader),
+        decisions=True,
+    )
+    person = signed_in(service.settings().access)
+    revisions = [status.revision for status in found if status.revision is not None]
+    seen = service.visible(person, revisions) if person else ()
+    numbers = {recommendation.finding for recommendation in seen}
+    return inbox_rows(
+        (status for status in found if status.finding.number in numbers),
+        jobs=world.reader.jobs_of(
+            {recommendation.recommendation.job_id for recommendation in seen}
+        ),
+        urgent=frozenset(fact.finding for fact in urgent_now() if fact.finding),
+        saved=saved_by_finding(),
+    )
+
+
+def rows_in_scope(every: Sequence[InboxRow]) -> tuple[InboxRow, ...]:
+    """Return the rows of the jobs that are looked at; of what is no job, those of the place."""
+    scope = current_scope()
+    return tuple(row for row in every if _in_scope(row, scope))
+
+
+def _in_scope(row: InboxRow, scope: Scope) -> bool:
+    if row.job is not None:
+        return scope.takes(row.job)
+    here = scope.cluster in ("", row.said.cluster or MAIN)
+    near = here and scope.namespace in ("", row.said.namespace)
+    return near and set(scope.chosen) <= {"namespace", "cluster"}
+
+
+def choose_rows(every: Sequence[InboxRow]) -> list[InboxRow]:
+    """Ask for filters, search and order, and what to do with what is ticked; give the rows."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="inbox-choice"):
+        rows = listed_rows(every, _ask_choice(every))
+        bulk_buttons(_ticked_before(rows))
+    return rows
+
+
+def _ask_choice(rows: Sequence[InboxRow]) -> InboxChoice:
+    """Ask for filters, search and order; all of them live in the address."""
+    search = str(
+        st.text_input(
+            "Search",
+            key="q",
+            bind="query-params",
+            width=165,
+            placeholder="Search",
+            label_visibility="collapsed",
+        )
+    )
+    state = choose("State", STATES, "state", bare=165)
+    with st.popover("Filter and sort", icon=":material/filter_list:"):
+        order = choose("Sort", list(InboxOrder), "sort")
+        kind = choose("Kind of change", [ALL, *titles(rows)], "kind")
+        owner = choose("Owner", _names(row.owner for row in rows), "owner")
+        risk = choose("Risk", [ALL, "low", "medium", "high"], "risk")
+        urgent = choose("Urgent alone", [ALL, "yes"], "urgent")
+    return InboxChoice(
+        state=state,
+        search=search.strip(),
+        order=InboxOrder(order),
+        urgent=urgent != ALL,
+        kind=_one(kind),
+        owner=_one(owner),
+        risk=_one(risk),
+        scope=current_scope().describe(),
+    )
+
+
+def _one(chosen: str) -> str:
+    return "" if chosen == ALL else chosen
+
+
+def _names(found: Iterable[str]) -> list[str]:
+    return [ALL, *sorted({name for name in found if name})]
+
+
+def listed_rows(rows: Sequence[InboxRow], choice: InboxChoice) -> list[InboxRow]:
+    """Return the rows of the list, in an order that stands still while the choice does."""
+    wanted = chosen_rows(rows, choice)
+    held: tuple[InboxChoice, list[int]] | None = st.session_state.get(_ORDER)
+    # A grid that was not drawn in the last run has been left: who comes back finds it sorted anew.
+    if held is None or held[0] != choice or _GRID not in st.session_state:
+        numbers = [row.number for row in wanted]
+        st.session_state.pop(_GRID, None)
+    else:
+        numbers = steady(wanted, held[1], rows)
+    st.session_state[_ORDER] = (choice, numbers)
+    by_number = {row.number: row for row in rows}
+    return [by_number[number] for number in numbers][:_SHOWN]
+
+
+def frame_of(rows: Sequence[InboxRow], now: datetime, currency: str) -> pd.DataFrame:
+    """Return the rows as the table that people see; unknown stays empty."""
+    return pd.DataFrame(
+        {
+            "finding": [row.reference for row in rows],
+            "what": [f"{'⚠ ' if row.urgent else ''}{row.said.action.spec.title}" for row in rows],
+            f"{currency}/day": [_shown(row.money_a_day) for row in rows],
+            "target": [row.said.target for row in rows],
+            "state": [row.state for row in rows],
+            "risk": [str(row.said.risk) for row in rows],
+            "since": [age_text(row.status.finding.opened_at, now) for row in rows],
+            "kWh/day": [_shown(row.energy_a_day) for row in rows],
+            "namespace": [row.said.namespace for row in rows],
+            "owner": [row.owner for row in rows],
+        }
+    )
+
+
+def _shown(value: float | None) -> float | None:
+    return None if value is None else three_digits(value)
+
+
+def findings_grid(rows: Sequence[InboxRow], currency: str) -> Selected:
+    """Show the list; give what is selected of it."""
+    frame = frame_of(rows, current_world().clock(), currency)
+    number = st.column_config.NumberColumn
+    config = {
+        "finding": st.column_config.TextColumn(width=60, pinned=True),
+        "what": st.column_config.TextColumn(width=195),
+        f"{currency}/day": number(width=75, format="%.1f"),
+        "target": st.column_config.TextColumn(width=200),
+        "state": st.column_config.TextColumn(width=150),
+        "risk": st.column_config.TextColumn(width=65),
+        "since": st.column_config.TextColumn(width=60),
+        "kWh/day": number(width=75),
+    }
+    drawn = st.dataframe(
+        frame,
+        hide_index=True,
+        key=_GRID,
+        height=grid_height(min(len(rows), _ROWS_HIGH)),
+        column_config=config,
+        placeholder="—",
+        on_select="rerun",
+        selection_mode=["multi-row", "single-cell"],
+        alt="Findings, one a row. Click a row to open it, tick several to decide on them at once.",
+    )
+    chosen = drawn.selection
+    cells = [int(cell[0]) for cell in chosen.cells if int(cell[0]) < len(rows)]
+    return Selected(
+        ticked=tuple(rows[place] for place in chosen.rows if place < len(rows)),
+        clicked=rows[cells[0]] if cells else None,
+    )
+
+
+def _ticked_before(rows: Sequence[InboxRow]) -> tuple[InboxRow, ...]:
+    """Return the rows that are ticked in the list that is about to be drawn."""
+    held = st.session_state.get(_GRID)
+    places = held.selection.rows if held is not None else ()
+    return tuple(rows[place] for place in places if place < len(rows))
+
+
+def bulk_buttons(ticked: Sequence[InboxRow]) -> None:
+    """Offer what can be done with all that is ticked; always there, so that nothing moves."""
+    world = current_world()
+    service = world.decision_service
+    if current_role() not in _DECIDE or world.reader.recording() is not None:
+        return
+    applies = service.settings().apply.enabled
+    found = tuple((row.reference, row.said) for row in ticked)
+    label = f"Decide on {len(ticked)} selected" if ticked else "Tick rows to decide on several"
+    with st.popover(label, disabled=not found):
+        for name in BULK:
+            if applies or not VERBS[name].changes:
+                label = f"{VERBS[name].label} selected"
+                verb_button(name, found, key=f"bulk-{name}", label=label, wide=True)
+
+
+def open_row(
+    rows: Sequence[InboxRow], every: Sequence[InboxRow], chosen: Selected
+) -> InboxRow | None:
+    """Return the finding that is open: clicked, else alone ticked, else of the address, else first.
+
+    The address follows what a person opens.
+    """
+    alone = chosen.ticked[0] if len(chosen.ticked) == 1 else None
+    picked = chosen.clicked or alone
+    if picked is not None:
+        st.query_params["finding"] = picked.reference
+        return picked
+    asked = st.query_params.get("finding", "")
+    if asked:
+        return next((row for row in every if row.reference.casefold() == asked.casefold()), None)
+    return rows[0] if rows else None
+
+
+def findings_table(rows: Sequence[InboxRow], name: str) -> None:
+    """Show a few findings on another page; each number leads to the finding."""
+    unit = next((cost.unit for row in rows if (cost := row.said.savings.cost)), "money")
+    links = {"finding": "findings?finding="}
+    if all(row.said.job_id for row in rows):
+        links["target"] = "job?id="
+    table(
+        frame_of(rows, current_world().clock(), unit),
+        name,
+        links=links,
+        exported=False,
+        opens=goes_to("findings", [{"finding": row.reference} for row in rows]),
+    )

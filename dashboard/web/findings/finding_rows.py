@@ -1,0 +1,216 @@
+"""Findings as rows of the inbox: what they hold, which are shown and in which order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from dashboard.accounting.savings.daily_savings import SavedSum
+from dashboard.common.figures import range_text
+from dashboard.decisions.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
+from data.facts.jobs import Job
+from data.records.actions import FOR_MEMORY
+from data.records.lifecycle import STANDING, UNDER_WAY, State
+from data.records.recommendations import Range, Recommendation
+
+HOURS_A_DAY = 24
+_GROUPS: Mapping[str, frozenset[str]] = {
+    "to decide": frozenset({OPEN}),
+    "under way": frozenset(UNDER_WAY - STANDING | {State.UNKNOWN}),
+    "in place": frozenset(STANDING - {State.UNKNOWN}),
+    "snoozed or dismissed": frozenset({State.SNOOZED, DISMISSED, REOPENED}),
+    "undone or refused": frozenset(
+        {State.ROLLED_BACK, State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE, State.REFUSED}
+    ),
+    "resolved": frozenset({RESOLVED, State.TARGET_GONE, State.REPLACED}),
+}
+STATES = (*_GROUPS, "all")
+_FORMER = {"proposed": OPEN, "rejected": DISMISSED}
+"""Words of addresses that were given out before findings had states of their own."""
+
+
+class InboxOrder(StrEnum):
+    """An order of the inbox, as people choose it."""
+
+    URGENT = "urgent first, then money"
+    MONEY = "money a day"
+    ENERGY = "energy a day"
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxChoice:
+    """What is chosen; '' chooses all. `search` is looked for in number, target, owner and text.
+
+    `scope` names what the header narrows the rows to: with another one it is another list.
+    """
+
+    state: str = STATES[0]
+    kind: str = ""
+    owner: str = ""
+    risk: str = ""
+    urgent: bool = False
+    search: str = ""
+    scope: str = ""
+    order: InboxOrder = InboxOrder.URGENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxRow:
+    """A finding with its newest revision; `saved` is what it has saved to date, if it was measured.
+
+    A finding of which no revision is kept is not listed.
+    """
+
+    status: FindingStatus
+    said: Recommendation
+    job: Job | None
+    urgent: bool
+    saved: SavedSum | None
+
+    @property
+    def reference(self) -> str:
+        """How people name it."""
+        return self.status.finding.reference
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.status.finding.number
+
+    @property
+    def owner(self) -> str:
+        """Who owns the job, '' where nobody told."""
+        return "" if self.job is None else self.job.owner
+
+    @property
+    def money_a_day(self) -> float | None:
+        """Return what it would save a day, in the currency of its savings."""
+        return a_day(self.said.savings.cost, self.said)
+
+    @property
+    def energy_a_day(self) -> float | None:
+        """Return the kWh that it would save a day."""
+        return a_day(self.said.savings.energy_kwh, self.said)
+
+    @property
+    def state(self) -> str:
+        """Say where it stands, and what it has saved so far."""
+        revision = self.status.revision
+        by = f" by {revision.decided_by}" if revision and revision.decided_by else ""
+        match self.status.state:
+            case "open":
+                return "to decide"
+            case State.SNOOZED:
+                until = self.status.until
+                return "snoozed" if until is None else f"snoozed until {until:%Y-%m-%d}"
+            case "dismissed":
+                reason = self.status.reason.replace("-", " ")
+                return f"dismissed{by}: {reason}" if reason else f"dismissed{by}"
+            case "reopened":
+                return "reopened, for the next cycle"
+        saved = self.saved.money if self.saved else None
+        return f"{self.status.state}{by}" + (f", saved {range_text(saved)}" if saved else "")
+
+
+def a_day(value: Range | None, said: Recommendation) -> float | None:
+    """Return a saving over the horizon as one of a day; None when it is unknown."""
+    hours = said.savings.horizon_hours
+    return None if value is None or hours <= 0 else value.central * HOURS_A_DAY / hours
+
+
+def inbox_rows(
+    found: Iterable[FindingStatus],
+    *,
+    jobs: Mapping[str, Job],
+    urgent: frozenset[str],
+    saved: Mapping[str, SavedSum],
+) -> tuple[InboxRow, ...]:
+    """Return the rows of findings; `urgent` are the references of those that cannot wait."""
+    return tuple(
+        InboxRow(
+            status=status,
+            said=(said := status.revision.recommendation),
+            job=jobs.get(said.job_id),
+            urgent=status.state == OPEN
+            and (said.action in FOR_MEMORY or status.finding.reference in urgent),
+            saved=saved.get(status.finding.reference),
+        )
+        for status in found
+        if status.revision is not None
+    )
+
+
+def state_of(word: str) -> str:
+    """Return the choice of states that a word of the address means: a choice or a single state."""
+    if word in STATES:
+        return word
+    wanted = _FORMER.get(word, word)
+    return next((name for name, states in _GROUPS.items() if wanted in states), STATES[0])
+
+
+def titles(rows: Iterable[InboxRow]) -> list[str]:
+    """Return the kinds of change among rows, in words."""
+    return sorted({row.said.action.spec.title for row in rows})
+
+
+def chosen_rows(rows: Iterable[InboxRow], choice: InboxChoice) -> list[InboxRow]:
+    """Return the rows that are chosen, in order."""
+    return sorted(
+        (row for row in rows if _is_chosen(row, choice)), key=lambda row: _key(row, choice.order)
+    )
+
+
+def _is_chosen(row: InboxRow, choice: InboxChoice) -> bool:
+    states = _GROUPS.get(choice.state)
+    wanted = (
+        (choice.kind, row.said.action.spec.title),
+        (choice.owner, row.owner),
+        (choice.risk, str(row.said.risk)),
+    )
+    text = " ".join(
+        (row.reference, row.said.target, row.said.namespace, row.owner, row.said.summary)
+    )
+    return (
+        (states is None or row.status.state in states)
+        and (row.urgent or not choice.urgent)
+        and all(asked in ("", has) for asked, has in wanted)
+        and choice.search.casefold() in f"{text} {row.said.action.spec.title}".casefold()
+    )
+
+
+def _key(row: InboxRow, order: InboxOrder) -> tuple[object, ...]:
+    opened, money = row.status.finding.opened_at, -(row.money_a_day or 0.0)
+    match order:
+        case InboxOrder.URGENT:
+            return not row.urgent, *row.said.urgency, money, row.number
+        case InboxOrder.MONEY:
+            return money, row.number
+        case InboxOrder.ENERGY:
+            return -(row.energy_a_day or 0.0), row.number
+        case InboxOrder.NEWEST:
+            return -opened.timestamp(), -row.number
+    return opened.timestamp(), row.number
+
+
+def steady(rows: Sequence[InboxRow], before: Sequence[int], every: Sequence[InboxRow]) -> list[int]:
+    """Return the numbers of rows in the order they had; what is new comes at the end.
+
+    What no longer fits the choice stays as long as it is among `every`.
+    """
+    known = {row.number for row in every}
+    kept = [number for number in before if number in known]
+    return kept + [row.number for row in rows if row.number not in set(kept)]
+
+
+def age_text(opened_at: datetime, now: datetime) -> str:
+    """Return since when a finding is there, as people say it."""
+    hours = max(0.0, (now - opened_at).total_seconds() / 3600)
+    return f"{hours:.0f} h" if hours < 2 * HOURS_A_DAY else f"{hours / HOURS_A_DAY:.0f} d"
+
+
+def interrupts(said: Recommendation) -> bool:
+    """Return whether making the change stops the work of its job for a while, or for good."""
+    stops = said.transition is not None and said.transition.seconds.high > 0
+    return stops or said.action.spec.takes_all

@@ -1,0 +1,166 @@
+"""The inbox: one row a finding, the open one below with its reason, change and decision."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.accounting.savings.idle_bridge import IDLE_COLUMNS, idle_rows, idle_sum
+from dashboard.charts.idle_waterfall import idle_waterfall
+from dashboard.resources.plan_rows import of_autoscalers
+from dashboard.web.access.identity import current_role
+from dashboard.web.access.session import current_world
+from dashboard.web.findings.decision_dialog import decision_dialog
+from dashboard.web.findings.finding_list import (
+    choose_rows,
+    every_row,
+    findings_grid,
+    open_row,
+    rows_in_scope,
+)
+from dashboard.web.findings.finding_panel import finding_panel
+from dashboard.web.findings.finding_rows import InboxRow
+from dashboard.web.findings.outcome import watch
+from dashboard.web.frame.page import (
+    chart,
+    empty_state,
+    export,
+    finding,
+    number,
+    plain,
+    table,
+    tense,
+)
+from data.base.counts import count_text
+from data.records.actions import FOR_MEMORY
+from data.records.findings import number_of, reference
+from data.records.lifecycle import OPEN
+from data.records.plans import Plan
+from planner.proposals.portfolio import worth_of
+
+_SHOWN_ROWS = 200
+_WORTH_A_WORD = 0.5
+
+
+def _waiting(count: int) -> str:
+    return tense(
+        f"{count_text(count, 'finding waits', 'findings wait')} for a decision",
+        f"{count_text(count, 'finding')} would have been made",
+    )
+
+
+def _memory(count: int) -> str:
+    """Say how many are there to keep a job from running out of memory: no saving counts them."""
+    if not count:
+        return ""
+    what = count_text(count, "of them keeps a job", "of them keep jobs")
+    return f" {what} from running out of GPU memory."
+
+
+def _taken(cost: float, currency: str) -> str:
+    """Say why the sum may be less than one row: some changes serve jobs, and cost."""
+    if cost < _WORTH_A_WORD:
+        return ""
+    return f", {cost:,.0f} {currency} already taken off for changes that serve jobs and cost"
+
+
+def answer(rows: tuple[InboxRow, ...], currency: str) -> None:
+    """Open with what waits for a decision and what it is worth."""
+    waiting = [row.said for row in rows if row.status.state == "open"]
+    worth, taken = worth_of(waiting)
+    hours = max((said.savings.horizon_hours for said in waiting), default=0)
+    urgent = sum(said.action in FOR_MEMORY for said in waiting)
+    finding(
+        f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
+        f"{worth:,.0f} {currency} over the {tense('next ', '')}{hours:g} h"
+        f"{tense('', ' after')}{_taken(taken, currency)}.{_memory(urgent)}"
+        if waiting
+        else "No plan has been made yet, so there is no finding."
+        if current_world().reader.last_cycle() is None
+        else tense("No finding waits for a decision.", "Nothing would have been recommended.")
+    )
+
+
+def export_of(rows: tuple[InboxRow, ...]) -> pd.DataFrame:
+    """Return all findings as the files hold them."""
+    return pd.DataFrame(
+        [
+            {
+                "finding": row.reference,
+                "id": row.said.recommendation_id,
+                "state": row.status.state,
+                "action": row.said.action.spec.title,
+                "target": row.said.target,
+                "namespace": row.said.namespace,
+                "owner": row.owner,
+                "since": row.status.finding.opened_at,
+                "now": row.said.now.describe(),
+                "proposed": row.said.summary,
+                "money_a_day": row.money_a_day,
+                "kwh_a_day": row.energy_a_day,
+                "risk": str(row.said.risk),
+                "decided_by": row.status.revision.decided_by if row.status.revision else "",
+                "comment": row.status.revision.comment if row.status.revision else "",
+            }
+            for row in rows
+        ]
+    )
+
+
+def show_idle(plan: Plan) -> None:
+    """Show how much of what is idle the findings free, and why the rest stays."""
+    idle = idle_sum(plan)
+    if not (sentence := idle.sentence()):
+        return
+    st.subheader("From idle to freed")
+    st.write(plain(sentence))
+    chart(idle_waterfall(idle), "idle")
+    today = tense("today's allocation", "the allocation then") + of_autoscalers(plan)
+    st.caption(
+        f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC costs "
+        f"{number(plan.cost, plan.currency)} instead of "
+        f"{number(plan.cost_of_now, plan.currency)} for {today}, with a certified gap of "
+        f"{100 * plan.gap_ratio:.2f} % to the lower bound."
+    )
+    with st.expander("Each job, and why what stays idle stays"):
+        rows = pd.DataFrame(idle_rows(plan), columns=list(IDLE_COLUMNS))
+        amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:6]}
+        table(rows[:_SHOWN_ROWS], "idle", every=lambda: rows, headings=amounts)
+        if len(rows) > _SHOWN_ROWS:
+            st.caption(f"The first {_SHOWN_ROWS} of {len(rows)}; the files hold all.")
+
+
+if not empty_state():
+    world = current_world()
+    every = every_row()
+    looked_at = rows_in_scope(every)
+    costs = (row.said.savings.cost for row in every)
+    currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
+    answer(looked_at, currency)
+    rows = choose_rows(looked_at)
+    asked = st.query_params.get("finding", "")
+    if rows:
+        chosen = findings_grid(rows, currency)
+        opened = open_row(rows, every, chosen)
+    else:
+        st.info("No finding fits these filters. Clear the search, or choose another state.")
+        opened = next((row for row in every if row.number == number_of(asked)), None)
+    decision_dialog()
+    revisions = [row.status.revision for row in every if row.status.revision]
+    watch(
+        {
+            revision.recommendation.digest: revision.state
+            for revision in revisions
+            if revision.state in OPEN
+        }
+    )
+    if opened is not None:
+        finding_panel(opened)
+    elif asked and (named := number_of(asked)):
+        st.write(f"{reference(named)} is not known here, or no recommendation of it is kept.")
+    if every:
+        total = count_text(len(every), "finding")
+        st.caption(f"{len(rows)} of {total} listed; the files hold all of them.")
+        export("findings", lambda: export_of(every))
+    plan = world.reader.latest_plan()
+    # An owner sees their own jobs; the plan is of everybody's.
+    if plan is not None and current_role() != "owner":
+        show_idle(plan)

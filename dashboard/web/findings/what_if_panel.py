@@ -1,0 +1,133 @@
+"""Sliders that solve a copy of the plan's problem; what they find is shown and not kept."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.cycle.what_if import KNOBS, WhatIf, difference_rows, read_basis, what_if
+from dashboard.web.access.session import current_world
+from dashboard.web.frame.page import number, plain, table
+from data.base.counts import count_text
+from data.base.errors import TrimtabError
+from data.settings.all_settings import Settings
+
+_SLIDERS = {
+    "headroom": ("Headroom above the q90 of demand, share", 0.0, 1.0, 0.05),
+    "shortfall-price": ("Price of a missing GPU-hour, in rents of one", 0.0, 100.0, 1.0),
+    "carbon-price": ("Carbon price, {currency} per tonne", 0.0, 500.0, 5.0),
+    "electricity-price": ("Electricity, {currency} per kWh", 0.0, 1.0, 0.01),
+    "churn": ("Price of leaving the announced plan, share of a job's cost", 0.0, 0.5, 0.01),
+}
+_FOUND = "what-if-found"
+
+
+@st.fragment
+def what_if_panel(plan_id: str) -> None:
+    """Show the sliders, and the difference that they make to the plan in force."""
+    world = current_world()
+    settings = world.settings.settings
+    st.subheader("What if")
+    st.caption(
+        "A copy of the plan's problem is solved again under other settings, within seconds. It is "
+        "not kept, replaces no plan and leads to no recommendation. To keep it, change the "
+        "settings."
+    )
+    with st.form("what-if"):
+        columns = st.columns(len(_SLIDERS))
+        knobs = {
+            name: _slider(column, name, settings)
+            for column, name in zip(columns, _SLIDERS, strict=True)
+        }
+        asked = st.form_submit_button("Solve a copy")
+    turned = {name: value for name, value in knobs.items() if value != _of(settings, name)}
+    if asked:
+        _into_address(turned)
+    shown = st.session_state.get(_FOUND)
+    if asked or (_in_address() and (shown is None or shown[:2] != (plan_id, turned))):
+        st.session_state[_FOUND] = (plan_id, turned, _solved(settings, turned))
+    shown = st.session_state.get(_FOUND)
+    if shown is not None and shown[0] == plan_id and shown[2] is not None:
+        _show(shown[1], shown[2])
+
+
+def _in_address() -> bool:
+    return any(name in st.query_params for name in _SLIDERS)
+
+
+def _into_address(turned: dict[str, float]) -> None:
+    """Keep what is turned in the address: whoever opens it sees the same comparison."""
+    for name in _SLIDERS:
+        if name in turned:
+            st.query_params[name] = f"{turned[name]:g}"
+        elif name in st.query_params:
+            del st.query_params[name]
+
+
+def _start_of(name: str, in_force: float, low: float, high: float) -> float:
+    """Return where a slider starts: as the address says where it can be read, else as in force."""
+    try:
+        asked = float(st.query_params.get(name, ""))
+    except ValueError:
+        return in_force
+    return asked if low <= asked <= high else in_force
+
+
+def _slider(column: "st.delta_generator.DeltaGenerator", name: str, settings: Settings) -> float:
+    in_force = _of(settings, name)
+    title, low, high, step = _SLIDERS[name]
+    high = max(high, in_force)
+    return float(
+        column.slider(
+            title.format(currency=settings.energy.currency),
+            low,
+            high,
+            _start_of(name, in_force, low, high),
+            step,
+            key=f"what-if-{name}",
+        )
+    )
+
+
+def _of(settings: Settings, name: str) -> float:
+    """Return what is in force."""
+    section, field = KNOBS[name]
+    return float(getattr(getattr(settings, section), field))
+
+
+def _solved(settings: Settings, knobs: dict[str, float]) -> WhatIf | None:
+    reader = current_world().reader
+    with st.spinner("Reading what the plan was made from, and solving the copy …"):
+        try:
+            basis = reader.remember("what-if", lambda: read_basis(reader, settings))
+            return what_if(basis, settings, knobs)
+        except TrimtabError as error:
+            st.error(plain(str(error)))
+            return None
+
+
+def _show(knobs: dict[str, float], found: WhatIf) -> None:
+    turned = ", ".join(f"{name} {value:g}" for name, value in knobs.items()) or "nothing turned"
+    saved = found.current.money - found.changed.money
+    st.markdown(
+        plain(
+            f"With {turned}: {number(abs(saved), found.settings.energy.currency)} "
+            f"{'less' if saved >= 0 else 'more'} than the plan in force at the same prices, "
+            f"solved in {found.seconds:.2g} s to within {100 * found.gap_ratio:.2f} %."
+        )
+    )
+    table(pd.DataFrame(difference_rows(found)), "what-if")
+    notes = [
+        f"Energy of {count_text(found.changed.unknown_jobs, 'job')} is not known and left out."
+        if found.changed.unknown_jobs
+        else "",
+        f"{count_text(found.left_out, 'job')} of the plan ended: left out."
+        if found.left_out
+        else "",
+    ]
+    st.caption(
+        " ".join(
+            [
+                "Jobs alone, both plans at the same prices; energy of nodes is not in it.",
+                *filter(None, notes),
+            ]
+        )
+    )

@@ -1,0 +1,1 @@
+"""Page Fleet with Facility."""

@@ -1,0 +1,238 @@
+"""The fleet as it stands: every GPU at a glance, nodes × GPUs, one board in depth, its health."""
+
+from datetime import datetime, timedelta
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.board_history import board_history
+from dashboard.charts.fleet_image import fleet_image
+from dashboard.charts.fleet_map import MEASURES, MapMeasure, fleet_map
+from dashboard.charts.palette import safe
+from dashboard.web.access.session import current_world
+from dashboard.web.fleet.node_health import troubles
+from dashboard.web.fleet.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
+from dashboard.web.fleet.xid_section import board_xid_section
+from dashboard.web.frame.address_filters import choose, choose_page
+from dashboard.web.frame.page import chart, empty_state, figures, finding, number, plain, table, way
+from dashboard.web.frame.scope import current_scope, scoped_jobs
+from data.base.clock import utc_now
+from data.base.counts import count_text
+from data.facts.cluster_names import MAIN, cluster_in
+from data.facts.columns import ACTIVITY
+from data.facts.gpu_resources import NOT_READ
+
+_NODES, _NAMED_JOBS = 40, 8
+_SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
+_NOBODY = "No known job held it in the last {days} d."
+_PROSE = {"what": 380, "since or why": 420}
+_SORTS = {
+    "least used first": ("unused", False),
+    "name": ("node", True),
+    "most power first": ("power_watts", False),
+    "hottest first": ("temperature_celsius", False),
+}
+world = current_world()
+reader = world.reader
+
+
+def cell_texts(boards: pd.DataFrame) -> list[str]:
+    """Return what hovering over each board says."""
+    texts = []
+    for board in boards.to_dict("records"):
+        memory, power = board["memory_used_mib"] / 1024, board["power_watts"]
+        work, allocated = number(board["work"], "%"), number(board["allocated"], "%")
+        index = safe(board["gpu_index"]) or "?"
+        lines = [
+            f"{safe(board['node'])} · GPU {index} · {safe(board['gpu_model'])}",
+            *([f"MIG {safe(board['mig_profiles'])}"] if board["mig_profiles"] else []),
+            f"in use {work}, allocated {allocated}",
+            f"memory {number(memory, 'GiB')}, power {number(power, 'W')}",
+            *(safe(job) for job in str(board["jobs"]).split("\n")[:4]),
+        ]
+        texts.append("<br>".join(lines))
+    return texts
+
+
+def boards_now(end: datetime) -> pd.DataFrame:
+    """Return the boards of the last hour that are looked at, with the measures in %."""
+    boards = reader.boards(start=end - timedelta(hours=1), end=end)
+    boards["work"] = 100 * boards["used_ratio"]
+    boards["allocated"] = 100 * boards["allocated_ratio"]
+    boards["memory"] = 100 * boards["memory_used_mib"] / boards["memory_total_mib"]
+    boards["xid"] = xid_texts(boards, reader.board_xids(since=end - timedelta(days=1)))
+    boards["unused"] = 1 - boards["used_ratio"].fillna(0)
+    scope, jobs = current_scope(), scoped_jobs()
+    if scope.model:
+        boards = boards[boards["gpu_model"] == scope.model]
+    if scope.cluster:
+        boards = boards[boards["node"].map(cluster_in) == scope.cluster.replace(MAIN, "")]
+    if jobs is not None and not set(scope.chosen) <= {"model", "cluster"}:
+        held = boards["jobs"].map(
+            lambda names: any(part in jobs for part in str(names).split("\n"))
+        )
+        boards = boards[held]
+    return boards
+
+
+def ranked(boards: pd.DataFrame, order: str) -> pd.DataFrame:
+    """Return the boards node by node in the order asked for, numbered by node and within it."""
+    column, ascending = _SORTS[order]
+    ranks = (
+        boards.groupby("node", as_index=False)
+        .agg({"unused": "sum", "power_watts": "sum", "temperature_celsius": "max"})
+        .sort_values([column, "node"], ascending=[ascending, True], ignore_index=True)
+    )
+    places = {name: place for place, name in enumerate(ranks["node"])}
+    rows = boards.assign(rank=boards["node"].map(places))
+    rows = rows.sort_values(["rank", "gpu_index", "gpu_uuid"], ignore_index=True)
+    return rows.assign(cell=rows.groupby("rank").cumcount())
+
+
+def legend(measure: MapMeasure) -> str:
+    """Return what the colours mean where the scale beside the map does not say it."""
+    if measure.column != "work":
+        return ""
+    return "Grey: nobody holds it; orange to blue: held, from idle to busy. "
+
+
+def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
+    """Show the whole fleet, then a page of nodes, then one board of them."""
+    nodes = int(rows["rank"].max()) + 1
+    if nodes > _NODES:
+        chart(fleet_image(rows, measure), "fleet-image", opens=search_for)
+        st.caption(
+            f"All {nodes:,} nodes in this order, left to right and down; below, {_NODES} of them. "
+            f"{legend(measure)}A click on a node shows it alone."
+        )
+    first = choose_page(nodes, _NODES) if nodes > _NODES else 0
+    page = rows[(rows["rank"] >= first) & (rows["rank"] < first + _NODES)].copy()
+    page["text"] = cell_texts(page)
+    chart(fleet_map(page, measure), "fleet-map", opens=open_board)
+    st.caption(
+        "Of the last hour: means, of memory and temperature the largest. "
+        f"{legend(measure)}A cross: not reported. A click on a board opens it below."
+    )
+    hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
+    left_out = [name for name in hidden if name != "text"]
+    unknown = [name for name in ACTIVITY.names if name in page and page[name].isna().all()]
+    shown = page.drop(columns=[*hidden, *unknown])
+    at_first = ["node", "gpu_index", "gpu_model", "jobs", "gpu_uuid"]  # in sight on a laptop
+    table(
+        shown[at_first + [name for name in shown.columns if name not in at_first]],
+        "boards",
+        every=lambda: rows.drop(columns=left_out),
+        links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "job?id="},
+        opens=lambda place: open_board(page["gpu_uuid"].iloc[place]),
+    )
+    asked = st.query_params.get("gpu", "")
+    here = [page, rows[rows["gpu_uuid"] == asked]]  # the board of an address may be elsewhere
+    show_board(pd.concat(here).drop_duplicates("gpu_uuid"), end)
+
+
+def open_board(gpu: str) -> None:
+    """Let the page draw this board below; the address says which."""
+    st.query_params["gpu"] = gpu
+
+
+def search_for(node: str) -> None:
+    """Show the boards of one node alone."""
+    st.session_state["q"] = node
+
+
+def show_board(page: pd.DataFrame, end: datetime) -> None:
+    """Show the past of one board."""
+    ids = page["gpu_uuid"].tolist()
+    names = dict(zip(ids, page["node"] + " · GPU " + page["gpu_index"] + " · " + ids, strict=True))
+    asked = st.query_params.get("gpu", "")
+    if asked and asked not in ids:
+        st.warning(plain(f"Board {asked} is not among these."))
+    gpu = st.selectbox(
+        "One GPU",
+        ids,
+        index=ids.index(asked) if asked in ids else 0,
+        format_func=lambda entry: names[entry],
+    )
+    st.query_params["gpu"] = gpu
+    days = current_scope().days
+    history = reader.board_history(
+        gpu, start=end - timedelta(days=days), end=end, slot_seconds=_SLOT_SECONDS[days]
+    )
+    chart(board_history(history), "board")
+    board_xid_section(reader, gpu, end)
+    held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
+    with st.container(horizontal=True, vertical_alignment="center", key="held-by"):
+        said = f"Held in the last {days} d by" if held_by else _NOBODY.format(days=days)
+        st.caption(said, width="content")
+        for job in held_by[:_NAMED_JOBS]:
+            way("job", job, id=job)
+        if len(held_by) > _NAMED_JOBS:
+            st.caption(f"and {len(held_by) - _NAMED_JOBS} more")
+
+
+def show_health(boards: pd.DataFrame, end: datetime) -> None:
+    """Show what of boards and nodes needs a look."""
+    st.subheader("Health of boards and nodes")
+    day = {"start": end - timedelta(days=1), "end": end}
+    xids = reader.board_xids(since=day["start"])
+    found = troubles(
+        boards,
+        reader.silent_boards(**day, since=end - timedelta(hours=1)),
+        reader.nodes(),
+        reader.energy_disagreements(**day),
+        worth_a_look(xids, since=day["start"]),
+        world.settings.settings.nodes,
+    )
+    if found.empty:
+        st.write("All boards of the last 24 h still report, with power; every node takes jobs.")
+    else:
+        table(found.head(500), "health", every=lambda: found, prose=_PROSE)
+    if xids.empty:
+        st.caption(f"XID errors are unknown: {NOT_REPORTED}.")
+
+
+for warning in (entry for report in reader.source_reports() for entry in report.warnings):
+    if NOT_READ in warning:
+        st.warning(plain(f"{warning}."))
+if not empty_state():
+    end = reader.latest_sample_at() or utc_now()
+    boards = boards_now(end)
+    held = boards[boards["allocated_ratio"] > 0]
+    silent = int(boards["power_watts"].isna().sum())
+    idle = held[held["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
+    finding(
+        f"{count_text(len(boards), 'board')} on {count_text(boards['node'].nunique(), 'node')}: "
+        f"{len(held):,} held in the last hour, {len(idle):,} of them idle."
+    )
+    figures(
+        {
+            "held boards in use, mean": number(held["work"].mean(), "%"),
+            "held boards' memory, mean": number(held["memory"].mean(), "%"),
+            "power of all boards": (
+                number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),
+                f"{count_text(silent, 'board')} did not report it" if silent else "",
+            ),
+            "boards with MIG instances": f"{int((boards['mig_profiles'] != '').sum())}",
+        }
+    )
+    cells = st.columns([2, 2, 3], vertical_alignment="bottom")
+    with cells[0]:
+        known = [entry for entry in MEASURES[1:] if boards[entry.column].notna().any()]
+        shown = choose("Colour", [entry.title for entry in (MEASURES[0], *known)], "colour")
+    with cells[1]:
+        order = choose("Order", list(_SORTS), "order")
+    with cells[2]:
+        search = st.text_input("Node or job", key="q", bind="query-params")
+    chosen = boards
+    if search:
+        text = chosen["node"] + " " + chosen["jobs"]
+        chosen = chosen[text.str.contains(search, case=False, regex=False)]
+    if chosen.empty:
+        st.info("No board fits these filters. Clear the search, or choose other jobs above.")
+    else:
+        show_boards(
+            ranked(chosen, order),
+            next(measure for measure in MEASURES if measure.title == shown),
+            end,
+        )
+    show_health(boards, end)

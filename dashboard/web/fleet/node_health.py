@@ -1,0 +1,95 @@
+"""Boards and nodes that need a look: silent, in error, closed, without power readings."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+
+from dashboard.resources.alerts import MEMORY_FAILS, REPLACE, slowed_text
+from data.base.counts import count_text
+from data.catalogue.xid_table import meaning_of
+from data.facts.fleet import Node
+from data.settings.fleet import NodeSettings
+
+_COLUMNS = ["what", "where", "since or why"]
+_SLOWED = 0.1
+"""Of an hour; less is a short peak."""
+
+
+def troubles(
+    boards: pd.DataFrame,
+    silent: pd.DataFrame,
+    nodes: Sequence[Node],
+    jumps: pd.DataFrame,
+    xids: pd.DataFrame,
+    limits: NodeSettings,
+) -> pd.DataFrame:
+    """Return a row per trouble: what, where, since when or why.
+
+    `boards` are those of the last hour (StoreReader.boards), `silent` those that were seen before
+    it alone (silent_boards), `jumps` the boards whose energy counter contradicts their power
+    (energy_disagreements), and `xids` the errors of boards that are worth a look (xid_errors).
+    Hot is what has reached `limits`.
+    """
+    mute = boards[boards["power_watts"].isna()]
+    closed = [node for node in nodes if node.gpu_count and not node.schedulable]
+    rows = [
+        *(
+            ("board is silent", _place(entry), f"last seen {_time(entry['last_seen_at'])}")
+            for entry in silent.to_dict("records")
+        ),
+        *(
+            (
+                f"XID {row['xid']}: {meaning_of(row['xid']).what}",
+                f"{row['node']} · GPU {row['gpu_index']}",
+                f"shown since {_time(row['first_seen_at'])}; {meaning_of(row['xid']).next_step}",
+            )
+            for row in xids.to_dict("records")
+        ),
+        *_unwell(boards, limits),
+        *(
+            ("node takes no jobs", node.name, f"{node.state} {node.reason}".strip() or "not said")
+            for node in closed
+        ),
+        *(
+            ("power is not reported", _place(entry), "its energy is unknown")
+            for entry in mute.to_dict("records")
+        ),
+        *(
+            (
+                "energy counter contradicts power",
+                f"{entry['node']} · {entry['gpu_uuid']}",
+                f"{entry['counter_kwh']:.3g} against {entry['power_kwh']:.3g} kWh in 24 h",
+            )
+            for entry in jumps.to_dict("records")
+        ),
+    ]
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _unwell(boards: pd.DataFrame, limits: NodeSettings) -> Iterator[tuple[str, str, str]]:
+    """Yield what boards say of their own health in the last hour."""
+    for board in boards.to_dict("records"):
+        place = _place(board)
+        if board["remap_failed"] > 0:
+            yield MEMORY_FAILS, place, REPLACE
+        if board["uncorrected_errors"] > 0:
+            errors = count_text(int(board["uncorrected_errors"]), "error")
+            yield "uncorrectable memory errors", place, f"{errors} since the driver was loaded"
+        if board["throttled_ratio"] >= _SLOWED:
+            yield "clocks are slowed", place, slowed_text(board)
+        for name, limit, what in (
+            ("temperature_celsius", limits.hot_celsius, "GPU is hot"),
+            ("memory_temperature_celsius", limits.hot_memory_celsius, "memory is hot"),
+        ):
+            if board[name] >= limit:
+                yield what, place, f"{board[name]:.0f} °C in the last hour, hot from {limit:.0f} °C"
+
+
+def _place(board: Mapping[Any, object]) -> str:
+    return f"{board['node']} · GPU {board['gpu_index']}"
+
+
+def _time(at: object) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC" if isinstance(at, datetime) else "—"

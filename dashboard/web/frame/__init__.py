@@ -1,0 +1,1 @@
+"""Page frame, navigation, scope, button, alert strip."""

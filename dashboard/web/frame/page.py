@@ -1,0 +1,309 @@
+"""What pages share: errors without tracebacks, figures, tables with export, age of the data."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from urllib.parse import quote, urlencode
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from dashboard.common.csv_cells import csv_text
+from dashboard.common.escaping import markdown
+from dashboard.common.figures import figure_text, range_texts, short_name
+from dashboard.common.replay_clock import as_of_text
+from dashboard.common.stale_readings import WAY_OUT, why_too_old
+from dashboard.web.access.session import current_world
+from dashboard.web.frame.action_button import File, file_buttons
+from dashboard.web.frame.headings import column_settings
+from dashboard.web.frame.navigation import page_file
+from dashboard.web.frame.scope import SCOPE_WORDS, current_scope
+from data.base.errors import TrimtabError
+from data.records.recommendations import Range
+
+UNKNOWN = "—"
+_FIGURE_PIXELS = 230
+_ASKED = "page-asked"
+_PROSE_PIXELS = 66
+"""Streamlit breaks the lines of a cell in rows of more than 4 rem alone."""
+_LINK_PIXELS = {"jobs": 200}
+"""Columns that are empty in many rows: a column is else as wide as its first rows need."""
+_ROWS_HIGH = 16
+_ROW_PIXELS = 35
+
+
+@contextmanager
+def frame() -> Iterator[None]:
+    """Show an error that a person can act on as one line with its hint."""
+    try:
+        yield
+    except TrimtabError as error:
+        st.error(plain(str(error)))
+
+
+def plain(text: str) -> str:
+    """Return untrusted text for Streamlit's Markdown (see `foreign_text.markdown`)."""
+    return markdown(text)
+
+
+def number(value: float | None, unit: str) -> str:
+    """Return a number with three significant digits and its unit, an em dash when unknown."""
+    return UNKNOWN if value is None or value != value else f"{figure_text(value)} {unit}"
+
+
+def measured(value: float | None, unit: str, lacking: str) -> tuple[str, str]:
+    """Return a figure and its small print: nothing when it is known, else why it is not."""
+    shown = number(value, unit)
+    return shown, lacking if shown == UNKNOWN else ""
+
+
+def loss_banner() -> None:
+    """Say on every page which acknowledged writes the store lost."""
+    for loss in current_world().store.losses:
+        st.error(plain(f"{loss}. `trimtab store check --accept` ends this warning."))
+
+
+def old_readings_banner() -> None:
+    """Say on every page that nothing is proposed, where the newest reading is too old for it."""
+    world = current_world()
+    reason = why_too_old(
+        world.reader,
+        world.settings.settings,
+        as_of=world.reader.latest_sample_at(),
+        now=world.clock(),
+    )
+    if reason:
+        st.warning(plain(f"{reason[0].upper()}{reason[1:]}. {WAY_OUT}"))
+
+
+def freshness() -> str:
+    """Say how old the newest sample is and how complete the sources were."""
+    reader = current_world().reader
+    latest = reader.latest_sample_at()
+    if latest is None:
+        return "No samples yet."
+    known = [report for report in reader.source_reports() if report.completeness_ratio is not None]
+    complete = (
+        f"; sources {100 * min(report.completeness_ratio or 0 for report in known):.0f} % complete"
+        if known
+        else ""
+    )
+    if (recording := reader.recording()) is not None:
+        return f"{as_of_text(recording)}{complete}."
+    age = current_world().clock() - latest
+    hours = age / timedelta(hours=1)
+    text = f"{hours:.1f} h" if hours >= 1 else f"{age / timedelta(minutes=1):.0f} min"
+    return f"As of {latest:%Y-%m-%d %H:%M} UTC, {text} ago{complete}."
+
+
+def tense(live: str, recorded: str) -> str:
+    """Return the words for a fleet of now, or those for a recording: all of it is past."""
+    return live if current_world().reader.recording() is None else recorded
+
+
+def finding(text: str) -> None:
+    """Open the page with its answer."""
+    st.markdown(f"## {plain(text)}")
+
+
+def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
+    """Show at most four figures side by side; a pair is a value and its small print.
+
+    A range shows its central value large and its bounds small.
+    """
+    row = st.container(horizontal=True)
+    for label, value in values.items():
+        main, note = _main_and_note(value)
+        # Of one width, so that figures go to the next line where columns would cut them.
+        with row.container(gap=None, width=_FIGURE_PIXELS):
+            # The metric's own label is one line that is cut where the window is narrow.
+            st.caption(label)
+            st.metric(label, main, label_visibility="collapsed")
+            st.caption(plain(note) or "\u00a0")
+
+
+def _main_and_note(value: Range | tuple[str, str] | str | None) -> tuple[str, str]:
+    if value is None:
+        return UNKNOWN, "power was never reported"
+    if isinstance(value, Range):
+        low, central, high = range_texts(value)
+        return f"{central} {value.unit}", "" if low == high else f"{low}–{high} {value.unit}"
+    return (value, "") if isinstance(value, str) else value
+
+
+def chart(figure: go.Figure, key: str, *, opens: Callable[[str], None] | None = None) -> None:
+    """Show a figure in the page's width.
+
+    `opens` hears the name of a mark that was clicked: the first that its `customdata` lists.
+    """
+    settings = {"displaylogo": False}
+    if opens is None:
+        st.plotly_chart(figure, key=key, config=settings)
+        return
+
+    def hear() -> None:
+        for point in st.session_state[key].selection.points:
+            if isinstance(named := point.get("customdata"), list) and named[0]:
+                opens(str(named[0]))
+
+    st.plotly_chart(figure, key=key, config=settings, on_select=hear, selection_mode="points")
+    _go_where_asked()
+
+
+def table(
+    rows: pd.DataFrame,
+    name: str,
+    *,
+    every: Callable[[], pd.DataFrame] | None = None,
+    headings: Mapping[str, str] | None = None,
+    links: Mapping[str, str] | None = None,
+    exported: bool = True,
+    prose: Mapping[str, int] | None = None,
+    opens: Callable[[int], None] | None = None,
+) -> None:
+    """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON.
+
+    `every` gives what is exported where `rows` are only one page of it. `headings` are those of
+    this table alone, see `column_settings`. `links` name the page that each cell of a column leads
+    to, such as `job?id=` for the column of jobs. `prose` gives the width in pixels of columns of
+    sentences, which then have several lines. A column of empty texts is left out of what is shown.
+    `opens` hears which row was clicked, elsewhere than on a link: that opens in a tab of its own.
+    """
+    shown = rows[[name for name in rows.columns if not (len(rows) and rows[name].eq("").all())]]
+    shown = shown.copy()
+    for column in shown.columns[shown.dtypes == "float64"]:
+        shown[column] = rows[column].map(three_digits)
+    settings = column_settings(shown, other=headings)
+    for column, width in (prose or {}).items():
+        settings[column] = st.column_config.Column(settings[column]["label"], width=width)
+    linked = set()
+    for column, page in (links or {}).items():
+        # A cell that names several leads to none of them.
+        if column in shown.columns and not rows[column].astype(str).str.contains("\n").any():
+            linked.add(column)
+            shown[column] = [link_to(page, entry) for entry in rows[column]]
+            settings[column] = st.column_config.LinkColumn(
+                settings[column]["label"],
+                display_text=r"[?&][a-z]+=([^&]*)$",
+                width=_LINK_PIXELS.get(column),
+            )
+    key = f"{name}-rows"
+
+    def hear() -> None:
+        for place, column in st.session_state[key].selection.cells:
+            if opens and column not in linked and int(place) < len(rows):
+                opens(int(place))
+
+    st.dataframe(
+        shown,
+        hide_index=True,
+        placeholder=UNKNOWN,
+        column_config=settings,
+        row_height=_PROSE_PIXELS if prose else None,
+        height="auto" if prose or shown.empty else grid_height(min(len(shown), _ROWS_HIGH)),
+        key=key if opens else None,
+        on_select=hear if opens else "ignore",
+        selection_mode="single-cell",
+    )
+    if exported:
+        export(name, every or (lambda: rows))
+    if opens:
+        _go_where_asked()
+
+
+def _go_where_asked() -> None:
+    """Leave for the page that a click asked for: a callback cannot."""
+    if (asked := st.session_state.pop(_ASKED, None)) is not None:
+        view, words = asked
+        st.switch_page(page_file(view), query_params=words)
+
+
+def grid_height(rows: int) -> int:
+    """Return the height in pixels of a table of so many rows of one line, with its head."""
+    return _ROW_PIXELS * (rows + 1) + 3
+
+
+def goes_to(view: str, asked: Sequence[Mapping[str, str]]) -> Callable[[int], None]:
+    """Return what opens a page when a row is clicked; `asked` is what its address asks, by row."""
+    return lambda place: _ask_for(view, asked[place])
+
+
+def goes_by_name(view: str, word: str) -> Callable[[str], None]:
+    """Return what opens a page about what was clicked; `word` is how its address names that."""
+    return lambda name: _ask_for(view, {word: name})
+
+
+def _ask_for(view: str, words: Mapping[str, str]) -> None:
+    """Ask for a page in the callback of a click; its address keeps the header's choices.
+
+    A choice of the header is bound to its control: only the control's value can be set.
+    """
+    for name in SCOPE_WORDS & words.keys():
+        st.session_state[name] = words[name]
+    other = {name: value for name, value in words.items() if name not in SCOPE_WORDS}
+    st.session_state[_ASKED] = (view, other)
+
+
+def link_to(page: str, name: object) -> str | None:
+    """Return the address of a page about a name within the scope of now, None for no name."""
+    if not isinstance(name, str) or not name:
+        return None
+    path, _mark, asked = page.partition("?")
+    scope = urlencode(current_scope().address(), quote_via=quote)
+    return f"{path}?{scope}{'&' if scope else ''}{asked}{quote(name, safe='')}"
+
+
+def way(view: str, label: str, **asked: str) -> None:
+    """Show a link to another page that keeps the scope; `asked` is what else its address says.
+
+    `label` is untrusted text; a long one is cut, as Streamlit does not wrap it on a narrow screen.
+    Streamlit itself keeps the parameters of what is drawn on every page: the range. Those of the
+    filters, behind their button, it forgets.
+    """
+    asked = current_scope().chosen | asked
+    icon = ":material/arrow_forward:"  # without it the words look like text, not like a link
+    st.page_link(page_file(view), label=plain(short_name(label)), query_params=asked, icon=icon)
+
+
+def export(name: str, whole: Callable[[], pd.DataFrame]) -> None:
+    """Offer rows as CSV and JSON."""
+    file_buttons(
+        File(
+            label="CSV",
+            make=lambda: csv_text((rows := whole()).to_dict("records"), list(rows.columns)),
+            name=f"{name}.csv",
+            kind="text/csv",
+            key=f"{name}-c",
+        ),
+        File(
+            label="JSON",
+            make=lambda: json_text(whole()),
+            name=f"{name}.json",
+            kind="application/json",
+            key=f"{name}-j",
+        ),
+    )
+
+
+def json_text(rows: pd.DataFrame) -> str:
+    """Return rows as a JSON list of objects; unknown is null."""
+    document = json.loads(rows.to_json(orient="records", date_format="iso"))
+    return json.dumps(document, ensure_ascii=False)
+
+
+def three_digits(value: float) -> float:
+    """Return a number of a table to three significant digits, whole from a thousand on."""
+    return float(f"{value:.0f}") if abs(value) >= 1000 else float(f"{value:.3g}")
+
+
+def empty_state() -> bool:
+    """Say what to do next when there is nothing to show; tell whether that is so."""
+    if current_world().reader.latest_sample_at() is not None:
+        return False
+    st.info(
+        "Nothing has been collected yet. Run `trimtab cycle --prometheus URL`, or "
+        "`trimtab import FILE --map MAP.toml`, then reload this page."
+    )
+    return True

@@ -1,0 +1,138 @@
+"""What is looked at on every page: a time range and a part of the jobs, in header and address.
+
+The header asks for it (`ask_scope`), pages read it (`current_scope`), and links carry it on. A page
+that does not follow a part of it says so: `FOLLOWED` is the one place that knows.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import streamlit as st
+
+from dashboard.common.escaping import markdown
+from dashboard.cycle.prepare_answers import USUAL_DAYS
+from dashboard.web.access.session import current_world
+from dashboard.web.frame.address_filters import ALL, choose, held, pick
+from data.facts.cluster_names import MAIN
+from data.facts.jobs import Job
+
+_DAYS = ("1", "7", "30", "90")
+_LABELS = {
+    "namespace": "Namespace or partition",
+    "team": "Team (account)",
+    "model": "GPU model",
+    "cluster": "Cluster",
+}
+_WORDS = {"namespace": "namespace", "team": "team", "model": "GPU model", "cluster": "cluster"}
+_JOBS = frozenset(_LABELS)
+SCOPE_WORDS = _JOBS | {"days"}
+"""What an address calls the parts of the scope."""
+FOLLOWED: Mapping[str, frozenset[str]] = {
+    "Overview": _JOBS | {"days"},
+    "Findings": _JOBS,
+    "Fleet": _JOBS | {"days"},
+    "Jobs": _JOBS,
+    "Job": frozenset({"days"}),
+    "Serving": _JOBS,
+    "Forecasts": frozenset({"namespace", "model"}),
+    "Plan": frozenset({"model"}),
+    "Costs": _JOBS,
+    "Savings": _JOBS,
+    "Energy & ESG": _JOBS | {"days"},
+}
+"""Which parts of the scope each page follows; a page that is not named follows none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The last `days`; the jobs of a namespace, team, GPU model and cluster; '' chooses all."""
+
+    days: int = USUAL_DAYS
+    namespace: str = ""
+    team: str = ""
+    model: str = ""
+    cluster: str = ""
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The filters of jobs that are set, by name."""
+        values = {name: str(getattr(self, name)) for name in _LABELS}
+        return {name: value for name, value in values.items() if value}
+
+    def describe(self, followed: Collection[str] = _JOBS) -> str:
+        """Return those filters of jobs that are followed in words, '' for all jobs."""
+        kept = {name: value for name, value in self.chosen.items() if name in followed}
+        return ", ".join(f"{_WORDS[name]} {value}" for name, value in kept.items())
+
+    def takes(self, job: Job | None) -> bool:
+        """Return whether a job is looked at; of an unknown one nothing fits a filter."""
+        if job is None:
+            return not self.chosen
+        facts = {
+            "namespace": job.namespace,
+            "team": job.scheduler.account if job.scheduler else "",
+            "model": job.gpu_model,
+            "cluster": job.cluster or MAIN,
+        }
+        return all(facts[name] == value for name, value in self.chosen.items())
+
+    def address(self) -> dict[str, str]:
+        """Return what an address says of it; the usual range and all jobs are left out."""
+        usual = {"days": str(USUAL_DAYS)} | dict.fromkeys(_LABELS, "")
+        said = {field.name: str(getattr(self, field.name)) for field in fields(self)}
+        return {name: value for name, value in said.items() if value != usual[name]}
+
+
+def current_scope() -> Scope:
+    """Return what the header asks for; all jobs and the usual range where it asks nothing."""
+    said = {name: str(st.session_state.get(name, ALL)) for name in _LABELS}
+    return Scope(
+        days=int(st.session_state.get("days", USUAL_DAYS)),
+        **{name: "" if value == ALL else value for name, value in said.items()},
+    )
+
+
+def scoped_jobs() -> dict[str, Job] | None:
+    """Return the jobs that are looked at by id, None without a filter: that is the whole fleet."""
+    reader, scope = current_world().reader, current_scope()
+    if not scope.chosen:
+        return None
+    return reader.remember(
+        ("scoped jobs", scope),
+        lambda: {job.job_id: job for job in reader.jobs() if scope.takes(job)},
+    )
+
+
+def ask_scope() -> None:
+    """Ask for the range, and behind one button for the filters."""
+    pick("Days", _DAYS, "days", usual=_DAYS.index(str(USUAL_DAYS)))
+    choices = current_world().reader.job_choices()
+    known = {name: [ALL, *choices.get(name, ())] for name in _LABELS if asks_for(name, choices)}
+    # A page that was opened by its address knows its filters only when they are drawn, below.
+    asked = {name: held(name) for name in known}
+    chosen = [asked[name] for name, values in known.items() if asked[name] in values[1:]]
+    label = markdown(", ".join(chosen) or "All jobs")
+    with st.popover(label, icon=":material/filter_list:", width="content"):
+        for name, values in known.items():
+            choose(_LABELS[name], values, name)
+
+
+def asks_for(name: str, choices: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a filter has anything to choose: of one cluster there is nothing."""
+    return name != "cluster" or len(choices.get(name, ())) > 1  # none in answers kept before
+
+
+def scope_note(title: str) -> None:
+    """Say which filters narrow this page, and what of the scope it does not follow."""
+    scope, followed = current_scope(), FOLLOWED.get(title, frozenset())
+    asked = scope.address()
+    left = [_WORDS.get(name, "time range") for name in asked if name not in followed]
+    if kept := scope.describe(followed):
+        st.caption(
+            f":material/filter_list: **Filtered**: {markdown(kept)}. Sums are of these jobs alone."
+        )
+    if left:
+        does = "does" if len(left) == 1 else "do"
+        st.caption(
+            f":material/filter_list: The chosen {' and '.join(left)} {does} not change this page."
+        )

@@ -1,0 +1,1 @@
+"""Pages Jobs and Job, Serving, Forecasts."""

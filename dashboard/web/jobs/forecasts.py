@@ -1,0 +1,203 @@
+"""What the fleet will need, how far ahead that can be trusted, and why."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.forecast_accuracy import lead_accuracy
+from dashboard.charts.forecast_band import forecast_band
+from dashboard.charts.member_weights import member_weights
+from dashboard.web.access.session import current_world
+from dashboard.web.frame.address_filters import choose_page, pick
+from dashboard.web.frame.page import chart, empty_state, figures, finding, plain, table, tense
+from dashboard.web.frame.scope import current_scope, scoped_jobs
+from dashboard.web.jobs.job_models import TITLES
+from dashboard.web.jobs.workload_forecast import ahead_table
+from data.base.clock import utc_now
+from data.base.counts import count_text
+from data.base.units import SECONDS_PER_HOUR
+from data.records.forecast_tests import ForecastTest, lead_means
+from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
+from forecasting.series.rack_series import rack_history
+
+_TITLES = {
+    Quantity.ALLOCATED_GPUS: "GPUs allocated",
+    Quantity.EFFECTIVE_GPUS: "GPUs in use",
+    Quantity.POWER: "GPU power",
+}
+_HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}
+_SHOWN = 70
+"""Jobs on a page, each with a row for each of its three quantities."""
+_SKIPPED_SHOWN = 200
+_TO_JOB = {"job": "job?id="}
+
+world = current_world()
+reader = world.reader
+
+
+def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
+    """Return the mean of the next 24 h with its peak hour, as a figure and its small print."""
+    path = group.path(quantity)
+    if path is None:
+        return "—", "never reported"
+    peak = int(np.argmax(path.q90[:24]))
+    unit = UNIT_OF[quantity]
+    mean, most = float(np.mean(path.q50[:24])), path.q90[peak]
+    said = [
+        f"{value:,.0f} W" if unit == "W" else count_text(value, "GPU") for value in (mean, most)
+    ]
+    return said[0], f"q90 peaks at {said[1]}, {group.slot_starts[peak]:%H:%M} UTC"
+
+
+def tested_rows(tests: Sequence[ForecastTest]) -> pd.DataFrame:
+    """Return a row per path of a job's forecast: its model and how that did."""
+    return pd.DataFrame([tested_row(test) for test in tests])
+
+
+def tested_row(tested: ForecastTest) -> dict[str, object]:
+    """Return the row of one path."""
+    losses = dict(tested.backtest.losses) if tested.backtest else {}
+    naive = losses.get("naive", 0.0)
+    return {
+        "job": tested.job_id,
+        "quantity": TITLES[tested.quantity],
+        "model": tested.model,
+        "loss relative to naive": losses.get(tested.model, 0.0) / naive if naive else None,
+        "inside q10–q90 (%)": 100 * tested.backtest.coverage_ratio if tested.backtest else None,
+        "at its limit (slots)": tested.censored_slots,
+        "outliers cut (slots)": tested.winsorised_slots,
+        "borrowed from": tested.borrowed_from,
+        "notes": "; ".join(tested.notes),
+    }
+
+
+def skipped_rows() -> pd.DataFrame:
+    """Return the jobs without a forecast, and why."""
+    return pd.DataFrame(
+        [
+            {"job": forecast.job_id, "reason": forecast.reason}
+            for forecast in reader.skipped_forecasts()
+        ]
+    )
+
+
+groups = [] if empty_state() else list(reader.group_forecasts())
+weeks = {(group.kind, group.name): group for group in groups if group.by_hour}
+scope = current_scope()
+asked = {GroupKind.NAMESPACE: scope.namespace, GroupKind.GPU_MODEL: scope.model}
+wanted = [item for item in asked.items() if item[1]]
+if wanted:
+    weeks = {test: weeks[test] for test in wanted if test in weeks}
+    if not weeks and groups:
+        st.info(plain(f"No forecast of {scope.describe()} is kept: too little is known of it."))
+if weeks:
+    kind, name = next(iter(weeks)) if wanted else (GroupKind.FLEET, "fleet")
+    fleet = weeks[kind, name]
+    whose = plain("jobs" if kind is GroupKind.FLEET else f"jobs of {name}")
+    allocated = fleet.path(Quantity.ALLOCATED_GPUS)
+    if allocated is not None:
+        ahead_text = tense(
+            f"In the next 24 h {whose} will hold", f"In the 24 h after it, {whose} would have held"
+        )
+        finding(
+            f"{ahead_text} {count_text(float(np.mean(allocated.q50[:24])), 'GPU')} on average, "
+            f"80 % interval of an hour {np.mean(allocated.q10[:24]):,.0f}–"
+            f"{np.mean(allocated.q90[:24]):,.0f}, jobs yet to come included."
+        )
+    figures({_TITLES[title]: day_ahead(fleet, title) for title in _TITLES})
+    names = {
+        f"{kind}: {name}" if name != "fleet" else "fleet": (kind, name) for kind, name in weeks
+    }
+    with st.container(horizontal=True):
+        chosen = st.selectbox("Group", list(names), key="group", bind="query-params")
+        mine = [group for group in groups if (group.kind, group.name) == names[chosen]]
+        quantities = {
+            title: entry
+            for entry, title in _TITLES.items()
+            if any(group.path(entry) is not None for group in mine)
+        }
+        quantity = quantities[pick("Quantity", list(quantities), "quantity")]
+        ahead = pick("Ahead", list(_HISTORY), "ahead")
+    kind, name = names[chosen]
+    shown = next((entry for entry in mine if entry.by_hour == (ahead == "7 d")), None)
+    end = reader.latest_sample_at() or utc_now()
+    start = end - _HISTORY[ahead]
+    history = (
+        rack_history(reader.node_power(start=start, end=end), world.settings.settings.power.domains)
+        if kind is GroupKind.RACK
+        else reader.group_history(start=start, end=end, slot_seconds=SECONDS_PER_HOUR)
+    )
+    rows = history[(history["kind"] == str(kind)) & (history["name"] == name)]
+    path = shown.path(quantity) if shown else None
+    if path is None:
+        st.info("Too little is known of it for this horizon: it takes four known slots.")
+    else:
+        chart(
+            forecast_band(
+                rows,
+                str(quantity),
+                y_title=_TITLES[quantity] + (" (W)" if quantity is Quantity.POWER else ""),
+                forecast=shown,
+                path=path,
+            ),
+            "group-path",
+        )
+        st.caption(plain("; ".join(path.notes)))
+        left, right = st.columns([3, 2])
+        with left:
+            st.subheader("Accuracy by lead time")
+            if path.backtest is not None and path.backtest.by_lead:
+                chart(lead_accuracy(lead_means(path.backtest.by_lead)), "group-accuracy")
+                st.caption(
+                    "Replayed at past moments, each from its own past only. Below the dashed line "
+                    "the forecast beats naive ('it stays as it is'); the band should hold 80 %."
+                )
+            else:
+                st.info("Not tested yet: the history is too short.")
+        with right:
+            st.subheader("Models in the mix")
+            chart(member_weights(path.weights), "group-weights")
+            st.caption(
+                "Members are weighted by their recent losses at that lead time; a tenth always "
+                "stays with naive."
+            )
+if not empty_state():
+    jobs = scoped_jobs()
+    lasting = ahead_table()
+    if jobs is not None and not lasting.empty:
+        lasting = lasting[lasting["job"].isin(jobs)]
+    if not lasting.empty:
+        st.subheader("Services and recurring jobs")
+        table(lasting, "workloads", links=_TO_JOB)
+        st.caption(
+            "With runs yet to come. Ranges are 80 % intervals of the sum; costs are at the latest "
+            "prices. A job's page has its week by the hour and its month by the day."
+        )
+    tested_jobs = [
+        job_id
+        for job_id, is_skipped in reader.forecast_jobs()
+        if not is_skipped and (jobs is None or job_id in jobs)
+    ]
+    known, skipped = reader.forecast_counts()
+    st.subheader("Jobs")
+    if not tested_jobs:
+        st.info("No job has a forecast yet: run `trimtab cycle` with some hours of history.")
+    else:
+        summary = reader.forecast_summary()
+        chart(lead_accuracy(summary.leads), "jobs-accuracy")
+        st.caption(f"Mean over {summary.series:,} series of {count_text(known, 'job')}.")
+        first = choose_page(len(tested_jobs), _SHOWN)
+        table(
+            tested_rows(reader.forecast_tests(tuple(tested_jobs[first : first + _SHOWN]))),
+            "forecasts",
+            links=_TO_JOB,
+            every=lambda: tested_rows(
+                [test for test in reader.forecast_tests() if jobs is None or test.job_id in jobs]
+            ),
+        )
+    if skipped:
+        with st.expander(f"{count_text(skipped, 'job has', 'jobs have')} no forecast"):
+            reasons = skipped_rows()
+            table(reasons.head(_SKIPPED_SHOWN), "skipped", every=lambda: reasons, links=_TO_JOB)

@@ -1,0 +1,219 @@
+"""One job: what it did, what it will need, what is planned and why."""
+
+from datetime import datetime, timedelta
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.accounting.savings.idle_bridge import why_kept
+from dashboard.charts.forecast_band import forecast_band
+from dashboard.resources.plan_rows import stretch_rows
+from dashboard.web.access.session import current_world
+from dashboard.web.findings.finding_list import every_row, findings_table
+from dashboard.web.frame.page import (
+    chart,
+    empty_state,
+    figures,
+    finding,
+    measured,
+    plain,
+    table,
+    tense,
+)
+from dashboard.web.frame.scope import current_scope
+from dashboard.web.jobs.held_boards import show_boards
+from dashboard.web.jobs.job_models import show_models
+from dashboard.web.jobs.job_phases import job_phases
+from dashboard.web.jobs.memory_line import memory_line
+from dashboard.web.jobs.run_end import run_end
+from dashboard.web.jobs.scheduler_facts import scheduler_facts
+from dashboard.web.jobs.similar_runs import runs_of, similar_runs
+from dashboard.web.jobs.slow_work_line import slow_work_line
+from dashboard.web.jobs.workload_forecast import show_ahead
+from data.base.errors import sentence
+from data.facts.job_pages import JobFilter
+from data.facts.jobs import Job
+from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
+from data.records.plans import JobPlan, Plan
+
+world = current_world()
+reader = world.reader
+planning = world.settings.settings.planning
+
+
+def choose_job(end: datetime) -> Job | None:
+    """Return the job that the address names, else the running one that wastes most."""
+    since = end - timedelta(hours=1)
+    names = list(reader.running_jobs(since=since))
+    wanted = st.query_params.get("id", "")
+    if wanted and reader.job(wanted) is None:
+        st.warning(plain(f"No job {wanted} is known; the most wasteful one is shown."))
+        wanted = ""
+    if not wanted:
+        page = reader.job_page(
+            JobFilter(),
+            start=end - timedelta(days=1),
+            end=end,
+            running_since=since,
+            order="waste",
+            most=1,
+        )
+        wanted = page.rows[0].job.job_id if page.rows else ""
+    if not wanted:
+        st.info("No job is known yet. Run `trimtab cycle` with a source that names jobs.")
+        return None
+    if wanted not in names:
+        names = [wanted, *names]
+    chosen = st.selectbox("Job", names, index=names.index(wanted))
+    st.query_params["id"] = chosen
+    return reader.job(chosen)
+
+
+def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
+    """Open with what the job did."""
+    mean = history["effective_gpus"].mean()
+    energy = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
+    mean_ratio, largest = history["utilization_ratio"].mean(), history["memory_used_mib"].max()
+    holds = tense("holds", "held")
+    finding(
+        f"{job.name} {holds} {job.gpu_count} × {job.gpu_model} {job.mig_profile} and used "
+        f"{mean:.2f} of them on average over the last {days} d."
+        if mean == mean
+        else f"{job.name} {holds} {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
+    )
+    figures(
+        {
+            "utilization, mean": measured(100 * mean_ratio, "%", "never reported"),
+            "memory per GPU, largest": measured(largest / 1024, "GiB", "never reported"),
+            "energy, last 24 h": measured(
+                energy["energy_kwh"].get(job.job_id), "kWh", "power was not reported"
+            ),
+            "idle, last 24 h": measured(
+                energy["idle_gpu_hours"].get(job.job_id), "GPU-h", "utilization was not reported"
+            ),
+        }
+    )
+
+
+def planned(plan: Plan | None, job: Job) -> JobPlan | None:
+    """Return what the plan says of the job."""
+    return (
+        next((entry for entry in plan.jobs if entry.job_id == job.job_id), None) if plan else None
+    )
+
+
+def show_demand(job: Job, history: pd.DataFrame, known: DemandForecast | None) -> None:
+    """Show history, forecast band and planned steps, and where the plan puts the job."""
+    plan = reader.latest_plan(job_id=job.job_id)
+    mine = planned(plan, job)
+    steps = None
+    if plan and mine and known and plan.slot_starts == known.slot_starts:
+        steps = [step.gpu_count for step in mine.steps]
+    st.subheader("Demand")
+    chart(
+        forecast_band(
+            history,
+            "effective_gpus",
+            y_title="effective GPUs",
+            forecast=known,
+            path=known.path(Quantity.EFFECTIVE_GPUS) if known else None,
+            steps=steps,
+            limit=float(job.gpu_count),
+        ),
+        "demand",
+    )
+    if plan and mine:
+        st.subheader("Plan")
+        table(pd.DataFrame(stretch_rows(plan, mine)), "plan")
+        if mine.unplaced:
+            st.caption(plain(f"No known place: {mine.unplaced}"))
+
+
+def show_memory_and_power(job: Job, history: pd.DataFrame, known: DemandForecast | None) -> None:
+    """Show memory against its limit and the power of all boards."""
+    left, right = st.columns(2)
+    with left:
+        st.subheader("Memory per GPU")
+        chart(
+            forecast_band(
+                history,
+                "memory_used_mib",
+                y_title="GiB",
+                forecast=known,
+                path=known.path(Quantity.MEMORY) if known else None,
+                limit=None if job.gpu_memory_mib is None else job.gpu_memory_mib / 1024,
+                scale=1 / 1024,
+            ),
+            "memory",
+        )
+        memory_line(job.job_id)
+    with right:
+        st.subheader("Power")
+        if history["power_watts"].notna().any():
+            chart(
+                forecast_band(
+                    history,
+                    "power_watts",
+                    y_title="W, all its boards",
+                    forecast=known,
+                    path=known.path(Quantity.POWER) if known else None,
+                ),
+                "power",
+            )
+        else:
+            st.info("Power was never reported by the source, so energy is unknown.")
+
+
+def show_findings(job: Job) -> None:
+    """Show what was found about the job, and where each stands."""
+    st.subheader("Findings")
+    mine = [row for row in every_row() if row.said.job_id == job.job_id]
+    if not mine:
+        mine_planned = planned(reader.latest_plan(job_id=job.job_id), job)
+        why = why_kept(mine_planned.idle if mine_planned else None)
+        if not mine_planned:
+            st.write(f"None: no plan {tense('has looked', 'looked')} at this job.")
+        else:
+            because = f" ({why})" if why else ""
+            st.write(plain(f"No change {tense('is', 'was')} recommended{because}."))
+        return
+    findings_table(mine, "job-findings")
+
+
+def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") -> None:
+    """Show one job, its answer at `place`."""
+    days = current_scope().days
+    slot_seconds = planning.slot_minutes * 60 * (1 if days <= 7 else 4)
+    history = reader.job_history(
+        job.job_id, start=end - timedelta(days=days), end=end, slot_seconds=slot_seconds
+    )
+    with place:
+        answer(job, history, end, days)
+    forecast = reader.forecast(job.job_id)
+    known = forecast if isinstance(forecast, DemandForecast) else None
+    if isinstance(forecast, ForecastSkipped):
+        st.warning(plain(f"No forecast: {sentence(forecast.reason)}"))
+    show_findings(job)
+    slow_work_line(job.job_id)
+    show_demand(job, history, known)
+    show_ahead(job, end)
+    others = runs_of(reader, job)
+    run_end(job, others, reader.job_progress(job.job_id, end=end), end)
+    job_phases(reader, job, end)
+    show_memory_and_power(job, history, known)
+    if known is not None:
+        show_models(known)
+    if job.assumed:
+        pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
+        st.caption(plain(f"Assumed, not measured: {pairs}"))
+    scheduler_facts(job)
+    similar_runs(reader, job, others)
+    show_boards(reader, job, end)
+
+
+if not empty_state():
+    end = reader.latest_sample_at() or world.clock()
+    place = st.container()
+    job = choose_job(end)
+    if job is not None:
+        show(job, end, place)

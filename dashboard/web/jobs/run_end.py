@@ -1,0 +1,77 @@
+"""When a running job is expected to end, and how much of its run is done."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import streamlit as st
+
+from dashboard.web.frame.page import plain
+from data.facts.jobs import Job, JobState, WorkloadKind
+from data.facts.progress import ProgressReport
+from forecasting.series.past_runs import past_run_seconds
+from planner.jobs.job_end import MIN_RUNS, expected_end, of_this_run, told_end
+
+_SEEN_WITHIN = timedelta(hours=1)
+"""A job that nothing was seen of for longer is not known to run."""
+_HOUR = timedelta(hours=1)
+_STALE_AFTER = timedelta(minutes=30)
+"""Six slots of the store: trainers report every few seconds to minutes."""
+
+
+def run_end(
+    job: Job, others: Sequence[Job], progress: Sequence[ProgressReport], as_of: datetime
+) -> None:
+    """Show the expected end of a running job by `others` of the same job and what it reported."""
+    facts = job.scheduler
+    if facts is None or facts.started_at is None or facts.state is not JobState.RUNNING:
+        return
+    if job.last_seen_at < as_of - _SEEN_WITHIN:
+        return
+    lengths = past_run_seconds((job, *others)).get(job.job_id, ())
+    said = end_line(job, lengths, as_of, progress)
+    if said:
+        st.subheader("End of this run")
+        st.write(plain(said))
+
+
+def end_line(
+    job: Job, lengths: Sequence[float], as_of: datetime, progress: Sequence[ProgressReport] = ()
+) -> str:
+    """Return when a job ends by `lengths` of ended runs in s and by what it reported, by time.
+
+    It is '' of a service without a limit that reports nothing.
+    """
+    told, found = told_end(job, as_of), expected_end(job, lengths, as_of, progress)
+    rest = _reported(job, progress, as_of)
+    if told is not None:
+        at_the_latest = f" Ended by {told[1]} at {_time(told[0])} at the latest."
+        rest += at_the_latest if told[0] >= as_of else f" Its end by {told[1]} has passed."
+    if found is not None:
+        done = [round(100 * ratio) for ratio in (found.central_ratio, found.low_ratio)]
+        return (
+            f"Expected {_time(found.central)} (80 %: {_time(found.low)} to {_time(found.high)}), "
+            f"by {found.by}. Done: {done[0]} % of the run "
+            f"(80 %: {done[1]} to {100 * found.high_ratio:.0f} %).{rest}"
+        )
+    if job.kind is WorkloadKind.INFERENCE and not rest:
+        return ""
+    known = f"{len(lengths)} finished run{'' if len(lengths) == 1 else 's'} of the same job known"
+    return f"Unknown: {known}, {MIN_RUNS} are needed.{rest}"
+
+
+def _reported(job: Job, progress: Sequence[ProgressReport], as_of: datetime) -> str:
+    """Return the newest report of the present run as a sentence, '' without one."""
+    mine = [report for report in of_this_run(job, progress) if report.reported_at <= as_of]
+    if not mine:
+        return ""
+    newest, silent = mine[-1], as_of - mine[-1].reported_at
+    if newest.done_ratio >= 1:
+        return f" It reported all its work as done at {_time(newest.reported_at)} and still runs."
+    said = f" It reported {100 * newest.done_ratio:.0f} % of its work as done"
+    if silent <= _STALE_AFTER:
+        return f"{said}."
+    return f"{said} at {_time(newest.reported_at)}, and nothing for {silent / _HOUR:.1f} h."
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,37 @@
+"""Why a job is slow, in words with what to try."""
+
+import streamlit as st
+
+from dashboard.web.access.session import current_world
+from dashboard.web.frame.page import plain
+from data.records.slow_work import SlowCause
+
+_UNTOLD = (
+    "Unknown: no source tells what keeps its boards at work. DCGM's profiling metrics would "
+    "(SM, tensor and engine activity, PCIe and NVLink)."
+)
+
+
+def slow_work_line(job_id: str) -> None:
+    """Say why the job is slow, how sure that is, what it loses and what to try."""
+    st.subheader("What limits its speed")
+    mine = [entry for entry in current_world().reader.slow_work() if entry.job_id == job_id]
+    if not mine:
+        st.write(_UNTOLD)
+        return
+    (found,) = mine
+    words = found.describe()
+    said = plain(words[:1].upper() + words[1:])
+    if not found.cause.is_slow:
+        st.write(f"Not slow: {plain(words)}" if found.cause is SlowCause.BUSY else said)
+        return
+    (st.info if found.confidence == "weak" else st.warning)(said)
+    lost = found.lost_ratio
+    st.write(
+        "What it costs is unknown: boards do not tell how much slower they work."
+        if lost is None
+        else f"It takes {100 * lost.central:.0f} % ({100 * lost.low:.0f}–{100 * lost.high:.0f} %) "
+        "of the time of its boards."
+    )
+    st.markdown(f"- To try: {plain(found.remedy)}")
+    st.caption(plain(", ".join(f"{name} {value:.2f}" for name, value in found.signals)))

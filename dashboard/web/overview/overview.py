@@ -1,0 +1,236 @@
+"""What is wasted now, and what should be approved today."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_list
+from dashboard.accounting.energy.build import make_statement
+from dashboard.accounting.energy.statement import EsgStatement, GroupBy
+from dashboard.accounting.savings.daily_savings import summed
+from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.web.access.session import current_world
+from dashboard.web.findings.daily_savings import saved_days
+from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope
+from dashboard.web.findings.finding_rows import InboxChoice, InboxRow, chosen_rows
+from dashboard.web.frame.page import (
+    UNKNOWN,
+    chart,
+    empty_state,
+    figures,
+    finding,
+    number,
+    plain,
+    tense,
+    way,
+)
+from dashboard.web.frame.scope import current_scope, scoped_jobs
+from data.base.counts import count_text
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.facts.fleet import SourceState
+from data.facts.jobs import Job
+from data.records.actions import FOR_MEMORY
+from data.records.recommendations import Range
+
+_RECENT, _HOUR = timedelta(minutes=30), timedelta(hours=1)
+
+
+def usage_over(start: datetime, end: datetime) -> pd.DataFrame:
+    """Return the columns of `StoreReader.fleet_history` by the hour.
+
+    Of chosen jobs nothing is free or of nobody, and `boards` are those that they held; an hour that
+    is not over yet is left out.
+    """
+    reader, jobs = current_world().reader, scoped_jobs()
+    if jobs is None:
+        return reader.fleet_history(start=start, end=end, slot_seconds=3600)
+    hours = reader.job_hours(tuple(sorted(jobs)), start=start)
+    hours = hours[hours["slot_start"] + _HOUR <= end]
+    amounts = ["gpu_hours", "used_gpu_hours", "idle_gpu_hours", "energy_kwh"]
+    found = hours.groupby("slot_start", as_index=False)[amounts].sum(min_count=1)
+    held = found["gpu_hours"].fillna(0.0)
+    used, idle = found["used_gpu_hours"].fillna(0.0), found["idle_gpu_hours"].fillna(0.0)
+    return pd.DataFrame(
+        {
+            "slot_start": found["slot_start"],
+            "boards": held,
+            "allocated_gpus": held,
+            "used_gpus": used,
+            "idle_allocated_gpus": idle,
+            "unknown_gpus": (held - used - idle).clip(lower=0.0),
+            "unattributed_gpus": 0.0,
+            "free_gpus": 0.0,
+            "power_watts": 1000 * found["energy_kwh"],
+        }
+    )
+
+
+def usage_now(end: datetime) -> "pd.Series[float] | None":
+    """Return the newest slot of it that is whole, None when there is none."""
+    reader = current_world().reader
+    if scoped_jobs() is not None:
+        hours = usage_over(end - timedelta(days=1), end)
+        return None if hours.empty else hours.iloc[-1]
+    recent = reader.fleet_history(start=end - _RECENT, end=end, slot_seconds=300)
+    if recent.empty:  # five-minute roll-ups are kept for a shorter time than hourly ones
+        recent = usage_over(end - timedelta(days=1), end)
+    # The last five minutes may have begun only: boards whose readings are to come are not free.
+    newest: pd.Series[float] = recent[recent["boards"] >= recent["boards"].max()].iloc[-1]
+    return newest
+
+
+_TOP = 5
+world = current_world()
+reader = world.reader
+settings = world.settings.settings
+
+
+def idle_cost(by_model: EsgStatement) -> Rent:
+    """Return the cost of the idle GPU-hours."""
+    hours = [(row.key, row.idle_gpu_hours or 0.0) for row in by_model.groups]
+    prices = price_list(settings, load_gpu_catalogue())
+    return prices.rent(hours, by_model.start, by_model.end)
+
+
+def waiting_rows() -> list[InboxRow]:
+    """Return the findings that wait for a decision, of the jobs that are looked at."""
+    return chosen_rows(rows_in_scope(every_row()), InboxChoice())
+
+
+def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
+    """Open with what is held and in use, and what the findings would free of it."""
+    stored = [row.said for row in waiting_rows()]
+    freed = sum(
+        said.savings.gpu_hours.central / said.savings.horizon_hours
+        for said in stored
+        if said.savings.gpu_hours
+        and said.action not in FOR_MEMORY
+        and not said.action.spec.of_node  # an emptied node frees no job's GPU
+    )
+    are, unseen = tense("are", "were"), now["unknown_gpus"]
+    unknown = f", of {unseen:,.1f} nobody reported utilization" if unseen > 0.05 else ""
+    if now["unattributed_gpus"] > 0.05:
+        unknown += f"; {now['unattributed_gpus']:,.1f} more {are} busy for nobody known"
+    all_of_them = count_text(
+        now["boards"], tense("GPU is", "GPU was"), tense("GPUs are", "GPUs were")
+    )
+    would = tense("would free", "would have freed")
+    found = (
+        "no plan has been made yet"
+        if reader.last_cycle() is None
+        else f"{count_text(len(stored), 'finding')} {would} {freed:,.1f}"
+    )
+    held = (
+        f"{now['allocated_gpus']:,.0f} of {all_of_them} allocated"
+        if jobs is None
+        else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:,.1f} GPUs in the "
+        "last hour"
+    )
+    finding(f"{held}, {now['used_gpus']:,.1f} {are} in use{unknown}; {found}.")
+
+
+def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:
+    """Return the energy of the site with its range, and the boards' power of the moment."""
+    if used is None:
+        return UNKNOWN, "power was never reported"
+    now_text = f"boards {tense('now', 'at its end')} {number(power_kilowatts, 'kW')}"
+    bounds = f"{number(used.low, '').strip()}–{number(used.high, used.unit)}"
+    return number(used.central, used.unit), f"{bounds}; {now_text}"
+
+
+def show_findings() -> None:
+    """Show the findings to decide on first, and what was saved to date."""
+    st.subheader(tense("Findings to decide on", "What would have been found"))
+    rows = waiting_rows()
+    if rows:
+        findings_table(rows[:_TOP], "top-findings")
+    else:
+        st.write(
+            tense(
+                "No cycle has run yet."
+                if reader.last_cycle() is None
+                else "None waits for a decision.",
+                "None. The plan kept every job as it was, or is being made.",
+            )
+        )
+    if len(rows) > _TOP:
+        way("findings", f"All {len(rows)} findings")
+    st.subheader("Saved to date")
+    jobs = scoped_jobs()
+    days = [day for day in saved_days() if jobs is None or day.recommendation.job_id in jobs]
+    (saved,) = summed(days, "all") or (None,)
+    if saved is None:
+        st.write(tense("Nothing is applied yet.", "Nothing was applied."))
+        return
+    figures(
+        {
+            "money": saved.money or (UNKNOWN, "a part of it is unknown"),
+            "site energy": saved.energy_kwh or (UNKNOWN, "power was not reported"),
+            "emissions": saved.emissions_kgco2e or (UNKNOWN, "power was not reported"),
+        }
+    )
+    way("savings", "Savings, by finding and day")
+
+
+if not empty_state():
+    end = reader.latest_sample_at() or world.clock()
+    day_ago = end - timedelta(days=1)
+    jobs = scoped_jobs()
+    now = usage_now(end)
+    if now is None:
+        finding(f"No job of {current_scope().describe()} held a GPU in the last 24 h.")
+        st.stop()
+    answer(now, jobs)
+    boards = {gpu.gpu_uuid: gpu.gpu_model for gpu in reader.gpus(start=day_ago, end=end)}
+    for unknown in load_gpu_catalogue().lacking(boards.values()):
+        st.warning(plain(f"Unknown boards: {unknown}"), icon="⚠️")
+    groups = GroupBy.MODEL
+    day = make_statement(reader, start=day_ago, end=end, settings=settings, by=groups, jobs=jobs)
+    before = make_statement(
+        reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
+    ).total
+    statement = day.total
+    rent = idle_cost(day).sentence(settings.energy.currency, left_out_of_prices(settings))
+    power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
+    figures(
+        {
+            "GPUs in use": (
+                f"{now['used_gpus']:,.1f} of {now['boards']:,.0f}",
+                f"{now['idle_allocated_gpus']:,.1f} allocated but idle"
+                + (f", {now['free_gpus']:,.1f} free" if jobs is None else ""),
+            ),
+            "idle while allocated, last 24 h": (
+                number(statement.idle_gpu_hours, "GPU-h"),
+                f"{rent}; {number(before.idle_gpu_hours, 'GPU-h')} the day before",
+            ),
+            "site energy, last 24 h": site_energy(statement.site_energy_kwh, power),
+            "emissions, last 24 h": statement.location_kgco2e,
+        }
+    )
+    show_findings()
+    st.subheader("GPUs in use over time")
+    days = current_scope().days
+    fleet = usage_over(end - timedelta(days=days), end)
+    chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
+    known, skipped = reader.forecast_counts()
+    st.caption(
+        f"Per hour, last {days} d: GPUs that these jobs held. Their forecast is on Forecasts."
+        if jobs is not None
+        else f"Per hour, last {days} d. The forecast adds up {known:,} of "
+        f"{count_text(known + skipped, 'job')}, the q10 and q90 as if all peaked together; jobs "
+        "yet to come are not foreseen."
+    )
+    st.subheader("Data")
+    reports = reader.source_reports()
+    failed = [report.source for report in reports if report.state is SourceState.FAILED]
+    st.write(
+        f"{len(failed)} of {count_text(len(reports), 'source')} failed last time: see Health."
+        if failed
+        else tense(
+            f"{len(reports)} of {count_text(len(reports), 'source')} answered last time.",
+            "All of it was imported.",
+        )
+    )
+    way("health", "Health of the sources and the store")

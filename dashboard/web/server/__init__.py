@@ -1,0 +1,1 @@
+"""The process, Streamlit's app, own metrics."""

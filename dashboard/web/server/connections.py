@@ -1,0 +1,125 @@
+"""Connections that ask nothing to the end: closed after a while, and the oldest when they are many.
+
+A connection waits until the head of a request, and then its body, is there. Somebody who opens
+thousands and sends a byte now and then would take every descriptor that the store, the log and the
+kill switch need. Who asks at once is never the oldest, so that a flood keeps nobody out.
+"""
+
+import asyncio
+import errno
+import logging
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from data.settings.access import AccessSettings
+
+logger = logging.getLogger(__name__)
+HEAD_SECONDS, BODY_SECONDS = 10.0, 20.0
+_MOST_WAITING = 1024
+"""A quarter of the descriptors where that is less, and of one address a quarter of these."""
+_TELL_EVERY = 60.0
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP as uvicorn speaks it, with a deadline for each head and body."""
+
+    due: asyncio.TimerHandle | None = None
+    began = 0.0
+    _phase = ""
+    access = AccessSettings()
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for a head, and close the oldest that wait where there are too many."""
+        super().connection_made(transport)
+        self._wait("head", HEAD_SECONDS)
+        limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _MOST_WAITING
+        if limit != resource.RLIM_INFINITY:
+            most = min(most, limit // 4)
+        waiting = [
+            entry
+            for entry in self.connections
+            if isinstance(entry, BoundedProtocol) and entry.due is not None
+        ]
+        here = [entry for entry in waiting if entry.client and entry.client[0] == self._address()]
+        if len(here) > max(1, most // 4) and not self._by_proxy():
+            min(here, key=lambda entry: entry.began).give_up()
+        elif len(waiting) > most:
+            min(waiting, key=lambda entry: entry.began).give_up()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and wait for what is still missing."""
+        super().data_received(data)
+        state = self.conn.their_state
+        if self.transport.get_protocol() is not self:  # a WebSocket now, which has no body to end
+            self._stop_waiting()
+        elif state is h11.SEND_BODY:
+            self._wait("body", BODY_SECONDS)
+        elif state is h11.IDLE and self.conn.trailing_data[0]:
+            self._wait("head", HEAD_SECONDS)
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _by_proxy(self) -> bool:
+        """Return whether the peer is a sign-in proxy, by which everybody comes."""
+        from dashboard.web.access.trusted_proxy import is_listed
+
+        return self.access.mode == "proxy" and is_listed(self._address(), self.access)
+
+    def _wait(self, phase: str, seconds: float) -> None:
+        """Set the deadline of a phase; more bytes of the same phase do not move it."""
+        if self.due is None or self._phase != phase:
+            self._stop_waiting()
+            self.began = self.loop.time()
+            self._phase, self.due = phase, self.loop.call_later(seconds, self.give_up)
+
+    def _stop_waiting(self) -> None:
+        if self.due is not None:
+            self.due.cancel()
+            self.due = None
+
+    def give_up(self) -> None:
+        """Close the connection without another word."""
+        self._stop_waiting()
+        self.transport.abort()
+
+
+def protocol_for(settings: AccessSettings) -> type[BoundedProtocol]:
+    """Return the protocol of a server with these settings of who is let in."""
+    return type("Bounded", (BoundedProtocol,), {"access": settings})
+
+
+def tell_accept_errors_seldom(
+    loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Log once a minute that no connection can be accepted; asyncio does it for each try."""
+    told_at = float("-inf")
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal told_at
+        error = context.get("exception")
+        lacks = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+        if not lacks:
+            loop.default_exception_handler(context)
+        elif clock() - told_at >= _TELL_EVERY:
+            told_at = clock()
+            logger.error(
+                "no connection can be accepted: %s; close some, or let the server have more "
+                "descriptors (ulimit -n, LimitNOFILE)",
+                error,
+            )
+
+    loop.set_exception_handler(handle)

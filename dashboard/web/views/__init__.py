@@ -1,1 +1,0 @@
-"""One page per file, registered in `dashboard.web.app`."""
