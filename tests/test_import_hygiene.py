@@ -59,7 +59,7 @@ WAITS = (
     "collectors", "forecasting", "planner",
 )  # fmt: skip
 MAX_LIST_MODULES = 620
-MAX_NO_STORE_MODULES = 264
+MAX_NO_STORE_MODULES = 270
 
 
 @pytest.fixture(scope="module")

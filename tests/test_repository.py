@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
-MAX_FILE = 400
+MAX_FILE = 600
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 PLACEHOLDER_HOSTS = re.compile(
     r"(127\.\d+\.\d+\.\d+|0\.0\.0\.0|localhost|[a-z0-9-]+|.*\.(example|invalid|test|svc)|"
@@ -40,7 +40,7 @@ def texts() -> list[tuple[str, str]]:
 
 
 def test_files_are_small() -> None:
-    """No Python file of the five packages, the tests or the benchmarks has more than 400 lines."""
+    """No Python file of the five packages, the tests or the benchmarks has more than 600 lines."""
     long = {
         str(path.relative_to(ROOT)): lines
         for package in (*PACKAGES, "tests", "benchmarks")

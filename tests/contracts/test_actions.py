@@ -32,6 +32,7 @@ NAMED_IN = {
     "planner/advisers/growth.py": "makes those of elastic training",
     "dashboard/cycle/outlooks.py": "finds what was grown",
     "planner/advisers/memory_relief.py": "makes those against running out of memory",
+    "planner/proposals/relief.py": "tells a change from advice",
     "planner/proposals/wording.py": "why they are proposed",
     "planner/advisers/memory_advice.py": "why those for memory are proposed",
     "dashboard/apply/slurm/change/moves.py": "its own moves of a time limit",
@@ -125,7 +126,7 @@ def test_a_new_action_is_its_file_its_row_and_a_call(tmp_path: Path) -> None:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package)
     edited = set(follow(ROOT / "docs" / "adding-an-action.md", tmp_path))
-    own = "planner/recommendations/unheld_nodes.py"
+    own = "planner/advisers/unheld_nodes.py"
     assert edited == {own, "data/records/actions.py", "planner/advise.py"}
     run = """
 from fleet_cases import fleet_case, plan_of
