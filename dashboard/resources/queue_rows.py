@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from dashboard.resources.quota_words import quota_words
+from dashboard.common.quota_words import quota_words
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.cluster_names import MAIN, cluster_in
 from data.facts.jobs import Job, JobState, SchedulerFacts

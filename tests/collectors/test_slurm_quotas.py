@@ -10,7 +10,7 @@ from beds.slurm_files import BedNode
 from collectors.shared.collector import Window
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.quotas import slurm_quotas
-from dashboard.resources.quota_words import quota_words
+from dashboard.common.quota_words import quota_words
 from data.base.clock import utc_now
 from data.base.errors import SourceRefusedError
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from factories import make_collected, make_job, make_quota
 
+from dashboard.common.quota_words import quota_words
 from dashboard.resources.queue_rows import queue_rows
-from dashboard.resources.quota_words import quota_words
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.facts.quotas import QuotaKind
 from data.store import Store

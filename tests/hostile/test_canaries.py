@@ -69,7 +69,7 @@ def test_no_password_is_left_in_an_address(address: str) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "http://gitea.site:3000/team/fleet/pulls/7", "http://[2001:db8::1]:3000/p?x=1",
+        "http://gitea.example:3000/team/fleet/pulls/7", "http://[2001:db8::1]:3000/p?x=1",
         "see http://h.example:8080.", "(https://h.example:443)", "http://a:1,http://b:2",
     ],
 )  # fmt: skip

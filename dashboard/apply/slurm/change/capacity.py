@@ -16,7 +16,7 @@ from dashboard.apply.slurm.change.moves import Move, pending_nodes
 from dashboard.apply.slurm.client.client import Partition
 from dashboard.apply.slurm.client.gres_text import gpu_request
 from dashboard.apply.slurm.client.job_state import JobFacts
-from dashboard.resources.quota_words import limit_words
+from dashboard.common.quota_words import limit_words
 from data.base.counts import count_text
 from data.base.errors import ChangeRefusedError
 from data.base.units import SECONDS_PER_HOUR
