@@ -13,6 +13,14 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks._sia_cluster import PAPER_CLUSTER
+from benchmarks.simulation.application import Application, LearningCurve, MeasuredSpeed
+from benchmarks.simulation.gavel_policy import GavelPolicy
+from benchmarks.simulation.job_view import SchedulingPolicy
+from benchmarks.simulation.rigid_policies import FirstInPolicy, LeastAttainedPolicy
+from benchmarks.simulation.sia_policy import SiaPolicy
+from benchmarks.simulation.simulator import SimulationRules, simulate
+from benchmarks.simulation.step_fit import StepFits
+from benchmarks.simulation.workload import SubmittedJob
 from planner.memory.estimate.predictor import predict_peak
 from planner.memory.estimate.training_plans import GpuType, prior_speed
 from planner.memory.models.model_sizes import known_model
@@ -25,14 +33,6 @@ from planner.memory.step.training_job import (
     TrainingJob,
 )
 from planner.scheduling.policy import HeterogeneousPolicy
-from planner.simulation.application import Application, LearningCurve, MeasuredSpeed
-from planner.simulation.job_view import SchedulingPolicy
-from planner.simulation.peers.gavel import GavelPolicy
-from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
-from planner.simulation.peers.sia import SiaPolicy
-from planner.simulation.simulator import SimulationRules, simulate
-from planner.simulation.step_fit import StepFits
-from planner.simulation.workload import SubmittedJob
 
 _GIB = 2**30
 _SEED = 20261121

@@ -7,10 +7,10 @@ import numpy as np
 
 from benchmarks.demand_sets import DemandSet, philly, pods
 from benchmarks.demand_sets import helios as helios_set
+from benchmarks.rightsizing.past import Values
 from data.records.forecasts import Quantity
 from forecasting.series.demand_series import DemandSeries
 from forecasting.series.window_peaks import PeakSubject, window_peaks
-from planner.rightsizing.past import Values
 
 _HISTORY_HOURS = 35 * 24
 

@@ -9,20 +9,20 @@ import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.demand_sets import helios, on_one_clock, philly
-from dashboard.step_forecasts import step_forecasts
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.rightsizing.all_policies import KrrCpu, KrrMemory, forecast_policies, peer_policies
-from planner.rightsizing.charges import UnitCharges
-from planner.rightsizing.decaying_histogram import DecayingHistogram
-from planner.rightsizing.operating_points import (
+from benchmarks.rightsizing.all_policies import KrrCpu, KrrMemory, forecast_policies, peer_policies
+from benchmarks.rightsizing.charges import UnitCharges
+from benchmarks.rightsizing.decaying_histogram import DecayingHistogram
+from benchmarks.rightsizing.operating_points import (
     MEMORY,
     MEMORY_TIGHT,
     UTILIZATION,
     UTILIZATION_CALM,
 )
-from planner.rightsizing.past import LimitRule, StepForecast, Values
-from planner.rightsizing.replay import Recorded
-from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
+from benchmarks.rightsizing.past import LimitRule, StepForecast, Values
+from benchmarks.rightsizing.replay import Recorded
+from benchmarks.rightsizing.step_forecasts import step_forecasts
+from benchmarks.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 Mask = npt.NDArray[np.bool_]
 FIRST_HOURS = 3

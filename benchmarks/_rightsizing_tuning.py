@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks._rightsizing_sets import ReplaySet
-from planner.rightsizing.dead_band import DeadBand
-from planner.rightsizing.operating_points import FleetPooled
-from planner.rightsizing.past import Indices, Values, quantile
-from planner.rightsizing.replay import JobTotals, charged, replay
+from benchmarks.rightsizing.dead_band import DeadBand
+from benchmarks.rightsizing.operating_points import FleetPooled
+from benchmarks.rightsizing.past import Indices, Values, quantile
+from benchmarks.rightsizing.replay import JobTotals, charged, replay
 
 _OWN_LEVELS = (0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0)
 _OWN_HOURS = (3.0, 6.0, 12.0, np.inf)

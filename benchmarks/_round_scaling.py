@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks._sia_cluster import PAPER_CLUSTER
+from benchmarks.simulation.application import Application
+from benchmarks.simulation.sia_policy import SiaPolicy, solve_exactly
+from benchmarks.simulation.simulator import SimulationRules, simulate
+from benchmarks.simulation.step_fit import StepFits
+from benchmarks.simulation.workload import SubmittedJob
 from planner.scheduling.policy import HeterogeneousPolicy
-from planner.simulation.application import Application
-from planner.simulation.peers.sia import SiaPolicy, solve_exactly
-from planner.simulation.simulator import SimulationRules, simulate
-from planner.simulation.step_fit import StepFits
-from planner.simulation.workload import SubmittedJob
 
 _SKIPPED_ROUNDS = 60
 _MILP_SECONDS = 20.0

@@ -1,6 +1,6 @@
 """The cluster on which Sia was evaluated."""
 
-from planner.simulation.workload import GpuPool, WorkloadCluster
+from benchmarks.simulation.workload import GpuPool, WorkloadCluster
 
 PAPER_CLUSTER = WorkloadCluster(
     pools=(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks._sia_cluster import PAPER_CLUSTER
-from planner.simulation.application import Application
-from planner.simulation.measured_profiles import applications_of
-from planner.simulation.workload import SubmittedJob
+from benchmarks.simulation.application import Application
+from benchmarks.simulation.measured_profiles import applications_of
+from benchmarks.simulation.workload import SubmittedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

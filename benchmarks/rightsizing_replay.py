@@ -19,9 +19,9 @@ from benchmarks._rightsizing_sets import (
     pods_utilization,
 )
 from benchmarks._rightsizing_tuning import tuned
-from planner.rightsizing.oracle import oracle_of
-from planner.rightsizing.past import LimitRule
-from planner.rightsizing.replay import Replayed, ReplayFigures, replay
+from benchmarks.rightsizing.oracle import oracle_of
+from benchmarks.rightsizing.past import LimitRule
+from benchmarks.rightsizing.replay import Replayed, ReplayFigures, replay
 
 RESULTS = Path(__file__).parent / "results" / "rightsizing_replay.md"
 MAX_CHANGES = 0.2

@@ -1,7 +1,7 @@
 """Scheduling on heterogeneous GPUs: completion times, restarts and decision times of all policies.
 
 `python -m benchmarks.scheduling --data DIR [--full]`, which holds sia_pollux. The simulator is
-Trimtab's (planner/simulation/simulator.py) with the truth of sia_pollux: measured steps by
+Trimtab's (benchmarks/simulation/simulator.py) with the truth of sia_pollux: measured steps by
 placement, validation curves, restart times and the slowdowns that Sia's authors measured; 60 s
 rounds on 24 T4, 16 A100-40 and 24 RTX 2080 Ti. All policies see the same jobs through the same
 interface.
@@ -35,15 +35,15 @@ from benchmarks._llm_workload import llm_table
 from benchmarks._plan_speed import plan_speed_table
 from benchmarks._round_scaling import ScaledRounds, scaled_rounds
 from benchmarks._sia_workloads import Workload, read_applications, read_workloads
+from benchmarks.simulation.application import Application
+from benchmarks.simulation.gavel_policy import GavelPolicy
+from benchmarks.simulation.job_view import SchedulingPolicy
+from benchmarks.simulation.outcome import SimulationOutcome
+from benchmarks.simulation.rigid_policies import FirstInPolicy, LeastAttainedPolicy
+from benchmarks.simulation.sia_policy import SiaPolicy
+from benchmarks.simulation.simulator import SimulationRules, simulate
+from benchmarks.simulation.step_fit import StepFits
 from planner.scheduling.policy import HeterogeneousPolicy
-from planner.simulation.application import Application
-from planner.simulation.job_view import SchedulingPolicy
-from planner.simulation.outcome import SimulationOutcome
-from planner.simulation.peers.gavel import GavelPolicy
-from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
-from planner.simulation.peers.sia import SiaPolicy
-from planner.simulation.simulator import SimulationRules, simulate
-from planner.simulation.step_fit import StepFits
 
 RESULTS = Path(__file__).parent / "results" / "scheduling.md"
 _TUNED_ON = ("philly 1", "philly 2")

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.rightsizing.past import Past
-from planner.rightsizing.replay import Recorded
+from benchmarks.rightsizing.past import Past
+from benchmarks.rightsizing.replay import Recorded
 
 
 def make_past(usage: Any, **changes: Any) -> Past:

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from rightsizing_cases import make_recorded
 
+from benchmarks.rightsizing.all_policies import own_policies, peer_policies
+from benchmarks.rightsizing.charges import UnitCharges
+from benchmarks.rightsizing.oracle import oracle_of
+from benchmarks.rightsizing.past import LimitRule, Past, Values
+from benchmarks.rightsizing.replay import replay
 from data.base.errors import ImpossibleProblemError
-from planner.rightsizing.all_policies import own_policies, peer_policies
-from planner.rightsizing.charges import UnitCharges
-from planner.rightsizing.oracle import oracle_of
-from planner.rightsizing.past import LimitRule, Past, Values
-from planner.rightsizing.replay import replay
 
 CHARGES = UnitCharges(unit_hour=2.0, idle_kw=0.1, busy_kw=0.5, energy_price=0.2, pue=1.5)
 POLICIES: list[LimitRule] = [

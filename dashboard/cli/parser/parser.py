@@ -6,6 +6,7 @@ import re
 from importlib.metadata import version
 from typing import NoReturn
 
+from benchmarks.simulation.command import add_scheduling
 from dashboard.cli.parser.add_command import add_command, deferred
 from dashboard.cli.parser.command_options import (
     add_energy_options,
@@ -18,7 +19,6 @@ from dashboard.cli.parser.command_options import (
 from dashboard.cli.parser.decision_options import add_decisions, add_tokens
 from dashboard.cli.parser.examples import examples_of
 from dashboard.cli.parser.store_options import add_serve_options, add_store
-from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.show.serving_command import add_serving
 from dashboard.cli.terminal.log_format import FORMATS, LEVELS
 from dashboard.cli.terminal.option_types import utc_time

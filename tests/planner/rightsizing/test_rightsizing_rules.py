@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rightsizing_cases import make_past
 
-from planner.rightsizing.all_policies import (
+from benchmarks.rightsizing.all_policies import (
     KrrCpu,
     KrrMemory,
     PerSlotRepack,
     PublishedRecursion,
     Reactive,
 )
-from planner.rightsizing.charges import UnitCharges
-from planner.rightsizing.dead_band import DeadBand
-from planner.rightsizing.decaying_histogram import DecayingHistogram
-from planner.rightsizing.forecast_path import ForecastPath, refreshed
-from planner.rightsizing.level_paths import cheapest_path
-from planner.rightsizing.operating_points import MIN_FELLOWS, FleetPooled
-from planner.rightsizing.past import QUANTILES, StepForecast
-from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
+from benchmarks.rightsizing.charges import UnitCharges
+from benchmarks.rightsizing.dead_band import DeadBand
+from benchmarks.rightsizing.decaying_histogram import DecayingHistogram
+from benchmarks.rightsizing.forecast_path import ForecastPath, refreshed
+from benchmarks.rightsizing.level_paths import cheapest_path
+from benchmarks.rightsizing.operating_points import MIN_FELLOWS, FleetPooled
+from benchmarks.rightsizing.past import QUANTILES, StepForecast
+from benchmarks.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
 
 HISTOGRAM = DecayingHistogram(first=0.01)
 NOBODY = np.array([np.nan])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.cli.scheduling_command import add_scheduling, cluster_of
-from dashboard.cli.scheduling_rows import comparison
+from benchmarks.simulation.command import add_scheduling, cluster_of
+from benchmarks.simulation.outcome import FinishedJob, SimulationOutcome
+from benchmarks.simulation.scheduling_rows import comparison
 from data.base.errors import ImpossibleProblemError
-from planner.simulation.outcome import FinishedJob, SimulationOutcome
 
 CLUSTER = ["scheduling", "--cluster", "A100-SXM4-40GB:1x8,T4-16GB:2x4"]
 SMALL = [*CLUSTER, "--policies", "first-in,has"]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from benchmarks._scaling_history import scaled_speed
+from benchmarks.simulation.fit_kernel import misfit
+from benchmarks.simulation.step_fit import fit_step_parameters
 from data.base.errors import ImpossibleProblemError
 from planner.scheduling.configurations import configurations
 from planner.scheduling.goodput import GoodputModel, GoodputTables, step_seconds
-from planner.simulation.fit_kernel import misfit
-from planner.simulation.step_fit import fit_step_parameters
 
 STEP = (0.05, 0.001, 0.2, 0.01, 0.03, 0.002, 1.6)
 

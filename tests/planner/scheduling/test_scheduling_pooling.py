@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.simulation.entries import entry_of
+from benchmarks.simulation.job_view import JobView
+from benchmarks.simulation.simulator import SimulationRules, simulate
+from benchmarks.simulation.synthetic import synthetic_applications, synthetic_jobs
+from benchmarks.simulation.workload import GpuPool, WorkloadCluster
 from planner.scheduling.goodput import GoodputModel, step_seconds
 from planner.scheduling.pooled_fit import Step, pooled_step_parameters
 from planner.scheduling.round_reading import OTHER_RESTART_SECONDS, RestartHistory
 from planner.scheduling.speed_history import MAX_STEPS, SpeedHistory
-from planner.simulation.entries import entry_of
-from planner.simulation.job_view import JobView
-from planner.simulation.simulator import SimulationRules, simulate
-from planner.simulation.synthetic import synthetic_applications, synthetic_jobs
-from planner.simulation.workload import GpuPool, WorkloadCluster
 
 SIZES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 16), (4, 32))
 BATCHES = (32.0, 64.0, 128.0, 512.0)

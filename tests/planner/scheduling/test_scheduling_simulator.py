@@ -5,13 +5,13 @@ from functools import cache
 
 import pytest
 
+from benchmarks.simulation.entries import ENTRIES, entry_of
+from benchmarks.simulation.outcome import SimulationOutcome
+from benchmarks.simulation.simulator import SimulationRules, simulate
+from benchmarks.simulation.step_fit import StepFits
+from benchmarks.simulation.synthetic import synthetic_applications, synthetic_jobs
+from benchmarks.simulation.workload import GpuPool, SubmittedJob, WorkloadCluster, in_order
 from data.base.errors import ImpossibleProblemError
-from planner.simulation.entries import ENTRIES, entry_of
-from planner.simulation.outcome import SimulationOutcome
-from planner.simulation.simulator import SimulationRules, simulate
-from planner.simulation.step_fit import StepFits
-from planner.simulation.synthetic import synthetic_applications, synthetic_jobs
-from planner.simulation.workload import GpuPool, SubmittedJob, WorkloadCluster, in_order
 
 CLUSTER = WorkloadCluster(
     pools=(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.rightsizing.past import Values
+from benchmarks.rightsizing.past import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from benchmarks.simulation.job_view import Allocation, JobView, NodeView
 from data.facts.gpu_resources import WHOLE_GPU
 from planner.scheduling.node_mapping import Nodes, map_to_nodes
-from planner.simulation.job_view import Allocation, JobView, NodeView
 
 Room = dict[str, dict[int, int]]
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import highspy
 import numpy as np
 
+from benchmarks.simulation.job_view import Allocation, JobView, NodeView
+from benchmarks.simulation.rigid_policies import Room, place, room_of, usable_types
 from planner.scheduling.round_problem import Floats
-from planner.simulation.job_view import Allocation, JobView, NodeView
-from planner.simulation.peers.rigid import Room, place, room_of, usable_types
 
 
 class GavelPolicy:

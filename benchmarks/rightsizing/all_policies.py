@@ -4,18 +4,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.rightsizing.charges import UnitCharges
-from planner.rightsizing.decaying_histogram import DecayingHistogram
-from planner.rightsizing.forecast_path import ForecastPath
-from planner.rightsizing.level_paths import level_of
-from planner.rightsizing.operating_points import (
+from benchmarks.rightsizing.charges import UnitCharges
+from benchmarks.rightsizing.decaying_histogram import DecayingHistogram
+from benchmarks.rightsizing.forecast_path import ForecastPath
+from benchmarks.rightsizing.level_paths import level_of
+from benchmarks.rightsizing.operating_points import (
     MEMORY,
     MEMORY_TIGHT,
     UTILIZATION,
     UTILIZATION_CALM,
 )
-from planner.rightsizing.past import QUANTILES, LimitRule, Past, Values, quantile
-from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
+from benchmarks.rightsizing.past import QUANTILES, LimitRule, Past, Values, quantile
+from benchmarks.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
 
 HISTORY_HOURS = 336.0
 

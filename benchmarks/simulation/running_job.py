@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from benchmarks.simulation.application import Application
+from benchmarks.simulation.job_view import JobView, ModelSpeed
+from benchmarks.simulation.step_fit import StepFits, StepParameters
+from benchmarks.simulation.workload import SubmittedJob
 from planner.scheduling.goodput import GoodputModel
 from planner.scheduling.goodput_kernel import best_split
-from planner.simulation.application import Application
-from planner.simulation.job_view import JobView, ModelSpeed
-from planner.simulation.step_fit import StepFits, StepParameters
-from planner.simulation.workload import SubmittedJob
 
 _MAX_GPUS = 64
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.rightsizing.forecast_path import refreshed
+from benchmarks.rightsizing.past import StepForecast, Values, quantile
+from benchmarks.rightsizing.replay import Recorded
 from data.base.units import SECONDS_PER_HOUR
 from data.records.forecasts import Quantity
 from forecasting.mix.model import mix_many
 from forecasting.series.demand_series import DemandSeries
-from planner.rightsizing.forecast_path import refreshed
-from planner.rightsizing.past import StepForecast, Values, quantile
-from planner.rightsizing.replay import Recorded
 
 _PAST_DAYS = 60
 _AHEAD_HOURS = 24.0

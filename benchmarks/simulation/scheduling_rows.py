@@ -8,7 +8,7 @@ from dashboard.common.figures import figure_text
 from data.base.counts import count_text
 
 if TYPE_CHECKING:
-    from planner.simulation.outcome import SimulationOutcome
+    from benchmarks.simulation.outcome import SimulationOutcome
 
 OWN_POLICY = "has"
 COLUMNS = (

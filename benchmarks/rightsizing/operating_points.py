@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.rightsizing.dead_band import DeadBand
-from planner.rightsizing.past import Past, Values, quantile
+from benchmarks.rightsizing.dead_band import DeadBand
+from benchmarks.rightsizing.past import Past, Values, quantile
 
 MIN_FELLOWS = 8
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.rightsizing.charges import UnitCharges
-from planner.rightsizing.level_paths import cheapest_path, level_of
-from planner.rightsizing.past import QUANTILES, Past, StepForecast, Values
+from benchmarks.rightsizing.charges import UnitCharges
+from benchmarks.rightsizing.level_paths import cheapest_path, level_of
+from benchmarks.rightsizing.past import QUANTILES, Past, StepForecast, Values
 
 _TAIL = 1.4
 """q99 is taken to lie so many times as far above the median as q95 (normal: 1.41)."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.rightsizing.decaying_histogram import DecayingHistogram
-from planner.rightsizing.past import Past, Values, quantile
+from benchmarks.rightsizing.decaying_histogram import DecayingHistogram
+from benchmarks.rightsizing.past import Past, Values, quantile
 
 HISTORY_HOURS = 192.0
 _DAY_HOURS = 24.0

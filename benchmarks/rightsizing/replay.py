@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.rightsizing.charges import UnitCharges
+from benchmarks.rightsizing.level_paths import level_of
+from benchmarks.rightsizing.past import Indices, LimitRule, Past, StepForecast, Values
 from data.base.errors import ImpossibleProblemError
-from planner.rightsizing.charges import UnitCharges
-from planner.rightsizing.level_paths import level_of
-from planner.rightsizing.past import Indices, LimitRule, Past, StepForecast, Values
 
 _SAME = 0.02
 """A limit that is not bound to levels and moves by less than this share has not changed."""

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks.simulation.gavel_policy import GavelPolicy
+from benchmarks.simulation.job_view import SchedulingPolicy
+from benchmarks.simulation.rigid_policies import FirstInPolicy, LeastAttainedPolicy
+from benchmarks.simulation.sia_policy import SiaPolicy
 from data.base.errors import ImpossibleProblemError
 from planner.scheduling.policy import HeterogeneousPolicy
-from planner.simulation.job_view import SchedulingPolicy
-from planner.simulation.peers.gavel import GavelPolicy
-from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
-from planner.simulation.peers.sia import SiaPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

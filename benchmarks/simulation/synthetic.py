@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.scheduling.configurations import configurations
-from planner.scheduling.goodput import step_seconds
-from planner.simulation.application import (
+from benchmarks.simulation.application import (
     OTHER_RESTART_SECONDS,
     Application,
     LearningCurve,
     MeasuredSpeed,
 )
-from planner.simulation.workload import SubmittedJob, WorkloadCluster, in_order
+from benchmarks.simulation.workload import SubmittedJob, WorkloadCluster, in_order
+from planner.scheduling.configurations import configurations
+from planner.scheduling.goodput import step_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

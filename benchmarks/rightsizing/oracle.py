@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.rightsizing.charges import UnitCharges
-from planner.rightsizing.level_paths import cheapest_path
-from planner.rightsizing.past import Past, Values
+from benchmarks.rightsizing.charges import UnitCharges
+from benchmarks.rightsizing.level_paths import cheapest_path
+from benchmarks.rightsizing.past import Past, Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.rightsizing.past import Values
+from benchmarks.rightsizing.past import Values
 
 _SHORTFALL_WEIGHT = 20.0
 """Rents that a missing unit costs: what plans count by default (`planning.shortfall_weight`)."""

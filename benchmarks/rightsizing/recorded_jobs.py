@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from benchmarks.rightsizing.charges import UnitCharges
+from benchmarks.rightsizing.past import Indices, Values
+from benchmarks.rightsizing.replay import Recorded
 from data.base.errors import NotEnoughHistoryError
 from data.base.units import SECONDS_PER_HOUR, SLOT_SECONDS
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.facts.jobs import Job
 from data.settings.energy import EnergySettings
 from forecasting.series.job_keys import JobKey, job_key
-from planner.rightsizing.charges import UnitCharges
-from planner.rightsizing.past import Indices, Values
-from planner.rightsizing.replay import Recorded
 
 _LEARNING_SHARE = 0.25
 _MAX_LEARNING_HOURS = 24.0

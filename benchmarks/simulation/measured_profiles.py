@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from data.base.errors import ImpossibleProblemError
-from planner.simulation.application import (
+from benchmarks.simulation.application import (
     OTHER_RESTART_SECONDS,
     RESTART_SECONDS,
     Application,
@@ -14,6 +13,7 @@ from planner.simulation.application import (
     MeasuredSpeed,
     Steps,
 )
+from data.base.errors import ImpossibleProblemError
 
 SLOWDOWNS = {"cifar10": 1.8, "ncf": 1.5}
 """Real runs against their profiles, measured by the authors of Sia; 1.2 for the others."""

@@ -6,7 +6,7 @@ nothing, so a step takes O(levels).
 
 import numpy as np
 
-from planner.rightsizing.past import Indices, Values
+from benchmarks.rightsizing.past import Indices, Values
 
 
 def cheapest_path(cost: Values, enter: Values, start: Indices) -> Indices:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, minimize  # type: ignore[import-untyped]
 
-from planner.simulation.fit_kernel import misfit
+from benchmarks.simulation.fit_kernel import misfit
 
 Profile = Mapping[tuple[int, int, int], tuple[float, float]]
 """(nodes, GPUs, local batch) to (seconds of a step, seconds of it that wait for the network)."""

@@ -12,10 +12,10 @@ from data.base.clock import utc_now
 from data.base.units import SLOT_SECONDS
 
 if TYPE_CHECKING:
+    from benchmarks.rightsizing.past import LimitRule
+    from benchmarks.rightsizing.recorded_jobs import JobRecording
+    from benchmarks.rightsizing.replay import ReplayFigures
     from dashboard.cycle.context import Progress
-    from dashboard.recorded_jobs import JobRecording
-    from planner.rightsizing.past import LimitRule
-    from planner.rightsizing.replay import ReplayFigures
 
 _COLUMNS = (
     "quantity",
@@ -37,7 +37,7 @@ _NOTHING = "No job reported demand or memory in this span: run `trimtab collect`
 
 def rightsizing(options: argparse.Namespace) -> int:
     """Print one row per quantity and rule: what its limits would have come to."""
-    from dashboard.recorded_jobs import job_recordings
+    from benchmarks.rightsizing.recorded_jobs import job_recordings
     from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
     _check(options)
@@ -92,8 +92,8 @@ def _check(options: argparse.Namespace) -> None:
 def _rows(
     recording: "JobRecording", options: argparse.Namespace, show: "Progress"
 ) -> list[dict[str, Any]]:
-    from dashboard.step_forecasts import step_forecasts
-    from planner.rightsizing.replay import replay
+    from benchmarks.rightsizing.replay import replay
+    from benchmarks.rightsizing.step_forecasts import step_forecasts
 
     every = max(1, round(options.forecast_every * 60 / options.step))
     forecasts = (
@@ -116,8 +116,8 @@ def _rows(
 
 def _policies(recording: "JobRecording", *, forecasting: bool) -> "list[LimitRule]":
     """Return the oracle, the peers and ours, in the order of the table."""
-    from planner.rightsizing.all_policies import own_policies, peer_policies
-    from planner.rightsizing.oracle import oracle_of
+    from benchmarks.rightsizing.all_policies import own_policies, peer_policies
+    from benchmarks.rightsizing.oracle import oracle_of
 
     recorded, memory = recording.recorded, recording.quantity == "memory_used_mib"
     oracle = oracle_of(

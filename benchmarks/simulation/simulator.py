@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.simulation.application import Application, throughput_ratios
+from benchmarks.simulation.job_view import Allocation, NodeView, SchedulingPolicy
+from benchmarks.simulation.outcome import FinishedJob, SimulationOutcome
+from benchmarks.simulation.running_job import RunningJob
+from benchmarks.simulation.step_fit import StepFits
+from benchmarks.simulation.workload import SubmittedJob, WorkloadCluster, in_order
 from data.base.errors import ImpossibleProblemError
 from data.facts.gpu_resources import WHOLE_GPU
-from planner.simulation.application import Application, throughput_ratios
-from planner.simulation.job_view import Allocation, NodeView, SchedulingPolicy
-from planner.simulation.outcome import FinishedJob, SimulationOutcome
-from planner.simulation.running_job import RunningJob
-from planner.simulation.step_fit import StepFits
-from planner.simulation.workload import SubmittedJob, WorkloadCluster, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from dashboard.cli.terminal.output import print_rows
 from data.base.errors import ImpossibleProblemError
 
 if TYPE_CHECKING:
-    from planner.simulation.application import Application
-    from planner.simulation.outcome import SimulationOutcome
-    from planner.simulation.workload import SubmittedJob, WorkloadCluster
+    from benchmarks.simulation.application import Application
+    from benchmarks.simulation.outcome import SimulationOutcome
+    from benchmarks.simulation.workload import SubmittedJob, WorkloadCluster
 
 _POLICIES = "first-in,least-attained,gavel,sia,has"
 _CLUSTER = "A100-SXM4-40GB:2x8,L40S-48GB:3x8,T4-16GB:6x4"
@@ -75,11 +75,11 @@ def add_scheduling(commands: "argparse._SubParsersAction[argparse.ArgumentParser
 
 def scheduling(options: argparse.Namespace) -> int:
     """Print one row of figures for every policy, and how HAS does beside the best other one."""
-    from dashboard.cli.scheduling_rows import COLUMNS, comparison, rows_of
+    from benchmarks.simulation.entries import entry_of
+    from benchmarks.simulation.scheduling_rows import COLUMNS, comparison, rows_of
+    from benchmarks.simulation.simulator import SimulationRules, simulate
+    from benchmarks.simulation.step_fit import StepFits
     from dashboard.cli.terminal.context import progress_on_stderr
-    from planner.simulation.entries import entry_of
-    from planner.simulation.simulator import SimulationRules, simulate
-    from planner.simulation.step_fit import StepFits
 
     entries = [entry_of(name.strip()) for name in options.policies.split(",") if name.strip()]
     cluster = cluster_of(options.cluster)
@@ -117,8 +117,8 @@ def cluster_of(text: str) -> "WorkloadCluster":
 
     Errors: ImpossibleProblemError naming the part that cannot be read.
     """
+    from benchmarks.simulation.workload import GpuPool, WorkloadCluster
     from data.catalogue.gpu_catalogue import load_gpu_catalogue
-    from planner.simulation.workload import GpuPool, WorkloadCluster
 
     catalogue = load_gpu_catalogue()
     pools = []
@@ -145,7 +145,7 @@ def _applications(
     options: argparse.Namespace, cluster: "WorkloadCluster"
 ) -> "dict[str, Application]":
     if options.profiles:
-        from planner.simulation.measured_profiles import applications_of
+        from benchmarks.simulation.measured_profiles import applications_of
 
         folder = Path(options.profiles)
         placements, scalability, curves = (_table(folder, name) for name in _PROFILES)
@@ -157,8 +157,8 @@ def _applications(
                 "name the GPU types of the tables in --cluster",
             )
         return found
+    from benchmarks.simulation.synthetic import synthetic_applications
     from data.catalogue.gpu_catalogue import load_gpu_catalogue
-    from planner.simulation.synthetic import synthetic_applications
 
     catalogue = load_gpu_catalogue()
     speeds = {}
@@ -190,7 +190,7 @@ def _workloads(
     """Return the jobs of the file, or those of each seed."""
     if options.workload is not None:
         return (_read_jobs(Path(options.workload)),)
-    from planner.simulation.synthetic import synthetic_jobs
+    from benchmarks.simulation.synthetic import synthetic_jobs
 
     if options.jobs < 1 or options.hours <= 0:
         raise ImpossibleProblemError(
@@ -210,7 +210,7 @@ def _workloads(
 def _read_jobs(path: Path) -> "tuple[SubmittedJob, ...]":
     import pandas as pd
 
-    from planner.simulation.workload import SubmittedJob, in_order
+    from benchmarks.simulation.workload import SubmittedJob, in_order
 
     if not path.exists():
         raise ImpossibleProblemError(f"there is no workload {path}", "check the path")

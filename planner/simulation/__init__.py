@@ -1,1 +1,0 @@
-"""What a scheduling policy would have done: applications, jobs, peers and the rounds between."""

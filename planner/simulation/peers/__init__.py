@@ -1,1 +1,0 @@
-"""Published policies, written anew from their papers, to be compared with in one run."""
