@@ -12,7 +12,7 @@ READS = {
     "recommendations show": "TT-1", "apply status": "", "savings": "", "memory": "",
     "serving services": "",
     "estimate": "llama3-8b --batch 8 --seq 2048", "submissions list": "", "token list": "",
-    "submissions show": "nothing", "simulate rightsizing": "--days 0.2 --forecast-every 0",
+    "submissions show": "nothing",
 }  # fmt: skip
 """What is read through the holder, and options of each."""
 DECIDES = {
@@ -27,7 +27,7 @@ NEEDS_THE_FILE = {
     "submit", "submissions watch", "serve", "demo",
 }  # fmt: skip
 WITHOUT_A_STORE = {
-    "agent", "demo-exporter", "fleet", "settings", "store grants", "simulate scheduling", "mcp",
+    "agent", "demo-exporter", "fleet", "settings", "store grants", "mcp",
     "completion", "manual", "serving signals", "serving replicas",
     # These have their own way to the holder: tests/dashboard/test_told_to_stop.py, test_backup.py.
     "apply stop", "apply resume", "store backup",

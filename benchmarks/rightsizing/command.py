@@ -1,7 +1,8 @@
-"""`trimtab simulate rightsizing`: recorded jobs replayed under right-sizing rules."""
+"""The jobs that a store has recorded, replayed under right-sizing rules, as a program."""
 
 import argparse
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from dashboard.accounting.cost.prices import priced
 from dashboard.cli.terminal.context import open_for_reading, progress_on_stderr, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows, say
 from data.base.clock import utc_now
+from data.base.errors import SettingsError, TrimtabError
 from data.base.units import SLOT_SECONDS
 
 if TYPE_CHECKING:
@@ -33,6 +35,29 @@ _COLUMNS = (
     "energy_kwh",
 )
 _NOTHING = "No job reported demand or memory in this span: run `trimtab collect` first."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table of a store and return the exit code: 1 error, 2 usage."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rightsizing", description=__doc__)
+    parser.add_argument("--settings", metavar="FILE", help="settings file (default trimtab.toml)")
+    parser.add_argument("--store", metavar="URL", help="duckdb:///PATH or postgresql+psycopg://…")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    parser.add_argument(
+        "--days", type=float, default=7.0, help="days up to the newest sample (default 7)"
+    )
+    parser.add_argument(
+        "--step", type=int, default=60, metavar="MINUTES", help="time between advices (default 60)"
+    )
+    parser.add_argument(
+        "--forecast-every", type=float, default=12.0, metavar="HOURS", help="0: none (default 12)"
+    )
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    try:
+        return rightsizing(parser.parse_args(arguments))
+    except TrimtabError as error:
+        say(f"rightsizing: {error}", file=sys.stderr)
+        return 2 if isinstance(error, SettingsError) else 1
 
 
 def rightsizing(options: argparse.Namespace) -> int:
@@ -73,8 +98,6 @@ def rightsizing(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from data.base.errors import SettingsError
-
     if not options.days > 0:
         raise SettingsError(f"--days {options.days} is no span", "Give more than 0 days")
     if options.step < 5 or options.step % 5:

@@ -1,1 +1,1 @@
-"""."""
+"""Scheduling policies replayed: applications, jobs, published peers, the rounds between."""

@@ -1,13 +1,15 @@
-"""`trimtab simulate scheduling`: workloads under several policies, side by side."""
+"""Workloads under several scheduling policies, side by side, as a program."""
 
 import argparse
 import re
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dashboard.cli.terminal.output import print_rows
-from data.base.errors import ImpossibleProblemError
+from dashboard.cli.terminal.output import print_rows, say
+from data.base.errors import ImpossibleProblemError, TrimtabError
 
 if TYPE_CHECKING:
     from benchmarks.simulation.application import Application
@@ -22,11 +24,20 @@ _WORKLOAD = ("name", "time", "application", "num_replicas", "batch_size")
 _PROFILES = ("placements", "scalability", "validation_curves")
 
 
-def add_scheduling(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command `scheduling` to the commands of `simulate`; nothing heavy is imported."""
-    summary = "workloads under several policies: completion times, restarts, decision times"
-    parser = commands.add_parser("scheduling", help=summary, description=summary)
-    parser.set_defaults(run=scheduling)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table of the policies and return the exit code: 1 error, 2 usage."""
+    options = options_of(arguments)
+    try:
+        return scheduling(options)
+    except TrimtabError as error:
+        say(f"simulation: {error}", file=sys.stderr)
+        return 1
+
+
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options, of the process where None is given. Errors: SystemExit."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation", description=__doc__)
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     parser.add_argument(
         "workload",
         nargs="?",
@@ -71,6 +82,7 @@ def add_scheduling(commands: "argparse._SubParsersAction[argparse.ArgumentParser
         help="goodput models may reach the application's largest batch, not the submitted one",
     )
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    return parser.parse_args(arguments)
 
 
 def scheduling(options: argparse.Namespace) -> int:

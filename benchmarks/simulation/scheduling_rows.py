@@ -1,4 +1,4 @@
-"""What `trimtab simulate scheduling` says of the policies: rows, and a sentence of why."""
+"""Rows of what the policies came to, and a sentence of why."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev

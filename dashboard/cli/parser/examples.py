@@ -112,8 +112,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "serving replicas": (
         "trimtab serving replicas --rate 5 --service-seconds 6 --slots 8 --wait 0.5",
     ),
-    "simulate rightsizing": ("trimtab simulate rightsizing --days 7",),
-    "simulate scheduling": ("trimtab simulate scheduling --policies first-in,has --jobs 60",),
 }
 """By the words of the command."""
 

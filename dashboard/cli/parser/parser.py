@@ -6,7 +6,6 @@ import re
 from importlib.metadata import version
 from typing import NoReturn
 
-from benchmarks.simulation.command import add_scheduling
 from dashboard.cli.parser.add_command import add_command, deferred
 from dashboard.cli.parser.command_options import (
     add_energy_options,
@@ -321,28 +320,6 @@ def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     )
 
 
-def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    simulate = commands.add_parser("simulate", help="what other rules would have done")
-    kinds = simulate.add_subparsers(metavar="WHAT", required=True)
-    rightsizing = add_command(
-        kinds,
-        "rightsizing",
-        ("simulate_command", "rightsizing"),
-        "recorded demand and memory of jobs under right-sizing rules, charged on what came",
-        lists=True,
-    )
-    rightsizing.add_argument(
-        "--days", type=float, default=7.0, help="days up to the newest sample (default 7)"
-    )
-    rightsizing.add_argument(
-        "--step", type=int, default=60, metavar="MINUTES", help="time between advices (default 60)"
-    )
-    rightsizing.add_argument(
-        "--forecast-every", type=float, default=12.0, metavar="HOURS", help="0: none (default 12)"
-    )
-    add_scheduling(kinds)
-
-
 def _add_shell(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     completion = add_command(
         commands,
@@ -406,7 +383,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_command(commands, "mcp", ("operate.mcp_command", "serve_mcp"), about)
     _add_apply(commands)
     _add_submission(commands)
-    _add_simulate(commands)
     add_serving(commands)
     _add_shell(commands)
     return parser

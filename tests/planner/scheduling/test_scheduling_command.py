@@ -1,27 +1,22 @@
-"""`simulate scheduling` from options to rows."""
+"""`python -m benchmarks.simulation` from options to rows."""
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks.simulation.command import add_scheduling, cluster_of
+from benchmarks.simulation.command import cluster_of, options_of, scheduling
 from benchmarks.simulation.outcome import FinishedJob, SimulationOutcome
 from benchmarks.simulation.scheduling_rows import comparison
 from data.base.errors import ImpossibleProblemError
 
-CLUSTER = ["scheduling", "--cluster", "A100-SXM4-40GB:1x8,T4-16GB:2x4"]
+CLUSTER = ["--cluster", "A100-SXM4-40GB:1x8,T4-16GB:2x4"]
 SMALL = [*CLUSTER, "--policies", "first-in,has"]
 
 
 def run(*arguments: str) -> int:
     """The command with its options."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quiet", action="store_true")
-    add_scheduling(parser.add_subparsers())
-    options = parser.parse_args(["--quiet", *arguments])
-    return int(options.run(options))
+    return scheduling(options_of(["--quiet", *arguments]))
 
 
 def test_a_made_workload_gives_one_row_for_every_policy(

@@ -1,4 +1,4 @@
-"""`trimtab simulate rightsizing`: the store's own jobs under every rule."""
+"""`python -m benchmarks.rightsizing`: the store's own jobs under every rule."""
 
 import json
 from datetime import timedelta
@@ -9,7 +9,7 @@ import pytest
 from beds.stores import filled
 from factories import NOW, make_collected, make_job, make_samples
 
-from dashboard.cli import main
+from benchmarks.rightsizing.command import main
 from data.store import Store, open_store
 
 
@@ -32,7 +32,7 @@ def arguments(tmp_path: Path) -> list[str]:
     url = f"duckdb:///{tmp_path}/s.duckdb"
     with filled(url, fill):
         pass
-    return ["--quiet", "--store", url, "simulate", "rightsizing"]
+    return ["--quiet", "--store", url]
 
 
 def test_every_rule_is_replayed_on_demand_and_memory(
@@ -91,5 +91,5 @@ def test_a_short_history_says_what_is_missing(
     url = f"duckdb:///{tmp_path}/short.duckdb"
     with open_store(url) as store:
         store.keep(make_collected(make_samples(minutes=30, end=NOW - timedelta(minutes=1))))
-    assert main(["--quiet", "--store", url, "simulate", "rightsizing"]) == 1
+    assert main(["--quiet", "--store", url]) == 1
     assert "--days" in capsys.readouterr().err
