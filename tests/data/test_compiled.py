@@ -140,7 +140,7 @@ def test_an_error_of_an_inner_function_reaches_python() -> None:
 _ONE_KERNEL = """
 import numba
 {changed}
-from data import compiled
+from data.base import compiled
 
 @compiled.inner
 def third(value):
@@ -190,7 +190,7 @@ def test_arrays_are_copied_whole(shape: tuple[int, ...]) -> None:
 
 
 _KEPT_KERNEL = """
-from data import compiled
+from data.base import compiled
 
 @compiled.outer
 def half(value):
