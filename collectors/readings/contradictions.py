@@ -114,9 +114,9 @@ class _Window:
         """Return the windows of `length` readings where `device` is in order."""
         place = np.arange(len(device))
         edges = np.flatnonzero(np.diff(device, prepend=device[:1] - 1, append=device[-1:] - 1))
-        own = np.searchsorted(edges, place, "right")
-        first = np.maximum(place - length // 2, edges[own - 1])
-        return cls(first, np.minimum(place + length // 2 + 1, edges[own]))
+        segment = np.searchsorted(edges, place, "right")
+        first = np.maximum(place - length // 2, edges[segment - 1])
+        return cls(first, np.minimum(place + length // 2 + 1, edges[segment]))
 
     def sums(self, values: npt.NDArray[Any]) -> Floats:
         """Return the sum of the window of each reading."""
@@ -125,9 +125,9 @@ class _Window:
 
     def means(self, values: Floats) -> Floats:
         """Return the mean of the known readings, NaN where there is none."""
-        known = ~np.isnan(values)
-        count = self.sums(known)
-        total = self.sums(np.where(known, values, 0.0))
+        valued = ~np.isnan(values)
+        count = self.sums(valued)
+        total = self.sums(np.where(valued, values, 0.0))
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
     def errors(self, *means: Floats) -> Floats:
@@ -243,14 +243,14 @@ def _broken(
     if "power_watts" not in valid:
         return
     resting = at_rest & ~np.isnan(valid["power_watts"])
-    shown = means[0].of
+    activity = means[0].of
     for name in set(valid) - {"power_watts"}:
         # Of work the whole percents of GPU_UTIL vary.
         claim = np.where(still, WORK_CLAIM, _BUSY) if name == "gpu_util" else WORK_CLAIM
-        works = (shown[name] > claim) & ~np.isnan(valid[name])
+        works = (activity[name] > claim) & ~np.isnan(valid[name])
         if name != "sm_active" and "sm_active" in valid:
             # One small kernel keeps engine and GPU_UTIL at 1: where SMs tell of it, they decide.
-            some = (shown["sm_active"] > _SOME_WORK) & (shown["sm_active"] <= WORK_CLAIM)
+            some = (activity["sm_active"] > _SOME_WORK) & (activity["sm_active"] <= WORK_CLAIM)
             works &= ~some
         yield "power_watts", name, resting & works
 
@@ -276,8 +276,8 @@ def believed_samples(
     work = {"power_watts": np.maximum(readings["power_watts"] - loaded, 0) / (1 - loaded)}
     ordered = {name: values[order] for name, values in (readings | work).items()}
     flags = {name: np.zeros(len(samples), dtype=bool) for name in readings}
-    found = contradicted(ordered, (power <= rest)[order], device[order], power[order])
-    for name, flag in found.items():
+    ordered_flags = contradicted(ordered, (power <= rest)[order], device[order], power[order])
+    for name, flag in ordered_flags.items():
         flags[name][order] = flag
     if not any(flag.any() for flag in flags.values()):
         return samples, empty_frame(CONTRADICTIONS)

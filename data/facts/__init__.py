@@ -1,1 +1,1 @@
-"""What sources report: jobs, fleet, quotas, waits, the columns of frames."""
+"""Reports of sources: jobs, fleet, quotas, waits, the columns of frames."""

@@ -1,1 +1,1 @@
-"""What to forecast of each job, its path, the pool, surprises."""
+"""Forecasts of each job: the tasks, the path, the pool, surprises."""

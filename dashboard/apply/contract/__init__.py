@@ -1,1 +1,1 @@
-"""What an applier does, kill switch, wording, multi-cluster."""
+"""The contract of appliers, the kill switch, words of changes, several clusters."""

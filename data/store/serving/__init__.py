@@ -1,1 +1,1 @@
-"""What inference services served."""
+"""Slots of inference services: requests served, replicas, waits."""
