@@ -6,7 +6,7 @@ counts as far as the job can still be there: after its end nothing costs and not
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -233,11 +233,27 @@ def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Redo:
+    """A run that is done again if its work returns after a stop, with the chance of that."""
+
+    chance: float
+    gpu_hours: float
+    kwh: float
+    cost: float
+
+    @property
+    def mean_cost(self) -> float:
+        """The money that it takes, its mean."""
+        return self.chance * self.cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeTime:
     """Seconds of a change, and what its hours hold and use, as low, central, high.
 
     `parts` are (what, central seconds). `wait_price` is no money: what the time in the queue is
     taken to be worth; nor is `loss_price`: what the worst case of lost work costs beyond its mean.
+    `redo` is what doing a stopped run again takes, which happens with the chance that work returns.
     """
 
     parts: tuple[tuple[str, float], ...]
@@ -247,6 +263,12 @@ class ChangeTime:
     cost: tuple[float, float, float]
     wait_price: float = 0.0
     loss_price: float = 0.0
+    redo: "Redo | None" = None
+
+    @property
+    def mean_cost(self) -> float:
+        """The money that the change takes, its mean."""
+        return mean_of(*self.cost) + (self.redo.mean_cost if self.redo else 0.0)
 
     @property
     def price(self) -> float:
@@ -268,7 +290,24 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
         *leaving(demand.standing, present, option),
         *entering(elasticity, present, option, demand.queue_wait),
     )
-    return _taken(parts, demand, present, option, terms)
+    taken = _taken(parts, demand, present, option, terms)
+    stops = not option.boards and not option.paused
+    return replace(taken, redo=_redo(demand, present, terms)) if stops else taken
+
+
+def _redo(demand: JobDemand, present: Option, terms: Terms) -> Redo | None:
+    """Return what a run takes that is done again after a stop, None where nothing is lost."""
+    seconds = demand.hours_to_redo * SECONDS_PER_HOUR
+    if not seconds:
+        return None
+    part = TransitionPart(what="", low=0.0, central=0.0, high=seconds, leaving=True)
+    taken = _taken((part,), demand, present, present, terms)
+    return Redo(
+        chance=demand.work_return.chance,
+        gpu_hours=taken.gpu_hours[2],
+        kwh=taken.kwh[2],
+        cost=taken.cost[2],
+    )
 
 
 def move_costs(demand: JobDemand, present: Option, terms: Terms) -> ChangeTime:
@@ -319,5 +358,5 @@ def _taken(
 
 def change_cost(demand: JobDemand, present: Option, option: Option, terms: Terms) -> float:
     """Return the one-time cost of changing to an option, its mean, with the price of its wait."""
-    found = change_costs(demand, present, option, terms)
-    return mean_of(*found.cost) + found.price
+    costs = change_costs(demand, present, option, terms)
+    return costs.mean_cost + costs.price

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.base.errors import ImpossibleProblemError
-from data.base.units import SAME_BOARDS
+from data.base.units import SAME_BOARDS, SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import GpuModel
 from data.facts.fleet import BoardShare
 from data.facts.jobs import Job
@@ -89,6 +89,14 @@ class JobDemand:
         """Whether it waits for its start and nobody knows how long."""
         known = self.queue_wait is not None and self.queue_wait.known
         return waits_for_start(self.job) and not known
+
+    @property
+    def hours_to_redo(self) -> float:
+        """What a stop loses of a run, in h: its work before the present rest; 0 of a service."""
+        lost = self.standing.lost
+        if lost is None or self.standing.elasticity is Elasticity.SERVICE:
+            return 0.0
+        return max(0.0, lost.seconds[1] / SECONDS_PER_HOUR - self.work_return.present)
 
     def may_stop(self, planning: PlanningSettings) -> bool:
         """Return whether it is idle for long enough, and its work unlikely to return."""

@@ -105,9 +105,14 @@ def not_reclaimed_yet(proposal: Proposal, terms: Terms) -> str:
     """Name why a job that has long been idle keeps its GPUs all the same, '' for any other."""
     demand, planning = proposal.job.demand, terms.planning
     long_idle = demand.seen_idle_hours >= planning.reclaim_idle_hours
+    idle = f"it has been idle for {demand.seen_idle_hours:.1f} h"
+    if long_idle and demand.may_stop(planning) and demand.hours_to_redo:
+        return (
+            f"{idle}, but {demand.hours_to_redo:.1f} h of its run are done again if its work "
+            f"returns ({100 * demand.work_return.chance:.0f} %), which costs more than a stop saves"
+        )
     if not long_idle or demand.may_stop(planning) or _idle_for_good(proposal, terms):
         return ""
-    idle = f"it has been idle for {demand.seen_idle_hours:.1f} h"
     if demand.idle_hours < planning.reclaim_idle_hours:
         return f"{idle}; a service is reclaimed after a week without work"
     limit = f"a job is stopped at most at {100 * planning.max_return_chance:g} %"

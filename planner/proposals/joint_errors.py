@@ -65,6 +65,11 @@ def above_zero(low: float, median: float, high: float) -> Values:
     return found - mean_of(low, median, high)
 
 
+def with_chance(chance: float) -> Values:
+    """Return an event of this chance less its mean: 1 where it comes, 0 elsewhere [levels]."""
+    return np.where(chance > 1.0 - _LEVELS, 1.0, 0.0) - chance
+
+
 def equally_likely(values: Sequence[float] | Values) -> Values:
     """Return equally likely values, ascending [levels]."""
     return in_order(np.sort(np.asarray(values, dtype=np.float64)))

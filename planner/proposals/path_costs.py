@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from planner.costs.cost import SlotCosts, change_costs, slot_costs
 from planner.costs.terms import Terms
-from planner.jobs.expected_value import mean_of
 from planner.problem.job_problem import JobProblem
 
 Path = tuple[int, ...]
@@ -41,7 +40,7 @@ def path_cost(
     for before, number in zip((0, *path), path, strict=False):
         if number != before:
             change = change_costs(job.demand, present, job.options[number], terms)
-            money += mean_of(*change.cost)
+            money += change.mean_cost
             missed += change.price
     return PathCost(money=money, shortfall=missed)
 

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from planner.costs.cost import SLOWER, ChangeTime, idle_watts, may_slow, rent_per_hour, work_kwh
+from planner.costs.cost import (
+    SLOWER,
+    ChangeTime,
+    Redo,
+    idle_watts,
+    may_slow,
+    rent_per_hour,
+    work_kwh,
+)
 from planner.costs.energy import (
     HIDDEN,
     MODEL_ERROR,
@@ -32,6 +40,7 @@ from planner.proposals.joint_errors import (
     either_side,
     equally_likely,
     in_order,
+    with_chance,
 )
 from planner.proposals.proposal import Proposal
 
@@ -58,10 +67,22 @@ def errors_of(
         rent=-above_zero(low, middle, high),
     )
     rates = tuple(_power_errors(proposal, held, terms))
-    found = [taken, _work_and_end(proposal, longer, terms).with_rates(rates)]
+    errors = [taken, _work_and_end(proposal, longer, terms).with_rates(rates)]
     if proposal.chosen.paused:
-        found.append(Error(rent=_put_off_prices(proposal, held, terms)))
-    return found
+        errors.append(Error(rent=_put_off_prices(proposal, held, terms)))
+    if change.redo is not None:
+        errors.append(_run_done_again(change.redo, price))
+    return errors
+
+
+def _run_done_again(redo: Redo, price: float) -> Error:
+    """Return what a stopped run does to the saving: done again by its chance, or not."""
+    again = with_chance(redo.chance)
+    return Error(
+        gpu_hours=-redo.gpu_hours * again,
+        kwh=-redo.kwh * again,
+        rent=-(redo.cost - redo.kwh * price) * again,
+    )
 
 
 def _work_and_end(proposal: Proposal, longer: Triple, terms: Terms) -> Error:

@@ -131,6 +131,7 @@ def _change(proposal: Proposal, terms: Terms) -> ChangeTime:
         gpu_hours=_sum(there.gpu_hours, back.gpu_hours),
         kwh=_sum(there.kwh, back.kwh),
         cost=_sum(there.cost, back.cost),
+        redo=there.redo,
     )
 
 
@@ -177,6 +178,7 @@ def _gpu_hours(
     freed, kept = freed_boards(proposal)
     central = freed * float(held.sum()) * terms.slot_hours - longer[1] * kept
     central -= mean_of(*change.gpu_hours)
+    central -= change.redo.chance * change.redo.gpu_hours if change.redo else 0.0
     return range_of(central, [error.gpu_hours for error in errors], "GPU-h")
 
 
@@ -194,6 +196,7 @@ def _energy(
         return None
     spent = longer[1] * HELD[1] * idle_watts(proposal.chosen, terms) * site_ratio(terms)
     spent += mean_of(*change.kwh)
+    spent += change.redo.chance * change.redo.kwh if change.redo else 0.0
     central = float((saved * held).sum()) * terms.slot_hours * site_ratio(terms) - spent
     return range_of(central, [error.kwh for error in errors], "kWh")
 

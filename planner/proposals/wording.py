@@ -10,7 +10,6 @@ from data.records.recommendations import Recommendation
 from planner.costs.cost import missed_service
 from planner.costs.time_shift import goes_on_later, work_means
 from planner.costs.transitions import leaving
-from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_end import waits_for_start
 from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.proposal import Proposal
@@ -89,12 +88,12 @@ def _loses_work(proposal: Proposal) -> str:
     if lost is None:
         return ""
     stops = proposal.action is not None and proposal.action.spec.takes_all
-    is_run = standing.elasticity is not Elasticity.SERVICE and lost.at_worst
-    if stops and is_run and not waits_for_start(proposal.job.demand.job):
+    hours = proposal.job.demand.hours_to_redo
+    if stops and hours and lost.at_worst and not waits_for_start(proposal.job.demand.job):
         return (
-            f" Nothing says that it writes checkpoints: if it is to go on, up to all "
-            f"{lost.hours:.1f} h of its run on {proposal.present.boards:g} GPUs are done again, "
-            "which the saving does not contain."
+            f" Nothing says that it writes checkpoints: if its work returns, up to all {hours:.1f} "
+            f"h of its run on {proposal.present.boards:g} GPUs before the present rest are done "
+            "again, which the saving counts by that chance."
         )
     if not loses_a_run(proposal):
         return ""

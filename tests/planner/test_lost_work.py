@@ -5,15 +5,17 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pandas as pd
 import pytest
 from factories import make_job
 from hypothesis import given
 from hypothesis import strategies as st
-from planning_cases import AS_OF, H100, advised, boards, case
+from planning_cases import AS_OF, H100, advised, boards, case, history_of
 
 from data.facts.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.actions import Risk
 from data.records.plans import Configuration
+from data.records.recommendations import Recommendation
 from data.settings.all_settings import PlanningSettings
 from planner.costs.cost import change_cost, change_costs
 from planner.jobs.expected_value import mean_of
@@ -124,16 +126,66 @@ def test_a_change_that_costs_more_work_than_it_saves_is_not_proposed(
     assert any("since its start" in what for what, _s in found.transition.parts) == (not signs)
 
 
-@pytest.mark.parametrize("signs", [False, True])
-def test_a_reclaimed_run_without_signs_is_named_with_its_hours(signs: bool) -> None:
-    """It stands idle, and what it did before is done again if it is to go on."""
+def stopped(
+    hours: float, rest_hours: int, signs: bool, slot_minutes: int
+) -> tuple[PlanningProblem, list[Recommendation]]:
+    """A run of so many hours that has rested lately, and its advised stop."""
     planning = PlanningSettings(
-        slot_minutes=60, horizon_slots=24, checkpointed_jobs="*" if signs else "none"
+        slot_minutes=slot_minutes,
+        horizon_slots=24 * 60 // slot_minutes,
+        checkpointed_jobs="*" if signs else "none",
+        max_return_chance=0.6,
     )
-    problem = case((run_of(30.4), 0.0, 9_000.0, 900.0), gpus=boards(H100, 4), planning=planning)
-    (found,) = (entry for entry in advised(problem).recommendations if not entry.proposed.gpu_count)
-    text = "up to all 30.4 h of its run on 4 GPUs are done again"
-    assert (text in found.why) == (not signs)
+    job = run_of(hours)
+    slot = timedelta(minutes=slot_minutes)
+    history = history_of(job, 0.0, 9_000.0, 900.0, slot)
+    works = history["slot_start"] < pd.Timestamp(AS_OF - timedelta(hours=rest_hours))
+    for column in ("utilization_ratio", "utilization_max_ratio", "effective_gpus"):
+        history.loc[works, column] = 0.9
+    problem = case(
+        (job, 0.0, 9_000.0, 900.0), gpus=boards(H100, 4), planning=planning, history=history
+    )
+    stops = [one for one in advised(problem).recommendations if not one.proposed.gpu_count]
+    return problem, stops
+
+
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+@pytest.mark.parametrize(("hours", "rest_hours"), [(40.0, 5), (30.4, 9), (30.4, 20), (30.4, 40)])
+def test_a_stop_counts_the_run_that_is_done_again_if_work_returns(
+    hours: float, rest_hours: int, slot_minutes: int
+) -> None:
+    """Its work before the rest on all its boards, by the chance that it returns."""
+    problem, (stop,) = stopped(hours, rest_hours, False, slot_minutes)
+    _problem, (free,) = stopped(hours, rest_hours, True, slot_minutes)
+    chance = problem.jobs[0].demand.work_return.chance
+    redo = max(0.0, hours - rest_hours)
+    for lossy, without in (
+        (stop.savings.gpu_hours, free.savings.gpu_hours),
+        (stop.savings.cost, free.savings.cost),
+    ):
+        assert lossy is not None
+        assert without is not None
+        price = 1.0 if lossy.unit == "GPU-h" else problem.terms.catalogue.get(H100).price_per_hour
+        expected = chance * redo * 4 * price
+        # Beside the rent stands the energy of the run that is done again.
+        assert without.central - lossy.central == pytest.approx(expected, rel=0.12)
+        if chance > 0.11:
+            gain = without.central - 4 * redo * price
+            assert lossy.low == pytest.approx(min(gain, 0.0), rel=0.12, abs=1e-6)
+    text = f"up to all {redo:.1f} h of its run on 4 GPUs before the present rest are done again"
+    assert (text in stop.why) == (redo > 0)
+    assert "done again" not in free.why
+
+
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+def test_a_run_that_is_dearer_than_its_rest_is_not_stopped(slot_minutes: int) -> None:
+    """The reason says what would be lost, and its chance."""
+    problem, stops = stopped(900.0, 9, False, slot_minutes)
+    assert not stops
+    (reason,) = advised(problem).kept.values()
+    assert "891.0 h of its run are done again if its work returns" in reason
+    _problem, stops = stopped(900.0, 9, True, slot_minutes)
+    assert stops
 
 
 def on_kubernetes(job_id: str, count: int, state: JobState, **extra: str) -> Job:
