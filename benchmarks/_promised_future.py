@@ -22,8 +22,10 @@ from data.settings.all_settings import PlanningSettings
 from planner.costs.configurations import Option
 from planner.costs.transitions import moving
 from planner.jobs.elasticity import Elasticity, standing_of
+from planner.jobs.lost_work import lost_work_of
 
 _HOURS = STEP / 3_600
+HIDDEN_SHARE, IDLE_BOARDS = 0.5, 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,8 @@ class Came:
 class Setting:
     """What holds for all of a fleet: the price of a kWh by hour of the day, and its horizon.
 
-    `left_at`: the step in which jobs leave their boards as recommended to them.
+    `left_at`: the step in which jobs leave their boards as recommended to them. `hidden`: nothing
+    tells of checkpoints, and half of the runs write one an hour.
     """
 
     prices: tuple[float, ...]
@@ -48,6 +51,7 @@ class Setting:
     base_watts_per_gpu: float
     boot_steps: int
     left_at: Mapping[str, float]
+    hidden: bool = False
 
     def price(self, steps: int) -> Values:
         """Return the price of each step of the future; `NOW` is at nine."""
@@ -144,7 +148,7 @@ def played(
     relief = advice.action in (Action.LARGER_GPU, Action.SPREAD)
     given = then.boards if same or relief else 0.0
     hours = float((before * now.boards - after * given).sum()) * _HOURS
-    taken, taken_kwh, taken_rent = _transition(fleet, job, advice, now, then)
+    taken, taken_kwh, taken_rent = _transition(fleet, job, advice, now, then, setting)
     kwh = float(watts.sum()) * _HOURS / 1000 * fleet.site.pue - taken_kwh
     return Came(
         gpu_hours=hours - taken,
@@ -241,22 +245,42 @@ def _transition(
     advice: Recommendation,
     now: Changed,
     then: Changed,
+    setting: Setting,
 ) -> tuple[float, float, float]:
     """Return board-hours, site kWh and rent of making the change, of its drawn seconds."""
     change = advice.transition
+    lost = _lost_hours(job, advice, future_of(fleet, job.wanted * job.alive(), setting), setting)
+    boards, watts = now.boards * lost, float(now.watts.mean())
+    redo = boards, lost * watts / 1000 * fleet.site.pue, boards * now.model.price_per_hour
     if change is None or change.seconds.high <= 0:
-        return 0.0, 0.0, 0.0
+        return redo
+    whole = sum(seconds for what, seconds in change.parts if what == _WHOLE_RUN)
     low, middle, high = change.seconds.low, change.seconds.central, change.seconds.high
+    middle, high = middle - whole, high - whole
     hours = drawn_between(job.chance[5], low, middle, high) / 3_600
     leaving = sum(s for what, s in change.parts if what in _LEAVING) / max(1e-9, middle)
     boards = leaving * now.boards + (1 - leaving) * then.boards
     rent = leaving * now.boards * now.model.price_per_hour
     rent += (1 - leaving) * then.boards * then.model.price_per_hour
-    watts = float(now.watts.mean())
-    return hours * boards, hours * watts / 1000 * fleet.site.pue, hours * rent
+    taken = hours * boards, hours * watts / 1000 * fleet.site.pue, hours * rent
+    return taken[0] + redo[0], taken[1] + redo[1], taken[2] + redo[2]
 
 
 _LEAVING = ("write a checkpoint", "redo the work since a checkpoint")
+_WHOLE_RUN = "redo the work since its start"
+
+
+def _lost_hours(job: DrawnJob, advice: Recommendation, work: Values, setting: Setting) -> float:
+    """Return the hours of its run that a job does again; one that is stopped, if work returns.
+
+    `work` is what it does over the horizon, in boards [steps].
+    """
+    starts = advice.transition is not None and advice.transition.seconds.high > 0
+    stops = not advice.proposed.gpu_count and work.max() > IDLE_BOARDS
+    if not setting.hidden or not has_end(job) or not (starts or stops):
+        return 0.0
+    run = lost_work_of(job.job, PlanningSettings(checkpointed_jobs="none")).hours
+    return min(float(job.chance[9]), run) if job.chance[8] < HIDDEN_SHARE else run
 
 
 def _put_off(
@@ -266,7 +290,7 @@ def _put_off(
     now = now_of(fleet, job, setting)
     alive = future_of(fleet, job.alive(), setting)
     paused = held * alive
-    taken, kwh, rent = _transition(fleet, job, advice, now, now)
+    taken, kwh, rent = _transition(fleet, job, advice, now, now, setting)
     first = int(job.chance[6] * PER_DAY)
     later = setting.price(3 * PER_DAY)[first : first + max(1, int(paused.sum()))].mean()
     saved = paused * now.watts * (setting.price(setting.horizon) - later) * fleet.site.pue / 1000

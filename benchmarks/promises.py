@@ -1,9 +1,10 @@
 """What recommendations promise against what comes of them, on drawn fleets with a known truth.
 
-`python -m benchmarks.promises [--full] [--seed N] [--kept DIR]`. Every fleet is given to a cycle
-through its store; every recommendation is then applied alone to a future that is played twice from
-one draw, with the change and without it (`_promised_fleet.py`, `_promised_future.py`). `--full`
-plays seeds too on which nothing was tuned.
+`python -m benchmarks.promises [--full] [--hidden] [--seed N] [--kept DIR]`. Every fleet is given to
+a cycle through its store; every recommendation is then applied alone to a future that is played
+twice from one draw, with the change and without it (`_promised_fleet.py`, `_promised_future.py`).
+`--full` plays seeds too on which nothing was tuned. `--hidden`: nothing tells of checkpoints,
+which half of the runs write all the same; what a change loses of a run counts.
 """
 
 import argparse
@@ -116,6 +117,7 @@ def applies(
         base_watts_per_gpu=settings.nodes.base_watts_per_gpu,
         boot_steps=round(settings.nodes.boot_minutes * 60 / STEP),
         left_at=dict(map(_left, filter(_leaves, recommendations))),
+        hidden=planning.checkpointed_jobs != "*",
     )
     futures = futures_of(fleet, seed)
     found = []
@@ -313,11 +315,14 @@ def report(title: str, found: Sequence[Apply]) -> list[str]:
     ]
 
 
-def played(seed: int, fleets: int, kept: Path | None) -> list[Apply]:
+def played(seed: int, fleets: int, kept: Path | None, *, hidden: bool = False) -> list[Apply]:
     """Return all applies of a seed; `kept` is a folder for what is known of its fleets."""
     found = []
     for number in range(fleets):
         fleet, settings = drawn(seed, number), settings_of(number)
+        if hidden:
+            planning = replace(settings.planning, checkpointed_jobs="none")
+            settings = replace(settings, planning=planning)
         file = None if kept is None else kept / f"{seed}-{number}.pickle"
         found += applies(fleet, settings, *recommended(fleet, settings, file), seed=seed)
     return found
@@ -328,6 +333,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="also seeds that nothing was tuned on")
     parser.add_argument("--seed", type=int, help="this seed alone, not written")
+    parser.add_argument("--hidden", action="store_true", help="hidden checkpoints, not written")
     parser.add_argument("--fleets", type=int, default=FLEETS, help="fewer are not written")
     parser.add_argument("--kept", type=Path, help="folder that keeps forecasts for the next run")
     parser.add_argument("--data", default="", help="not used: the fleets are drawn")
@@ -339,13 +345,17 @@ def main() -> None:
         parts = [("alone", (options.seed,), FLEETS)]
     for name, seeds, fleets in parts:
         most = min(fleets, options.fleets)
-        found = [entry for seed in seeds for entry in played(seed, most, options.kept)]
+        found = [
+            entry
+            for seed in seeds
+            for entry in played(seed, most, options.kept, hidden=options.hidden)
+        ]
         shown = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
         lines += report(f"Seed{'s' * (len(seeds) > 1)} {shown}, {name}", found)
     kept = " with what is known of the fleets kept" if options.kept else ""
     lines += ["", f"{time.process_time() - started:.0f} CPU s{kept}."]
     text = "\n".join(lines) + "\n"
-    if options.fleets == FLEETS and options.seed is None:
+    if options.fleets == FLEETS and options.seed is None and not options.hidden:
         RESULTS.write_text(text, encoding="utf-8")
     print(text)
 

@@ -46,10 +46,15 @@ def _ends_pods(proposal: Proposal) -> str:
 
 
 def _goes_to_others(proposal: Proposal, problem: PlanningProblem) -> str:
-    """Return that jobs wait for the boards that a change of a Kubernetes workload gives back."""
+    """Return that jobs wait for the boards that a change gives back."""
     job, then = proposal.job.demand.job, proposal.chosen.configuration
     left = then.gpu_count if (then.gpu_model, then.mig_profile) == _devices(job) else 0
-    if job.platform is not Platform.KUBERNETES or left >= job.gpu_count:
+    if left >= job.gpu_count or waits_for_start(job):
+        return ""
+    line = dict(job.scheduler.extra if job.scheduler else ()).get("waiting", "")
+    if job.platform is Platform.SLURM and line:
+        return f" {line}: they may take what is freed, and the way back would then wait for room."
+    if job.platform is not Platform.KUBERNETES:
         return ""
     waiting = [
         other.job_id

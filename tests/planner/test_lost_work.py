@@ -217,3 +217,21 @@ def test_jobs_that_wait_for_what_a_change_frees_are_named_in_its_reason(
     proposal = cast("Proposal", SimpleNamespace(job=jobs[0], chosen=nothing))
     text = _goes_to_others(proposal, cast("PlanningProblem", SimpleNamespace(jobs=jobs)))
     assert ("ml/job/next waits for such GPUs" in text) == named
+
+
+@pytest.mark.parametrize("line", ["", "job 8 waits (Priority), job 9 waits (Resources)"])
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.PENDING])
+def test_jobs_of_slurm_that_wait_for_what_a_change_frees_are_named(
+    line: str, state: JobState
+) -> None:
+    """As its queue tells of them; what waits itself frees nothing."""
+    found = run_of(6.0, *([("waiting", line)] if line else []))
+    assert found.scheduler is not None
+    job = replace(found, scheduler=replace(found.scheduler, state=state))
+    planned = SimpleNamespace(demand=SimpleNamespace(job=job))
+    fewer = SimpleNamespace(configuration=Configuration(gpu_model=H100, gpu_count=2))
+    proposal = cast("Proposal", SimpleNamespace(job=planned, chosen=fewer))
+    text = _goes_to_others(proposal, cast("PlanningProblem", SimpleNamespace(jobs=[planned])))
+    assert ("job 8 waits (Priority), job 9 waits (Resources): they may take" in text) == (
+        bool(line) and state is JobState.RUNNING
+    )
