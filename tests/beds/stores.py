@@ -80,38 +80,11 @@ def _file_of(fill: Callable[[Store], object]) -> bytes:
         return path.read_bytes()
 
 
-_UNDONE_BY = {
-    7: ("DROP TABLE board_xids",),
-    8: ("DROP TABLE memory_outlooks",),
-    9: (
-        "DROP TABLE finding_events",
-        "DROP TABLE findings",
-        "ALTER TABLE recommendations DROP COLUMN finding",
-    ),
-    10: ("DROP TABLE token_events",),
-    11: ("DROP TABLE serving_slots", "DROP TABLE serving_outlooks"),
-    12: ("DROP TABLE prepared_answers",),
-    13: ("DROP TABLE board_activity", "DROP TABLE slow_work"),
-    14: ("ALTER TABLE allocations DROP COLUMN start_seconds",),
-    15: ("DROP TABLE quotas",),
-    16: ("ALTER TABLE board_activity DROP COLUMN fp32_active",),
-    17: tuple(
-        f"ALTER TABLE board_activity DROP COLUMN {name}"
-        for name in (
-            *("temperature_celsius", "memory_temperature_celsius", "clock_mhz"),
-            *("uncorrected_errors", "remapped_rows", "remap_failed"),
-        )
-    ),
-    18: ("DROP TABLE workload_forecasts",),
-    19: ("DROP TABLE job_progress",),
-    20: ("ALTER TABLE allocations DROP COLUMN runs",),
-    21: ("DROP TABLE contradictions",),
-    22: ("DROP TABLE sign_ins",),
-}
+_UNDONE_BY = {22: ("DROP TABLE contradictions",), 23: ("DROP TABLE sign_ins",)}
 
 
 def back_to_schema(store: Store, version: int) -> None:
-    """Make the store what a Trimtab of that schema (6 or later) would have left."""
+    """Make the store what a Trimtab of that schema (20 or later) would have left."""
     with store._engine.begin() as connection:
         for number, statements in reversed(_UNDONE_BY.items()):
             for statement in statements if number > version else ():

@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-import sqlalchemy as sa
-from beds.stores import back_to_schema, cycle
+from beds.stores import cycle
 from factories import NOW, make_plan, make_recommendation
 
 from dashboard.cli import main
@@ -21,8 +20,6 @@ from data.records.actions import Action
 from data.records.findings import DismissalReason, number_of
 from data.settings.all_settings import RetentionSettings
 from data.store import Store
-from data.store.engine.migrate import migrate
-from data.store.engine.record_json import to_json
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -181,43 +178,6 @@ def test_a_revision_that_was_spoken_of_is_kept(store: Store) -> None:
         NOW + HOUR,
     ]
     assert store.reader.verify_audit() == ()
-
-
-def test_an_older_store_gets_its_numbers(store: Store) -> None:
-    """In the order of its cycles; what was decided stays proven."""
-    back_to_schema(store, 8)
-    with store._engine.begin() as connection:
-        rows = [
-            ("c2", 2, make_recommendation(action=Action.POWER_CAP)),
-            ("c1", 1, make_recommendation(why="first")),
-            ("c2", 2, make_recommendation(why="second")),
-            ("c1", 1, make_recommendation(action=Action.CONSOLIDATE, job_id="", job_name="node-7")),
-        ]
-        for cycle_id, sequence in (("c1", 1), ("c2", 2)):
-            connection.execute(
-                sa.text("INSERT INTO cycles VALUES (:id, :number, :at, :at, 'p', 0, 0, 2)"),
-                {"id": cycle_id, "number": sequence, "at": NOW + sequence * HOUR},
-            )
-        for cycle_id, _sequence, entry in rows:
-            connection.execute(
-                sa.text("INSERT INTO recommendations VALUES (:digest, :cycle, 'p', :record)"),
-                {"digest": entry.digest, "cycle": cycle_id, "record": to_json(entry)},
-            )
-    migrate(store._engine)
-    assert {
-        found.reference: (found.target, found.action, found.opened_at)
-        for found in store.reader.findings()
-    } == {
-        "TT-1": ("node-7", "consolidate", NOW + HOUR),
-        "TT-2": ("search/ranker-0", "fewer-gpus", NOW + HOUR),
-        "TT-3": ("search/ranker-0", "power-cap", NOW + 2 * HOUR),
-    }
-    assert [store.reader.finding_number(entry.digest) for _cycle, _sequence, entry in rows] == [
-        3,
-        2,
-        2,
-        1,
-    ]
 
 
 def test_the_command_line_speaks_of_findings(

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_plan, make_samples
 
 from data.records.recommendations import Range
 from data.records.slow_work import SlowCause, SlowWork
 from data.settings.all_settings import RetentionSettings
-from data.store import Store, open_store
+from data.store import Store
 
 JOB = "search/ranker-0"
 START = NOW - timedelta(hours=1)
@@ -116,13 +115,3 @@ def test_what_a_cycle_found_is_read_back_whole(store: Store) -> None:
     keep_cycle(store, 2)
     assert store.reader.slow_work() == ()
     assert store.forget(RetentionSettings(), NOW + timedelta(days=13))["slow_work"] == 1
-
-
-def test_a_store_of_the_schema_before_is_brought_forward(store_url: str) -> None:
-    """Nothing was told there; what comes next is kept."""
-    with open_store(store_url) as store:
-        back_to_schema(store, 12)
-    with open_store(store_url) as store:
-        assert read(store).empty
-        keep(store, told(0))
-        assert len(read(store)) == 12

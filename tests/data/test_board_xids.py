@@ -5,7 +5,6 @@ from itertools import permutations
 
 import pandas as pd
 import pytest
-from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_samples
 
 from data.settings.all_settings import RetentionSettings
@@ -92,15 +91,3 @@ def test_retention_forgets_codes_that_are_no_longer_shown(filled: Store) -> None
     deleted = filled.forget(retention, NOW + timedelta(days=2))
     assert deleted["board_xids"] == 4
     assert known(filled) == []
-
-
-def test_a_store_of_the_schema_before_is_brought_forward(store_url: str) -> None:
-    """It has no codes, keeps its samples, and takes codes from then on."""
-    with open_store(store_url) as store:
-        store.keep(make_collected())
-        back_to_schema(store, 6)
-    with open_store(store_url) as store:
-        assert known(store) == []
-        assert store.reader.counts()["samples"] > 0
-        keep(store, *PARTS["a"], name="a")
-        assert [row[1] for row in known(store)] == [31, 0]

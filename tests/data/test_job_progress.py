@@ -5,13 +5,12 @@ from datetime import datetime, timedelta
 import numpy as np
 import pandas as pd
 import pytest
-from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_job, make_samples
 
 from data.facts.columns import ALLOCATIONS, check_frame
 from data.facts.jobs import OwnNames
 from data.settings.all_settings import RetentionSettings
-from data.store import Store, open_store
+from data.store import Store
 from data.store.handles.tenant_reader import OwnedReader
 
 JOB = "ml/trainjob/w"
@@ -88,14 +87,3 @@ def test_reports_are_forgotten_with_the_slots_of_five_minutes(store: Store) -> N
     assert store.forget(RetentionSettings(), late)["job_progress"] == 2
     keep(store, told(JOB, 0.5), name="late")
     assert read(store) == []
-
-
-def test_a_store_of_the_version_before_gets_the_table(store: Store, store_url: str) -> None:
-    """What it holds stays, and reports are kept from then on."""
-    keep(store, told(JOB, 0.5))
-    back_to_schema(store, 18)
-    store.close()
-    with open_store(store_url) as newer:
-        assert read(newer) == []
-        keep(newer, told(JOB, 0.6), name="b")
-        assert read(newer) == [0.6]

@@ -3,13 +3,11 @@
 from datetime import timedelta
 
 import pytest
-from beds.stores import back_to_schema
 from factories import NOW, make_memory_finding, make_plan
 
 from data.records.memory import MemoryFinding
 from data.settings.all_settings import RetentionSettings
-from data.store import Store, open_store
-from data.store.handles.cached_reader import CachedReader
+from data.store import Store
 
 FINDING = make_memory_finding()
 
@@ -53,15 +51,3 @@ def test_it_goes_with_the_forecasts_it_rests_on(store: Store) -> None:
     deleted = store.forget(RetentionSettings(), NOW + timedelta(days=13))
     assert deleted["memory_outlooks"] == 1
     assert store.reader.memory_outlook() == (FINDING,)
-
-
-def test_a_store_of_the_schema_before_is_brought_forward(store_url: str) -> None:
-    """Nobody looked there; the next cycle's outlook shows at once, also to who asked before."""
-    with open_store(store_url) as store:
-        keep(store, 1, None)
-        back_to_schema(store, 7)
-    with open_store(store_url) as store:
-        reader = CachedReader(store._engine)
-        assert reader.memory_outlook() is None
-        keep(store, 2, (FINDING,))
-        assert reader.memory_outlook() == (FINDING,)

@@ -325,6 +325,17 @@ def test_newer_schema_is_refused(store_url: str) -> None:
         open_store(store_url)
 
 
+@pytest.mark.parametrize("version", [1, 6, 19])
+def test_a_schema_that_is_no_longer_brought_forward_is_refused(
+    store_url: str, version: int
+) -> None:
+    """It is left alone, and the message says which Trimtab opens it."""
+    with open_store(store_url) as store:
+        tamper(store, f"UPDATE schema_version SET version = {version}")  # noqa: S608
+    with pytest.raises(StoreError, match=f"schema {version}, and this Trimtab reads 20"):
+        open_store(store_url)
+
+
 def test_flipped_log_is_no_empty_store(tmp_path: Path) -> None:
     """A damaged write-ahead log is an error that names the file, never a fresh store."""
     path = tmp_path / "w.duckdb"

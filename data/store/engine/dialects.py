@@ -1,7 +1,7 @@
 """What DuckDB and PostgreSQL do differently; nothing outside asks which of the two it speaks to.
 
 Queries are written in what both understand. PostgreSQL gets the few functions that it lacks from
-`migrations/0001_first.postgres.sql` (epoch, epoch_us, hash), and `arg_max` as an ordered array.
+`migrations/0020_schema.postgres.sql` (epoch, epoch_us, hash), and `arg_max` as an ordered array.
 Its text sorts and compares by code point (COLLATE "C") as DuckDB's does.
 """
 

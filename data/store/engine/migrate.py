@@ -1,7 +1,8 @@
 """Brings a store to the newest schema, one numbered script after the other, in one transaction.
 
-A script `0001_name.sql` runs on both engines, in DuckDB's names of the types. On PostgreSQL
-`0001_name.postgres.sql` follows it: indexes, partitions, functions that the queries need.
+A script `0020_name.sql` runs on both engines, in DuckDB's names of the types. On PostgreSQL
+`0020_name.postgres.sql` follows it: indexes, partitions, functions that the queries need. The
+first script makes an empty store; its number is the oldest schema that is brought forward.
 """
 
 import re
@@ -54,6 +55,11 @@ def migrate(engine: sa.Engine) -> int:
             )
         if version == newest:
             return newest
+        if 0 < version < min(scripts):
+            raise StoreError(
+                f"the store has schema {version}, and this Trimtab reads {min(scripts)} and later",
+                f"Open it once with the Trimtab of schema {min(scripts)}, which brings it forward.",
+            )
         _require_may_create(connection, version, newest)
         connection.exec_driver_sql(
             "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)"

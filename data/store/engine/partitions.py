@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PATIENCE = timedelta(seconds=5)
 """Who waits for readers to leave a table keeps new ones waiting."""
 PARTITIONED = {"samples": "D", "five_minute": "M"}
-"""Table to the calendar unit of its partitions, as `migrations/0002_facts.postgres.sql` cuts it."""
+"""The calendar unit of the partitions of a table, as in `migrations/0020_schema.postgres.sql`."""
 
 
 def make_partitions(connection: sa.Connection, table: str, times: pd.Series) -> None:

@@ -1,3 +1,25 @@
+-- What the queries use and PostgreSQL lacks. STABLE, since only then are they put in line.
+CREATE FUNCTION epoch(TIMESTAMPTZ) RETURNS DOUBLE PRECISION
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT extract(epoch FROM $1)::DOUBLE PRECISION $$;
+
+CREATE FUNCTION epoch_us(TIMESTAMPTZ) RETURNS BIGINT
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT (extract(epoch FROM $1) * 1000000)::BIGINT $$;
+
+CREATE FUNCTION hash(TEXT, BIGINT) RETURNS BIGINT
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT hashtextextended($1, $2) $$;
+
+-- The record is only ever appended to, whoever is connected.
+CREATE FUNCTION refuse_change() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'table % is append-only', TG_TABLE_NAME USING ERRCODE = '42501';
+END
+$$;
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON decisions
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+CREATE INDEX ON forecasts (cycle_id);
 -- Samples lie in a partition a day, five-minute roll-ups in one a month: retention drops them whole.
 CREATE TABLE parted (LIKE samples INCLUDING DEFAULTS) PARTITION BY RANGE (sampled_at);
 DROP TABLE samples;
@@ -62,3 +84,18 @@ END
 $$;
 REVOKE ALL ON FUNCTION make_partition(TEXT, TIMESTAMPTZ) FROM PUBLIC;
 REVOKE ALL ON FUNCTION drop_partitions(TEXT, TIMESTAMPTZ) FROM PUBLIC;
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON commands
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON journal
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE INDEX ON journal (command_id);
+CREATE INDEX ON journal (digest);
+CREATE INDEX ON commands (digest);
+CREATE INDEX ON decisions (digest);
+CREATE INDEX ON findings (target, action);
+CREATE INDEX ON recommendations (finding);
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON finding_events
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE INDEX ON token_events (token_hash);
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON token_events
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();

@@ -1,8 +1,0 @@
-CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON commands
-    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON journal
-    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
-CREATE INDEX ON journal (command_id);
-CREATE INDEX ON journal (digest);
-CREATE INDEX ON commands (digest);
-CREATE INDEX ON decisions (digest);

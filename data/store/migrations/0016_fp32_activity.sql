@@ -1,1 +1,0 @@
-ALTER TABLE board_activity ADD COLUMN fp32_active DOUBLE;
