@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks._promised_fleet import NOW, STEP, DrawnFleet
 from collectors.shared.collector import Window
-from dashboard.cycle.make_problem import problem_of_view
+from dashboard.cycle.make_problem import PlanBasis, problem_from
 from dashboard.cycle.memory_outlook import watched_in
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
@@ -87,15 +87,16 @@ def recommended(
         if kept is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_bytes(pickle.dumps(known))
-    problem = problem_of_view(
-        known.view,
-        known.forecasts,
-        settings,
+    basis = PlanBasis(
+        settings=settings,
+        view=known.view,
+        forecasts=known.forecasts,
         catalogue=load_gpu_catalogue(),
         carbon=load_carbon_table().get(settings.energy.region),
         models=known.models,
         memory=known.memory,
     )
+    problem = problem_from(basis)
     plan = build_plan(problem, budget_seconds=settings.planning.budget_seconds, created_at=AS_OF)
     advice = advise(
         plan,

@@ -2,7 +2,7 @@
 
 Each is a run of a recurring Slurm job that waits after a requeue: its earlier run told its power,
 and ended runs of the same job how long it may take. The cycle before the hour in which it comes is
-`problem_of_view`, `build_plan` and `advise`, as `dashboard.cycle.run_cycle` calls them; every pause
+`problem_from`, `build_plan` and `advise`, as `dashboard.cycle.run_cycle` calls them; every pause
 that is recommended is approved. Demand forecasts are flat, at what the earlier run did.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._grid_series import HOUR, GridSeries, Values
-from dashboard.cycle.make_problem import problem_of_view
+from dashboard.cycle.make_problem import PlanBasis, problem_from
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.catalogue.grid_forecast import grid_outlook
@@ -129,16 +129,16 @@ def planned_starts(jobs: Sequence[DrawnJob], settings: Settings) -> dict[int, Pl
     hour = jobs[0].came_at
     now = hour - _CYCLE
     grid = grid_outlook(settings.energy, now)
-    problem = problem_of_view(
-        _view(jobs, now),
-        [_forecast(job, hour, settings.planning.horizon_slots) for job in jobs],
-        settings,
+    basis = PlanBasis(
+        settings=settings,
+        view=_view(jobs, now),
+        forecasts=tuple(_forecast(job, hour, settings.planning.horizon_slots) for job in jobs),
         catalogue=load_gpu_catalogue(),
         carbon=load_carbon_table().get(settings.energy.region),
         models={},
-        memory=(),
         grid=grid,
     )
+    problem = problem_from(basis)
     plan = build_plan(problem, budget_seconds=10, created_at=now)
     return {
         int(found.job_id.rpartition(":")[2]): PlannedStart(

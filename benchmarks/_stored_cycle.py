@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from dashboard.cycle.make_problem import problem_of_view
+from dashboard.cycle.make_problem import PlanBasis, problem_from
 from dashboard.cycle.memory_outlook import watched_in
 from dashboard.cycle.prepare_answers import prepare_answers
 from data.catalogue.carbon_table import load_carbon_table
@@ -60,15 +60,16 @@ def write_cycle(
     memory = watch_memory(watched)
     passed("memory")
     catalogue = load_gpu_catalogue()
-    problem = problem_of_view(
-        view,
-        forecasts,
-        settings,
+    basis = PlanBasis(
+        settings=settings,
+        view=view,
+        forecasts=forecasts,
         catalogue=catalogue,
         carbon=load_carbon_table().get(settings.energy.region),
         models=power_models(view.readings, catalogue),
         memory=memory,
     )
+    problem = problem_from(basis)
     passed("problem")
     plan = build_plan(problem, budget_seconds=planning.budget_seconds, created_at=now)
     passed("plan")

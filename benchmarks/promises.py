@@ -28,6 +28,7 @@ from data.settings.all_settings import PlanningSettings, Settings
 from data.settings.energy import EnergySettings
 
 RESULTS = Path(__file__).parent / "results" / "promises.md"
+HIDDEN = RESULTS.with_name("promises_hidden_checkpoints.md")
 SLOTS = ((5, 6), (15, 12), (30, 24), (60, 24))
 """Minutes of a slot, hours of the horizon."""
 PAST_DAYS = 4
@@ -333,13 +334,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="also seeds that nothing was tuned on")
     parser.add_argument("--seed", type=int, help="this seed alone, not written")
-    parser.add_argument("--hidden", action="store_true", help="hidden checkpoints, not written")
+    parser.add_argument("--hidden", action="store_true", help="nothing tells of checkpoints")
     parser.add_argument("--fleets", type=int, default=FLEETS, help="fewer are not written")
     parser.add_argument("--kept", type=Path, help="folder that keeps forecasts for the next run")
     parser.add_argument("--data", default="", help="not used: the fleets are drawn")
     options = parser.parse_args()
     started = time.process_time()
-    lines = list(INTRODUCTION)
+    lines = [*INTRODUCTION, *(HIDDEN_INTRODUCTION if options.hidden else ())]
     parts = [("tuned on", *TUNED), ("held out", *JUDGED)][: 2 if options.full else 1]
     if options.seed is not None:
         parts = [("alone", (options.seed,), FLEETS)]
@@ -355,7 +356,9 @@ def main() -> None:
     kept = " with what is known of the fleets kept" if options.kept else ""
     lines += ["", f"{time.process_time() - started:.0f} CPU s{kept}."]
     text = "\n".join(lines) + "\n"
-    if options.fleets == FLEETS and options.seed is None and not options.hidden:
+    if options.hidden:
+        HIDDEN.write_text(text, encoding="utf-8")
+    elif options.fleets == FLEETS and options.seed is None:
         RESULTS.write_text(text, encoding="utf-8")
     print(text)
 
@@ -373,6 +376,13 @@ INTRODUCTION = (
     "nodes the use is what they draw empty. Base power of servers and PUE are what no reading",
     "tells: their law is drawn as it is promised, evenly over the futures of a fleet, and is not",
     "judged here.",
+)
+
+HIDDEN_INTRODUCTION = (
+    "",
+    "Nothing tells of checkpoints: half of the runs write one an hour, and a change that ends a run",
+    "loses what it did since, or all of it. Work that was stopped never returns in these fleets:",
+    "its promise counts the chance that it does, and so is below what comes.",
 )
 
 

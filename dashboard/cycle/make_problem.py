@@ -1,8 +1,10 @@
 """From what was read and forecast to the planner's problem: one way for all who plan."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from dashboard.accounting.cost.prices import as_paid, priced
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.catalogue.grid_forecast import GridOutlook
@@ -10,6 +12,7 @@ from data.facts.jobs import Job
 from data.facts.quotas import Quota
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.memory import MemoryFinding, MemoryOutlook
+from data.records.plans import Plan
 from data.records.serving import ServiceOutlook
 from data.settings.all_settings import Settings
 from data.settings.multi_cluster import settings_by_cluster
@@ -25,41 +28,47 @@ from planner.problem.planning_problem import FleetRules, PlanningProblem, make_p
 _RECENT = timedelta(hours=1)
 
 
-def problem_of_view(
-    view: PlanningView,
-    forecasts: Sequence[DemandForecast | ForecastSkipped],
-    settings: Settings,
-    *,
-    catalogue: GpuCatalogue,
-    carbon: GridCarbon,
-    models: PowerModels,
-    memory: Sequence[MemoryFinding],
-    serving: Sequence[ServiceOutlook] = (),
-    grid: GridOutlook | None = None,
-) -> PlanningProblem:
-    """Return the problem of the slots after a view; the same arguments give the same problem.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanBasis:
+    """What a plan is made from: the same basis gives the same problem.
 
-    `models` are what the view's readings teach of power, `memory` what is foreseen of its jobs'
-    memory, `serving` of its services, `grid` of the hours of the grid. Errors:
-    ImpossibleProblemError, as `make_problem`.
+    `models` are what the view's readings teach of power, `memory` what is forecast of its jobs'
+    memory, `serving` of its services, `grid` of the hours of the grid. `last` is the plan in force.
     """
+
+    settings: Settings
+    view: PlanningView
+    forecasts: tuple[DemandForecast | ForecastSkipped, ...]
+    catalogue: GpuCatalogue
+    carbon: GridCarbon
+    models: PowerModels
+    memory: tuple[MemoryFinding, ...] = ()
+    serving: tuple[ServiceOutlook, ...] = ()
+    grid: GridOutlook = field(default_factory=GridOutlook)
+    last: Plan | None = None
+
+
+def problem_from(basis: PlanBasis) -> PlanningProblem:
+    """Return the problem of the slots after a view. Errors: ImpossibleProblemError."""
+    view, settings = basis.view, as_paid(basis.settings)
+    catalogue = priced(basis.catalogue, settings, view.as_of)
     return make_problem(
         view.cluster,
         view.jobs,
         view.history,
-        forecasts,
+        basis.forecasts,
         catalogue=with_measured_idle(catalogue, view.readings),
-        carbon=carbon,
+        carbon=basis.carbon,
         planning=settings.planning,
         energy=settings.energy,
         as_of=view.as_of,
         signals=view.signals,
         contradicted=view.contradicted,
-        cap_laws=learned_cap_laws(models.values(), catalogue),
+        cap_laws=learned_cap_laws(basis.models.values(), catalogue),
         rules=fleet_rules(settings, view.quotas, live_jobs(view.jobs, view.as_of)),
         held_memory_mib={
             finding.job_id: finding.held_mib
-            for finding in memory
+            for finding in basis.memory
             if finding.outlook is MemoryOutlook.ROOM
         },
         past_runs=past_run_seconds(view.known_jobs),
@@ -72,8 +81,8 @@ def problem_of_view(
                 if place.wait is not None
             },
         },
-        serving=serving,
-        grid=grid,
+        serving=basis.serving,
+        grid=basis.grid,
     )
 
 

@@ -12,23 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.accounting.cost.prices import as_paid, grid_as_paid, priced
-from dashboard.cycle.make_problem import problem_of_view
+from dashboard.accounting.cost.prices import grid_as_paid
+from dashboard.cycle.make_problem import PlanBasis, problem_from
 from dashboard.cycle.memory_outlook import foreseen_memory
 from data.base.clock import utc_now
 from data.base.errors import SettingsError, StoreError
 from data.base.units import GRAMS_PER_KILOGRAM
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.catalogue.grid_forecast import GridOutlook
-from data.records.forecasts import DemandForecast, ForecastSkipped
-from data.records.memory import MemoryFinding
 from data.records.plans import Plan
-from data.records.serving import ServiceOutlook
 from data.settings.all_settings import Settings
 from data.store import StoreReader
-from data.store.facts.planning_view import PlanningView
-from forecasting.power.estimated import PowerModels, power_models
+from forecasting.power.estimated import power_models
 from planner.costs.energy import power_under
 from planner.plan import build_plan
 from planner.problem.job_problem import JobProblem
@@ -84,28 +79,12 @@ class WhatIf:
     left_out: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIfBasis:
-    """What the plan in force was made from, read once and asked many times.
+def read_basis(reader: StoreReader, settings: Settings) -> PlanBasis:
+    """Read what the latest plan was made from, with its jobs alone and the grid of now.
 
-    `view` has the plan's jobs alone; `memory` and `serving` are what was foreseen of them,
-    `grid` what is forecast of the hours of the grid now.
+    Errors: StoreError before the first cycle.
     """
-
-    plan: Plan
-    view: PlanningView
-    forecasts: tuple[DemandForecast | ForecastSkipped, ...]
-    models: PowerModels
-    memory: tuple[MemoryFinding, ...]
-    serving: tuple[ServiceOutlook, ...]
-    grid: GridOutlook
-
-
-def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
-    """Read what the latest plan was made from. Errors: StoreError before the first cycle."""
-    plan = reader.latest_plan()
-    if plan is None:
-        raise StoreError("there is no plan yet", "Run `trimtab cycle` first.")
+    plan = _existing(reader.latest_plan())
     view = reader.planning_view(
         plan.created_at,
         slot_seconds=plan.slot_seconds,
@@ -114,14 +93,18 @@ def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
     forecasts = reader.forecasts(plan.plan_id)
     known = {forecast.job_id for forecast in forecasts}
     view = replace(view, jobs=tuple(job for job in view.jobs if job.job_id in known))
-    return WhatIfBasis(
-        plan=plan,
+    catalogue = load_gpu_catalogue()
+    return PlanBasis(
+        settings=settings,
         view=view,
         forecasts=forecasts,
-        models=power_models(view.readings, load_gpu_catalogue()),
+        catalogue=catalogue,
+        carbon=load_carbon_table().get(settings.energy.region),
+        models=power_models(view.readings, catalogue),
         memory=foreseen_memory(reader, view, forecasts),
         serving=reader.serving_outlook(),
         grid=grid_as_paid(settings, max(plan.created_at, utc_now())),
+        last=plan,
     )
 
 
@@ -144,40 +127,34 @@ def changed_settings(settings: Settings, knobs: Mapping[str, float]) -> Settings
     )
 
 
-def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) -> WhatIf:
+def what_if(basis: PlanBasis, settings: Settings, knobs: Mapping[str, float]) -> WhatIf:
     """Solve a copy of the problem with these knobs, and compare it with the plan in force.
 
     Raises SettingsError for knobs out of range, ImpossibleProblemError as `build_plan` does.
     """
-    changed = changed_settings(settings, knobs)
+    changed, last = changed_settings(settings, knobs), in_force(basis)
     # The slots that a next plan would keep are free here: the question is what would be. They are
     # those of the plan in force, whatever the settings have become since.
     planning = replace(
         changed.planning,
         frozen_minutes=0,
-        slot_minutes=basis.plan.slot_seconds // 60,
-        horizon_slots=len(basis.plan.slot_starts),
+        slot_minutes=last.slot_seconds // 60,
+        horizon_slots=len(last.slot_starts),
     )
-    free = replace(changed, planning=planning)
-    problem = problem_of_view(
-        basis.view,
-        basis.forecasts,
-        as_paid(free),
-        catalogue=priced(load_gpu_catalogue(), changed, basis.view.as_of),
-        carbon=load_carbon_table().get(changed.energy.region),
-        models=basis.models,
-        memory=basis.memory,
-        serving=basis.serving,
-        # A single price overrules the hours ahead as it does the hours of the day.
-        grid=basis.grid.without_prices() if "electricity-price" in knobs else basis.grid,
+    # A single price overrules the hours ahead as it does the hours of the day.
+    grid = basis.grid.without_prices() if "electricity-price" in knobs else basis.grid
+    carbon = load_carbon_table().get(changed.energy.region)
+    changed_basis = replace(
+        basis, settings=replace(changed, planning=planning), carbon=carbon, grid=grid
     )
+    problem = problem_from(changed_basis)
     copy = build_plan(
         problem,
         budget_seconds=min(MAX_SECONDS, changed.planning.budget_seconds),
-        created_at=basis.plan.created_at,
-        last=basis.plan,
+        created_at=last.created_at,
+        last=last,
     )
-    current_paths, left_out = _paths(basis.plan, problem)
+    current_paths, left_out = _paths(last, problem)
     copy_paths, _none = _paths(copy, problem)
     return WhatIf(
         settings=changed,
@@ -187,6 +164,17 @@ def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) 
         seconds=copy.seconds,
         left_out=left_out,
     )
+
+
+def in_force(basis: PlanBasis) -> Plan:
+    """Return the plan in force of a basis. Errors: StoreError before the first cycle."""
+    return _existing(basis.last)
+
+
+def _existing(plan: Plan | None) -> Plan:
+    if plan is None:
+        raise StoreError("there is no plan yet", "Run `trimtab cycle` first.")
+    return plan
 
 
 Paths = list[tuple[JobProblem, tuple[int, ...]]]

@@ -3,7 +3,7 @@
 from factories import NOW, make_collected, make_samples
 from waiting_jobs import waiting_jobs
 
-from dashboard.cycle.make_problem import problem_of_view
+from dashboard.cycle.make_problem import PlanBasis, problem_from
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings.all_settings import Settings
@@ -28,15 +28,15 @@ def test_a_waiting_job_is_planned_with_its_place_in_line(store: Store) -> None:
     forecasts = forecast_demand(
         view.history, jobs=view.jobs, as_of=view.as_of, settings=chosen.planning
     )
-    problem = problem_of_view(
-        view,
-        forecasts,
-        chosen,
+    basis = PlanBasis(
+        settings=chosen,
+        view=view,
+        forecasts=forecasts,
         catalogue=catalogue,
         carbon=load_carbon_table().get("DEU"),
         models=power_models(view.readings, catalogue),
-        memory=(),
     )
+    problem = problem_from(basis)
     lines = {place.job_id: place.wait for place in places_in_line(view.known_jobs, view.as_of)}
     demands = {job.demand.job.job_id: job.demand for job in problem.jobs}
     assert demands.keys() == {f"slurm:{number}" for number in (1, 2, 3, 4)}

@@ -17,10 +17,10 @@ from collectors.shared.collector import Window
 from collectors.simulated.fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
 from dashboard.cli.parser.command_options import KNOBS as COMMAND_KNOBS
+from dashboard.cycle.make_problem import PlanBasis
 from dashboard.cycle.run_cycle import run_cycle
 from dashboard.cycle.what_if import (
     KNOBS,
-    WhatIfBasis,
     changed_settings,
     difference_rows,
     read_basis,
@@ -51,12 +51,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def basis(store: Store) -> WhatIfBasis:
+def basis(store: Store) -> PlanBasis:
     """What its plan was made from."""
     return read_basis(store.reader, SETTINGS)
 
 
-def test_nothing_turned_is_the_plan_in_force(basis: WhatIfBasis) -> None:
+def test_nothing_turned_is_the_plan_in_force(basis: PlanBasis) -> None:
     """The copy costs no more than the plan, within the gap that is certified."""
     found = what_if(basis, SETTINGS, {})
     total = found.current.money + found.current.service_cost
@@ -67,7 +67,7 @@ def test_nothing_turned_is_the_plan_in_force(basis: WhatIfBasis) -> None:
 
 @pytest.mark.parametrize(("slot_minutes", "horizon_slots"), [(5, 96), (60, 96), (15, 12)])
 def test_both_plans_have_the_slots_of_the_plan_in_force(
-    store: Store, basis: WhatIfBasis, slot_minutes: int, horizon_slots: int
+    store: Store, basis: PlanBasis, slot_minutes: int, horizon_slots: int
 ) -> None:
     """Whatever slots the settings have since: hours of a plan do not depend on them."""
     planning = replace(SETTINGS.planning, slot_minutes=slot_minutes, horizon_slots=horizon_slots)
@@ -77,7 +77,7 @@ def test_both_plans_have_the_slots_of_the_plan_in_force(
     assert found.changed.gpu_hours == pytest.approx(found.current.gpu_hours, rel=0.05)
 
 
-def test_a_carbon_price_never_makes_the_plan_emit_more(basis: WhatIfBasis) -> None:
+def test_a_carbon_price_never_makes_the_plan_emit_more(basis: PlanBasis) -> None:
     """Both plans at the same price: the copy is the cheaper one, and energy is priced at it."""
     found = what_if(basis, SETTINGS, {"carbon-price": 400.0})
     assert found.settings.energy.carbon_price_per_tonne == 400.0
@@ -86,21 +86,21 @@ def test_a_carbon_price_never_makes_the_plan_emit_more(basis: WhatIfBasis) -> No
     assert found.changed.emissions_kgco2e <= found.current.emissions_kgco2e * (1 + 1e-6)
 
 
-def test_headroom_takes_gpus(basis: WhatIfBasis) -> None:
+def test_headroom_takes_gpus(basis: PlanBasis) -> None:
     """More headroom at the same prices never plans fewer GPU-hours."""
     tight = what_if(basis, SETTINGS, {"headroom": 0.0, "churn": 0.0})
     wide = what_if(basis, SETTINGS, {"headroom": 1.0, "churn": 0.0})
     assert wide.changed.gpu_hours >= tight.changed.gpu_hours
 
 
-def test_nothing_is_kept(store: Store, basis: WhatIfBasis) -> None:
+def test_nothing_is_kept(store: Store, basis: PlanBasis) -> None:
     """A copy leaves plan, recommendations and audit as they were."""
     before = store.reader.counts()
     what_if(basis, SETTINGS, {"headroom": 0.5})
     assert store.reader.counts() == before
 
 
-def test_rows_tell_the_difference(basis: WhatIfBasis) -> None:
+def test_rows_tell_the_difference(basis: PlanBasis) -> None:
     """Every figure with its unit; the difference is the copy less the plan in force."""
     rows = difference_rows(what_if(basis, SETTINGS, {"electricity-price": 0.9}))
     assert [row["figure"] for row in rows][:3] == [
@@ -112,7 +112,7 @@ def test_rows_tell_the_difference(basis: WhatIfBasis) -> None:
         assert row["difference"] == pytest.approx(row["what if"] - row["plan in force"])
 
 
-def test_unknown_energy_stays_unknown(basis: WhatIfBasis) -> None:
+def test_unknown_energy_stays_unknown(basis: PlanBasis) -> None:
     """Jobs without power readings are counted, and their energy is not taken for zero."""
     silent = replace(
         basis,
@@ -217,7 +217,7 @@ def held_to_a_mebibyte(job: Job) -> MemoryFinding:
     )
 
 
-def test_the_copy_knows_what_free_boards_draw(basis: WhatIfBasis) -> None:
+def test_the_copy_knows_what_free_boards_draw(basis: PlanBasis) -> None:
     """As the cycle does: boards that draw more while nobody holds them are dearer to leave."""
     gpus = basis.view.cluster.gpus
     free = pd.DataFrame(
@@ -239,7 +239,7 @@ def test_the_copy_knows_what_free_boards_draw(basis: WhatIfBasis) -> None:
     assert what_if(warm, SETTINGS, {}).current != what_if(basis, SETTINGS, {}).current
 
 
-def test_memory_that_has_become_free_counts_in_the_copy(basis: WhatIfBasis) -> None:
+def test_memory_that_has_become_free_counts_in_the_copy(basis: PlanBasis) -> None:
     """Jobs that once filled their boards and are held to a MiB may go where they did not fit."""
     history = basis.view.history.assign(memory_used_mib=1e6)
     board = basis.view.cluster.gpus[0]
@@ -252,7 +252,7 @@ def test_memory_that_has_become_free_counts_in_the_copy(basis: WhatIfBasis) -> N
     assert with_room.money + with_room.service_cost < without.money + without.service_cost
 
 
-def test_what_requests_take_counts_in_the_copy(basis: WhatIfBasis) -> None:
+def test_what_requests_take_counts_in_the_copy(basis: PlanBasis) -> None:
     """As in the cycle: what a full service holds is then worth something."""
     assert any(service.peak_load_ratio for service in basis.serving)
     known, unknown = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
-from dashboard.cycle.make_problem import problem_of_view
+from dashboard.cycle.make_problem import PlanBasis, problem_from
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import WorkloadKind
@@ -38,15 +38,17 @@ def test_what_comes_back_is_not_stopped_and_what_never_worked_is(
         frame["gpu_uuid"] = job.job_id + frame["gpu_uuid"]
         store.keep(make_collected(frame, (job,), batch_id=name))
     view = store.reader.planning_view(NOW, slot_seconds=slot_minutes * 60, history_days=42)
-    problem = problem_of_view(
-        view,
-        forecast_demand(view.history, jobs=view.jobs, as_of=view.as_of, settings=settings.planning),
-        settings,
+    basis = PlanBasis(
+        settings=settings,
+        view=view,
+        forecasts=forecast_demand(
+            view.history, jobs=view.jobs, as_of=view.as_of, settings=settings.planning
+        ),
         catalogue=catalogue,
         carbon=load_carbon_table().get("DEU"),
         models=power_models(view.readings, catalogue),
-        memory=(),
     )
+    problem = problem_from(basis)
     demands = {job.demand.job.job_id: job.demand for job in problem.jobs}
     in_turns, unused = (demands[f"lab/{name}"] for name in ("in-turns", "unused"))
     assert in_turns.idle_hours >= settings.planning.reclaim_idle_hours

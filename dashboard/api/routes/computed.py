@@ -173,7 +173,13 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
         settings = world.service.settings()
 
         def made() -> Document:
-            from dashboard.cycle.what_if import MAX_SECONDS, read_basis, what_if, what_if_document
+            from dashboard.cycle.what_if import (
+                MAX_SECONDS,
+                in_force,
+                read_basis,
+                what_if,
+                what_if_document,
+            )
 
             if not solving.acquire(blocking=False):
                 raise TooManyRequestsError(
@@ -188,7 +194,7 @@ def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
                 raise ImpossibleProblemError(error.message, error.hint) from error
             finally:
                 solving.release()
-            return document(to_json(what_if_document(found, query.knobs, basis.plan)))
+            return document(to_json(what_if_document(found, query.knobs, in_force(basis))))
 
         world.latest_plan()
         return response(request, world.kept.get(("what-if", query, settings), made))

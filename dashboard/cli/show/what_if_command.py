@@ -4,7 +4,13 @@ import argparse
 
 from dashboard.cli.terminal.context import open_for_reading, settings_of
 from dashboard.cli.terminal.output import print_json, print_rows
-from dashboard.cycle.what_if import difference_rows, read_basis, what_if, what_if_document
+from dashboard.cycle.what_if import (
+    difference_rows,
+    in_force,
+    read_basis,
+    what_if,
+    what_if_document,
+)
 
 _COLUMNS = ("figure", "unit", "plan in force", "what if", "difference")
 
@@ -18,7 +24,7 @@ def compare(options: argparse.Namespace) -> int:
         basis = read_basis(store.reader, settings)
     found = what_if(basis, settings, knobs)
     if options.format == "json":
-        print_json(what_if_document(found, knobs, basis.plan))
+        print_json(what_if_document(found, knobs, in_force(basis)))
     else:
         print_rows(difference_rows(found), options.format, columns=_COLUMNS, empty="")
     return 0

@@ -68,6 +68,7 @@ def options(source: random.Random) -> list[str]:
         *often(0.1, "--array=0-3%1"),
         *often(0.15, "-Lsolver:1"),
         *often(0.1, "--hold"),
+        *often(0.6, source.choice(("--comment=trimtab/checkpoints=true", "--signal=B:USR1@120"))),
         f"-c{source.choice((1, 1, 2))}",
         f"-p{source.choice((partition, partition, 'gpu', 'over,gpu'))}",
         f"-t{source.choice((45, 1200, 1440, 1440))}",
