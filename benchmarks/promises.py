@@ -380,7 +380,7 @@ INTRODUCTION = (
 
 HIDDEN_INTRODUCTION = (
     "",
-    "Nothing tells of checkpoints: half of the runs write one an hour, and a change that ends a run",
+    "Nothing tells of checkpoints: half of the runs write one an hour. A change that ends a run",
     "loses what it did since, or all of it. Work that was stopped never returns in these fleets:",
     "its promise counts the chance that it does, and so is below what comes.",
 )
