@@ -1,16 +1,28 @@
-"""What growing elastic training asks of the store and of what was read, beside the plan."""
+"""Outlooks of a cycle beside the plan: growth, slow work, weeks and months of workloads."""
 
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 
+from dashboard.cycle.memory_outlook import recipes_of
+from data.base.clock import floor_to_slot
+from data.base.units import SECONDS_PER_HOUR
+from data.facts.jobs import Job
 from data.records.actions import Action
+from data.records.forecasts import GroupKind, WorkloadForecast
 from data.records.lifecycle import STANDING
 from data.records.plans import Configuration
-from data.settings.all_settings import PlanningSettings
+from data.records.slow_work import SlowWork
+from data.settings.all_settings import PlanningSettings, Settings
 from data.store import StoreReader
+from data.store.facts.fact_reader import of_these_jobs
 from data.store.facts.planning_view import PlanningView
 from forecasting.groups.queue_waits import places_in_line
+from forecasting.groups.workloads import forecast_workloads, workloads_of
 from forecasting.series.past_runs import past_runs_by_size
 from planner.advisers.growth_room import GrowthFacts
+from planner.slow_work.remedies import remedy_of
+from planner.slow_work.rules import slow_work
 
 
 def growth_facts(
@@ -46,3 +58,58 @@ def _had_before(reader: StoreReader, view: PlanningView, now: datetime) -> dict[
         for growth in sorted(grown, key=lambda growth: growth.created_at)
         if sizes.get(growth.job_id) == (growth.proposed.gpu_model, growth.proposed.gpu_count)
     }
+
+
+WINDOW = timedelta(hours=6)
+"""Long enough for evaluation and checkpoints to be a part of it; a changed job is judged anew."""
+
+
+def foreseen_slow_work(
+    reader: StoreReader, jobs: Sequence[Job], as_of: datetime
+) -> tuple[SlowWork, ...]:
+    """Return why each of these jobs is slow by its last six hours, with what to try."""
+    activity = reader.job_activity(start=as_of - WINDOW, end=as_of)
+    if activity.empty:
+        return ()
+    recipes = recipes_of(reader.submissions())
+    return tuple(
+        replace(found, remedy=remedy_of(found.cause, recipes.get(found.job_id)))
+        for found in slow_work(activity, {job.job_id: job for job in jobs})
+    )
+
+
+def foreseen_workloads(
+    reader: StoreReader, view: PlanningView, settings: Settings, now: datetime
+) -> tuple[WorkloadForecast, ...] | None:
+    """Return the forecasts of workloads, None where those of this hour were made before."""
+    made = reader.workloads_made_at()
+    if made is not None and _hour(made) == _hour(now):
+        return None
+    fleet = view.groups[view.groups["kind"] == str(GroupKind.FLEET)]
+    if fleet.empty:
+        return ()
+    first = fleet["slot_start"].min().to_pydatetime()
+    end = fleet["slot_start"].max().to_pydatetime() + timedelta(seconds=SECONDS_PER_HOUR)
+    recent = [job for job in view.known_jobs if job.last_seen_at >= first]
+    workloads = workloads_of(recent, view.as_of)
+    if not workloads:
+        return ()
+    jobs = [job for workload in workloads for job in workload.jobs]
+    ids = tuple(sorted(job.job_id for job in jobs))
+    held = of_these_jobs(
+        reader.job_holdings(ids, start=first, end=end), jobs, slot_seconds=SECONDS_PER_HOUR
+    )
+    # A run that waits, or never held a GPU, makes no job a recurring one.
+    seen = set(held["job_id"])
+    return forecast_workloads(
+        workloads_of([job for job in jobs if job.job_id in seen], view.as_of),
+        held,
+        fleet,
+        as_of=view.as_of,
+        settings=settings.planning,
+        ray_address=settings.ray.address,
+    )
+
+
+def _hour(at: datetime) -> datetime:
+    return floor_to_slot(at, SECONDS_PER_HOUR)

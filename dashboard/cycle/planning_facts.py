@@ -13,9 +13,7 @@ from dashboard.cycle.context import Progress, World, silent
 from dashboard.cycle.cooldowns import dismissed_targets, gone, rejections, resting
 from dashboard.cycle.make_problem import PlanBasis, problem_from
 from dashboard.cycle.memory_outlook import foreseen_memory
-from dashboard.cycle.outlooks import growth_facts
-from dashboard.cycle.slow_work_outlook import foreseen_slow_work
-from dashboard.cycle.workload_outlook import foreseen_workloads
+from dashboard.cycle.outlooks import foreseen_slow_work, foreseen_workloads, growth_facts
 from dashboard.serving.fit import with_fits
 from dashboard.serving.outlook import foreseen_serving, objective_of
 from data.base.errors import StoreError

@@ -9,7 +9,7 @@ import pytest
 from factories import H100, make_collected, make_job, make_plan, make_samples
 
 from dashboard.cli import main
-from dashboard.cycle.workload_outlook import foreseen_workloads
+from dashboard.cycle.outlooks import foreseen_workloads
 from dashboard.resources.workload_rows import total_lines, workload_rows
 from data.facts.jobs import Job, OwnNames, WorkloadKind
 from data.records.forecasts import GroupKind, Quantity, WorkloadForecast
