@@ -5,7 +5,8 @@ store, with --full 10,000. Each person is a thread that opens one view after ano
 session over HTTP and websocket. Who reads pauses 30 s in the mean between two views; the same
 people without any pause show what the server can do at most. Half of them sign in as one owner,
 half as another, by the header of a proxy; an owner sees the recommendations for their own jobs, so
-one that holds a job of the other is cross-talk. Nothing is collected meanwhile.
+one that holds a job of the other is cross-talk. Nothing is collected meanwhile. `--siege`: only
+what one server bears at once (`_siege.py`), which is appended to the results.
 """
 
 import argparse
@@ -23,6 +24,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._page_client import Answer, open_page
+from benchmarks._siege import CLIENTS
+from benchmarks._siege import section as siege_section
 from benchmarks.pages import p95, served, stored
 from data.base.clock import utc_now
 from data.records.recommendations import Recommendation
@@ -197,7 +200,17 @@ def main() -> None:
     parser.add_argument("--stores", type=Path, help="folder that keeps the stores made")
     parser.add_argument("--people", type=int, default=50, help="people at once")
     parser.add_argument("--opens", type=int, default=2, help="views that each of them opens")
+    parser.add_argument("--siege", action="store_true", help="only everything at once")
     options = parser.parse_args()
+    if options.siege:
+        with TemporaryDirectory() as temporary:
+            folder = options.stores or Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            text = "\n".join(siege_section(stored(folder, 125)))
+        before = RESULTS.read_text(encoding="utf-8").partition(f"\n## {CLIENTS} clients")[0]
+        RESULTS.write_text(f"{before.rstrip()}\n\n{text}", encoding="utf-8")
+        print(text)
+        return
     lines = [
         "# Load",
         "",
