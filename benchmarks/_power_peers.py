@@ -43,7 +43,7 @@ def ours(*, with_held: bool) -> Method:
         fitted = fit_power_models({model: train}, CATALOGUE, signal="benchmark")[model]
         held = test.held if with_held else None
         cap = None if test.cap_watts is None else test.cap_watts
-        watts = fitted.predict(test.utilization, held=held, power_cap_watts=cap)
+        watts = fitted.predict(test.utilization, allocated=held, power_cap_watts=cap)
         return Guess(central=watts.central, low=watts.low, high=watts.high)
 
     return guess

@@ -120,7 +120,7 @@ def bands(
     Of a single slot ahead Prophet takes the mean known step.
     """
     answers, survey = fits.answers, fits.survey
-    steps = survey.known - 1 if horizon == 1 else survey.last - survey.first
+    steps = survey.counts - 1 if horizon == 1 else survey.last - survey.first
     step = 1.0 / np.maximum(steps, 1)
     linear = fits.options.growth == "linear"
     change = step * (answers.change_scale + _MIN_CHANGE if linear else 0.0)

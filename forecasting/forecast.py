@@ -46,8 +46,8 @@ def forecast_demand(
     """
     first_slot = first_slot_after(as_of, settings.slot_minutes * 60)
     tasks = job_tasks(history, jobs=jobs, first_slot=first_slot, settings=settings)
-    known = [task for task in tasks if isinstance(task, JobTask)]
-    own = [task for task in known if not task.young]
+    forecastable = [task for task in tasks if isinstance(task, JobTask)]
+    established = [task for task in forecastable if not task.young]
     paths = iter(
         paths_of(
             [
@@ -57,7 +57,7 @@ def forecast_demand(
                     horizon=settings.horizon_slots,
                     phases=_signal_of(task.job, entry),
                 )
-                for task in own
+                for task in established
                 for entry in task.series
             ],
             settings=settings,
@@ -65,18 +65,18 @@ def forecast_demand(
             progress=progress,
         )
     )
-    found: dict[str, Forecast] = {}
-    peaks = _peaks(known, settings)
-    for task in own:
+    forecasts: dict[str, Forecast] = {}
+    peaks = _peaks(forecastable, settings)
+    for task in established:
         mine = tuple(next(paths) for _ in task.series)
-        found[task.job.job_id] = _forecast(
+        forecasts[task.job.job_id] = _forecast(
             task, mine, first_slot, settings, peaks=peaks.get(task.job.job_id, ())
         )
-    for task in known:
+    for task in forecastable:
         if task.young:
-            found[task.job.job_id] = _young(task, known, first_slot, settings)
+            forecasts[task.job.job_id] = _young(task, forecastable, first_slot, settings)
     return tuple(
-        task if isinstance(task, ForecastSkipped) else found[task.job.job_id] for task in tasks
+        task if isinstance(task, ForecastSkipped) else forecasts[task.job.job_id] for task in tasks
     )
 
 
@@ -106,10 +106,10 @@ def _forecast(
 
 
 def _young(
-    task: JobTask, known: Sequence[JobTask], first_slot: int, settings: PlanningSettings
+    task: JobTask, tasks: Sequence[JobTask], first_slot: int, settings: PlanningSettings
 ) -> Forecast:
     """Return what its kin's history says of a job that has too little of its own."""
-    others = {job_task.job.job_id: job_task for job_task in known if not job_task.young}
+    others = {job_task.job.job_id: job_task for job_task in tasks if not job_task.young}
     words, kin = lenders(task.job, [other.job for other in others.values()])
     paths = tuple(
         path
@@ -131,16 +131,18 @@ def _young(
 
 
 def _borrowed_path(
-    job: Job, own: DemandSeries, kin: Sequence[JobTask], settings: PlanningSettings
+    job: Job, demand: DemandSeries, kin: Sequence[JobTask], settings: PlanningSettings
 ) -> QuantilePath | None:
-    per_gpu = own.quantity is not Quantity.MEMORY
+    per_gpu = demand.quantity is not Quantity.MEMORY
     lent = [
         series.values * (job.gpu_count / task.job.gpu_count if per_gpu else 1.0)
         for task in kin
-        if (series := task.one(own.quantity)) is not None
+        if (series := task.one(demand.quantity)) is not None
     ]
-    found = borrowed(own.values, lent, settings.horizon_slots, lower=own.lower, upper=own.upper)
-    return None if found is None else path_of(own, found, BORROWED)
+    quantiles = borrowed(
+        demand.values, lent, settings.horizon_slots, lower=demand.lower, upper=demand.upper
+    )
+    return None if quantiles is None else path_of(demand, quantiles, BORROWED)
 
 
 def _signal_of(job: Job, series: DemandSeries) -> Signal | None:
@@ -156,7 +158,7 @@ def _peaks(
 ) -> Mapping[str, tuple[WindowPeak, ...]]:
     window = round(_PEAK_HOURS * SECONDS_PER_HOUR / (settings.slot_minutes * 60))
     window = min(window, settings.horizon_slots)
-    found: dict[str, tuple[WindowPeak, ...]] = {}
+    peaks: dict[str, tuple[WindowPeak, ...]] = {}
     for quantity in _PEAK_QUANTITIES:
         subjects = [
             PeakSubject(
@@ -169,8 +171,8 @@ def _peaks(
             if (series := task.one(quantity)) is not None
         ]
         for job_id, peak in window_peaks(subjects, quantity=quantity, window_slots=window).items():
-            found[job_id] = (*found.get(job_id, ()), peak)
-    return found
+            peaks[job_id] = (*peaks.get(job_id, ()), peak)
+    return peaks
 
 
 def _scale(job: Job, series: DemandSeries) -> float:

@@ -38,6 +38,6 @@ def _hand_out(ray: Any, line: Connection) -> None:
         line.send_bytes(given(ray, answer))
 
 
-def _answer(asked: bytes) -> bytes:
-    function, batch = unpacked(asked)
+def _answer(request: bytes) -> bytes:
+    function, batch = unpacked(request)
     return packed(function(batch))

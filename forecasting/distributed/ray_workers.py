@@ -48,15 +48,15 @@ class _OnRay:
         """Return function(thing, argument) of every thing, in order."""
         for share in self._shares:
             self._driver.say(packed((function, {number: arguments[number] for number in share})))
-        found: dict[int, Any] = {}
+        results: dict[int, Any] = {}
         for share in self._shares:
             answer = self._driver.hear()
             if answer is not None:
-                found |= unpacked(answer)
+                results |= unpacked(answer)
                 continue
             for number in share:
-                found[number] = function(self._opened_here(number), arguments[number])
-        return [found[number] for number in range(len(self._items))]
+                results[number] = function(self._opened_here(number), arguments[number])
+        return [results[number] for number in range(len(self._items))]
 
     def _opened_here(self, number: int) -> Any:
         if number not in self._here:
@@ -101,9 +101,9 @@ class _Worker:
         make, items = unpacked(share)
         self._opened = {number: make(item) for number, item in items.items()}
 
-    def answers(self, asked: bytes) -> bytes:
+    def answers(self, request: bytes) -> bytes:
         """Return the packed answers to arguments by number of the thing."""
-        function, arguments = unpacked(asked)
+        function, arguments = unpacked(request)
         return packed(
             {
                 number: function(self._opened[number], argument)

@@ -103,9 +103,9 @@ def by_slot(series: DemandSeries, slot_seconds: int) -> DemandSeries:
     skip = (-(series.first_slot // series.slot_seconds)) % inner
     values = series.values[skip:]
     values = values[: len(values) // inner * inner].reshape(-1, inner)
-    known = np.isfinite(values)
-    count = known.sum(axis=1)
-    total = np.where(known, values, 0.0).sum(axis=1)
+    finite = np.isfinite(values)
+    count = finite.sum(axis=1)
+    total = np.where(finite, values, 0.0).sum(axis=1)
     means = np.where(2 * count >= inner, total / np.maximum(count, 1), np.nan)
     return replace(
         series,

@@ -95,28 +95,28 @@ class QueueReplay:
     def requeue_waits(self, gpus: int, limit: float, days: float) -> QueueWait:
         """Return the wait of a job that gives so many GPUs back now and asks for them again."""
         rng = np.random.default_rng(0)
-        own = _Waiting(job_id="", gpus=gpus, limit=limit, expected=None)
-        plays = [self._play([*self._waiting, own], rng, freed=gpus)[-1] for _ in range(self._plays)]
-        return self._wait(np.array(plays), own, days)
+        run = _Waiting(job_id="", gpus=gpus, limit=limit, expected=None)
+        plays = [self._play([*self._waiting, run], rng, freed=gpus)[-1] for _ in range(self._plays)]
+        return self._wait(np.array(plays), run, days)
 
     def _play(
         self, waiting: Sequence[_Waiting], rng: np.random.Generator, freed: int = 0
     ) -> list[float]:
-        held = []
+        running = []
         for gpus, limit, elapsed in self._held:
             if gpus == freed:
                 freed = -1
-                held.append((0.0, gpus, 0.0))
+                running.append((0.0, gpus, 0.0))
                 continue
             longer = self._shares[self._shares * limit > elapsed]
             share = rng.choice(longer) if len(longer) else 1.0
-            held.append((max(0.0, share * limit - elapsed), gpus, max(0.0, limit - elapsed)))
+            running.append((max(0.0, share * limit - elapsed), gpus, max(0.0, limit - elapsed)))
         shares = rng.choice(self._shares, len(waiting))
         drawn = [
             (job.gpus, job.limit, share * job.limit)
             for job, share in zip(waiting, shares, strict=True)
         ]
-        return _starts(held, drawn, self._free)
+        return _starts(running, drawn, self._free)
 
     def _wait(self, waits: Values, job: _Waiting, days: float) -> QueueWait:
         waits = waits[np.isfinite(waits)]
@@ -131,16 +131,16 @@ class QueueReplay:
 
 
 def _starts(
-    held: Iterable[tuple[float, float, float]],
+    began: Iterable[tuple[float, float, float]],
     waiting: Sequence[tuple[float, float, float]],
     free: float,
 ) -> list[float]:
     """Return when each waiting job starts, s from now; infinite: never.
 
-    `held` are (end, GPUs, end by limit), `waiting` in order (GPUs, limit, length). The scheduler
+    `began` are (end, GPUs, end by limit), `waiting` in order (GPUs, limit, length). The scheduler
     has just looked: nobody starts before something ends.
     """
-    running = [(end, at, gpus, latest) for at, (end, gpus, latest) in enumerate(held)]
+    running = [(end, at, gpus, latest) for at, (end, gpus, latest) in enumerate(began)]
     heapq.heapify(running)
     starts, line, number = [np.inf] * len(waiting), list(range(len(waiting))), len(running)
     while running and line:
@@ -167,10 +167,10 @@ def _shadow(
     running: Iterable[tuple[float, int, float, float]], gpus: float, free: float
 ) -> tuple[float, float]:
     """Return the GPUs to spare beside the first job in line, and when it starts by the limits."""
-    for latest, _number, held in sorted(
-        (latest, number, held) for _, number, held, latest in running
+    for latest, _number, width in sorted(
+        (latest, number, width) for _, number, width, latest in running
     ):
-        free += held
+        free += width
         if free >= gpus:
             return free - gpus, latest
     return 0.0, np.inf
@@ -213,8 +213,8 @@ def _since(job: Job) -> datetime:
 
 
 def _expected(job: Job, as_of: datetime) -> float | None:
-    told = dict(_facts(job).extra).get(EXPECTED_START, "")
-    return max(0.0, (datetime.fromisoformat(told) - as_of).total_seconds()) if told else None
+    start = dict(_facts(job).extra).get(EXPECTED_START, "")
+    return max(0.0, (datetime.fromisoformat(start) - as_of).total_seconds()) if start else None
 
 
 def _share(job: Job) -> float | None:

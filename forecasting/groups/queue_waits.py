@@ -68,18 +68,18 @@ class _Queue:
 
     def __init__(self, jobs: Iterable[Job], as_of: datetime) -> None:
         rows = [row for job in jobs for row in _rows(job, as_of)]
-        came, started, left, gpus, first = map(np.array, zip(*rows, strict=True))
+        came, started, ended, gpus, first = map(np.array, zip(*rows, strict=True))
         run = np.isfinite(started)
-        served = np.where(run, started, left)
+        served = np.where(run, started, ended)
         self._all = (came, served, gpus)
         self._came = _steps(came, gpus)
         self._served = _steps(served, gpus)
         self._started = _steps(started[run], gpus[run])
-        self._ended = _steps(left[run], gpus[run])
+        self._ended = _steps(ended[run], gpus[run])
         self.boards = float(self._held(started[run]).max(initial=0.0))
         now = as_of.timestamp()
         # A requeued run asks for what it gave back itself: its start says nothing of others' waits.
-        used = first & (np.isinf(left) & ~run | run & (started >= now - _DAYS * 86_400))
+        used = first & (np.isinf(ended) & ~run | run & (started >= now - _DAYS * 86_400))
         self._began = came[used]
         self._ended_waits = run[used]
         self._waits = (np.where(run, started, now) - came)[used]
@@ -136,23 +136,23 @@ class _Queue:
         `waited` s; those of the job itself are among them, as in `short`.
         """
         ended = self._ended_waits[rows]
-        found = QueueWait(starts=int(ended.sum()), waited=waited, days=_DAYS)
-        if not found.known:
-            return found
+        wait = QueueWait(starts=int(ended.sum()), waited=waited, days=_DAYS)
+        if not wait.known:
+            return wait
         short = max(0.0, short)
         alike = (np.log1p(short_then) - np.log1p(short)) / _ALIKE
         sizes = np.log2(self._sizes[rows] / gpus) / _SIZES
-        own = np.exp(-0.5 * (alike**2 + sizes**2))
+        likeness = np.exp(-0.5 * (alike**2 + sizes**2))
         prior = _PRIOR[waited < _PRIOR] - waited
         prior_weight = _PRIOR_STARTS / len(_PRIOR)
         weights = np.concatenate(
-            [own + _QUEUE_STARTS / len(own), np.full(len(prior), prior_weight)]
+            [likeness + _QUEUE_STARTS / len(likeness), np.full(len(prior), prior_weight)]
         )
         ended = np.concatenate([ended, np.ones(len(prior), dtype=np.bool_)])
         longer = np.clip((1 + short) / (1 + short_then), 1 / _STRETCH, _STRETCH)
         waits = np.concatenate([(self._waits[rows] - waited) * longer, prior])
         low, median, high, mean = _spread(waits, ended, weights)
-        return replace(found, low=low, median=median, high=high, mean=mean)
+        return replace(wait, low=low, median=median, high=high, mean=mean)
 
 
 def _spread(
@@ -165,36 +165,36 @@ def _spread(
     order = np.lexsort((~ended, waits))
     waits, ended, weights = waits[order], ended[order], weights[order]
     at_risk = np.cumsum(weights[::-1])[::-1]
-    left = np.cumprod(1 - np.where(ended, weights / at_risk, 0.0))
-    places = np.minimum(np.searchsorted(1 - left, np.array(_BAND) - 1e-12), len(waits) - 1)
+    survival = np.cumprod(1 - np.where(ended, weights / at_risk, 0.0))
+    places = np.minimum(np.searchsorted(1 - survival, np.array(_BAND) - 1e-12), len(waits) - 1)
     low, median, high = (float(wait) for wait in waits[places])
-    gone = np.concatenate([[1.0], left[:-1]]) - left
-    return low, median, high, float((waits * gone).sum() + waits[-1] * left[-1])
+    gone = np.concatenate([[1.0], survival[:-1]]) - survival
+    return low, median, high, float((waits * gone).sum() + waits[-1] * survival[-1])
 
 
 def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]:
     """Return the forecast of every job that holds GPUs of a scheduler, known or not."""
-    found: dict[str, QueueWait] = {}
+    waits: dict[str, QueueWait] = {}
     for members in _queues(jobs).values():
         running = [job for job in members if _facts(job).state is JobState.RUNNING]
         queue = _queue_of(members, as_of) if running else None
         if queue is None:
-            found |= {job.job_id: QueueWait(days=_DAYS) for job in running}
+            waits |= {job.job_id: QueueWait(days=_DAYS) for job in running}
             continue
         replay = _replay_of(members, as_of, queue)
         played: dict[int, QueueWait] = {}
         for job in running:
             if replay.usable and job.gpu_count not in played:
                 limits = (
-                    _facts(own).time_limit_seconds
-                    for own in running
-                    if own.gpu_count == job.gpu_count
+                    _facts(other).time_limit_seconds
+                    for other in running
+                    if other.gpu_count == job.gpu_count
                 )
                 played[job.gpu_count] = replay.requeue_waits(
                     job.gpu_count, max(filter(None, limits)), _DAYS
                 )
-            found[job.job_id] = played.get(job.gpu_count) or queue.wait_of(job, as_of)
-    return found
+            waits[job.job_id] = played.get(job.gpu_count) or queue.wait_of(job, as_of)
+    return waits
 
 
 def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, ...]:
@@ -202,7 +202,7 @@ def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, .
 
     `jobs` are all that are known: those that ended say how long jobs waited before.
     """
-    found = []
+    places = []
     for members in _queues(jobs).values():
         waiting = [job for job in members if _waits(job, as_of)]
         if not waiting:
@@ -218,14 +218,14 @@ def places_in_line(jobs: Iterable[Job], as_of: datetime) -> tuple[PlaceInLine, .
                 wait = played.get(job.job_id, QueueWait(days=_DAYS))
                 if not wait.known and queue is not None and job.gpu_count:
                     wait = queue.wait_behind(gpus_ahead, job, as_of)
-            found.append(
+            places.append(
                 PlaceInLine(
                     job_id=job.job_id, jobs_ahead=jobs_ahead, gpus_ahead=gpus_ahead, wait=wait
                 )
             )
             if in_line:
                 jobs_ahead, gpus_ahead = jobs_ahead + 1, gpus_ahead + job.gpu_count
-    return tuple(found)
+    return tuple(places)
 
 
 def _replay_of(members: Iterable[Job], as_of: datetime, queue: _Queue) -> QueueReplay:
@@ -297,6 +297,6 @@ def _rows(job: Job, as_of: datetime) -> list[tuple[float, float, float, float, b
         if submitted_at <= as_of:
             came = submitted_at.timestamp()
             started = np.inf if started_at is None else max(came, started_at.timestamp())
-            left = np.inf if left_at is None else max(came, left_at.timestamp())
-            rows.append((came, started, left, float(gpus), at == 0 and not requeued))
+            ended = np.inf if left_at is None else max(came, left_at.timestamp())
+            rows.append((came, started, ended, float(gpus), at == 0 and not requeued))
     return rows

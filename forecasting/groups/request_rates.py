@@ -41,37 +41,37 @@ def rate_quantiles_of(
             lower=0.0,
             upper=math.inf,
         )
-        for (first, rates), known in zip(histories, enough, strict=True)
-        if known
+        for (first, rates), usable in zip(histories, enough, strict=True)
+        if usable
     ]
-    found = iter(mix_many(series, [ahead] * len(series), judged=False))
+    forecasts = iter(mix_many(series, [ahead] * len(series), judged=False))
     return [
-        _as_a_week_before(next(found).quantiles, rates) if known else None
-        for (_first, rates), known in zip(histories, enough, strict=True)
+        _as_a_week_before(next(forecasts).quantiles, rates) if usable else None
+        for (_first, rates), usable in zip(histories, enough, strict=True)
     ]
 
 
-def _as_a_week_before(found: Quantiles, rates: Values) -> Quantiles:
+def _as_a_week_before(quantiles: Quantiles, rates: Values) -> Quantiles:
     """Return the quantiles, after an idle day never below what came a week before.
 
     On a Monday morning the mix, which rests on the newest days, foresees another Sunday. The high
     quantiles take the larger of neighbouring slots as well.
     """
-    known = np.nan_to_num(rates)
-    if known[-_DAY:].mean() >= _IDLE_RATIO * known.mean():
-        return found
-    ahead = len(found.q50)
+    filled = np.nan_to_num(rates)
+    if filled[-_DAY:].mean() >= _IDLE_RATIO * filled.mean():
+        return quantiles
+    ahead = len(quantiles.q50)
     week = np.zeros(ahead + 2)  # a slot before and one after
-    before = np.arange(-1, ahead + 1) + len(known) - _WEEK
-    there = (before >= 0) & (before < len(known))
-    week[there] = known[before[there]]
+    before = np.arange(-1, ahead + 1) + len(filled) - _WEEK
+    there = (before >= 0) & (before < len(filled))
+    week[there] = filled[before[there]]
     high = np.maximum(np.maximum(week[:-2], week[1:-1]), week[2:])
     return replace(
-        found,
-        q50=np.maximum(found.q50, week[1:-1]),
-        q75=None if found.q75 is None else np.maximum(found.q75, week[1:-1]),
-        q90=np.maximum(found.q90, high),
-        q95=np.maximum(found.q95, high),
+        quantiles,
+        q50=np.maximum(quantiles.q50, week[1:-1]),
+        q75=None if quantiles.q75 is None else np.maximum(quantiles.q75, week[1:-1]),
+        q90=np.maximum(quantiles.q90, high),
+        q95=np.maximum(quantiles.q95, high),
     )
 
 
@@ -82,9 +82,9 @@ def slots_without_requests(rates: Values, ahead: int) -> npt.NDArray[np.bool_]:
     a request, the next one has with (m + 1) / (n + 1) at most, where they come in no order. The
     bands of the mix are too wide for it: they vary with the hour as little as its errors do.
     """
-    known = len(rates)
-    days = np.arange(1, known // _DAY + 2)
-    near = known + np.arange(ahead)[:, None, None] - days[:, None] * _DAY + _NEAR
-    found = np.where((near >= 0) & (near < known), rates[np.clip(near, 0, known - 1)], np.nan)
-    slots = np.isfinite(found).sum(axis=(1, 2))
-    return np.asarray(((found > 0).sum(axis=(1, 2)) + 1) / (slots + 1) <= _RARE)
+    count = len(rates)
+    days = np.arange(1, count // _DAY + 2)
+    index = count + np.arange(ahead)[:, None, None] - days[:, None] * _DAY + _NEAR
+    nearby = np.where((index >= 0) & (index < count), rates[np.clip(index, 0, count - 1)], np.nan)
+    slots = np.isfinite(nearby).sum(axis=(1, 2))
+    return np.asarray(((nearby > 0).sum(axis=(1, 2)) + 1) / (slots + 1) <= _RARE)

@@ -74,26 +74,26 @@ def workloads_of(jobs: Iterable[Job], as_of: datetime) -> tuple[WorkloadRuns, ..
     runs: dict[str, list[Job]] = {}
     for job in jobs:
         runs.setdefault(workload_name(job), []).append(job)
-    found = []
+    workloads = []
     for name, members in sorted(runs.items()):
         members.sort(key=lambda job: (job.last_seen_at, job.job_id))
         is_service = members[-1].kind is WorkloadKind.INFERENCE
         is_alive = members[-1].last_seen_at >= as_of - _SEEN[is_service]
         if is_alive and (is_service or len(members) >= MIN_RUNS):
-            found.append(WorkloadRuns(name=name, is_service=is_service, jobs=tuple(members)))
-    return tuple(found)
+            workloads.append(WorkloadRuns(name=name, is_service=is_service, jobs=tuple(members)))
+    return tuple(workloads)
 
 
 def workload_history(
-    workloads: Sequence[WorkloadRuns], held: pd.DataFrame, fleet: pd.DataFrame
+    workloads: Sequence[WorkloadRuns], allocated: pd.DataFrame, fleet: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the history (columns GROUP_HISTORY) of the workloads, and of the fleet beside them.
 
-    `held` has the columns job_id, slot_start, allocated_gpus, effective_gpus and power_watts by the
-    hour; `fleet` is the fleet's history by the hour, which tells when anything was observed.
+    `allocated` has the columns job_id, slot_start, allocated_gpus, effective_gpus and power_watts
+    by the hour; `fleet` is the fleet's history by the hour, with which slots were observed.
     """
     name_of = {job.job_id: workload.name for workload in workloads for job in workload.jobs}
-    rows = held.assign(name=held["job_id"].map(name_of)).drop(columns="job_id")
+    rows = allocated.assign(name=allocated["job_id"].map(name_of)).drop(columns="job_id")
     sums = rows.groupby(["name", "slot_start"], as_index=False).sum(min_count=1)
     boards = fleet[["slot_start", "boards"]]
     mine = sums.merge(boards, on="slot_start").assign(kind=str(GroupKind.WORKLOAD))
@@ -101,7 +101,7 @@ def workload_history(
 
 
 def models_of(
-    workloads: Sequence[WorkloadRuns], held: pd.DataFrame, as_of: datetime
+    workloads: Sequence[WorkloadRuns], allocated: pd.DataFrame, as_of: datetime
 ) -> dict[str, dict[str, float]]:
     """Return by workload the shares of its GPU-hours of the last week by GPU model, if any."""
     jobs = {
@@ -109,7 +109,7 @@ def models_of(
         for workload in workloads
         for job in workload.jobs
     }
-    week = held[(held["slot_start"] >= as_of - _PRICED) & held["job_id"].isin(jobs)]
+    week = allocated[(allocated["slot_start"] >= as_of - _PRICED) & allocated["job_id"].isin(jobs)]
     hours = week.groupby("job_id")["allocated_gpus"].sum()
     sums: dict[str, dict[str, float]] = {}
     for job_id, gpu_hours in hours[hours > 0].items():
@@ -124,7 +124,7 @@ def models_of(
 
 def forecast_workloads(
     workloads: Sequence[WorkloadRuns],
-    held: pd.DataFrame,
+    allocated: pd.DataFrame,
     fleet: pd.DataFrame,
     *,
     as_of: datetime,
@@ -136,8 +136,8 @@ def forecast_workloads(
     A workload of which nothing was held has none; at most `MAX_WORKLOADS` have one.
     """
     by_name = {workload.name: workload for workload in workloads}
-    history = workload_history(workloads, held, fleet)
-    shares = models_of(workloads, held, as_of)
+    history = workload_history(workloads, allocated, fleet)
+    shares = models_of(workloads, allocated, as_of)
     jobs = [job for workload in workloads for job in workload.jobs]
     groups = [
         since_first(group)
@@ -168,12 +168,12 @@ def forecast_workloads(
 
 def since_first(group: GroupSeries) -> GroupSeries:
     """Return the series from the first slot on in which the group held something."""
-    held = next(
+    allocated = next(
         (entry for entry in group.series if entry.quantity is Quantity.ALLOCATED_GPUS), None
     )
-    if held is None or not (held.values > 0).any():
+    if allocated is None or not (allocated.values > 0).any():
         return group
-    first = int(np.argmax(held.values > 0))
+    first = int(np.argmax(allocated.values > 0))
     series = tuple(
         replace(
             entry,
@@ -198,9 +198,9 @@ def totals_of(series: Sequence[DemandSeries]) -> tuple[WorkloadTotal, ...]:
         before: dict[Quantity, float] = {}
         for quantity, past in days.items():
             unit, factor = _SUM_UNITS[quantity]
-            made = days_ahead(past[-HISTORY_DAYS:], days_left=float(ahead), weekday=0)
-            if made is not None:
-                low, central, high = (factor * total for total in made.sums)
+            outlook = days_ahead(past[-HISTORY_DAYS:], days_left=float(ahead), weekday=0)
+            if outlook is not None:
+                low, central, high = (factor * total for total in outlook.sums)
                 sums[quantity] = Range(low=low, central=central, high=high, unit=unit)
             if len(past) >= ahead:
                 before[quantity] = factor * float(past[-ahead:].sum())
@@ -215,9 +215,9 @@ def _whole_days(series: DemandSeries) -> Floats:
     count = len(series.values) // _HOURS_PER_DAY
     hours = series.values[len(series.values) - count * _HOURS_PER_DAY :]
     hours = hours.reshape(count, _HOURS_PER_DAY)
-    known = np.isfinite(hours).sum(axis=1)
-    sums = np.nansum(hours, axis=1) * _HOURS_PER_DAY / np.maximum(known, 1)
-    unknown = np.flatnonzero(2 * known < _HOURS_PER_DAY)
+    measured = np.isfinite(hours).sum(axis=1)
+    sums = np.nansum(hours, axis=1) * _HOURS_PER_DAY / np.maximum(measured, 1)
+    unknown = np.flatnonzero(2 * measured < _HOURS_PER_DAY)
     return np.asarray(sums[unknown[-1] + 1 :] if len(unknown) else sums)
 
 

@@ -73,25 +73,25 @@ def mixed_paths(tasks: Sequence[PathTask]) -> list[QuantilePath]:
     Errors: NotEnoughHistoryError when not one slot of a series is known.
     """
     try:
-        found = mix_many(
+        mixes = mix_many(
             [task.series for task in tasks], [task.ahead + task.horizon for task in tasks]
         )
-        return [_mixed_path(task, forecast) for task, forecast in zip(tasks, found, strict=True)]
+        return [_mixed_path(task, forecast) for task, forecast in zip(tasks, mixes, strict=True)]
     except _UNEXPECTED:
         return [forecast_path(task, MIX) for task in tasks]
 
 
-def _mixed_path(task: PathTask, found: MixForecast) -> QuantilePath:
-    series, quantiles = task.series, found.quantiles
-    notes = _notes(series, found, len(quantiles.q50))
+def _mixed_path(task: PathTask, forecast: MixForecast) -> QuantilePath:
+    series, quantiles = task.series, forecast.quantiles
+    notes = _notes(series, forecast, len(quantiles.q50))
     if task.phases is not None:
         adjusted = phase_adjusted(series, quantiles, task.phases)
         if adjusted is not None:
             quantiles, notes = adjusted.quantiles, (adjusted.note, *notes)
     return replace(
         path_of(series, quantiles, MIX, ahead=task.ahead),
-        backtest=summarised(MIX, found.backtest, SECONDS_PER_HOUR / series.slot_seconds),
-        weights=found.weights,
+        backtest=summarised(MIX, forecast.backtest, SECONDS_PER_HOUR / series.slot_seconds),
+        weights=forecast.weights,
         notes=notes,
     )
 
@@ -109,18 +109,18 @@ def path_of(
 
     Six significant digits are kept: a path is stored as text at every cycle.
     """
-    found = {name: getattr(quantiles, name) for name in _ASCENDING}
-    given = {name: row for name, row in found.items() if row is not None}
-    kept = _rounded(np.stack(list(given.values()))[:, ahead:]).clip(series.lower, series.upper)
+    by_name = {name: getattr(quantiles, name) for name in _ASCENDING}
+    levels = {name: row for name, row in by_name.items() if row is not None}
+    rounded = _rounded(np.stack(list(levels.values()))[:, ahead:]).clip(series.lower, series.upper)
     # Rounding to binary fractions of a unit may reverse two that were equal.
-    rows = np.maximum.accumulate(kept, axis=0).tolist()
+    rows = np.maximum.accumulate(rounded, axis=0).tolist()
     return QuantilePath(
         quantity=series.quantity,
         model=model,
         backtest=None,
         winsorised_slots=series.winsorised,
         censored_slots=series.censored,
-        **{name: tuple(row) for name, row in zip(given, rows, strict=True)},
+        **{name: tuple(row) for name, row in zip(levels, rows, strict=True)},
     )
 
 
@@ -130,15 +130,15 @@ def _rounded(values: Values) -> Values:
     return np.asarray(np.round(values / unit) * unit)
 
 
-def _notes(series: DemandSeries, found: MixForecast, horizon: int) -> tuple[str, ...]:
+def _notes(series: DemandSeries, forecast: MixForecast, horizon: int) -> tuple[str, ...]:
     notes: list[str] = []
-    known = series.values[series.known]
-    if float(known.max() - known.min()) == 0.0:
+    finite = series.values[series.known]
+    if float(finite.max() - finite.min()) == 0.0:
         notes.append("the history is constant")
-    if found.calibrated_hours < horizon * series.slot_seconds / SECONDS_PER_HOUR:
+    if forecast.calibrated_hours < horizon * series.slot_seconds / SECONDS_PER_HOUR:
         notes.append(
-            f"bands beyond {found.calibrated_hours:g} h are extended from shorter leads"
-            if found.calibrated_hours
+            f"bands beyond {forecast.calibrated_hours:g} h are extended from shorter leads"
+            if forecast.calibrated_hours
             else "bands come from changes between neighbouring slots only"
         )
     return tuple(notes)

@@ -109,16 +109,16 @@ def _power_of_now(
     What other numbers of boards drew, as before a change, says nothing of these. Those of an
     autoscaler come again, and boards that nobody reads are no other number.
     """
-    power, held = rows["power_watts"], rows["allocated_gpus"]
+    power, gpus = rows["power_watts"], rows["allocated_gpus"]
     managed_by = () if job.scheduler is None else job.scheduler.managed_by
     if any(name in AUTOSCALERS for name in managed_by):
         return power, ""
-    same = (held - job.gpu_count).abs() < SAME_BOARDS
-    other = held.notna() & ~same if same.any() else held > job.gpu_count + SAME_BOARDS
-    kept = power.where(~other)
-    hours = float(kept.notna().sum()) * settings.slot_minutes / 60
+    same = (gpus - job.gpu_count).abs() < SAME_BOARDS
+    other = gpus.notna() & ~same if same.any() else gpus > job.gpu_count + SAME_BOARDS
+    current = power.where(~other)
+    hours = float(current.notna().sum()) * settings.slot_minutes / 60
     if hours >= settings.min_history_hours or not power[other].notna().any():
-        return kept, ""
+        return current, ""
     return pd.Series(np.nan, index=power.index), (
         f"only {hours:.2g} h on {job.gpu_count} GPUs are known, {settings.min_history_hours:g} h "
         "are needed (planning.min_history_hours)"

@@ -44,22 +44,22 @@ def replan_trigger(
     value or a crossed band says nothing. None when they have not.
     """
     limit, rate = limit_of(false_alarms_per_slot)
-    seen, low, high = _aligned(observed, q05, q95)
-    usable = np.isfinite(seen) & np.isfinite(low) & np.isfinite(high) & (low <= high)
+    values, low, high = _aligned(observed, q05, q95)
+    usable = np.isfinite(values) & np.isfinite(low) & np.isfinite(high) & (low <= high)
     sides: tuple[Literal["above", "below"], ...] = ("above", "below")
     alarms = [
         (*alarm, side)
-        for missed, side in zip((seen > high, seen < low), sides, strict=True)
+        for missed, side in zip((values > high, values < low), sides, strict=True)
         if (alarm := _first_alarm(missed & usable, usable, limit))
     ]
     if not alarms:
         return None
     slot, misses, side = min(alarms, key=lambda alarm: alarm[0])
-    known = int(usable[: slot + 1].sum())
+    total = int(usable[: slot + 1].sum())
     return ReplanTrigger(
         slot=slot,
         side=side,
-        reason=f"{misses} of the last {known} known slots {side} the band, the last at slot {slot};"
+        reason=f"{misses} of the last {total} known slots {side} the band, the last at slot {slot};"
         f" by chance about once in {1 / rate:.0f} slots",
     )
 

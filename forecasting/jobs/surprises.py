@@ -35,16 +35,16 @@ def surprises(
     quantiles say nothing.
     """
     watched = _watched(forecasts, history)
-    found = []
-    for job_id, path, seen in watched:
+    exceedances = []
+    for job_id, path, values in watched:
         trigger = replan_trigger(
-            seen,
+            values,
             path.q05,
             path.q95,
             false_alarms_per_slot=FALSE_ALARMS_PER_SLOT / max(1, len(watched)),
         )
         if trigger is not None:
-            found.append(
+            exceedances.append(
                 Surprise(
                     job_id=job_id,
                     quantity=Quantity.EFFECTIVE_GPUS,
@@ -52,7 +52,7 @@ def surprises(
                     reason=trigger.reason,
                 )
             )
-    return tuple(found)
+    return tuple(exceedances)
 
 
 def outside_interval(
@@ -65,8 +65,8 @@ def outside_interval(
     """
     return frozenset(
         job_id
-        for job_id, path, seen in _watched(forecasts, history)
-        if ((seen < np.array(path.q05)) | (seen > np.array(path.q95))).any()
+        for job_id, path, values in _watched(forecasts, history)
+        if ((values < np.array(path.q05)) | (values > np.array(path.q95))).any()
     )
 
 
@@ -75,7 +75,7 @@ def _watched(
 ) -> list[tuple[str, QuantilePath, Floats]]:
     """Return job, forecast and demand by slot (NaN: not seen yet) of all jobs that have both."""
     rows = {str(job_id): part for job_id, part in history.groupby("job_id", sort=False)}
-    found = []
+    watched = []
     for forecast in forecasts:
         if not isinstance(forecast, DemandForecast) or forecast.job_id not in rows:
             continue
@@ -83,5 +83,5 @@ def _watched(
         if path is not None and len(path.q05):
             slots = pd.DatetimeIndex(forecast.slot_starts)
             mine = rows[forecast.job_id].set_index("slot_start")[str(Quantity.EFFECTIVE_GPUS)]
-            found.append((forecast.job_id, path, mine.reindex(slots).to_numpy(dtype=np.float64)))
-    return found
+            watched.append((forecast.job_id, path, mine.reindex(slots).to_numpy(dtype=np.float64)))
+    return watched

@@ -109,11 +109,11 @@ def _solve(matrix: Any, right: Any) -> None:
 
 
 @reordering
-def _product(left: Any, rows: Any, row: int, count: int) -> Any:
+def _product(vector: Any, rows: Any, row: int, count: int) -> Any:
     """Return the inner product with a row, of the first `count`."""
     total = 0.0
     for i in range(count):
-        total += left[i] * rows[row, i]
+        total += vector[i] * rows[row, i]
     return total
 
 
@@ -224,7 +224,7 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
 
     y: the series, NaN unknown; leads in slots; season is the slots of a day.
     """
-    found = np.full((len(LEVELS), len(leads)), np.nan)
+    quantiles = np.full((len(LEVELS), len(leads)), np.nan)
     now, features = np.empty(FEATURES), np.empty(FEATURES)
     rows, weights = np.empty((FEATURES + 1, _MAX_ROWS)), np.empty(_MAX_ROWS)
     square, by_age = np.empty(FEATURES), np.full(len(y), np.nan)
@@ -242,6 +242,6 @@ def anchored(y: Any, leads: Any, season: int) -> Any:
             share = 1.0
             if LEVELS[level] > 0.5:
                 share = _paying_share(rows, count, LEVELS[level], coefficients, floor, season)
-            found[level, k] = y[len(y) - 1] + share * _move(now, coefficients, floor)
-        sort(found[:, k], len(LEVELS))
-    return found
+            quantiles[level, k] = y[len(y) - 1] + share * _move(now, coefficients, floor)
+        sort(quantiles[:, k], len(LEVELS))
+    return quantiles

@@ -37,25 +37,25 @@ def _within(value: float, lower: float, upper: float) -> Any:
 
 
 @outer
-def hear(said: Any, probes: Any, min_share: float, points: Any, now: Any) -> None:
+def hear(forecasts: Any, probes: Any, min_share: float, points: Any, now: Any) -> None:
     """Write what Prophet said [origins + 1, leads], the newest last, into the members' points.
 
     Only if it has a word now and had one at more than `min_share` of the moments; where it had
     none, naive's stands.
     """
     heard = 0
-    for moment in range(len(said)):
-        known = 1
-        for lead in range(said.shape[1]):
-            known = known if np.isfinite(said[moment, lead]) else 0
-        heard += known
-    if not known or heard / len(said) <= min_share:
+    for moment in range(len(forecasts)):
+        complete = 1
+        for lead in range(forecasts.shape[1]):
+            complete = complete if np.isfinite(forecasts[moment, lead]) else 0
+        heard += complete
+    if not complete or heard / len(forecasts) <= min_share:
         return
-    for lead in range(said.shape[1]):
-        now[PROPHET, lead] = said[-1, lead]
-    for moment in range(len(said) - 1):
+    for lead in range(forecasts.shape[1]):
+        now[PROPHET, lead] = forecasts[-1, lead]
+    for moment in range(len(forecasts) - 1):
         for place in range(len(probes)):
-            point = said[moment, probes[place] - 1]
+            point = forecasts[moment, probes[place] - 1]
             if not np.isfinite(point):
                 point = points[BASELINE, moment, place]
             points[PROPHET, moment, place] = point
@@ -68,7 +68,7 @@ def banded(point: Any, middles: Any, bands: Any, lower: float, upper: float) -> 
     bands [buckets, LEVELS], straight between the `middles` of the buckets, leads in slots.
     """
     levels = bands.shape[1]
-    found, values, after = np.empty((levels, len(point))), np.empty(levels), 0
+    quantiles, values, after = np.empty((levels, len(point))), np.empty(levels), 0
     for slot in range(len(point)):
         while after < len(middles) and middles[after] < slot + 1:
             after += 1
@@ -76,33 +76,33 @@ def banded(point: Any, middles: Any, bands: Any, lower: float, upper: float) -> 
             values[level] = point[slot] + _on_line(slot + 1, after, middles, bands[:, level])
         sort(values, levels)
         for level in range(levels):
-            found[level, slot] = _within(values[level], lower, upper)
-    return found
+            quantiles[level, slot] = _within(values[level], lower, upper)
+    return quantiles
 
 
 @outer
 def faded(
-    mixed: Any, leads: Any, near: Any, until: float, fades: float, lower: float, upper: float
+    mixed: Any, leads: Any, short: Any, until: float, fades: float, lower: float, upper: float
 ) -> Any:
     """Return q05, q10, q25 to q95 [7, slots] within the bounds, of q05, q10, q50, q90, q95.
 
-    `near` [7, leads] are those of the short leads, straight between; none without leads. From
+    `short` [7, leads] are those of the short leads, straight between; none without leads. From
     `fades` slots before `until` on they fade into the mix.
     """
     slots, after = mixed.shape[1], 0
-    found = np.empty((7, slots))
+    quantiles = np.empty((7, slots))
     for slot in range(slots):
         low, middle, high = mixed[1, slot], mixed[2, slot], mixed[3, slot]
-        found[0, slot], found[1, slot], found[3, slot] = mixed[0, slot], low, middle
-        found[2, slot] = middle - _QUARTILE * (middle - low)
-        found[4, slot] = middle + _QUARTILE * (high - middle)
-        found[5, slot], found[6, slot] = high, mixed[4, slot]
+        quantiles[0, slot], quantiles[1, slot], quantiles[3, slot] = mixed[0, slot], low, middle
+        quantiles[2, slot] = middle - _QUARTILE * (middle - low)
+        quantiles[4, slot] = middle + _QUARTILE * (high - middle)
+        quantiles[5, slot], quantiles[6, slot] = high, mixed[4, slot]
         share = _within((until - (slot + 1)) / fades, 0.0, 1.0) if len(leads) else 0.0
         while after < len(leads) and leads[after] < slot + 1:
             after += 1
         for level in range(7):
-            value = found[level, slot]
+            value = quantiles[level, slot]
             if share > 0:
-                value = share * _on_line(slot + 1, after, leads, near[level]) + (1 - share) * value
-            found[level, slot] = _within(value, lower, upper)
-    return found
+                value = share * _on_line(slot + 1, after, leads, short[level]) + (1 - share) * value
+            quantiles[level, slot] = _within(value, lower, upper)
+    return quantiles

@@ -112,17 +112,17 @@ def _residuals(truth: Any, points: Any, weights: Any, first: int, last: int, wor
     truth [origins, probes], points [rows, origins, probes]; unknown truths are left out.
     """
     begin, size = first * truth.shape[1], (last - first) * truth.shape[1]
-    known = truth.reshape(-1)[begin : begin + size]
+    truths = truth.reshape(-1)[begin : begin + size]
     for i in range(size):
-        work[i] = known[i]
+        work[i] = truths[i]
     for row in np.flatnonzero(weights):
-        share, said = weights[row], points[row].reshape(-1)[begin : begin + size]
+        share, forecast = weights[row], points[row].reshape(-1)[begin : begin + size]
         for i in range(size):
-            work[i] -= share * said[i]
+            work[i] -= share * forecast[i]
     count = 0
     for i in range(size):
         work[count] = work[i]
-        count += not np.isnan(known[i])
+        count += not np.isnan(truths[i])
     return count
 
 
@@ -139,7 +139,7 @@ def _pinball(truth: float, low: float, middle: float, high: float) -> float:
 @inner
 def _judge(truth: Any, points: Any, weights: Any, origin: int, band: Any, wide: float) -> Any:
     """Return (pinball, share inside, known) of one origin: band [5] around the weighted points."""
-    loss, inside, known = 0.0, 0, 0
+    loss, inside, count = 0.0, 0, 0
     for probe in range(truth.shape[1]):
         value = truth[origin, probe]
         if np.isnan(value):
@@ -153,8 +153,8 @@ def _judge(truth: Any, points: Any, weights: Any, origin: int, band: Any, wide: 
         loss += _pinball(value, low, middle, high)
         edge = _EDGE * max(1.0, abs(value))
         inside += low - edge <= value <= high + edge
-        known += 1
-    return (loss / known, inside / known, known) if known else (np.nan, np.nan, 0)
+        count += 1
+    return (loss / count, inside / count, count) if count else (np.nan, np.nan, 0)
 
 
 @outer
@@ -206,18 +206,18 @@ def _mean_losses(truth: Any, points: Any) -> Any:
     members = len(MEMBERS)
     losses = np.full((truth.shape[0], members), np.nan)
     for origin in range(truth.shape[0]):
-        known = 0
+        count = 0
         for probe in range(truth.shape[1]):
             if np.isnan(truth[origin, probe]):
                 continue
-            if known == 0:
+            if count == 0:
                 losses[origin] = 0.0
-            known += 1
+            count += 1
             for member in range(members):
                 losses[origin, member] += abs(truth[origin, probe] - points[member, origin, probe])
         for member in range(members):
-            if known:
-                losses[origin, member] /= known
+            if count:
+                losses[origin, member] /= count
     return losses
 
 
@@ -240,10 +240,10 @@ def _fit(
     """
     weights[:] = 0.0
     first = max(0, until - int(_BAND_DAYS * per_day))
-    known = 0
+    judged = 0
     for origin in range(first, until):
-        known += not np.isnan(losses[origin, BASELINE])
-    if known < _MIN_ORIGINS:
+        judged += not np.isnan(losses[origin, BASELINE])
+    if judged < _MIN_ORIGINS:
         weights[BASELINE] = 1.0
         return False
     recent = max(0, until - int(_WEIGHT_DAYS * per_day))

@@ -80,8 +80,8 @@ def select(values: Any, first: int, end: int, rank: int) -> Any:
 def _median(values: Any, count: int) -> Any:
     """Return the median of the first `count` values, which it reorders."""
     middle = count // 2
-    found = select(values, 0, count, middle)
-    return found if count % 2 else 0.5 * (select(values, 0, middle, middle - 1) + found)
+    upper = select(values, 0, count, middle)
+    return upper if count % 2 else 0.5 * (select(values, 0, middle, middle - 1) + upper)
 
 
 @inner
@@ -136,9 +136,9 @@ def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
     for step in range(2 * reach - 1):
         weight = float(reach - abs(step + 1 - reach))
         weights += weight
-        beside = around[step : step + season]  # so that the compiler sees no index below 0
+        shifted = around[step : step + season]  # so that the compiler sees no index below 0
         for slot in range(season):
-            out[slot] += weight * beside[slot]
+            out[slot] += weight * shifted[slot]
     for slot in range(season):
         out[slot] /= weights
 
@@ -146,14 +146,14 @@ def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
 @inner
 def _departures(z: Any, profile: Any, start: int, origin: int, step: int) -> Any:
     """Return how far each `step`-th slot in [start, origin) is from the profile, NaN if unknown."""
-    found = np.empty(max(0, origin - start + step - 1) // step)
+    departures = np.empty(max(0, origin - start + step - 1) // step)
     clock = start % len(profile)
-    for place in range(len(found)):
-        found[place] = z[start + place * step] - profile[clock]
+    for place in range(len(departures)):
+        departures[place] = z[start + place * step] - profile[clock]
         clock += step
         if clock >= len(profile):
             clock -= len(profile)
-    return found
+    return departures
 
 
 @reordering
@@ -162,15 +162,15 @@ def _pairs(late: Any, early: Any, lagged: bool) -> Any:
 
     Squares are of `early`, or else the mean of both. No jump depends on a value.
     """
-    product, square, known = 0.0, 0.0, 0.0
+    product, square, count = 0.0, 0.0, 0.0
     for i in range(len(late)):
         a, b = late[i], early[i]
         both = not np.isnan(a * b)
         product += a * b if both else 0.0
         squares = b * b if lagged else 0.5 * (a * a + b * b)
         square += squares if both else 0.0
-        known += 1.0 if both else 0.0
-    return product, square, known
+        count += 1.0 if both else 0.0
+    return product, square, count
 
 
 @inner

@@ -97,8 +97,8 @@ def mix_many(
         _ready(demand_series, horizon)
         for demand_series, horizon in zip(series, horizons, strict=True)
     ]
-    said = prophet_points([_moments(flag) for flag in ready])
-    return [_mixed(flag, points, judged) for flag, points in zip(ready, said, strict=True)]
+    forecasts = prophet_points([_moments(flag) for flag in ready])
+    return [_mixed(flag, points, judged) for flag, points in zip(ready, forecasts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +116,12 @@ class _Ready:
 
 
 def _ready(series: DemandSeries, horizon: int) -> _Ready:
-    known = np.flatnonzero(series.known)
-    if len(known) < MIN_KNOWN:
+    slots = np.flatnonzero(series.known)
+    if len(slots) < MIN_KNOWN:
         raise NotEnoughHistoryError(
-            f"the mix needs {MIN_KNOWN} known slots, the series has {len(known)}"
+            f"the mix needs {MIN_KNOWN} known slots, the series has {len(slots)}"
         )
-    start = int(known[0])
+    start = int(slots[0])
     y = np.ascontiguousarray(series.values[start:])
     hour = SECONDS_PER_HOUR / series.slot_seconds
     stride = max(1, min(round(_STRIDE_HOURS * hour), len(y) // _MIN_STRIDES))
@@ -148,8 +148,8 @@ def _moments(ready: _Ready) -> Moments:
     )
 
 
-def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
-    """Mix; `said` is Prophet's word at each origin and now [origins + 1, horizon]."""
+def _mixed(ready: _Ready, forecasts: Values, judged: bool) -> MixForecast:
+    """Mix; `forecasts` is Prophet's word at each origin and now [origins + 1, horizon]."""
     y, hour = ready.y, ready.hour
     length, season = len(y), max(1, ready.series.slots_per_day)
     logs = np.zeros(0) if (y < 0).any() else np.log1p(y)
@@ -157,13 +157,13 @@ def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
     truth, points = collect_points(y, logs, ready.origins, probes, season, hour)
     ahead = np.arange(1, ready.horizon + 1)
     now = points_now(y, logs, season, hour, ahead)
-    hear(said, probes, _HEARD_SHARE, points, now)
+    hear(forecasts, probes, _HEARD_SHARE, points, now)
     members = len(MEMBERS)
     said_now = np.nan_to_num(now[:members])
     point = np.empty(ready.horizon)
     bands, weights, tested = [], [], []
     calibrated = 0.0
-    kept: tuple[Values, Values, float] | None = None
+    previous: tuple[Values, Values, float] | None = None
     for bucket in buckets:
         complete = int(ready.origins.searchsorted(length - bucket.last, side="right"))
         share, band, figures, enough = mix_bucket(
@@ -171,9 +171,9 @@ def _mixed(ready: _Ready, said: Values, judged: bool) -> MixForecast:
         )
         if enough:
             calibrated = bucket.last / hour
-            kept = (share, band, bucket.middle)
-        elif kept is not None:
-            share, spread, reach = kept
+            previous = (share, band, bucket.middle)
+        elif previous is not None:
+            share, spread, reach = previous
             band = spread[2] + (spread - spread[2]) * np.sqrt(bucket.middle / reach)
         else:
             band = _first_band(y, bucket.middle)
@@ -223,19 +223,19 @@ def _spread(edges: npt.NDArray[np.int64], stride: int) -> list[int]:
     times of every day: a job of other hours would never be seen. Each lead is the one furthest from
     those before it modulo the stride, the longest of several.
     """
-    taken: list[int] = []
+    chosen_leads: list[int] = []
     for first, last in pairwise(edges):
         leads = np.arange(last, first, -1)
-        apart = np.abs(leads[:, None] - np.array(taken)) % stride
+        apart = np.abs(leads[:, None] - np.array(chosen_leads)) % stride
         nearest = np.minimum(apart, stride - apart).min(axis=1, initial=stride)
-        taken.append(int(leads[np.argmax(nearest)]))
-    return taken
+        chosen_leads.append(int(leads[np.argmax(nearest)]))
+    return chosen_leads
 
 
 def _origins(length: int, stride: int, most: int) -> npt.NDArray[np.int64]:
     """Return past moments as numbers of slots known then, the newest one stride ago, ascending."""
-    found = np.arange(length - stride, max(0, length - stride * (most + 1)), -stride)
-    return np.ascontiguousarray(found[::-1]).astype(np.int64)
+    origins = np.arange(length - stride, max(0, length - stride * (most + 1)), -stride)
+    return np.ascontiguousarray(origins[::-1]).astype(np.int64)
 
 
 def _first_band(y: Values, lead: float) -> Values:

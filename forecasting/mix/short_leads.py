@@ -25,12 +25,12 @@ def with_short_leads(series: DemandSeries, y: Values, mixed: Values) -> Quantile
     """
     hour = SECONDS_PER_HOUR / series.slot_seconds
     leads = _leads(hour)
-    near = anchored(y, leads, max(1, series.slots_per_day))
-    known = np.isfinite(near[0])
-    if not known.all():
-        leads, near = leads[known], near[:, known]
+    short = anchored(y, leads, max(1, series.slots_per_day))
+    finite = np.isfinite(short[0])
+    if not finite.all():
+        leads, short = leads[finite], short[:, finite]
     until, fades = _UNTIL_HOURS * hour, (_UNTIL_HOURS - _FITTED_HOURS) * hour
-    rows = faded(mixed, leads, near, until, fades, series.lower, series.upper)
+    rows = faded(mixed, leads, short, until, fades, series.lower, series.upper)
     return Quantiles(**dict(zip(_NAMES, rows, strict=True)))
 
 

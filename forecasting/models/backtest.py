@@ -55,12 +55,12 @@ def rolling_backtest(
         came = series.values[origin : origin + horizon]
         truth[: len(came)] = came
         try:
-            found = model.forecast(series.head(origin), horizon)
+            quantiles = model.forecast(series.head(origin), horizon)
         except ForecastError:
             failures += 1
             continue
-        pinball = pinball_losses(truth, found)
-        rows.append((pinball, np.abs(truth - found.q50), inside_band(truth, found)))
+        pinball = pinball_losses(truth, quantiles)
+        rows.append((pinball, np.abs(truth - quantiles.q50), inside_band(truth, quantiles)))
     empty = np.zeros((0, horizon))
     pinball, error, inside = (
         (np.stack(parts) for parts in zip(*rows, strict=True)) if rows else (empty, empty, empty)
@@ -93,11 +93,11 @@ def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest
     }
     if any(result.failures for result in results.values()):
         return None
-    known = np.isfinite(truth)
+    finite = np.isfinite(truth)
     return Backtest(
         losses=tuple((name, float(np.nanmean(result.pinball))) for name, result in results.items()),
-        held_out_slots=int(known.sum()),
-        coverage_ratio=float(results[model.name].inside[0][known].mean()),
+        held_out_slots=int(finite.sum()),
+        coverage_ratio=float(results[model.name].inside[0][finite].mean()),
     )
 
 

@@ -19,16 +19,16 @@ MODEL = "borrowed"
 
 
 def borrowed(
-    own: Values, lent: Sequence[Values], horizon: int, *, lower: float, upper: float
+    history: Values, lent: Sequence[Values], horizon: int, *, lower: float, upper: float
 ) -> Quantiles | None:
     """Return the same quantiles for each of `horizon` slots; None when nobody has a known value.
 
-    own: the job's values so far; lent: one array of values per lender, in the same unit (per GPU
+    history: the job's values so far; lent: an array of values per lender, in the same unit (per GPU
     values multiplied by the job's GPUs). NaN is unknown.
     """
     runs = [run[np.isfinite(run)] for run in lent]
     runs = [run for run in runs if len(run)]
-    mine = own[np.isfinite(own)]
+    mine = history[np.isfinite(history)]
     if not runs:
         return None
     values = np.concatenate(runs)

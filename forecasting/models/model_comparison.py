@@ -41,7 +41,7 @@ def compare_models(
     Each series is asked at up to `origins` moments spread over its later half. Series that are too
     short for one, or never change, are left out.
     """
-    kept: dict[str, list[tuple[RollingBacktest, float, float]]] = {
+    rows_by_name: dict[str, list[tuple[RollingBacktest, float, float]]] = {
         model.name: [] for model in models
     }
     usable = [
@@ -59,10 +59,10 @@ def compare_models(
         ]
         baseline = _mean(results[0].pinball)
         for result in results:
-            kept[result.model].append((result, scale_of(demand_series), baseline))
+            rows_by_name[result.model].append((result, scale_of(demand_series), baseline))
     if progress is not None:
         progress(len(usable), len(usable))
-    return tuple(_score(name, rows) for name, rows in kept.items())
+    return tuple(_score(name, rows) for name, rows in rows_by_name.items())
 
 
 def origins_of(series: DemandSeries, horizon: int, most: int) -> list[int]:
@@ -88,8 +88,8 @@ def _score(name: str, rows: Sequence[tuple[RollingBacktest, float, float]]) -> M
     answered = [row for row in rows if len(row[0].pinball)]
 
     def mean(values: Sequence[float]) -> float:
-        known = [value for value in values if np.isfinite(value)]
-        return float(np.mean(known)) if known else float("nan")
+        finite = [value for value in values if np.isfinite(value)]
+        return float(np.mean(finite)) if finite else float("nan")
 
     return ModelScore(
         model=name,

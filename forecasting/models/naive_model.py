@@ -24,10 +24,10 @@ class NaiveModel:
         Changes are looked up at leads a factor 1.5 apart and are linear between; a lead longer than
         half the history has the band of the longest lead that is not.
         """
-        known = np.flatnonzero(series.known)
-        if not len(known):
+        slots = np.flatnonzero(series.known)
+        if not len(slots):
             raise NotEnoughHistoryError("the series has no known slot")
-        last = float(series.values[known[-1]])
+        last = float(series.values[slots[-1]])
         longest = max(1, min(horizon, len(series.values) // 2))
         leads = np.unique(np.round(1.5 ** np.arange(0, 60)).astype(int))
         leads = np.unique(np.append(leads[leads < longest], longest))

@@ -36,11 +36,11 @@ class SeasonalNaiveModel:
 
 def _carried_forward(values: Values) -> Values:
     """Return the values with each gap holding the last known one; leading gaps are cut."""
-    known = np.flatnonzero(np.isfinite(values))
-    if not len(known):
+    slots = np.flatnonzero(np.isfinite(values))
+    if not len(slots):
         return np.zeros(0)
     index = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), 0))
-    return np.asarray(values[index][known[0] :])
+    return np.asarray(values[index][slots[0] :])
 
 
 def _known_errors(values: Values, lags: "tuple[int, ...] | range") -> Values:

@@ -31,10 +31,10 @@ def phase_forecast(profile: PhaseProfile, slot_values: npt.ArrayLike) -> Values 
     theirs. A slot that is most likely of one kind has that kind's level, another the mixture that
     is expected.
     """
-    seen = np.asarray(slot_values, dtype=np.float64)[: len(profile.past_shares)]
-    if not profile.knows_epoch or not np.isfinite(seen).any():
+    observed = np.asarray(slot_values, dtype=np.float64)[: len(profile.past_shares)]
+    if not profile.knows_epoch or not np.isfinite(observed).any():
         return None
-    levels = _levels(profile.past_shares[: len(seen)], seen)
+    levels = _levels(profile.past_shares[: len(observed)], observed)
     shares = profile.future_shares
     total = shares.sum(axis=1)
     mixed = np.divide(shares @ levels, total, out=np.full(len(total), np.nan), where=total > 0)
@@ -42,16 +42,16 @@ def phase_forecast(profile: PhaseProfile, slot_values: npt.ArrayLike) -> Values 
     return np.asarray(np.where(likely & (total > 0), levels[shares.argmax(axis=1)], mixed))
 
 
-def _levels(shares: Values, seen: Values) -> Values:
+def _levels(shares: Values, slot_values: Values) -> Values:
     """Return the level of each kind: the median of slots, weighted by the cube of the kind's share.
 
     Means of slots, not levels of segments: a ripple of training steps puts the one 2 % below the
     other. The cube leaves the slots that are wholly of a kind to speak for it.
     """
-    known = np.isfinite(seen)
-    order = np.argsort(seen[known])
-    values = seen[known][order]
-    weights = np.cumsum(shares[known][order] ** 3, axis=0)
+    finite = np.isfinite(slot_values)
+    order = np.argsort(slot_values[finite])
+    values = slot_values[finite][order]
+    weights = np.cumsum(shares[finite][order] ** 3, axis=0)
     middle = [
         int(np.searchsorted(column, column[-1] / 2)) if column[-1] > 0 else len(values) // 2
         for column in weights.T
@@ -73,26 +73,24 @@ class PhaseAdjustment:
     note: str
 
 
-def phase_adjusted(
-    series: DemandSeries, found: Quantiles, signal: Signal
-) -> PhaseAdjustment | None:
+def phase_adjusted(series: DemandSeries, base: Quantiles, signal: Signal) -> PhaseAdjustment | None:
     """Return the quantiles with the epoch in them.
 
     None where it is unknown or foretells nothing.
     """
-    horizon = len(found.q50)
-    phases, said = _said(series, horizon, signal)
-    if said is None:
+    horizon = len(base.q50)
+    phases, levels = _said(series, horizon, signal)
+    if levels is None:
         return None
     errors = _errors(series, min(horizon, _JUDGED_SLOTS), signal)
     if errors is None:
         return None
-    plain, half, whole = errors
-    best, share = min((half, 0.5), (whole, 1.0))
+    plain, half, full = errors
+    best, share = min((half, 0.5), (full, 1.0))
     if not best < _WORTH_RATIO * plain:
         return None
-    move = np.where(np.isfinite(said), share * (said - found.q50), 0.0)
-    rows = np.stack([found.q05, found.q10, found.q50, found.q90, found.q95]) + move
+    move = np.where(np.isfinite(levels), share * (levels - base.q50), 0.0)
+    rows = np.stack([base.q05, base.q10, base.q50, base.q90, base.q95]) + move
     rows = np.clip(rows, series.lower, series.upper)
     seconds = phases.epoch.seconds or 0.0
     return PhaseAdjustment(
@@ -122,9 +120,9 @@ def _errors(series: DemandSeries, ahead: int, signal: Signal) -> tuple[float, fl
         truth = series.values[moment : moment + ahead]
         if int(past.known.sum()) < MIN_KNOWN or not np.isfinite(truth).any():
             continue
-        _, said = _said(past, ahead, signal)
+        _, levels = _said(past, ahead, signal)
         middle = mix(past, ahead).quantiles.q50
-        level = middle if said is None else np.where(np.isfinite(said), said, middle)
+        level = middle if levels is None else np.where(np.isfinite(levels), levels, middle)
         sums.append(
             [
                 float(np.nanmean(np.abs(truth - value)))
@@ -133,5 +131,5 @@ def _errors(series: DemandSeries, ahead: int, signal: Signal) -> tuple[float, fl
         )
     if len(sums) < _MOMENTS // 2:
         return None
-    plain, half, whole = np.mean(sums, axis=0)
-    return float(plain), float(half), float(whole)
+    plain, half, full = np.mean(sums, axis=0)
+    return float(plain), float(half), float(full)

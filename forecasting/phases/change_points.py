@@ -40,10 +40,10 @@ def noise_scale(values: Values) -> float:
     if not len(values):
         return _MIN_NOISE
     level = float(np.median(np.abs(values)))
-    near, far = _deviation(values[1:] - values[:-1]), _deviation(values[2:] - values[:-2])
-    ratio = (far / near) ** 2 if near > 0 else 1.0
+    close, far = _deviation(values[1:] - values[:-1]), _deviation(values[2:] - values[:-2])
+    ratio = (far / close) ** 2 if close > 0 else 1.0
     correlation = min(max(ratio - 1.0, 0.0), _MAX_CORRELATION) if ratio <= 2 else 0.0
-    noise = near / math.sqrt(2 * (1 - correlation)) + LEVEL_SHARE_OF_NOISE * level
+    noise = close / math.sqrt(2 * (1 - correlation)) + LEVEL_SHARE_OF_NOISE * level
     return max(noise, 1e-9 * float(np.abs(values).max()), _MIN_NOISE)
 
 
@@ -74,12 +74,12 @@ def change_points(
     scaled = (values - np.median(values)) / (noise or noise_scale(values))
     if len(values) <= _EXACT_UP_TO:
         return _search(scaled, np.arange(1, len(values) + 1), penalty_factor, shortest)
-    found = [
+    blocks = [
         start + _search(part, np.arange(1, len(part) + 1), penalty_factor, shortest)
         for start in range(0, len(values), _CHUNK)
         if len(part := scaled[start : start + _CHUNK + _OVERLAP]) >= 2 * shortest
     ]
-    candidates = np.append(np.unique(np.concatenate(found)), len(values))
+    candidates = np.append(np.unique(np.concatenate(blocks)), len(values))
     return _search(scaled, candidates, penalty_factor, shortest)
 
 

@@ -43,21 +43,21 @@ def pelt_l2(
                 if costs[slot] + penalty < best[index]:
                     best[index] = costs[slot] + penalty
                     previous[index] = start_index
-        kept = 0
+        survivors = 0
         for slot in range(alive_count):
             start_index = alive[slot]
             if np.isfinite(costs[slot]) and costs[slot] > best[index]:
                 dead_at[start_index] = min(dead_at[start_index], end + shortest)
             if end + 1 < dead_at[start_index]:
-                alive[kept] = start_index
-                kept += 1
-        alive[kept] = index
-        alive_count = kept + 1
-    found = np.empty(count, dtype=np.int64)
+                alive[survivors] = start_index
+                survivors += 1
+        alive[survivors] = index
+        alive_count = survivors + 1
+    points = np.empty(count, dtype=np.int64)
     number = 0
     index = previous[count]
     while index > 0:
-        found[number] = position[index]
+        points[number] = position[index]
         number += 1
         index = previous[index]
-    return found[:number][::-1].copy()
+    return points[:number][::-1].copy()

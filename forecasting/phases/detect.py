@@ -34,10 +34,10 @@ def find_phases(
     `values` are readings every `step_seconds`, shape (n,), in the signal's unit; NaN, infinite and
     impossible ones are unknown.
     """
-    flat, known = known_of(values)
+    flat, finite = known_of(values)
     step = step_seconds if np.isfinite(step_seconds) and step_seconds > 0 else 1.0
     notes = [] if step == step_seconds else [f"a step of {step_seconds} s is none: 1 s is assumed"]
-    readings = flat[known]
+    readings = flat[finite]
     if not len(readings):
         return _nothing_known(len(flat), step, signal, notes)
     noise = noise_scale(readings)
@@ -49,14 +49,14 @@ def find_phases(
         shortest_idle=math.ceil(_MIN_IDLE_SECONDS / step),
         idle_below=_IDLE_SHARE[signal] * plateau,
     )
-    segments = _segments(labels_of(readings, label_rules), readings, known, step)
+    segments = _segments(labels_of(readings, label_rules), readings, finite, step)
     return Phases(
         segments=segments,
         samples=len(flat),
         step_seconds=step,
         signal=signal,
         plateau=plateau,
-        epoch=_epoch(segments, np.where(known, flat, np.nan), step),
+        epoch=_epoch(segments, np.where(finite, flat, np.nan), step),
         notes=(*notes, *_notes(segments, len(readings), step, signal)),
     )
 
@@ -68,10 +68,10 @@ def _epoch(segments: tuple[PhaseSegment, ...], values: Values, step: float) -> R
         return Recurrence(seconds=None, phase_seconds=None, reason="no work was seen")
     begin = work[0].start
     dips = [segment.start - begin for segment in segments if segment.kind is PhaseKind.DIP]
-    found = recurrence(values[begin : work[-1].end], dips, step_seconds=step)
-    if found.seconds is None or found.phase_seconds is None:
-        return found
-    return replace(found, phase_seconds=(found.phase_seconds + begin * step) % found.seconds)
+    epoch = recurrence(values[begin : work[-1].end], dips, step_seconds=step)
+    if epoch.seconds is None or epoch.phase_seconds is None:
+        return epoch
+    return replace(epoch, phase_seconds=(epoch.phase_seconds + begin * step) % epoch.seconds)
 
 
 def _shortest(step: float) -> int:
@@ -82,11 +82,11 @@ def _shortest(step: float) -> int:
 def _nothing_known(samples: int, step: float, signal: Signal, notes: list[str]) -> Phases:
     """Return the phases of a series without a single reading."""
     reason = "no sample is known"
-    whole = (
+    segments = (
         [PhaseSegment(start=0, end=samples, kind=PhaseKind.UNKNOWN, level=None)] if samples else []
     )
     return Phases(
-        segments=tuple(whole),
+        segments=tuple(segments),
         samples=samples,
         step_seconds=step,
         signal=signal,
@@ -97,28 +97,28 @@ def _nothing_known(samples: int, step: float, signal: Signal, notes: list[str]) 
 
 
 def _segments(
-    labels: list[Label], readings: Values, known: Flags, step: float
+    labels: list[Label], readings: Values, finite: Flags, step: float
 ) -> tuple[PhaseSegment, ...]:
     """Put the labels of the known samples back among the gaps.
 
     A gap of at most a minute belongs to what was before it; a longer one is unknown.
     """
     sizes = [end - start for start, end, _ in labels]
-    numbers = np.full(len(known), -1)
-    numbers[known] = np.repeat(np.arange(len(labels)), sizes)
-    positions = np.flatnonzero(known)
-    before = np.maximum.accumulate(np.where(known, np.arange(len(known)), -1))
+    numbers = np.full(len(finite), -1)
+    numbers[finite] = np.repeat(np.arange(len(labels)), sizes)
+    positions = np.flatnonzero(finite)
+    before = np.maximum.accumulate(np.where(finite, np.arange(len(finite)), -1))
     holder = np.where(before < 0, positions[0], before)
-    unseen = np.diff(np.concatenate([[-1], positions, [len(known)]])) - 1
+    unseen = np.diff(np.concatenate([[-1], positions, [len(finite)]])) - 1
     gap_of = np.repeat(unseen, unseen)
-    short = np.zeros(len(known), dtype=bool)
-    short[~known] = gap_of * step <= _MAX_UNSEEN_SECONDS
+    short = np.zeros(len(finite), dtype=bool)
+    short[~finite] = gap_of * step <= _MAX_UNSEEN_SECONDS
     numbers[short] = numbers[holder[short]]
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1, [len(known)]])
-    counted = np.concatenate([[0], np.cumsum(known)])[edges]
-    seen = np.diff(counted) > 0
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1, [len(finite)]])
+    counted = np.concatenate([[0], np.cumsum(finite)])[edges]
+    nonempty = np.diff(counted) > 0
     levels = np.full(len(edges) - 1, np.nan)
-    levels[seen] = group_medians(readings, np.unique(counted))
+    levels[nonempty] = group_medians(readings, np.unique(counted))
     return tuple(
         PhaseSegment(
             start=int(start),
@@ -145,7 +145,7 @@ def _notes(
     last = next(
         (segment for segment in reversed(segments) if segment.kind is not PhaseKind.UNKNOWN), None
     )
-    said = (
+    texts = (
         (samples < MIN_SAMPLES, f"{samples} known samples: too few to tell levels from noise"),
         (step > _COARSE_SECONDS, f"dips shorter than about {2 * step:g} s are averaged away"),
         (PhaseKind.DIP in kinds, "evaluation and checkpoint look alike"),
@@ -153,4 +153,4 @@ def _notes(
         (last in dips, "the last dip may be the job's end"),
         (PhaseKind.IDLE in kinds, f"idle is up to {_IDLE_SHARE[signal]:.0%} of the plateau"),
     )
-    return tuple(text for holds, text in said if holds)
+    return tuple(text for holds, text in texts if holds)

@@ -99,24 +99,24 @@ def autocorrelation_period(values: Values) -> float | None:
     262,144 samples are read at their end.
     """
     recent = values[-_MAX_EXACT:]
-    known = np.isfinite(recent)
-    if known.sum() < 2 * _MIN_CYCLES:
+    finite = np.isfinite(recent)
+    if finite.sum() < 2 * _MIN_CYCLES:
         return None
-    median = float(np.median(recent[known]))
+    median = float(np.median(recent[finite]))
     clipped = np.maximum(recent, _CLIP_AT * median) if median > 0 else recent
-    centred = np.where(known, clipped - clipped[known].mean(), 0.0)
+    centred = np.where(finite, clipped - clipped[finite].mean(), 0.0)
     largest = float(np.abs(centred).max())
     if largest <= 1e-9 * abs(median) or largest == 0.0:
         return None
-    correlation = _unbiased_autocorrelation(centred / largest, known)
+    correlation = _unbiased_autocorrelation(centred / largest, finite)
     return _first_peak(correlation[: len(recent) // _MIN_CYCLES + 1])
 
 
-def _unbiased_autocorrelation(centred: Values, known: npt.NDArray[np.bool_]) -> Values:
+def _unbiased_autocorrelation(centred: Values, finite: npt.NDArray[np.bool_]) -> Values:
     """Return the autocorrelation at every lag, each over the pairs that are known."""
     size = 1 << math.ceil(math.log2(2 * len(centred)))
     products = np.fft.irfft(np.abs(np.fft.rfft(centred, size)) ** 2, size)[: len(centred)]
-    pairs = np.fft.irfft(np.abs(np.fft.rfft(known.astype(float), size)) ** 2, size)[: len(centred)]
+    pairs = np.fft.irfft(np.abs(np.fft.rfft(finite.astype(float), size)) ** 2, size)[: len(centred)]
     mean = products / np.maximum(np.round(pairs), 1.0)
     return np.asarray(mean / mean[0]) if mean[0] > 0 else np.zeros(len(centred))
 

@@ -77,11 +77,11 @@ def _labels(values: Values, offset: int, rules: LabelRules, depth: int) -> list[
     if len(runs) == 1:
         kind = PhaseKind.IDLE if _is_idle(runs[0].level, rules) else PhaseKind.STEADY
         return [(offset, offset + len(values), kind)]
-    found: list[Label] = []
+    labels: list[Label] = []
     for number, run in enumerate(runs):
         part = values[run.start - offset : run.end - offset]
-        found += _labels_of_run(part, run, rules, depth, first=number == 0)
-    return found
+        labels += _labels_of_run(part, run, rules, depth, first=number == 0)
+    return labels
 
 
 def _labels_of_run(
@@ -126,8 +126,8 @@ def _with_warm_up_after(part: Values, run: _Run, rules: LabelRules) -> list[Labe
     """Label an idle stretch between work: what rises at its end is a warm-up again."""
     quiet = np.flatnonzero(part <= rules.idle_below)
     rise = run.start + int(quiet[-1]) + 1
-    found = [(run.start, rise, PhaseKind.IDLE), (rise, run.end, PhaseKind.WARM_UP)]
-    return [group for group in found if group[0] < group[1]]
+    groups = [(run.start, rise, PhaseKind.IDLE), (rise, run.end, PhaseKind.WARM_UP)]
+    return [group for group in groups if group[0] < group[1]]
 
 
 def _is_idle(level: float, rules: LabelRules) -> bool:

@@ -54,16 +54,16 @@ def known_of(values: npt.ArrayLike) -> tuple[Values, Flags]:
     return np.where(size < MIN_VALUE, 0.0, flat), np.asarray(size <= MAX_VALUE)
 
 
-def levels_of(known: Values, *, noise: float | None = None) -> Levels:
+def levels_of(readings: Values, *, noise: float | None = None) -> Levels:
     """Return plateau and noise of known values, at least one.
 
     The plateau is the median of the upper class of Otsu's two (1979, "A threshold selection
     method"), or of all values where the classes are no further apart than noise. An upper class
     below 10 % of the samples is spikes, not the plateau, and is left out.
     """
-    scale = noise_scale(known) if noise is None else noise
-    low, high = np.quantile(known, [_TAIL, 1 - _TAIL])
-    values = np.clip(known, low, high)
+    scale = noise_scale(readings) if noise is None else noise
+    low, high = np.quantile(readings, [_TAIL, 1 - _TAIL])
+    values = np.clip(readings, low, high)
     for _ in range(2):
         upper = values > _otsu_threshold(values)
         share = float(upper.mean())

@@ -90,15 +90,15 @@ def _future_shares(phases: Phases, kinds: Sequence[PhaseKind], edges: Values) ->
     p exp(Qt), from the exponential of [[Q, I], [0, 0]] (Van Loan 1978).
     """
     shares = np.zeros((len(edges) - 1, len(kinds)))
-    known = [segment.kind for segment in phases.segments if segment.kind is not PhaseKind.UNKNOWN]
-    if not known or not len(shares):
+    past = [segment.kind for segment in phases.segments if segment.kind is not PhaseKind.UNKNOWN]
+    if not past or not len(shares):
         return shares
     rates = _rates(phases, kinds)
     size = len(rates)
     block = np.zeros((2 * size, 2 * size))
     block[:size, :size], block[:size, size:] = rates, np.eye(size)
     chance = np.zeros(size)
-    chance[kinds.index(known[-1])] = 1.0
+    chance[kinds.index(past[-1])] = 1.0
     chance = chance @ expm(rates * max(0.0, float(edges[0])))
     slot = float(edges[1] - edges[0])
     step = expm(block * slot)
@@ -156,14 +156,14 @@ def _dips_where_they_were(
     The epoch has as many angles as slots; what is not a dip shares the rest as before.
     """
     dip = kinds.index(PhaseKind.DIP)
-    seen = past.sum(axis=1) > 0
+    observed = past.sum(axis=1) > 0
     bins = max(2, round(epoch_seconds / float(edges[1] - edges[0])))
     places = np.minimum((angle * bins).astype(int), bins - 1)
-    before_now, after_now = places[: len(past)][seen], places[len(past) :]
+    before_now, after_now = places[: len(past)][observed], places[len(past) :]
     counts = np.bincount(before_now, minlength=bins)
     covered = counts[after_now] > 0
     placed = future.copy()
-    total = np.bincount(before_now, weights=past[seen, dip], minlength=bins)
+    total = np.bincount(before_now, weights=past[observed, dip], minlength=bins)
     usual = total / np.maximum(counts, 1)
     placed[covered, dip] = usual[after_now][covered]
     others = [column for column in range(len(kinds)) if column != dip]

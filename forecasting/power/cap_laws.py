@@ -16,8 +16,8 @@ def learned_cap_laws(models: Iterable[PowerModel], catalogue: GpuCatalogue) -> d
     stays that of the generation. Of several signals the one last in order counts.
     """
     return {
-        model.gpu_model: replace(known.cap_law, reach=model.lowered_cap_reach)
+        model.gpu_model: replace(entry.cap_law, reach=model.lowered_cap_reach)
         for model in models
         if model.lowered_cap_reach is not None
-        and (known := catalogue.find(model.gpu_model)) is not None
+        and (entry := catalogue.find(model.gpu_model)) is not None
     }

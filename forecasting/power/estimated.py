@@ -29,22 +29,22 @@ def readings_by_model(samples: pd.DataFrame) -> dict[tuple[str, str], PowerSampl
     `samples` has the columns of data.facts.columns.SAMPLES. MIG instances are left out: their
     board's power is not theirs. Readings of one job, or of one free board, belong together.
     """
-    whole = samples[(samples["mig_instance"] == "") & (samples["utilization_signal"] != "")]
-    found = {}
-    for (model, signal), rows in whole.groupby(["gpu_model", "utilization_signal"]):
+    full_boards = samples[(samples["mig_instance"] == "") & (samples["utilization_signal"] != "")]
+    readings = {}
+    for (model, signal), rows in full_boards.groupby(["gpu_model", "utilization_signal"]):
         share = rows["memory_used_mib"] / rows["memory_total_mib"].where(
             rows["memory_total_mib"] > 0
         )
-        held = (rows["job_id"] != "") | (share > HOLDS_MEMORY_RATIO)
+        in_use = (rows["job_id"] != "") | (share > HOLDS_MEMORY_RATIO)
         holder = rows["job_id"].where(rows["job_id"] != "", rows["gpu_uuid"])
-        found[(str(model), str(signal))] = PowerSamples(
+        readings[(str(model), str(signal))] = PowerSamples(
             power_watts=rows["power_watts"].to_numpy(dtype="float64"),
             utilization=rows["utilization_ratio"].to_numpy(dtype="float64"),
-            held=np.asarray(held, dtype=np.float64),
+            allocated=np.asarray(in_use, dtype=np.float64),
             cap_watts=rows["power_limit_watts"].to_numpy(dtype="float64"),
             group=pd.factorize(holder)[0].astype("int64"),
         )
-    return found
+    return readings
 
 
 MODEL = "power-model"
@@ -106,8 +106,8 @@ def _path(demand: QuantilePath, model: PowerModel, boards: int) -> QuantilePath:
     """Return the boards' power: low at the low demand, central at the middle, high at the high."""
 
     def watts(path: Sequence[float], level: str) -> Values:
-        found = model.predict(np.asarray(path) / boards, held=1.0)
-        return np.asarray(boards * getattr(found, level))
+        range_watts = model.predict(np.asarray(path) / boards, allocated=1.0)
+        return np.asarray(boards * getattr(range_watts, level))
 
     middle = watts(demand.q50, "central")
     low = np.minimum(watts(demand.q10, "low"), middle)

@@ -68,10 +68,10 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
         weighted = design.columns * weights[:, None]
         # The normal equations have as many rows as terms, and nnls sees only their factor.
         factor = np.linalg.cholesky(weighted.T @ design.columns + np.diag(pull)).T
-        wanted = weighted.T @ target + pull * prior
-        found, _ = nnls(factor, np.linalg.solve(factor.T, wanted))
-        settled = np.abs(found - coefficients).max() <= _SETTLED
-        coefficients = np.asarray(found)
+        right_side = weighted.T @ target + pull * prior
+        solution, _ = nnls(factor, np.linalg.solve(factor.T, right_side))
+        settled = np.abs(solution - coefficients).max() <= _SETTLED
+        coefficients = np.asarray(solution)
         if settled:
             break
     return coefficients
@@ -109,11 +109,11 @@ def left_out_predictions(design: Design, prior: Values) -> Values:
 
 def error_of(design: Design, predicted: Values) -> PowerError | None:
     """Return the error of left-out predictions, None where there are none."""
-    seen = np.isfinite(predicted)
-    if not seen.any():
+    finite = np.isfinite(predicted)
+    if not finite.any():
         return None
-    missed = np.abs(predicted[seen] - design.power_watts[seen])
+    missed = np.abs(predicted[finite] - design.power_watts[finite])
     return PowerError(
         mae_watts=float(missed.mean()),
-        samples=int(seen.sum()),
+        samples=int(finite.sum()),
     )

@@ -27,13 +27,13 @@ def with_measured_idle(catalogue: GpuCatalogue, readings: pd.DataFrame) -> GpuCa
         & (readings["power_watts"] > 0)
     ]
     boards = free.groupby(["gpu_model", "gpu_uuid"])["power_watts"].agg(["median", "size"])
-    known = boards[boards["size"] >= _MIN_READINGS]["median"]
-    seen = {str(name): rows.to_numpy() for name, rows in known.groupby(level=0)}
+    usual = boards[boards["size"] >= _MIN_READINGS]["median"]
+    watts_by_model = {str(name): rows.to_numpy() for name, rows in usual.groupby(level=0)}
     return GpuCatalogue(
         tuple(
             _measured(model, watts) if len(watts) >= _MIN_BOARDS else model
             for model in catalogue
-            for watts in (seen.get(model.name, np.zeros(0)),)
+            for watts in (watts_by_model.get(model.name, np.zeros(0)),)
         )
     )
 

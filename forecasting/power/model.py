@@ -1,7 +1,7 @@
 """Board power of one GPU model from what the board does, as a fleet's readings have taught it.
 
     models = fit_power_models({"H100-SXM5-80GB": samples}, load_gpu_catalogue(), signal="sm_active")
-    watts = models["H100-SXM5-80GB"].predict(utilization, held=1.0, power_cap_watts=500)
+    watts = models["H100-SXM5-80GB"].predict(utilization, allocated=1.0, power_cap_watts=500)
 
 Terms: `forecasting.power.terms`; caps: `forecasting.power.cap`; `fit_power_models` is in
 `forecasting.power.training`.
@@ -62,7 +62,7 @@ class PowerModel:
         self,
         utilization: npt.ArrayLike,
         *,
-        held: npt.ArrayLike | None = None,
+        allocated: npt.ArrayLike | None = None,
         power_cap_watts: npt.ArrayLike | None = None,
     ) -> Watts:
         """Return board power in W, low, central and high; inputs as in PowerSamples.
@@ -70,19 +70,19 @@ class PowerModel:
         A number stands for one value; shorter inputs are repeated by the rules of broadcasting. No
         cap, or an unknown one, is the TDP.
         """
-        chosen = self.best_fit(knows_held=held is not None)
+        best = self.best_fit(knows_held=allocated is not None)
         used, holds, caps = np.broadcast_arrays(
             np.atleast_1d(np.asarray(utilization, dtype=np.float64)),
-            np.asarray(0.0 if held is None else held, dtype=np.float64),
+            np.asarray(0.0 if allocated is None else allocated, dtype=np.float64),
             np.asarray(self.tdp_watts if power_cap_watts is None else power_cap_watts),
         )
         caps = np.where(np.isfinite(caps) & (caps > 0), caps, self.tdp_watts)
-        columns = columns_of(used, holds if chosen.with_held else None)
-        demand = self.idle_watts + columns @ np.array(chosen.coefficients) * (
+        columns = columns_of(used, holds if best.with_held else None)
+        demand = self.idle_watts + columns @ np.array(best.coefficients) * (
             self.tdp_watts - self.idle_watts
         )
         central = power_under_cap(demand, caps, reach=self.cap_reach)
-        spread = np.array(chosen.spread_watts)[np.searchsorted(chosen.third_watts, central)]
+        spread = np.array(best.spread_watts)[np.searchsorted(best.third_watts, central)]
         low = np.clip(central + spread[:, 0], np.minimum(self.floor_watts, central), central)
         high = np.clip(central + spread[:, 1], central, np.maximum(caps, central))
         return Watts(low=low, central=central, high=high)

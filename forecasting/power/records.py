@@ -13,14 +13,14 @@ Flags = npt.NDArray[np.bool_]
 class PowerSamples:
     """Readings of boards of one GPU model, one row each, NaN where unknown, shape (n,) all.
 
-    `utilization` 0..1 is one signal throughout (SM activity, or GPU_UTIL); `held` 1 where
+    `utilization` 0..1 is one signal throughout (SM activity, or GPU_UTIL); `allocated` 1 where
     somebody's memory lies on the board, else 0; `cap_watts` the limit in force. `group` names what
     belongs together, a job or a board: errors are measured on groups left out.
     """
 
     power_watts: Values
     utilization: Values
-    held: Values | None = None
+    allocated: Values | None = None
     cap_watts: Values | None = None
     group: npt.NDArray[np.int64] | None = None
 
@@ -33,10 +33,10 @@ class PowerSamples:
 
     def column(self, name: str) -> Values:
         """Return a column by name, unknown throughout where it was not measured."""
-        found = getattr(self, name)
-        if found is None:
+        values = getattr(self, name)
+        if values is None:
             return np.full(len(self.power_watts), np.nan)
-        return np.asarray(found, dtype=np.float64)
+        return np.asarray(values, dtype=np.float64)
 
     @property
     def usable(self) -> Flags:

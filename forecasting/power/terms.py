@@ -31,11 +31,11 @@ def prior_of(*, with_held: bool) -> Values:
     return np.array([*np.diff(PRIOR_CURVE), *[PRIOR_HELD] * with_held])
 
 
-def columns_of(utilization: Values, held: Values | None) -> Values:
-    """Return the columns, shape (n, terms); `held` None leaves its term out."""
+def columns_of(utilization: Values, allocated: Values | None) -> Values:
+    """Return the columns, shape (n, terms); `allocated` None leaves its term out."""
     columns = [
         np.clip((utilization - low) / (high - low), 0.0, 1.0) for low, high in pairwise(KNOTS)
     ]
-    if held is not None:
-        columns.append((held > 0).astype(float))
+    if allocated is not None:
+        columns.append((allocated > 0).astype(float))
     return np.column_stack(columns)

@@ -44,8 +44,8 @@ def fit_power_models(
     for name, entry in thinned.items():
         if name not in boards and len(entry.power_watts) >= MIN_SAMPLES:
             boards[name] = _unlisted_board(entry)
-    known = {name: entry for name, entry in thinned.items() if name in boards}
-    pooled = {held: _pooled(known, boards, with_held=held) for held in (False, True)}
+    listed = {name: entry for name, entry in thinned.items() if name in boards}
+    pooled = {flag: _pooled(listed, boards, with_held=flag) for flag in (False, True)}
     return {
         name: PowerModel(
             gpu_model=name,
@@ -56,8 +56,8 @@ def fit_power_models(
             cap_reach=board.cap_reach,
             lowered_cap_reach=board.lowered_cap_reach,
             fits=tuple(
-                _fit(thinned.get(name), board, shape, with_held=held)
-                for held, shape in pooled.items()
+                _fit(thinned.get(name), board, shape, with_held=flag)
+                for flag, shape in pooled.items()
             ),
         )
         for name, board in boards.items()
@@ -82,7 +82,7 @@ def _thinned(samples: PowerSamples) -> PowerSamples:
         rows = rows[np.linspace(0, len(rows) - 1, MAX_SAMPLES).astype(int)]
     optional = {
         name: None if getattr(samples, name) is None else samples.column(name)[rows]
-        for name in ("held", "cap_watts")
+        for name in ("allocated", "cap_watts")
     }
     # Without groups, blocks of time stand for them: neighbours in time are no independent test.
     blocks = np.arange(len(rows)) * 20 // max(1, len(rows))
@@ -122,17 +122,17 @@ def _cap_reach(
     caps = samples.column("cap_watts")
     caps = np.where(np.isfinite(caps) & (caps > 0), caps, tdp_watts)
     share = samples.power_watts / caps
-    near = share[np.flatnonzero((share > _NEAR_CAP) & (caps < below * tdp_watts))]
-    if len(near) < _MIN_NEAR_CAP:
+    shares = share[np.flatnonzero((share > _NEAR_CAP) & (caps < below * tdp_watts))]
+    if len(shares) < _MIN_NEAR_CAP:
         return None
-    return float(np.clip(np.quantile(near, 0.95), REACH - 0.06, 1.02))
+    return float(np.clip(np.quantile(shares, 0.95), REACH - 0.06, 1.02))
 
 
 def _unlisted_board(samples: PowerSamples) -> _Board:
     """Return a board that the catalogue lacks, from its readings alone."""
     caps = samples.column("cap_watts")
-    known = caps[np.isfinite(caps)]
-    largest = float(known.max()) if len(known) else float(samples.power_watts.max())
+    finite = caps[np.isfinite(caps)]
+    largest = float(finite.max()) if len(finite) else float(samples.power_watts.max())
     idle = float(np.quantile(samples.power_watts, 0.02))
     return _Board(
         floor_watts=0.9 * idle,
@@ -145,19 +145,19 @@ def _unlisted_board(samples: PowerSamples) -> _Board:
 
 def _design(samples: PowerSamples, board: _Board, *, with_held: bool) -> Design:
     """Return the rows whose inputs are all known."""
-    held = samples.column("held")
-    known = np.isfinite(held) if with_held else np.ones(len(held), dtype=bool)
+    allocated = samples.column("allocated")
+    finite = np.isfinite(allocated) if with_held else np.ones(len(allocated), dtype=bool)
     caps = samples.column("cap_watts")
     caps = np.where(np.isfinite(caps) & (caps > 0), caps, board.tdp_watts)
-    group = np.zeros(len(known), dtype=np.int64) if samples.group is None else samples.group
-    columns = columns_of(samples.utilization[known], held[known] if with_held else None)
+    group = np.zeros(len(finite), dtype=np.int64) if samples.group is None else samples.group
+    columns = columns_of(samples.utilization[finite], allocated[finite] if with_held else None)
     return Design(
         columns=columns * (board.tdp_watts - board.idle_watts),
         idle_watts=board.idle_watts,
-        power_watts=samples.power_watts[known],
-        cap_watts=caps[known],
+        power_watts=samples.power_watts[finite],
+        cap_watts=caps[finite],
         reach=board.cap_reach,
-        group=group[known],
+        group=group[finite],
     )
 
 
@@ -211,8 +211,8 @@ def _spread(power: Values, predicted: Values, prior: PowerFit, groups: int) -> P
     The quantiles are those that split-conformal prediction takes for a new group when so many were
     seen: 0.9 (1 + 1 / groups). Without it the range of 15 groups holds 70 % instead of 80 %.
     """
-    seen = np.isfinite(predicted)
-    residual, level = (power - predicted)[seen], predicted[seen]
+    finite = np.isfinite(predicted)
+    residual, level = (power - predicted)[finite], predicted[finite]
     if not len(level):
         return prior
     first, second = (float(edge) for edge in np.quantile(level, [1 / 3, 2 / 3]))

@@ -60,7 +60,7 @@ def fit_batch(
     every `slot_seconds`. No series can make the batch fail: see `FitStatus`. Errors: ForecastError
     for values that are no [series, slots] and for slots without length.
     """
-    chosen = options or ProphetOptions()
+    setup = options or ProphetOptions()
     rows = np.ascontiguousarray(values, dtype=np.float64)
     if rows.ndim != 2:
         raise ForecastError(f"values have {rows.ndim} dimensions", "give [series, slots]")
@@ -71,24 +71,24 @@ def fit_batch(
     status = _first_status(survey)
     scale = np.maximum(np.abs(survey.low), np.abs(survey.high))
     scale[~np.isfinite(scale) | (scale == 0.0)] = 1.0
-    groups = _term_groups(survey, np.flatnonzero(status == FitStatus.FITTED), slot_seconds, chosen)
+    groups = _term_groups(survey, np.flatnonzero(status == FitStatus.FITTED), slot_seconds, setup)
     widest = max(
-        (len(smooth_precision(term_group.seasonalities, chosen)) for term_group in groups),
+        (len(smooth_precision(term_group.seasonalities, setup)) for term_group in groups),
         default=2,
     )
     batch = _Batch(
         values=rows,
         slot_seconds=slot_seconds,
-        options=chosen,
+        options=setup,
         survey=survey,
         scale=scale,
-        answers=_no_answers(len(rows), widest, chosen),
+        answers=_no_answers(len(rows), widest, setup),
     )
     for group in groups:
         _solve_group(batch, group)
     _finish(batch, status)
     return ProphetFits(
-        options=chosen,
+        options=setup,
         slot_seconds=slot_seconds,
         first_slot=begins,
         values=rows,
@@ -126,9 +126,9 @@ class _Pattern:
 
 
 def _first_status(survey: RowSurvey) -> npt.NDArray[np.int8]:
-    status = np.full(len(survey.known), FitStatus.FITTED, dtype=np.int8)
+    status = np.full(len(survey.counts), FitStatus.FITTED, dtype=np.int8)
     status[survey.low == survey.high] = FitStatus.CONSTANT
-    status[survey.known < 2] = FitStatus.TOO_FEW_POINTS
+    status[survey.counts < 2] = FitStatus.TOO_FEW_POINTS
     return status
 
 
@@ -199,21 +199,21 @@ def _patterns(batch: _Batch, rows: Integers) -> tuple[list[_Pattern], Integers]:
     """Return the patterns of known slots that several series share, and the series left alone."""
     survey = batch.survey
     spans = survey.last[rows] - survey.first[rows]
-    whole = survey.known[rows] == spans + 1
-    members = [rows[whole & (spans == span)] for span in np.unique(spans[whole])]
+    gapless = survey.counts[rows] == spans + 1
+    members = [rows[gapless & (spans == span)] for span in np.unique(spans[gapless])]
     with_gaps: dict[bytes, list[int]] = {}
-    for i in rows[~whole].tolist():
+    for i in rows[~gapless].tolist():
         gaps = np.isfinite(batch.values[i, survey.first[i] : survey.last[i] + 1])
         with_gaps.setdefault(gaps.tobytes(), []).append(i)
-    members += [np.array(found) for found in with_gaps.values()]
+    members += [np.array(with_gap) for with_gap in with_gaps.values()]
     patterns, alone = [], [np.zeros(0, dtype=np.int64)]
     for which in members:
         if len(which) < _SHARED_FROM:
             alone.append(which)
             continue
-        known = np.isfinite(batch.values[which[0], survey.first[which[0]] :])
+        finite = np.isfinite(batch.values[which[0], survey.first[which[0]] :])
         patterns.append(
-            _Pattern(slots=np.flatnonzero(known), rows=which, offsets=survey.first[which])
+            _Pattern(slots=np.flatnonzero(finite), rows=which, offsets=survey.first[which])
         )
     return patterns, np.concatenate(alone)
 
@@ -271,7 +271,7 @@ def _finish(batch: _Batch, status: npt.NDArray[np.int8]) -> None:
     answers.smooth[constant, level] = answers.intercept[constant]
     options = batch.options
     for i in constant:
-        rows = changepoint_rows(survey.known[i], options.changepoints, options.changepoint_range)
+        rows = changepoint_rows(survey.counts[i], options.changepoints, options.changepoint_range)
         answers.changes[i] = len(rows)
     status[answers.unbounded] = FitStatus.AS_MANY_TERMS_AS_POINTS
     through = (answers.variance <= MIN_VARIANCE) & (status == FitStatus.FITTED)

@@ -59,21 +59,21 @@ def hinge_gram(t: Floats, rows: Any, result: Floats) -> None:
 @inner
 def _triangle(eigenvalues: Floats, cross: Floats, hinges: Floats) -> Floats:
     """Return U, U'U = hinges - cross' / eigenvalues cross; rows of dependent hinges are 0."""
-    left = hinges.copy()
-    changes = len(left)
+    triangle = hinges.copy()
+    changes = len(triangle)
     for q in range(len(eigenvalues)):
         for i in range(changes):
             share = cross[q, i] / eigenvalues[q] if eigenvalues[q] > 0.0 else 0.0
             for j in range(i, changes):
-                left[i, j] -= share * cross[q, j]
+                triangle[i, j] -= share * cross[q, j]
     for k in range(changes):
-        own = np.sqrt(left[k, k]) if left[k, k] > 1e-13 * hinges[k, k] else np.inf
+        diagonal = np.sqrt(triangle[k, k]) if triangle[k, k] > 1e-13 * hinges[k, k] else np.inf
         for j in range(k, changes):
-            left[k, j] /= own
+            triangle[k, j] /= diagonal
         for i in range(k + 1, changes):
             for j in range(i, changes):
-                left[i, j] -= left[k, i] * left[k, j]
-    return left
+                triangle[i, j] -= triangle[k, i] * triangle[k, j]
+    return triangle
 
 
 @outer

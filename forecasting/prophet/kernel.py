@@ -135,11 +135,11 @@ def _factorised(workspace: RowWorkspace) -> bool:
             for k in range(j):
                 total -= workspace.factor[i, k] * workspace.factor[j, k]
             workspace.factor[i, j] = total / workspace.factor[j, j]
-        own = workspace.schur[i, workspace.active[i]]
-        total = own
+        diagonal = workspace.schur[i, workspace.active[i]]
+        total = diagonal
         for k in range(i):
             total -= workspace.factor[i, k] * workspace.factor[i, k]
-        if total <= 1e-14 * own:
+        if total <= 1e-14 * diagonal:
             return False
         workspace.factor[i, i] = np.sqrt(total)
     return True
@@ -246,8 +246,8 @@ def place_smooth(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
         workspace.z[q] = workspace.free[q] - workspace.weight[q] * workspace.pull[q]
     rss = row.squares
     for q in range(len(workspace.z)):
-        own = gram.eigenvalues[q] * workspace.z[q]
-        rss += workspace.z[q] * (own + 2.0 * (workspace.pull[q] - row.smooth[q]))
+        smooth_part = gram.eigenvalues[q] * workspace.z[q]
+        rss += workspace.z[q] * (smooth_part + 2.0 * (workspace.pull[q] - row.smooth[q]))
     for i in range(workspace.count[0]):
         j = workspace.active[i]
         total = -2.0 * row.hinge[j]

@@ -59,49 +59,49 @@ def prophet_points(moments: Sequence[Moments]) -> list[Values]:
     zero are fitted as they are. Slots longer than an hour are not forecast: the daily course,
     Prophet's strength here, is gone.
     """
-    found = [np.full((len(moment.origins), moment.horizon), np.nan) for moment in moments]
+    points = [np.full((len(moment.origins), moment.horizon), np.nan) for moment in moments]
     hourly = {
         index: _by_hour(moment)
         for index, moment in enumerate(moments)
         if moment.slot_seconds <= SECONDS_PER_HOUR and len(moment.origins)
     }
     for length in _WINDOW_HOURS.tolist():
-        chosen = {
+        places = {
             index: origins
             for index, entry in hourly.items()
             if len(origins := np.flatnonzero(entry.windows == length))
         }
-        if chosen:
-            _fill(found, hourly, chosen, length)
-    return found
+        if places:
+            _fill(points, hourly, places, length)
+    return points
 
 
 def _fill(
-    found: list[Values],
+    out: list[Values],
     hourly: Mapping[int, _Hourly],
-    chosen: Mapping[int, npt.NDArray[np.intp]],
+    places: Mapping[int, npt.NDArray[np.intp]],
     length: int,
 ) -> None:
     """Fit the windows of `length` hours at the chosen origins at once and write their points."""
-    begins = {index: hourly[index].ends[origins] - length for index, origins in chosen.items()}
+    begins = {index: hourly[index].ends[origins] - length for index, origins in places.items()}
     windows = np.empty((sum(map(len, begins.values())), length))
     row = 0
     for index, begin in begins.items():
         cut_windows(hourly[index].rows, begin, windows[row : row + len(begin)])
         row += len(begin)
     starts = np.concatenate([hourly[index].base + begin for index, begin in begins.items()])
-    reach = max(int(hourly[index].ahead[origins].max()) for index, origins in chosen.items()) + 1
+    reach = max(int(hourly[index].ahead[origins].max()) for index, origins in places.items()) + 1
     fits = fit_batch(windows, SECONDS_PER_HOUR, starts * SECONDS_PER_HOUR)
     points = fits.predict(reach)
     logarithm = np.repeat(
-        [hourly[index].logarithm for index in chosen], [len(entry) for entry in chosen.values()]
+        [hourly[index].logarithm for index in places], [len(entry) for entry in places.values()]
     )
     limits = np.log1p(_MAX_RISE * np.expm1(fits.survey.high[logarithm]))
     points[logarithm] = np.expm1(np.clip(points[logarithm], 0.0, limits[:, None]))
     row = 0
-    for index, origins in chosen.items():
-        own = points[row : row + len(origins)]
-        put_points(own, origins, hourly[index].ahead, found[index])
+    for index, origins in places.items():
+        part = points[row : row + len(origins)]
+        put_points(part, origins, hourly[index].ahead, out[index])
         row += len(origins)
 
 

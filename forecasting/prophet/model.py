@@ -42,14 +42,14 @@ class ProphetModel:
 
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
         """Return the quantiles; see DemandModel. Errors: NotEnoughHistoryError below 12 slots."""
-        known = series.known
-        if int(known.sum()) < _MIN_POINTS:
+        finite = series.known
+        if int(finite.sum()) < _MIN_POINTS:
             raise NotEnoughHistoryError(f"Prophet needs {_MIN_POINTS} known slots")
         indices = np.arange(len(series.values) + horizon)
         # Prophet takes naive times only; they are UTC.
         start = datetime.fromtimestamp(series.first_slot, tz=UTC).replace(tzinfo=None)
         stamps = pd.Timestamp(start) + pd.to_timedelta(indices * series.slot_seconds, unit="s")
-        observed = np.flatnonzero(known)
+        observed = np.flatnonzero(finite)
         span_days = (observed[-1] - observed[0]) * series.slot_seconds / SECONDS_PER_DAY
         model = _quiet_prophet()(
             growth="flat",

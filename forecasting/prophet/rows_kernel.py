@@ -29,7 +29,7 @@ class RowSurvey(NamedTuple):
     `closest` is the least distance of two known slots, `low` and `high` are the extremes.
     """
 
-    known: Integers
+    counts: Integers
     first: Integers
     last: Integers
     closest: Integers
@@ -74,7 +74,7 @@ class DesignRecipe(NamedTuple):
 def survey_rows(values: Floats) -> RowSurvey:
     """Return what each row of [series, slots] holds."""
     series, slots = values.shape
-    known, first = np.zeros(series, np.int64), np.zeros(series, np.int64)
+    counts, first = np.zeros(series, np.int64), np.zeros(series, np.int64)
     last, closest = np.zeros(series, np.int64), np.full(series, slots)
     low, high = np.full(series, np.inf), np.full(series, -np.inf)
     for i in range(series):
@@ -88,11 +88,11 @@ def survey_rows(values: Floats) -> RowSurvey:
             elif slot - before < closest[i]:
                 closest[i] = slot - before
             before = slot
-            known[i] += 1
+            counts[i] += 1
             low[i] = min(low[i], value)
             high[i] = max(high[i], value)
         last[i] = before
-    return RowSurvey(known, first, last, closest, low, high)
+    return RowSurvey(counts, first, last, closest, low, high)
 
 
 @outer
@@ -122,7 +122,7 @@ def _keep(
     gram: Gram,
     row: Row,
     workspace: RowWorkspace,
-    found: Solution,
+    solution: Solution,
     level: int,
     answers: Answers,
     i: int,
@@ -143,16 +143,16 @@ def _keep(
         answers.slope[i] += workspace.d[j]
         answers.intercept[i] -= workspace.d[j] * gram.changepoints[j]
     answers.changes[i] = len(workspace.d)
-    answers.variance[i] = found.variance
-    answers.objective[i] = found.objective
-    answers.residual[i] = found.residual
-    answers.lone[i] = found.lone
+    answers.variance[i] = solution.variance
+    answers.objective[i] = solution.objective
+    answers.residual[i] = solution.residual
+    answers.lone[i] = solution.lone
 
 
 @inner
-def _rough(row: Row, gram: Gram, found: Solution) -> bool:
+def _rough(row: Row, gram: Gram, solution: Solution) -> bool:
     """Say whether RSS is so small beside x'x that rounding shows in its last digits that count."""
-    return bool(found.variance * gram.points < _ROUGH * row.squares)
+    return bool(solution.variance * gram.points < _ROUGH * row.squares)
 
 
 @outer
@@ -175,9 +175,9 @@ def solve_shared(
     rough = np.zeros(len(which), np.bool_)
     for r in range(len(which)):
         row = Row(means[r] * gram.level, squares[r], products[r, :q], products[r, q:])
-        found = solve_row(gram, row, workspace, starts)
-        rough[r] = _rough(row, gram, found)
-        _keep(gram, row, workspace, found, level, answers, which[r])
+        solution = solve_row(gram, row, workspace, starts)
+        rough[r] = _rough(row, gram, solution)
+        _keep(gram, row, workspace, solution, level, answers, which[r])
     return rough
 
 
@@ -195,11 +195,11 @@ def _solve_from_values(
     origin = y.mean() * gram.level
     for once_more in (True, False):
         row = row_around(y, origin, t, smooth, rows, gram)
-        found = solve_row(gram, row, workspace, starts)
-        if not (once_more and _rough(row, gram, found)):
+        solution = solve_row(gram, row, workspace, starts)
+        if not (once_more and _rough(row, gram, solution)):
             break
         origin = row.origin + workspace.z
-    return row, found
+    return row, solution
 
 
 @inner
@@ -225,20 +225,20 @@ def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
     points, terms = len(t), smooth.shape[1] + len(rows)
     if points > terms:
         return False
-    left = _columns(t, smooth, rows)
+    columns = _columns(t, smooth, rows)
     for _ in range(points):
         best, largest = 0, 0.0
         for j in range(terms):
-            size = np.dot(left[j], left[j])
+            size = np.dot(columns[j], columns[j])
             if size > largest:
                 best, largest = j, size
         if largest < _DEPENDENT:
             return False
-        pivot = left[best].copy()
+        pivot = columns[best].copy()
         for j in range(terms):
-            share = np.dot(left[j], pivot) / largest
+            share = np.dot(columns[j], pivot) / largest
             for i in range(points):
-                left[j, i] -= share * pivot[i]
+                columns[j, i] -= share * pivot[i]
     return True
 
 
@@ -287,5 +287,5 @@ def solve_own(
             continue
         gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau, recipe.starts > 1)
         workspace = make_workspace(smooth.shape[1], len(rows))
-        row, found = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, workspace)
-        _keep(gram, row, workspace, found, level, answers, i)
+        row, solution = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, workspace)
+        _keep(gram, row, workspace, solution, level, answers, i)

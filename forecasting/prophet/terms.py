@@ -96,17 +96,17 @@ def auto_seasonalities(
     Automatic ones need a span (first to last known point) of 730, 14 or 2 days; weekly and daily
     also two points closer than the period.
     """
-    chosen = []
+    seasonalities = []
     for built_in in _BUILT_IN:
         order = getattr(options, built_in.name)
         if order == "auto":
             dense = built_in.name == "yearly" or closest_seconds < built_in.period_seconds
             order = built_in.order if span_seconds >= built_in.least_span_seconds and dense else 0
         if order:
-            chosen.append(
+            seasonalities.append(
                 Seasonality(name=built_in.name, period_seconds=built_in.period_seconds, order=order)
             )
-    return tuple(chosen)
+    return tuple(seasonalities)
 
 
 def fourier_columns(times: Integers, seasonalities: tuple[Seasonality, ...]) -> Floats:

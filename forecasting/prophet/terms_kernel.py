@@ -7,13 +7,13 @@ from data.base.compiled import outer
 
 
 @outer
-def changepoint_rows(known: int, changepoints: int, share: float) -> npt.NDArray[np.int64]:
+def changepoint_rows(points: int, changepoints: int, share: float) -> npt.NDArray[np.int64]:
     """Return the rows, among the known points, on which Prophet sets its changepoints.
 
     They are spread evenly over the first `share` of the points, the first point left out. With none
     possible or wanted: one at the first point, as Prophet's stand-in.
     """
-    history = int(np.floor(known * share))
+    history = int(np.floor(points * share))
     number = min(changepoints, history - 1)
     if number <= 0:
         return np.zeros(1, np.int64)

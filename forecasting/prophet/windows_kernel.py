@@ -40,17 +40,17 @@ def longest_windows(rows: Any, ends: Any, lengths: Any, min_known_share: float) 
 
     And where less than `min_known_share` of it is known.
     """
-    known = np.zeros(len(rows) + 1, np.int64)
+    counts = np.zeros(len(rows) + 1, np.int64)
     for hour in range(len(rows)):
-        known[hour + 1] = known[hour] + (1 if np.isfinite(rows[hour]) else 0)
-    found = np.zeros(len(ends), np.int64)
+        counts[hour + 1] = counts[hour] + (1 if np.isfinite(rows[hour]) else 0)
+    longest_by_end = np.zeros(len(ends), np.int64)
     for place in range(len(ends)):
         end, longest = ends[place], 0
         for length in lengths:
             longest = length if length <= end else longest
-        if known[end] - known[end - longest] >= min_known_share * longest:
-            found[place] = longest
-    return found
+        if counts[end] - counts[end - longest] >= min_known_share * longest:
+            longest_by_end[place] = longest
+    return longest_by_end
 
 
 @outer
@@ -62,9 +62,9 @@ def cut_windows(rows: Any, begins: Any, out: Any) -> None:
 
 
 @outer
-def put_points(points: Any, origins: Any, ahead: Any, found: Any) -> None:
-    """Write the points [windows, hours ahead] of these origins into `found` [origins, horizon]."""
+def put_points(points: Any, origins: Any, ahead: Any, out: Any) -> None:
+    """Write the points [windows, hours ahead] of these origins into `out` [origins, horizon]."""
     for window in range(len(origins)):
         origin = origins[window]
-        for lead in range(found.shape[1]):
-            found[origin, lead] = points[window, ahead[origin, lead]]
+        for lead in range(out.shape[1]):
+            out[origin, lead] = points[window, ahead[origin, lead]]

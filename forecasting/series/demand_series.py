@@ -82,10 +82,10 @@ def winsorised(values: Values) -> tuple[Values, int]:
 
     When more than 1 % of the known slots lie above, they are no outliers and stay.
     """
-    known = values[np.isfinite(values)]
-    if not len(known):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return values, 0
-    limit = _OUTLIER_FACTOR * float(np.quantile(known, 1 - _MAX_OUTLIER_SHARE, method="lower"))
+    limit = _OUTLIER_FACTOR * float(np.quantile(finite, 1 - _MAX_OUTLIER_SHARE, method="lower"))
     above = np.asarray(values > limit)
     if limit <= 0 or not above.any():
         return values, 0

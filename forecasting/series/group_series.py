@@ -73,8 +73,8 @@ def group_series(
             waits.setdefault(name, []).append(job)
     for kind, name in ranked.index:
         rows = history[(history["kind"] == kind) & (history["name"] == name)]
-        own = _unseen(rows, len(boards)) if kind == GroupKind.GPU_MODEL else away
-        observed = usual & (own <= _MAX_UNSEEN_RATIO)
+        unseen = _unseen(rows, len(boards)) if kind == GroupKind.GPU_MODEL else away
+        observed = usual & (unseen <= _MAX_UNSEEN_RATIO)
         mine = jobs if kind == GroupKind.FLEET else waits.get(str(name), ())
         waited = _waited(mine, first, slot_seconds, len(observed))
         series = tuple(_series(rows, observed, first, slot_seconds, int((waited & observed).sum())))
@@ -85,9 +85,9 @@ def group_series(
 
 def _observed(boards: Values) -> npt.NDArray[np.bool_]:
     """Say which slots saw nine tenths of the boards usual around them, at least one."""
-    seen = pd.Series(boards)
-    usual = seen.rolling(_USUAL_SLOTS, center=True, min_periods=1).median()
-    return np.asarray((seen > 0) & (seen >= _OBSERVED_SHARE * usual))
+    counts = pd.Series(boards)
+    usual = counts.rolling(_USUAL_SLOTS, center=True, min_periods=1).median()
+    return np.asarray((counts > 0) & (counts >= _OBSERVED_SHARE * usual))
 
 
 def _unseen(rows: pd.DataFrame, slots: int) -> Values:
@@ -107,12 +107,12 @@ def _waited(
         times: list[tuple[datetime, datetime | None]] = [
             (wait.submitted_at, wait.started_at) for wait in facts.earlier_waits
         ]
-        left = facts.started_at or facts.ended_at
-        if facts.submitted_at and (left is not None or facts.state is JobState.PENDING):
-            times.append((facts.submitted_at, left))
-        for came, left in times:
+        ended = facts.started_at or facts.ended_at
+        if facts.submitted_at and (ended is not None or facts.state is JobState.PENDING):
+            times.append((facts.submitted_at, ended))
+        for came, ended in times:
             since = -(-(int(came.timestamp()) - first) // slot_seconds)
-            until = slots if left is None else (int(left.timestamp()) - first) // slot_seconds
+            until = slots if ended is None else (int(ended.timestamp()) - first) // slot_seconds
             waited[max(0, since) : max(0, until)] = True
     return waited
 
@@ -126,11 +126,11 @@ def _series(
 ) -> Iterator[DemandSeries]:
     index = rows["index"].to_numpy()
     for quantity in GROUP_QUANTITIES:
-        found = rows[str(quantity)].to_numpy(dtype=float)
-        if not np.isfinite(found).any():
+        readings = rows[str(quantity)].to_numpy(dtype=float)
+        if not np.isfinite(readings).any():
             continue
         values = np.where(observed, 0.0, np.nan)
-        values[index] = np.where(observed[index], found, np.nan)
+        values[index] = np.where(observed[index], readings, np.nan)
         values, cut = winsorised(values)
         yield DemandSeries(
             quantity=quantity,

@@ -45,8 +45,8 @@ def name_stem(name: str) -> str:
     digits that end the name. A name of nothing else is its own stem.
     """
     words = [word for word in _SEPARATORS.split(name.lower()) if word]
-    kept = [word for word in words if not _RUN_SPECIFIC.fullmatch(word)]
-    return _TRAILING_DIGITS.sub("", "-".join(kept)) or name.lower()
+    stable = [word for word in words if not _RUN_SPECIFIC.fullmatch(word)]
+    return _TRAILING_DIGITS.sub("", "-".join(stable)) or name.lower()
 
 
 def lenders(job: Job, others: Sequence[Job]) -> tuple[str, tuple[Job, ...]]:

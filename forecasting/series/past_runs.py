@@ -11,29 +11,29 @@ def past_run_seconds(jobs: Iterable[Job]) -> dict[str, tuple[float, ...]]:
 
     Only runs that finished count: one that failed or was cancelled says nothing of its length.
     """
-    known = list(jobs)
+    all_jobs = list(jobs)
     lengths: dict[JobKey, list[float]] = {}
-    for job in known:
+    for job in all_jobs:
         seconds = _length(job)
         if seconds is not None:
             lengths.setdefault(job_key(job), []).append(seconds)
-    running = (job for job in known if job.scheduler is None or job.scheduler.ended_at is None)
-    return {job.job_id: tuple(found) for job in running if (found := lengths.get(job_key(job)))}
+    running = (job for job in all_jobs if job.scheduler is None or job.scheduler.ended_at is None)
+    return {job.job_id: tuple(ended) for job in running if (ended := lengths.get(job_key(job)))}
 
 
 def past_runs_by_size(jobs: Iterable[Job]) -> dict[str, dict[int, tuple[float, ...]]]:
     """Return for every job that has not ended the same by the GPUs that the runs held."""
-    known = list(jobs)
+    all_jobs = list(jobs)
     by_size: dict[int, list[Job]] = {}
-    for job in known:
+    for job in all_jobs:
         if job.scheduler is not None and job.scheduler.state is JobState.FINISHED:
             by_size.setdefault(job.gpu_count, []).append(job)
-    running = [job for job in known if job.scheduler is None or job.scheduler.ended_at is None]
-    found: dict[str, dict[int, tuple[float, ...]]] = {}
+    running = [job for job in all_jobs if job.scheduler is None or job.scheduler.ended_at is None]
+    runs_by_job: dict[str, dict[int, tuple[float, ...]]] = {}
     for size, ended in by_size.items():
         for job_id, lengths in past_run_seconds([*running, *ended]).items():
-            found.setdefault(job_id, {})[size] = lengths
-    return found
+            runs_by_job.setdefault(job_id, {})[size] = lengths
+    return runs_by_job
 
 
 def _length(job: Job) -> float | None:

@@ -57,7 +57,7 @@ def window_peaks(
     if not subjects:
         return {}
     scores = _gather(subjects, window_slots)
-    found = {}
+    peaks = {}
     limits: dict[tuple[str, int], tuple[Values, str, int, float | None] | None] = {}
     for subject in subjects:
         series = subject.series
@@ -75,7 +75,7 @@ def window_peaks(
         highest = np.clip(
             np.nanmax(day) + beyond * subject.scale, series.lower, series.upper
         ).tolist()
-        found[subject.job_id] = WindowPeak(
+        peaks[subject.job_id] = WindowPeak(
             quantity=quantity,
             window_hours=window_slots * series.slot_seconds / SECONDS_PER_HOUR,
             q90=highest[0],
@@ -84,7 +84,7 @@ def window_peaks(
             scores=count,
             coverage_q90_ratio=coverage,
         )
-    return found
+    return peaks
 
 
 def _clock(seconds: int) -> int:
@@ -122,9 +122,9 @@ def _scores_of(subject: PeakSubject, window: int) -> tuple[npt.NDArray[np.int64]
     step = max(1, _ORIGIN_HOURS * SECONDS_PER_HOUR // series.slot_seconds)
     oldest = max(day // 4, length - window - _MAX_DAYS * day)
     origins = np.arange(length - window, oldest - 1, -step)
-    known = np.where(np.isfinite(series.values), series.values, -np.inf)
-    before = np.array([known[max(0, origin - day) : origin].max() for origin in origins])
-    after = np.array([known[origin : origin + window].max() for origin in origins])
+    levels = np.where(np.isfinite(series.values), series.values, -np.inf)
+    before = np.array([levels[max(0, origin - day) : origin].max() for origin in origins])
+    after = np.array([levels[origin : origin + window].max() for origin in origins])
     usable = np.isfinite(before) & np.isfinite(after) if len(origins) else np.zeros(0, bool)
     score = (after[usable] - before[usable]) / max(subject.scale, 1e-12)
     return np.asarray(origins[usable], dtype=np.int64), np.asarray(score, dtype=np.float64)
@@ -136,10 +136,10 @@ def _beyond(
     """Return the scores' conformal quantiles at LEVELS, of whom, how many, and the tested share."""
     for members, name in ((scores.cohort == cohort, cohort), (scores.cohort != "", FLEET)):
         for hours in (scores.clock == clock, scores.clock >= 0):
-            chosen = members & hours
-            count = int(chosen.sum())
+            mask = members & hours
+            count = int(mask.sum())
             if count >= _MIN_SCORES:
-                limits = np.array([_conformal(scores.score[chosen], level) for level in LEVELS])
+                limits = np.array([_conformal(scores.score[mask], level) for level in LEVELS])
                 return limits, name, count, _tested(scores, members)
     return None
 

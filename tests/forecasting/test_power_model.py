@@ -44,7 +44,7 @@ def make_samples(
     held = (group % 10 != 0).astype(float)
     law = 75.0 + (true_watts(utilization) - 75.0) * rng.uniform(1 - apart, 1 + apart, 24)[group]
     power = law + 40.0 * held + rng.normal(scale=noise, size=rows)
-    return PowerSamples(power_watts=power, utilization=utilization, held=held, group=group)
+    return PowerSamples(power_watts=power, utilization=utilization, allocated=held, group=group)
 
 
 def fitted(samples: PowerSamples | None = None, name: str = H100) -> PowerModel:
@@ -59,7 +59,7 @@ MEASURED = fitted(make_samples())
 def test_a_known_law_is_found_again() -> None:
     """Predictions on new jobs are within the noise of the truth."""
     new = make_samples(seed=1)
-    found = MEASURED.predict(new.utilization, held=new.held)
+    found = MEASURED.predict(new.utilization, allocated=new.allocated)
     assert np.abs(found.central - new.power_watts).mean() < 14
 
 
@@ -74,7 +74,7 @@ def test_knowing_what_is_held_helps() -> None:
 
 def test_an_unknown_utilization_has_no_power() -> None:
     """Where it is NaN nothing is said, row by row."""
-    found = MEASURED.predict(np.array([0.5, np.nan]), held=1.0)
+    found = MEASURED.predict(np.array([0.5, np.nan]), allocated=1.0)
     assert np.isfinite(found.central).tolist() == [True, False]
 
 
@@ -103,7 +103,7 @@ def test_the_interval_holds_four_fifths_of_new_readings() -> None:
             fitted(make_samples(seed=seed, apart=0.3)),
             make_samples(seed=100 + seed, apart=0.3),
         )
-        found = model.predict(new.utilization, held=new.held)
+        found = model.predict(new.utilization, allocated=new.allocated)
         inside.append(((new.power_watts >= found.low) & (new.power_watts <= found.high)).mean())
     assert 0.76 <= np.mean(inside) <= 0.92
 
@@ -121,10 +121,10 @@ def test_readings_at_the_cap_do_not_hide_the_demand() -> None:
 
 def test_no_prediction_exceeds_the_cap_or_the_tdp() -> None:
     """Full load under 300 W is capped, and without a cap below the TDP."""
-    under = MEASURED.predict(1.0, held=1.0, power_cap_watts=300.0)
+    under = MEASURED.predict(1.0, allocated=1.0, power_cap_watts=300.0)
     assert under.central <= 300
     assert under.high <= 300
-    assert MEASURED.predict(1.0, held=1.0).high <= 700
+    assert MEASURED.predict(1.0, allocated=1.0).high <= 700
 
 
 def test_a_model_without_readings_rests_on_the_catalogue() -> None:
@@ -200,20 +200,20 @@ def test_broken_readings_are_left_out() -> None:
 
 def test_columns_of_different_length_are_refused() -> None:
     """A column with another number of rows is an error that names it."""
-    with pytest.raises(ValueError, match="held has 2 rows, power_watts 3"):
-        PowerSamples(power_watts=np.ones(3), utilization=np.ones(3), held=np.ones(2))
+    with pytest.raises(ValueError, match="allocated has 2 rows, power_watts 3"):
+        PowerSamples(power_watts=np.ones(3), utilization=np.ones(3), allocated=np.ones(2))
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(
     st.floats(0, 1),
-    st.sampled_from(["utilization", "held", "power_cap_watts"]),
+    st.sampled_from(["utilization", "allocated", "power_cap_watts"]),
     st.floats(0, 1),
     st.floats(100, 900),
 )
 def test_more_of_anything_never_draws_less(used, name, more, cap) -> None:
     """Power does not fall when an input or the cap rises, and low <= central <= high."""
-    before = {"utilization": used, "held": 0.0, "power_cap_watts": cap}
+    before = {"utilization": used, "allocated": 0.0, "power_cap_watts": cap}
     top = 900.0 if name == "power_cap_watts" else 1.0
     after = {**before, name: before[name] + more * (top - before[name])}
     first, second = (
@@ -312,7 +312,7 @@ def test_samples_of_whole_boards_become_readings() -> None:
     assert others == []
     assert key == (H100, "sm_active")
     assert found.power_watts.tolist() == [600.0, 70.0, 115.0]
-    assert found.column("held").tolist() == [1.0, 0.0, 1.0]
+    assert found.column("allocated").tolist() == [1.0, 0.0, 1.0]
     assert found.column("group").tolist() == [0.0, 1.0, 2.0]
     assert found.column("cap_watts").tolist() == [700.0] * 3
 

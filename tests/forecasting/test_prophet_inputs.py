@@ -75,7 +75,7 @@ def test_unknown_and_infinite_values_are_dropped() -> None:
     values[0, [3, 50]], values[1, [3, 50]] = np.nan, [np.inf, -np.inf]
     fits = fit_batch(values, HOUR, MONDAY)
     assert fits.answers.objective[0] == fits.answers.objective[1]
-    assert fits.survey.known.tolist() == [334, 334]
+    assert fits.survey.counts.tolist() == [334, 334]
 
 
 def test_nothing_in_one_series_stops_the_others() -> None:
