@@ -112,15 +112,15 @@ def options_for(
     *,
     terms: Terms,
     partner: Partner | None = None,
-    left: float = math.inf,
+    room: float = math.inf,
 ) -> tuple[Option, ...]:
     """Return the options of a job, the present one first; `reach` is what its nodes have.
 
-    `left` devices are what quotas let it have more than now.
+    `room` devices are what quotas let it have more than now.
     """
     catalogue, planning = terms.catalogue, terms.planning
     present = present_option(demand, catalogue)
-    most = demand.job.gpu_count + left
+    most = demand.job.gpu_count + room
     present_boards = reach.boards.get(demand.job.gpu_model, 0)
     scaled = _autoscaled(demand, int(min(present_boards, most)))
     if keep_reason(demand, catalogue, planning):
@@ -156,8 +156,8 @@ def options_for(
     elif _may_wait(demand, terms):
         off = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
-    made = [option for option in options[1:] if _can_be_made(demand, option, terms)]
-    return (present, *made, *scaled)
+    feasible = [option for option in options[1:] if _can_be_made(demand, option, terms)]
+    return (present, *feasible, *scaled)
 
 
 def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
@@ -212,11 +212,11 @@ def _worst_slowdown(now: int, count: int) -> float:
 
 
 def limited_by(
-    demand: JobDemand, reach: Reach, planning: PlanningSettings, left: float, why: str
+    demand: JobDemand, reach: Reach, planning: PlanningSettings, room: float, why: str
 ) -> str:
-    """Return `why` no more than `left` further devices are admitted, '' where that is enough."""
+    """Return `why` no more than `room` further devices are admitted, '' where that is enough."""
     sizes = _larger_counts(demand, planning, reach.boards.get(demand.job.gpu_model, 0))
-    return why if any(size > demand.job.gpu_count + left for size in sizes) else ""
+    return why if any(size > demand.job.gpu_count + room for size in sizes) else ""
 
 
 def _larger_counts(demand: JobDemand, planning: PlanningSettings, present: int) -> list[int]:
@@ -227,8 +227,8 @@ def _larger_counts(demand: JobDemand, planning: PlanningSettings, present: int) 
     now, standing = demand.job.gpu_count, demand.standing
     if demand.demand_q90 is None or not may_grow(demand):
         return []
-    wanted = float(demand.demand_q90.max()) * (1 + planning.headroom_ratio)
-    if wanted <= now:
+    target = float(demand.demand_q90.max()) * (1 + planning.headroom_ratio)
+    if target <= now:
         return []
     most = min(present, 2 * now if standing.most is None else standing.most)
     counts = {now + standing.step, now + 2 * standing.step, 2 * now}
@@ -248,7 +248,7 @@ def _autoscaled(demand: JobDemand, present: int) -> list[Option]:
         return []
     job, step = demand.job, demand.standing.step
     sizes = np.unique(np.minimum(demand.foreseen_devices.astype(int), present // step * step))
-    chosen = sizes[np.unique(np.linspace(0, len(sizes) - 1, _MAX_SIZES).round().astype(int))]
+    counts = sizes[np.unique(np.linspace(0, len(sizes) - 1, _MAX_SIZES).round().astype(int))]
     return [
         Option(
             configuration=Configuration(gpu_model=job.gpu_model, gpu_count=count),
@@ -257,7 +257,7 @@ def _autoscaled(demand: JobDemand, present: int) -> list[Option]:
             grows=count > job.gpu_count,
             autoscaled=True,
         )
-        for count in map(int, chosen)
+        for count in map(int, counts)
         if count not in (0, job.gpu_count)
     ]
 
@@ -266,14 +266,14 @@ def _slices(
     demand: JobDemand, here: GpuModel, memory: float, present: Option, offered: Collection[str]
 ) -> list[Option]:
     now = here.mig_profile(demand.job.mig_profile) if demand.job.mig_profile else None
-    whole = 1.0 if now is None else now.compute_fraction
+    fraction = 1.0 if now is None else now.compute_fraction
     options = []
     for profile in here.mig_profiles:
         share = here.board_share(profile)
         if profile.name not in offered:
             continue
         if share < present.boards - 1e-9 and memory <= profile.memory_mib:
-            service = profile.compute_fraction / whole
+            service = profile.compute_fraction / fraction
             options.append(
                 Option(
                     configuration=Configuration(
@@ -302,14 +302,14 @@ def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]
     `service` is what is left in the slot that the cap slows most.
     """
     law, count = terms.cap_laws.get(here.name), demand.job.gpu_count
-    seen = demand.board_max_watts
-    if demand.power_q90 is None or law is None or seen is None:
+    peak = demand.board_max_watts
+    if demand.power_q90 is None or law is None or peak is None:
         return []
     watts = demand.power_q90 / count
     options = []
     for ratio in terms.planning.cap_ratios:
         cap = float(round(here.tdp_watts * ratio))
-        if min(watts.max(), seen) <= cap:
+        if min(watts.max(), peak) <= cap:
             continue
         effect = cap_effect(law, watts, cap)
         if not effect.measured:

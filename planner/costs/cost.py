@@ -140,8 +140,8 @@ def _missed(
     if not demand.quantiles or option.autoscaled:
         return missed
     levels, values = quantile_curve(demand.quantiles)
-    wanted = np.minimum(values * (1 + headroom), _ceiling(demand, present))
-    missed += expected_shortfall(levels, wanted, option.service)
+    target = np.minimum(values * (1 + headroom), _ceiling(demand, present))
+    missed += expected_shortfall(levels, target, option.service)
     return np.asarray(missed, dtype=np.float64)
 
 

@@ -59,8 +59,8 @@ def power_under(
     here = free_under(power_watts, present, option, terms)
     if not option.boards:
         nothing = np.zeros_like(power_watts)
-        left = present.boards * here.mean
-        return PowerEstimate(low=nothing, central=nothing, high=nothing, left_idle_watts=left)
+        watts = present.boards * here.mean
+        return PowerEstimate(low=nothing, central=nothing, high=nothing, left_idle_watts=watts)
     same = option.configuration.gpu_model == present.configuration.gpu_model
     then = here if same else free_board(there)
     busy = 1 + HELD[1]
@@ -84,8 +84,8 @@ def free_under(power_watts: Values, present: Option, option: Option, terms: Term
     if not len(power_watts) or present.configuration.mig_profile:
         return free_board(here)
     rests = not option.boards
-    held = power_watts.mean() if rests else power_watts.min()
-    return freed_board(here, float(held) / present.boards, rests=rests, boards=present.boards)
+    watts = power_watts.mean() if rests else power_watts.min()
+    return freed_board(here, float(watts) / present.boards, rests=rests, boards=present.boards)
 
 
 def expected_draw(
@@ -98,8 +98,8 @@ def expected_draw(
     """
     if demand.power_q50 is None:
         return None
-    found = power_under(demand.power_q50, present, option, terms, demand.power_curve)
-    drawn = np.asarray(found.central + found.left_idle_watts)
+    power = power_under(demand.power_q50, present, option, terms, demand.power_curve)
+    drawn = np.asarray(power.central + power.left_idle_watts)
     paths = (demand.power_q10, demand.power_q50, demand.power_q90)
     if option.configuration.power_cap_watts is None or option is present:
         return drawn
@@ -145,19 +145,19 @@ def cap_draw(
     """
     law = terms.cap_laws[present.configuration.gpu_model]
     effect = cap_effect(law, power_watts / present.configuration.gpu_count, cap_watts)
-    held = power_watts * effect.power_ratio
+    capped = power_watts * effect.power_ratio
     low, middle, high = (
-        held * (row - 1) for row in (effect.slowdown_low, effect.slowdown, effect.slowdown_high)
+        capped * (row - 1) for row in (effect.slowdown_low, effect.slowdown, effect.slowdown_high)
     )
-    return held, (low, middle, high)
+    return capped, (low, middle, high)
 
 
 def _capped(power_watts: Values, present: Option, cap_watts: float, terms: Terms) -> PowerEstimate:
     """Return the power under a cap: in the mean slower work draws more than in the median."""
-    held, added = cap_draw(power_watts, present, cap_watts, terms)
+    capped, added = cap_draw(power_watts, present, cap_watts, terms)
     return PowerEstimate(
-        low=held + added[0],
-        central=held + mean_of(*added),
-        high=held + added[2],
+        low=capped + added[0],
+        central=capped + mean_of(*added),
+        high=capped + added[2],
         left_idle_watts=0.0,
     )

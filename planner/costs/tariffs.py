@@ -99,14 +99,14 @@ def tariff_of(
     slots[: len(slot_starts)] = [at.timestamp() for at in slot_starts]
     day: Values = first + SECONDS_PER_HOUR * np.arange(_DAY, dtype=np.float64)
 
-    def ahead(by_hour: Sequence[float], told: Sequence[float | None]) -> tuple[Values, Values]:
-        hours = _Hours(np.array(by_hour), energy.zone, grid.forecast, told)
+    def ahead(by_hour: Sequence[float], values: Sequence[float | None]) -> tuple[Values, Values]:
+        hours = _Hours(np.array(by_hour), energy.zone, grid.forecast, values)
         return hours.means(slots, length), hours.means(day, SECONDS_PER_HOUR)
 
-    said = grid.forecast
-    gco2e = () if said is None else said.gco2e_per_kwh
+    forecast = grid.forecast
+    gco2e = () if forecast is None else forecast.gco2e_per_kwh
     electricity, electricity_of_day = ahead(
-        energy.prices_by_hour, () if said is None else said.price_per_kwh
+        energy.prices_by_hour, () if forecast is None else forecast.price_per_kwh
     )
     grams, grams_of_day = ahead(energy.carbon_hours or (carbon.gco2e_per_kwh,) * _DAY, gco2e)
     return Tariff(
@@ -135,15 +135,15 @@ class _Hours:
         steps = np.arange(max(1, int(length // step))) * step
         times = starts[:, None] + steps[None, :]
         values = self._by_hour(times)
-        told = self._told(times)
-        known = np.isfinite(told)
-        return np.asarray(np.where(known, told, values * self._level()).mean(axis=1))
+        forecast = self._told(times)
+        valid = np.isfinite(forecast)
+        return np.asarray(np.where(valid, forecast, values * self._level()).mean(axis=1))
 
     def _by_hour(self, times: Values) -> Values:
         first, last = (datetime.fromtimestamp(at, tz=UTC) for at in (times.min(), times.max()))
-        found = [*stretches_of_offset(first, last + _STEP, self.zone)]
-        starts = np.array([since.timestamp() for since, _until, _offset in found])
-        offsets = np.array([offset for _since, _until, offset in found])
+        spans = [*stretches_of_offset(first, last + _STEP, self.zone)]
+        starts = np.array([since.timestamp() for since, _until, _offset in spans])
+        offsets = np.array([offset for _since, _until, offset in spans])
         local = times + offsets[np.searchsorted(starts, times, side="right") - 1]
         return np.asarray(self.by_hour[(local // SECONDS_PER_HOUR % _DAY).astype(np.int64)])
 
@@ -151,17 +151,17 @@ class _Hours:
         if self.forecast is None:
             return np.full(times.shape, np.nan)
         starts = np.array([at.timestamp() for at in self.forecast.starts])
-        told = np.array([np.nan if value is None else value for value in self.told])
+        values = np.array([np.nan if value is None else value for value in self.told])
         place = np.searchsorted(starts, times, side="right") - 1
         inside = (place >= 0) & (times < starts[place] + self.forecast.step.total_seconds())
-        return np.where(inside, told[place], np.nan)
+        return np.where(inside, values[place], np.nan)
 
     def _level(self) -> float:
         """Return what the forecast's own hours are of the same hours by the hour of the day."""
         if self.forecast is None:
             return 1.0
         starts = np.array([at.timestamp() for at in self.forecast.starts])
-        told = self._told(starts)
-        known = np.isfinite(told)
-        usual = float(self._by_hour(starts)[known].sum())
-        return max(0.0, float(told[known].sum())) / usual if usual > 0 else 1.0
+        forecast = self._told(starts)
+        valid = np.isfinite(forecast)
+        usual = float(self._by_hour(starts)[valid].sum())
+        return max(0.0, float(forecast[valid].sum())) / usual if usual > 0 else 1.0

@@ -31,15 +31,15 @@ _HOLDING = frozenset({"allocated", "mixed", "completing"})
 UNSEEN = "(unseen)"
 
 
-def scheduler_of(job: Job, known: Collection[str]) -> str:
+def scheduler_of(job: Job, schedulers: Collection[str]) -> str:
     """Return the scheduler that runs a job, '' when none does or none of the known has nodes.
 
-    `known` are the schedulers of nodes. A further cluster without any is a scheduler of its own:
+    `schedulers` are those of the nodes. A further cluster without any is a scheduler of its own:
     boards are never planned across clusters.
     """
     nobody = _nobody_in(job.cluster)
-    near = (name for name in known if name != nobody and cluster_in(name) == job.cluster)
-    return job.source if job.scheduler is not None and any(near) else nobody
+    local = (name for name in schedulers if name != nobody and cluster_in(name) == job.cluster)
+    return job.source if job.scheduler is not None and any(local) else nobody
 
 
 def _nobody_in(cluster: str) -> str:
@@ -60,7 +60,7 @@ def in_partition(job: Job, partitions: tuple[str, ...]) -> bool:
 def fleet_facts(
     cluster: Cluster,
     jobs: Iterable[Job],
-    held: Mapping[str, float],
+    gpus_by_job: Mapping[str, float],
     *,
     slot_starts: Sequence[datetime],
     slot: timedelta,
@@ -69,7 +69,7 @@ def fleet_facts(
 ) -> FleetFacts:
     """Return the nodes with what can be used of them, and where the jobs are.
 
-    `held` maps a job to the boards that it holds now; `ended` jobs hold nothing.
+    `gpus_by_job` maps a job to the boards that it holds now; `ended` jobs hold nothing.
     """
     jobs = list(jobs)
     times = [gpu.last_seen_at for gpu in cluster.gpus] + [entry.seen_at for entry in cluster.nodes]
@@ -85,24 +85,24 @@ def fleet_facts(
         for name, count in home.counted:
             on_node[name] += count
     on_node.subtract(_cut_again(homes))
-    found = _nodes(present, described)
-    foreign = _foreign(found, present, [*jobs, *ended], homes, described)
+    described_nodes = _nodes(present, described)
+    foreign = _foreign(described_nodes, present, [*jobs, *ended], homes, described)
     kept_on = {short_name(name) for name in cluster.kept_on}
-    places = [(node.name, node.gpu_model, node.gpus) for node in found]
-    taken = taken_boards(places, filter(works_for_nobody, present), cluster.occupied)
+    places = [(node.name, node.gpu_model, node.gpus) for node in described_nodes]
+    occupied = taken_boards(places, filter(works_for_nobody, present), cluster.occupied)
     nodes = [
         replace(
             node,
             held=min(node.gpus, on_node[node.name]),
-            taken=taken[node.name, node.gpu_model],
+            taken=occupied[node.name, node.gpu_model],
             away=_away(node.name, slot_starts, slot, maintenance),
             foreign=node.name in foreign or short_name(node.name) in kept_on,
         )
-        for node in found
+        for node in described_nodes
     ]
-    all_nodes = (*nodes, *_unseen(nodes, jobs, held, homes))
-    known = {name for node in all_nodes for name in node.schedulers}
-    scheduler = {job.job_id: scheduler_of(job, known) for job in jobs}
+    all_nodes = (*nodes, *_unseen(nodes, jobs, gpus_by_job, homes))
+    schedulers = {name for node in all_nodes for name in node.schedulers}
+    scheduler = {job.job_id: scheduler_of(job, schedulers) for job in jobs}
     owners = {node.name: node.schedulers for node in all_nodes}
     strays = {
         job_id
@@ -122,10 +122,10 @@ def _reaches(
     nodes: Sequence[FleetNode], jobs: Sequence[Job], scheduler: Mapping[str, str]
 ) -> dict[str, Reach]:
     """Return what every job can reach; jobs of one scheduler and partition reach the same."""
-    found: dict[tuple[str, str], Reach] = {}
+    reaches: dict[tuple[str, str], Reach] = {}
     for job in jobs:
         key = scheduler[job.job_id], _partition(job)
-        if key in found:
+        if key in reaches:
             continue
         boards: Counter[str] = Counter()
         slices: dict[str, frozenset[str]] = defaultdict(frozenset)
@@ -135,8 +135,8 @@ def _reaches(
                 boards[node.gpu_model] += node.gpus
                 slices[node.gpu_model] |= node.mig_profiles
                 models |= {node.gpu_model} if node.nameable and node.seen else set()
-        found[key] = Reach(boards=dict(boards), slices=dict(slices), models=frozenset(models))
-    return {job.job_id: found[scheduler[job.job_id], _partition(job)] for job in jobs}
+        reaches[key] = Reach(boards=dict(boards), slices=dict(slices), models=frozenset(models))
+    return {job.job_id: reaches[scheduler[job.job_id], _partition(job)] for job in jobs}
 
 
 def _partition(job: Job) -> str:
@@ -146,24 +146,24 @@ def _partition(job: Job) -> str:
 def _unseen(
     nodes: Sequence[FleetNode],
     jobs: Sequence[Job],
-    held: Mapping[str, float],
+    gpus_by_job: Mapping[str, float],
     homes: Mapping[str, Home],
 ) -> Iterator[FleetNode]:
     """Yield nodes for the boards that jobs of a scheduler hold beyond what is seen of its own."""
     owners = {node.name: node.schedulers for node in nodes}
-    known = {name for names in owners.values() for name in names}
-    taken: dict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
+    all_names = {name for names in owners.values() for name in names}
+    allocated: dict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
     for job in jobs:
-        home, own = homes.get(job.job_id), scheduler_of(job, known)
+        home, scheduler = homes.get(job.job_id), scheduler_of(job, all_names)
         at = [owners[name] for name, _count in home.boards if name in owners] if home else []
-        near = (names for names in owners.values() if runs_under(own, names))
-        where = at[0] if at else next(near, (own,) if own else ())
-        taken[job.gpu_model, where] += held.get(job.job_id, 0.0)
+        matching = (names for names in owners.values() if runs_under(scheduler, names))
+        where = at[0] if at else next(matching, (scheduler,) if scheduler else ())
+        allocated[job.gpu_model, where] += gpus_by_job.get(job.job_id, 0.0)
     usable: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for node in nodes:
         usable[node.gpu_model, node.schedulers] += node.usable
     several = len(set(owners.values())) > 1
-    for (model, schedulers), count in sorted(taken.items()):
+    for (model, schedulers), count in sorted(allocated.items()):
         beyond = math.ceil(count - usable[model, schedulers] - 1e-6)
         if beyond > 0:
             whose = f" of {' and '.join(schedulers) or 'no scheduler'}" if several else ""
@@ -184,8 +184,8 @@ def _foreign(
     described: Mapping[str, Sequence[Node]],
 ) -> set[str]:
     """Return the nodes on which something runs that no scheduler of theirs explains."""
-    known = {name for node in nodes for name in node.schedulers}
-    runs = {job.job_id: scheduler_of(job, known) for job in jobs}
+    schedulers = {name for node in nodes for name in node.schedulers}
+    runs = {job.job_id: scheduler_of(job, schedulers) for job in jobs}
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
     on_host: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
@@ -195,14 +195,14 @@ def _foreign(
         for name, _count in home.boards:
             on_host[short_name(name)].add(job_id)
     nameless = {short_name(gpu.node) for gpu in gpus if works_for_nobody(gpu)}
-    found = set()
+    foreign = set()
     for node in nodes:
         host = short_name(node.name)
         words = {word for entry in described.get(host, ()) for word in entry.state.split("+")}
-        own = [runs.get(job_id, "") in node.schedulers for job_id in on_host[host]]
-        if host in nameless or not all(own) or (words & _HOLDING and not own):
-            found.add(node.name)
-    return found
+        local = [runs.get(job_id, "") in node.schedulers for job_id in on_host[host]]
+        if host in nameless or not all(local) or (words & _HOLDING and not local):
+            foreign.add(node.name)
+    return foreign
 
 
 def _nodes(gpus: Sequence[Gpu], described: Mapping[str, Sequence[Node]]) -> list[FleetNode]:
@@ -213,32 +213,32 @@ def _nodes(gpus: Sequence[Gpu], described: Mapping[str, Sequence[Node]]) -> list
         boards[gpu.node, gpu.gpu_model].add(gpu.gpu_uuid)
         slices[gpu.node, gpu.gpu_model] |= {gpu.mig_profile} - {""}
     models = Counter(name for name, _model in boards)
-    found = []
+    rows = []
     for (name, model), uuids in sorted(boards.items()):
         alone = models[name] == 1
-        own = FleetNode(
+        row = FleetNode(
             name=name if alone else f"{name} ({model})",
             gpu_model=model,
             gpus=len(uuids),
             mig_profiles=frozenset(slices[name, model]),
         )
-        found.append(_completed(own, described.get(short_name(name), ()), alone=alone))
-    seen = {short_name(name) for name, _model in boards}
+        rows.append(_completed(row, described.get(short_name(name), ()), alone=alone))
+    read = {short_name(name) for name, _model in boards}
     for short, nodes in sorted(described.items()):
         largest = max(nodes, key=lambda node: node.gpu_count)
-        if short not in seen and largest.gpu_count > 0:
-            own = FleetNode(name=largest.name, gpu_model=largest.gpu_model, gpus=0, read=False)
-            found.append(_completed(own, nodes, alone=True))
-    return found
+        if short not in read and largest.gpu_count > 0:
+            row = FleetNode(name=largest.name, gpu_model=largest.gpu_model, gpus=0, read=False)
+            rows.append(_completed(row, nodes, alone=True))
+    return rows
 
 
-def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNode:
+def _completed(row: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNode:
     """Return a node with what its schedulers say of it.
 
     A node with boards of several models is several, each named with its model.
     """
     if not nodes:
-        return replace(own, schedulers=tuple(filter(None, (_nobody_in(cluster_in(own.name)),))))
+        return replace(row, schedulers=tuple(filter(None, (_nobody_in(cluster_in(row.name)),))))
     newest = max(nodes, key=lambda node: (node.seen_at, node.source))
     schedulers = tuple(sorted({node.source for node in nodes}))
     sole = alone and len(schedulers) == 1
@@ -246,19 +246,19 @@ def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNo
         profile
         for node in nodes
         for profile, count in node.mig_instances
-        if count and (alone or node.gpu_model == own.gpu_model)
+        if count and (alone or node.gpu_model == row.gpu_model)
     }
     return replace(
-        own,
-        gpus=max(own.gpus, *(node.gpu_count for node in nodes)) if alone else own.gpus,
+        row,
+        gpus=max(row.gpus, *(node.gpu_count for node in nodes)) if alone else row.gpus,
         partitions=tuple(sorted({name for node in nodes for name in node.partitions})),
         open=all(node.schedulable for node in nodes),
         schedulers=schedulers,
         platform=newest.platform if sole else Platform.UNKNOWN,
         known_as=newest.name if sole else "",
-        mig_profiles=own.mig_profiles | offered,
+        mig_profiles=row.mig_profiles | offered,
         mig_manager=newest.mig_manager if sole else None,
-        nameable=any(node.gpu_model == own.gpu_model for node in nodes),
+        nameable=any(node.gpu_model == row.gpu_model for node in nodes),
     )
 
 
@@ -274,16 +274,16 @@ def _homes(
     """
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
     models = Counter(name for name, _model in {(gpu.node, gpu.gpu_model) for gpu in gpus})
-    held: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    boards_by_job: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     again: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     sliced: dict[str, str] = {}
-    wanted = {job.job_id for job in jobs}
+    present = {job.job_id for job in jobs}
     for gpu in gpus:
         if not newest or gpu.last_seen_at <= newest - HOLDS_FOR:
             continue
         name = gpu.node if models[gpu.node] == 1 else f"{gpu.node} ({gpu.gpu_model})"
-        for number, job_id in enumerate(job for job in gpu.holders if job in wanted):
-            held[job_id][name].add(gpu.gpu_uuid)
+        for number, job_id in enumerate(job for job in gpu.holders if job in present):
+            boards_by_job[job_id][name].add(gpu.gpu_uuid)
             if number:
                 again[job_id][name].add(gpu.gpu_uuid)
             if gpu.mig_instance:
@@ -301,21 +301,21 @@ def _homes(
                 (name, len(uuids)) for name, uuids in sorted(again[job_id].items())
             ),
         )
-        for job_id, nodes in held.items()
+        for job_id, nodes in boards_by_job.items()
     }
     full = {short_name(gpu.node): gpu.node for gpu in gpus}
     for job in jobs:
-        named = () if job.scheduler is None else job.scheduler.nodes
-        known = [
+        names = () if job.scheduler is None else job.scheduler.nodes
+        places = [
             full.get(short_name(entry), entry)
-            for entry in named
+            for entry in names
             if short_name(entry) in {**full, **described}
         ]
         if job.job_id in homes or job.job_id in shares:
             continue
-        if known and not job.mig_profile:
-            each, rest = divmod(job.gpu_count, len(known))
-            counts = [(name, each + (index < rest)) for index, name in enumerate(known)]
+        if places and not job.mig_profile:
+            each, rest = divmod(job.gpu_count, len(places))
+            counts = [(name, each + (index < rest)) for index, name in enumerate(places)]
             homes[job.job_id] = Home(boards=tuple(count for count in counts if count[1] > 0))
     return homes
 

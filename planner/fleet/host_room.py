@@ -30,9 +30,9 @@ def host_need(job: Job, gpu_count: int) -> tuple[float | None, float | None]:
     )
 
 
-def _amount(text: str | None, count: int, whole: int) -> float | None:
+def _amount(text: str | None, count: int, total: int) -> float | None:
     try:
-        return None if text is None else float(text) * count / whole
+        return None if text is None else float(text) * count / total
     except ValueError:
         return None
 
@@ -57,22 +57,22 @@ def host_share(job: Job, gpu_count: int, boards: int, *, of: int | None = None) 
 
     Of all its boards, `of` where these are not its GPUs; 0 where nobody told.
     """
-    (cpus, mib), whole = host_need(job, gpu_count), gpu_count if of is None else of
-    held = min(boards, whole)
+    (cpus, mib), total = host_need(job, gpu_count), gpu_count if of is None else of
+    boards_here = min(boards, total)
     return (
-        share_of(milli_cpus(cpus or 0.0), held, whole),
-        share_of(memory_bytes(mib or 0.0), held, whole),
+        share_of(milli_cpus(cpus or 0.0), boards_here, total),
+        share_of(memory_bytes(mib or 0.0), boards_here, total),
     )
 
 
 def kept_boards(boards: Iterable[tuple[str, int]], count: int) -> tuple[tuple[str, int], ...]:
     """Return the part of a home that so many GPUs keep, the fullest nodes first."""
-    kept: list[tuple[str, int]] = []
-    for name, held in boards:
+    retained: list[tuple[str, int]] = []
+    for name, boards_here in boards:
         if count > 0:
-            kept.append((name, min(held, count)))
-            count -= kept[-1][1]
-    return tuple(kept)
+            retained.append((name, min(boards_here, count)))
+            count -= retained[-1][1]
+    return tuple(retained)
 
 
 def held_shares(job: Job, home: Home | None) -> Iterator[tuple[str, int, int, int]]:
@@ -80,12 +80,12 @@ def held_shares(job: Job, home: Home | None) -> Iterator[tuple[str, int, int, in
 
     Of a job with slices on several boards, the board that plans know.
     """
-    kept = () if home is None else kept_boards(home.boards, job.gpu_count)
+    boards_of = () if home is None else kept_boards(home.boards, job.gpu_count)
     # Several slices may be on one board.
-    whole = sum(count for _name, count in kept) if job.mig_profile else job.gpu_count
-    for name, count in kept[:1] if job.mig_profile else kept:
+    total = sum(count for _name, count in boards_of) if job.mig_profile else job.gpu_count
+    for name, count in boards_of[:1] if job.mig_profile else boards_of:
         boards = 1 if job.mig_profile else count
-        yield (name, boards, *host_share(job, job.gpu_count, boards, of=whole))
+        yield (name, boards, *host_share(job, job.gpu_count, boards, of=total))
 
 
 def with_host_room(
@@ -103,26 +103,26 @@ def with_host_room(
     """
     cpu, memory = _held(jobs, homes)
     parts = Counter(short_name(node.name) for node in nodes)
-    found = []
+    rows = []
     for node in nodes:
         host = short_name(node.name)
-        told = max(
+        facts = max(
             described.get(host, ()),
             key=lambda row: (row.free_cpus is not None, row.seen_at, row.source),
             default=None,
         )
         cpus = memory_mib = None
-        if told is not None and told.free_cpus is not None and told.free_memory_mib is not None:
-            cpus = (milli_cpus(told.free_cpus) // parts[host] + cpu[node.name]) / MILLI
-            free = memory_bytes(told.free_memory_mib) // parts[host]
+        if facts is not None and facts.free_cpus is not None and facts.free_memory_mib is not None:
+            cpus = (milli_cpus(facts.free_cpus) // parts[host] + cpu[node.name]) / MILLI
+            free = memory_bytes(facts.free_memory_mib) // parts[host]
             memory_mib = (free + memory[node.name]) / BYTES_PER_MIB
             # A job on nodes that are not all described is taken to be on the others.
-            cpus = min(cpus, math.inf if told.cpus is None else told.cpus)
-            memory_mib = min(memory_mib, math.inf if told.memory_mib is None else told.memory_mib)
-        elif told is not None and told.platform is not Platform.KUBERNETES:
-            cpus, memory_mib = told.cpus, told.memory_mib
-        found.append(replace(node, cpus=cpus, memory_mib=memory_mib))
-    return tuple(found)
+            cpus = min(cpus, math.inf if facts.cpus is None else facts.cpus)
+            memory_mib = min(memory_mib, math.inf if facts.memory_mib is None else facts.memory_mib)
+        elif facts is not None and facts.platform is not Platform.KUBERNETES:
+            cpus, memory_mib = facts.cpus, facts.memory_mib
+        rows.append(replace(node, cpus=cpus, memory_mib=memory_mib))
+    return tuple(rows)
 
 
 def _held(jobs: Iterable[Job], homes: Mapping[str, Home]) -> tuple[Counter[str], Counter[str]]:

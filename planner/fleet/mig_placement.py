@@ -46,19 +46,19 @@ def pack_slices(
     )
     names = {entry.board: entry.pool for entry in slices if entry.board}
     pools, titles = list(names.values()), list(names)
-    taken = np.zeros((len(pools) + len(slices), _POSITIONS, slots), dtype=np.bool_)
+    used = np.zeros((len(pools) + len(slices), _POSITIONS, slots), dtype=np.bool_)
     places: dict[int, tuple[int, int]] = {}
     for number in order:
         mig_slice = slices[number]
-        found = _first_place(mig_slice, pools, titles, taken)
-        if found is None:
+        place = _first_place(mig_slice, pools, titles, used)
+        if place is None:
             pools.append(mig_slice.pool)
             titles.append("")
-            found = len(pools) - 1, mig_slice.placement.starts[0]
-        board, position = found
+            place = len(pools) - 1, mig_slice.placement.starts[0]
+        board, position = place
         width = mig_slice.placement.memory_slices
-        taken[board, position : position + width, mig_slice.start : mig_slice.end] = True
-        places[number] = found
+        used[board, position : position + width, mig_slice.start : mig_slice.end] = True
+        places[number] = place
     boards = tuple(
         CutBoard(
             pool=pool,
@@ -74,11 +74,11 @@ def pack_slices(
 def _used(
     places: dict[int, tuple[int, int]], slices: Sequence[Slice], board: int, what: str
 ) -> list[int]:
-    return [getattr(slices[n], what) for n, (own, _at) in places.items() if own == board]
+    return [getattr(slices[n], what) for n, (other, _at) in places.items() if other == board]
 
 
 def _first_place(
-    mig_slice: Slice, pools: Sequence[int], titles: Sequence[str], taken: np.ndarray
+    mig_slice: Slice, pools: Sequence[int], titles: Sequence[str], used: np.ndarray
 ) -> tuple[int, int] | None:
     """Return the first board and position with room: its own board first."""
     width = mig_slice.placement.memory_slices
@@ -87,6 +87,6 @@ def _first_place(
         if pools[board] != mig_slice.pool:
             continue
         for position in mig_slice.placement.starts:
-            if not taken[board, position : position + width, mig_slice.start : mig_slice.end].any():
+            if not used[board, position : position + width, mig_slice.start : mig_slice.end].any():
                 return board, position
     return None

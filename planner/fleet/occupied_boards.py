@@ -24,18 +24,18 @@ def taken_boards(
     for gpu in busy_gpus:
         if not gpu.mig_instance:
             busy[short_name(gpu.node), gpu.gpu_model].add(gpu.gpu_uuid)
-    known = {(short_name(name), model) for name, model, _boards in places}
-    held: Counter[tuple[str, str]] = Counter()
+    models = {(short_name(name), model) for name, model, _boards in places}
+    given_away: Counter[tuple[str, str]] = Counter()
     for (name, model), boards in occupied.items():
         host = short_name(name)
-        held[host, model if (host, model) in known else ""] += boards
-    found = {}
+        given_away[host, model if (host, model) in models else ""] += boards
+    counts = {}
     for name, model, boards in places:
         host = short_name(name)
-        found[name, model] = min(
-            boards, max(len(busy[host, model]), held[host, model] + held[host, ""])
+        counts[name, model] = min(
+            boards, max(len(busy[host, model]), given_away[host, model] + given_away[host, ""])
         )
-    return found
+    return counts
 
 
 def works_for_nobody(gpu: Gpu) -> bool:

@@ -75,8 +75,8 @@ class Pools:
         )
 
     def _owners(self, number: int) -> tuple[str, ...]:
-        found = self.pools[number].schedulers
-        return () if found is None else found or self.common
+        schedulers = self.pools[number].schedulers
+        return () if schedulers is None else schedulers or self.common
 
 
 def make_pools(
@@ -100,7 +100,7 @@ def make_pools(
     by_partition = slurm and len(wide) > 1
     owners = {node.schedulers for node in nodes}
     by_scheduler = len(owners) > 1
-    own = [
+    of_nodes = [
         Pool(
             gpu_model=node.gpu_model,
             domains=tuple(name for name in names if name not in site),
@@ -109,13 +109,13 @@ def make_pools(
         )
         for node, names in zip(nodes, fed, strict=True)
     ]
-    present = {pool.gpu_model for pool in own}
-    lacking = {Pool(gpu_model=name) for name in gpu_models if name not in present}
+    present = {pool.gpu_model for pool in of_nodes}
+    missing = {Pool(gpu_model=name) for name in gpu_models if name not in present}
     order = {name: index for index, name in enumerate(gpu_models)}
-    pools = sorted({*own, *lacking}, key=lambda entry: (order[entry.gpu_model], entry.name))
+    pools = sorted({*of_nodes, *missing}, key=lambda entry: (order[entry.gpu_model], entry.name))
     number = {pool: index for index, pool in enumerate(pools)}
-    of_node = np.array([number[pool] for pool in own], dtype=np.int64)
-    found = Pools(
+    of_node = np.array([number[pool] for pool in of_nodes], dtype=np.int64)
+    result = Pools(
         pools=tuple(pools),
         of_node=of_node,
         of_job=np.full(len(jobs), NOTHING, dtype=np.int64),
@@ -127,12 +127,12 @@ def make_pools(
     np.add.at(size, of_node, [node.gpus for node in nodes])
     for index, job in enumerate(jobs):
         home = homes.get(job.job_id)
-        named = [name for name, _count in home.boards] if home else sorted(only_on(job, at) or ())
-        here = [at[name] for name in named if name in at]
+        hosts = [name for name, _count in home.boards] if home else sorted(only_on(job, at) or ())
+        here = [at[name] for name in hosts if name in at]
         mine = [entry for entry in here if pools[entry].gpu_model == job.gpu_model]
-        likely = found.open_to(job, job.gpu_model) or found.of_model(job.gpu_model)
-        found.of_job[index] = mine[0] if mine else max(likely, key=lambda position: size[position])
-    return found
+        likely = result.open_to(job, job.gpu_model) or result.of_model(job.gpu_model)
+        result.of_job[index] = mine[0] if mine else max(likely, key=lambda position: size[position])
+    return result
 
 
 def feeds(

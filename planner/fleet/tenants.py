@@ -40,13 +40,13 @@ def make_tenants(jobs: Sequence[Job], boards: float, settings: TenantSettings) -
     names = [job.tenant(settings.by) for job in jobs]
     stated = settings.shares
     shares = stated or tuple(TenantShare(name=name) for name in sorted({*names} - {""}))
-    left = max(0.0, boards - sum(share.quota for share in shares))
+    rest = max(0.0, boards - sum(share.quota for share in shares))
     weights = sum(share.weight for share in shares if share.quota == 0)
     filled = tuple(
         share
         if share.quota > 0
         else replace(
-            share, quota=max(share.guaranteed, left * share.weight / weights if weights else 0.0)
+            share, quota=max(share.guaranteed, rest * share.weight / weights if weights else 0.0)
         )
         for share in shares
     )
@@ -73,11 +73,11 @@ def check_guarantees(tenants: Tenants, capacity: Floats) -> None:
     short = np.flatnonzero(promised > total + 1e-6)
     if len(short):
         slot = int(short[0])
-        named = ", ".join(
+        names = ", ".join(
             f"{share.name} {share.guaranteed:g}" for share in tenants.shares if share.guaranteed > 0
         )
         raise ImpossibleProblemError(
-            f"tenants are guaranteed {promised:g} boards ({named}), the fleet has "
+            f"tenants are guaranteed {promised:g} boards ({names}), the fleet has "
             f"{total[slot]:g} in slot {slot}",
             "lower tenants.shares guaranteed, or end the maintenance earlier",
         )
@@ -112,8 +112,8 @@ def with_quotas(
     promised = per_slot([share.guaranteed for share in tenants.shares])
     if not promised.any():
         return limited
-    asked = free_use(limited, coupling_rows(limited))[:, -shape[0] :].T
-    return replace(limited, quotas=replace(quotas, guaranteed=np.minimum(promised, asked)))
+    free = free_use(limited, coupling_rows(limited))[:, -shape[0] :].T
+    return replace(limited, quotas=replace(quotas, guaranteed=np.minimum(promised, free)))
 
 
 def lending(tenants: Tenants, boards: Floats, present: Floats) -> tuple[TenantPlan, ...]:
@@ -121,19 +121,19 @@ def lending(tenants: Tenants, boards: Floats, present: Floats) -> tuple[TenantPl
     count = len(tenants.shares)
     used = np.zeros((count, boards.shape[1]))
     now = np.zeros(count)
-    known = tenants.of_job != NOTHING
-    np.add.at(used, tenants.of_job[known], boards[known])
-    np.add.at(now, tenants.of_job[known], present[known])
+    shared = tenants.of_job != NOTHING
+    np.add.at(used, tenants.of_job[shared], boards[shared])
+    np.add.at(now, tenants.of_job[shared], present[shared])
     quota = np.array([entry.quota for entry in tenants.shares])[:, None]
     borrowed = np.clip(used - quota, 0.0, None)
-    left = np.clip(quota - used, 0.0, None)
+    unused = np.clip(quota - used, 0.0, None)
     share = np.divide(
         borrowed.sum(axis=0),
-        left.sum(axis=0),
-        where=left.sum(axis=0) > 0,
+        unused.sum(axis=0),
+        where=unused.sum(axis=0) > 0,
         out=np.zeros(boards.shape[1]),
     )
-    lent = left * np.minimum(share, 1.0)
+    lent = unused * np.minimum(share, 1.0)
     return tuple(
         TenantPlan(
             tenant=entry.name,

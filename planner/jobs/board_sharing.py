@@ -53,7 +53,7 @@ def partners_of(
             runs_it = job.cluster if job.scheduler is None else job.source
             key = (candidate.job.gpu_model, room, runs_it)
             groups.setdefault(key, []).append((*needs, candidate))
-    found: dict[str, Partner] = {}
+    pairs: dict[str, Partner] = {}
     for group in groups.values():
         waiting = sorted(group, key=lambda pair: (-pair[0], pair[2].job.job_id))
         while waiting:
@@ -61,25 +61,25 @@ def partners_of(
             other = next((pair for pair in waiting if _fit(used, memory, *pair[:2])), None)
             if other is not None:
                 waiting.remove(other)
-                found |= _pair((used, memory, first), other)
-    return found
+                pairs |= _pair((used, memory, first), other)
+    return pairs
 
 
 def _needs(
     demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings
 ) -> tuple[float, float] | None:
     """Return (utilization, share of the board's memory) of a job that could share, else None."""
-    job, seen = demand.job, demand.utilization_p95_ratio
+    job, busy = demand.job, demand.utilization_p95_ratio
     model = catalogue.find(job.gpu_model)
     if planning.board_sharing == "none" or job.gpu_count != 1 or job.mig_profile:
         return None
-    if model is None or seen is None or demand.demand_q90 is None or demand.memory_mib is None:
+    if model is None or busy is None or demand.demand_q90 is None or demand.memory_mib is None:
         return None
     if not demand.standing.may_restart or demand.may_stop(planning):
         return None
     if _fits_half_slice(model, demand.memory_mib * (1 + planning.memory_headroom_ratio)):
         return None
-    return max(seen, float(demand.demand_q90.max())), demand.memory_mib / model.memory_mib
+    return max(busy, float(demand.demand_q90.max())), demand.memory_mib / model.memory_mib
 
 
 def _fits_half_slice(model: GpuModel, memory_mib: float) -> bool:

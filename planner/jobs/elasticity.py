@@ -145,7 +145,7 @@ def _workload_kind(job: Job, facts: SchedulerFacts) -> str:
     """Return the kind of the Kubernetes object that a person changes, lower case, '' if unknown."""
     if job.platform is Platform.SLURM:
         return ""
-    named = facts.workload.partition("/")[0]
+    stated = facts.workload.partition("/")[0]
     parts = job.job_id.split("/")
-    kind = named or (parts[1] if len(parts) == 3 else "")
+    kind = stated or (parts[1] if len(parts) == 3 else "")
     return kind.partition(".")[0].lower()

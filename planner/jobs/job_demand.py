@@ -87,8 +87,8 @@ class JobDemand:
     @property
     def start_unknown(self) -> bool:
         """Whether it waits for its start and nobody knows how long."""
-        known = self.queue_wait is not None and self.queue_wait.known
-        return waits_for_start(self.job) and not known
+        forecast = self.queue_wait is not None and self.queue_wait.known
+        return waits_for_start(self.job) and not forecast
 
     @property
     def hours_to_redo(self) -> float:
@@ -136,7 +136,7 @@ def job_demand(
     power = _path(forecast, Quantity.POWER)
     largest = _largest(rows.memory_used_mib)
     forecast_memory = None if memory is None else float(memory[2].max())
-    known = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
+    peaks = [none_type for none_type in (largest, forecast_memory) if none_type is not None]
     span = forecast.history_slots
     # A service that answers requests is not idle, however little its GPUs show of it.
     seen_idle_hours = 0.0 if peak_load_ratio else rests.present
@@ -159,7 +159,7 @@ def job_demand(
             (level, path if demand is None else _raised(path, demand[2], devices))
             for level, path in _quantiles(forecast)
         ),
-        memory_mib=_needed_memory(known, held_mib),
+        memory_mib=_needed_memory(peaks, held_mib),
         power_q10=None if power is None else power[0],
         power_q50=None if power is None else power[1],
         power_q90=None if power is None else power[2],
@@ -223,8 +223,8 @@ def _foreseen(
     if service is None or not standing.scaled_by or job.mig_profile:
         return None
     slot, least = timedelta(minutes=planning.slot_minutes), standing.least or standing.step
-    told = [service.foreseen_between(start, start + slot) for start in slot_starts]
-    devices = [job.gpu_count if count is None else count * standing.step for count in told]
+    counts = [service.foreseen_between(start, start + slot) for start in slot_starts]
+    devices = [job.gpu_count if count is None else count * standing.step for count in counts]
     if service.replicas * standing.step != job.gpu_count:
         devices = [max(job.gpu_count, count) for count in devices]
     return np.clip(np.array(devices, dtype=np.float64), least, standing.most)
@@ -241,10 +241,10 @@ def _raised(path: Values, high: Values, devices: float) -> Values:
     return path * (devices / peak) if peak > 0 else np.full_like(path, devices)
 
 
-def _needed_memory(known: list[float], held_mib: float | None) -> float | None:
-    if not known or held_mib is None:
-        return max(known, default=None)
-    return min(max(known), held_mib)
+def _needed_memory(peaks: list[float], held_mib: float | None) -> float | None:
+    if not peaks or held_mib is None:
+        return max(peaks, default=None)
+    return min(max(peaks), held_mib)
 
 
 def _path(
@@ -271,25 +271,25 @@ def _known(values: Values) -> Values:
 
 
 def _largest(values: Values) -> float | None:
-    known = _known(values)
-    return float(known.max()) if len(known) else None
+    valid = _known(values)
+    return float(valid.max()) if len(valid) else None
 
 
 def _mean(values: Values) -> float | None:
-    known = _known(values)
-    return float(known.mean()) if len(known) else None
+    valid = _known(values)
+    return float(valid.mean()) if len(valid) else None
 
 
 def _quantile(values: Values, level: float) -> float | None:
-    known = _known(values)
-    return float(np.quantile(known, level)) if len(known) else None
+    valid = _known(values)
+    return float(np.quantile(valid, level)) if len(valid) else None
 
 
 def _board_mean_watts(rows: JobHistory) -> float | None:
     """Return the mean power of a board over all slots, on however many the job was."""
-    known = ~np.isnan(rows.power_watts) & (rows.allocated_gpus > 0)
-    boards = float(rows.allocated_gpus[known].sum())
-    return float(rows.power_watts[known].sum()) / boards if boards else None
+    valid = ~np.isnan(rows.power_watts) & (rows.allocated_gpus > 0)
+    boards = float(rows.allocated_gpus[valid].sum())
+    return float(rows.power_watts[valid].sum()) / boards if boards else None
 
 
 def _board_max_watts(rows: JobHistory, gpu_count: int) -> float | None:
@@ -315,10 +315,10 @@ def _at_rest(
     if power is None or idle_hours < planning.reclaim_idle_hours:
         return power
     slots = max(1, round(idle_hours * 60 / planning.slot_minutes))
-    seen = _known(rows.power_watts[-slots:])
-    if not len(seen):
+    watts = _known(rows.power_watts[-slots:])
+    if not len(watts):
         return power
-    rest = float(np.median(seen))
+    rest = float(np.median(watts))
     return np.minimum(power[0], rest), np.full_like(power[1], rest), np.maximum(power[2], rest)
 
 
@@ -339,11 +339,11 @@ def _worked_lately(rows: JobHistory, planning: PlanningSettings) -> bool:
     Its nights and weekends are quiet: they do not tell that nobody needs it any more. A restart
     is no work.
     """
-    known = ~np.isnan(rows.utilization_max_ratio)
-    if not known.any():
+    valid = ~np.isnan(rows.utilization_max_ratio)
+    if not valid.any():
         return True
-    age = rows.slot_start[known][-1] - rows.slot_start[known]
+    age = rows.slot_start[valid][-1] - rows.slot_start[valid]
     slot = timedelta(minutes=planning.slot_minutes)
-    busy = rows.utilization_max_ratio[known] > planning.idle_utilization_ratio
+    busy = rows.utilization_max_ratio[valid] > planning.idle_utilization_ratio
     worked = (busy & (age < _WEEK)).sum() >= _work_slots(planning)
     return bool(worked or age[0].item() + slot < _MIN_SEEN)

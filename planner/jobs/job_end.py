@@ -98,11 +98,11 @@ def expected_end(
     `past_runs` are lengths of ended runs in s, five at least; `progress` is what it reported, by
     time. What its scheduler ends earlier ends then.
     """
-    (ends, by), told = likely_ends(job, past_runs, progress, as_of, as_of), told_end(job, as_of)
+    (ends, by), limit = likely_ends(job, past_runs, progress, as_of, as_of), told_end(job, as_of)
     started_at = None if job.scheduler is None else job.scheduler.started_at
     if not ends or started_at is None:
         return None
-    ends = ends if told is None else [min(end, max(told[0], as_of)) for end in ends]
+    ends = ends if limit is None else [min(end, max(limit[0], as_of)) for end in ends]
     seconds = [(end - started_at).total_seconds() for end in ends]
     lengths = [float(length) for length in np.quantile(seconds, (_SPREAD[0], 0.5, _SPREAD[1]))]
     low, central, high = (started_at + timedelta(seconds=length) for length in lengths)
@@ -152,14 +152,14 @@ def remaining_of(
         return _once_started(job, slot_starts, slot, as_of=as_of, past_runs=past_runs, wait=wait)
     latest = np.ones(len(slot_starts))
     why = ""
-    told = told_end(job, as_of)
-    if told is not None:
-        latest = _shares([told[0]], slot_starts, slot)[0]
-        why = f"{told[1]} ends it by {told[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
+    limit = told_end(job, as_of)
+    if limit is not None:
+        latest = _shares([limit[0]], slot_starts, slot)[0]
+        why = f"{limit[1]} ends it by {limit[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
     first = max(slot_starts[0], as_of)
     ends, by = likely_ends(job, past_runs, progress, as_of, first)
-    if not ends and told is not None and told[1] != _RECORDED and told[0] > as_of:
-        ends = [as_of + share * (told[0] - as_of) for share in _BEFORE_LIMIT]
+    if not ends and limit is not None and limit[1] != _RECORDED and limit[0] > as_of:
+        ends = [as_of + share * (limit[0] - as_of) for share in _BEFORE_LIMIT]
     if not ends:
         return Remaining(
             low=latest,
@@ -175,9 +175,9 @@ def remaining_of(
     if by and (central < latest).any():
         middle = ends[len(ends) // 2]
         why = f"it is forecast to end around {middle:%Y-%m-%d %H:%M} UTC by {by}"
-    limited = told is not None and told[1] != _RECORDED
+    limited = limit is not None and limit[1] != _RECORDED
     return Remaining(
-        cut_off=np.array([bool(limited and told and end >= told[0]) for end in ends]),
+        cut_off=np.array([bool(limited and limit and end >= limit[0]) for end in ends]),
         low=np.minimum(low, central),
         central=central,
         high=np.maximum(high, central),
@@ -326,5 +326,5 @@ def _runs_between(bounds: Sequence[float], past_runs: Sequence[float]) -> Values
 def _shares(ends: Sequence[datetime], slot_starts: Sequence[datetime], slot: timedelta) -> Values:
     """Return the share of each slot before each end, array [ends, slots]."""
     starts = np.array([at.timestamp() for at in slot_starts])
-    left = np.array([end.timestamp() for end in ends])[:, None] - starts
-    return np.asarray(np.clip(left / slot.total_seconds(), 0.0, 1.0), dtype=np.float64)
+    seconds = np.array([end.timestamp() for end in ends])[:, None] - starts
+    return np.asarray(np.clip(seconds / slot.total_seconds(), 0.0, 1.0), dtype=np.float64)

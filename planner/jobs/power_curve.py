@@ -49,10 +49,10 @@ def learned_curve(rows: JobHistory, model: GpuModel | None) -> PowerCurve:
     """
     if model is None or len(rows) < _MIN_SLOTS:
         return PowerCurve()
-    held = np.maximum(rows.allocated_gpus, 1e-9)
-    activity, watts = rows.effective_gpus / held, rows.power_watts / held
-    known = np.isfinite(activity + watts) & (activity > _ACTIVE) & (activity < _SATURATED)
-    activity, watts = activity[known], watts[known]
+    boards = np.maximum(rows.allocated_gpus, 1e-9)
+    activity, watts = rows.effective_gpus / boards, rows.power_watts / boards
+    usable = np.isfinite(activity + watts) & (activity > _ACTIVE) & (activity < _SATURATED)
+    activity, watts = activity[usable], watts[usable]
     idle = (model.idle_watts_low, model.idle_watts, model.idle_watts_high)
     rests = [(1 + share) * model.idle_watts for share in HELD]
     rests += [(1 + HELD[1]) * idle[0], (1 + HELD[1]) * idle[2]]
@@ -83,6 +83,6 @@ def _fit(activity: Values, watts: Values) -> tuple[float, float] | None:
     # Neighbouring slots err alike: so many of them count as one.
     alike = float(np.clip((residual[1:] * residual[:-1]).mean() / variance, 0, 0.99))
     count = len(x) * (1 - alike) / (1 + alike)
-    own = (variance / x.var() / max(count - 2, 0.5)) ** 0.5
+    error = (variance / x.var() / max(count - 2, 0.5)) ** 0.5
     # What readings of activity err by flattens the slope where activity itself hardly varied.
-    return slope, float(np.hypot(own, _READING**2 / x.var()))
+    return slope, float(np.hypot(error, _READING**2 / x.var()))

@@ -43,12 +43,12 @@ def ends_by_progress(reports: Sequence[ProgressReport], as_of: datetime) -> list
     between the two, and of `_DRIFT`. What earlier steps back cost is lost again as likely as not.
     Between the newest report and `as_of` the job may have stood still for any part of the time.
     """
-    known = [report for report in reports if report.reported_at <= as_of]
-    if not known or known[-1].done_ratio >= 1:
+    past = [report for report in reports if report.reported_at <= as_of]
+    if not past or past[-1].done_ratio >= 1:
         return []
-    ratios = np.array([report.done_ratio for report in known])
-    origin = known[0].reported_at
-    times = np.array([(report.reported_at - origin).total_seconds() for report in known])
+    ratios = np.array([report.done_ratio for report in past])
+    origin = past[0].reported_at
+    times = np.array([(report.reported_at - origin).total_seconds() for report in past])
     back = np.flatnonzero(np.diff(ratios) <= -_STEP_BACK)
     first = int(back[-1]) + 1 if len(back) else 0
     ratios[first:] = np.maximum.accumulate(ratios[first:])
@@ -59,13 +59,13 @@ def ends_by_progress(reports: Sequence[ProgressReport], as_of: datetime) -> list
     if len(back) and net > 0:
         slower = (times[-1] / net) / ((times[-1] - times[first]) / (ratios[-1] - ratios[first]))
         rest = rest * np.clip(slower, 1.0, _MAX_RESTARTS) ** LEVELS
-    silent = (as_of - known[-1].reported_at).total_seconds()
-    left = rest - silent + LEVELS * silent
-    left = left[left > 0]
-    if len(left) < len(LEVELS) // 4:
+    silent = (as_of - past[-1].reported_at).total_seconds()
+    seconds = rest - silent + LEVELS * silent
+    seconds = seconds[seconds > 0]
+    if len(seconds) < len(LEVELS) // 4:
         return []
-    left = np.minimum(np.quantile(left, LEVELS), _LONGEST)
-    return [as_of + timedelta(seconds=float(seconds)) for seconds in left]
+    seconds = np.minimum(np.quantile(seconds, LEVELS), _LONGEST)
+    return [as_of + timedelta(seconds=float(rest)) for rest in seconds]
 
 
 def _rest(times: Values, ratios: Values) -> Values | None:
@@ -88,5 +88,5 @@ def _rest(times: Values, ratios: Values) -> Values | None:
     # The next step has not come yet, so at least what lies behind it is still to do.
     stood, step = float(times[-1] - at[-1]), float(np.median(np.diff(done)))
     likely = pace * factors
-    found = np.maximum(work * likely - stood, max(0.0, work - step) * likely)
-    return np.asarray(np.sort(found), dtype=np.float64)
+    seconds = np.maximum(work * likely - stood, max(0.0, work - step) * likely)
+    return np.asarray(np.sort(seconds), dtype=np.float64)

@@ -40,29 +40,29 @@ def enforced_shares(
     """
     boards = [quota for quota in quotas if quota.resource in _BOARDS and not quota.per]
     owned: dict[str, list[Quota]] = defaultdict(list)
-    own: dict[str, list[Job]] = defaultdict(list)
+    live: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
-        own[job.tenant(by)].append(job)
+        live[job.tenant(by)].append(job)
     for quota in boards:
         if by == "account" and quota.kind is QuotaKind.ACCOUNT:
             owned[quota.queue].append(quota)
     if by == "namespace":
         owned |= _of_namespaces(boards)
-    found = {
+    shares = {
         tenant: EnforcedShare(
             quota=sum(quota.nominal or 0.0 for quota in limits),
             borrowable=sum(_borrowable(quota, boards) for quota in limits),
             where=_where(limits),
         )
         for tenant, limits in owned.items()
-        if limits and not _go_past(limits, quotas, own[tenant])
+        if limits and not _go_past(limits, quotas, live[tenant])
     }
     for namespace, limits in _of_pods(boards).items() if by == "namespace" else ():
         clusters = {quota.source for quota in limits}
-        held = [not job.mig_profile and job.source in clusters for job in own.get(namespace, ())]
-        if held and all(held):
-            found[namespace] = _within_limits(found.get(namespace), limits)
-    return dict(sorted(found.items()))
+        plain = [not job.mig_profile and job.source in clusters for job in live.get(namespace, ())]
+        if plain and all(plain):
+            shares[namespace] = _within_limits(shares.get(namespace), limits)
+    return dict(sorted(shares.items()))
 
 
 def _where(limits: Iterable[Quota]) -> str:
@@ -80,10 +80,10 @@ def _of_pods(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
             source, _kind, namespace = quota.place
             before = tightest.get((source, namespace), quota)
             tightest[source, namespace] = min(before, quota, key=_admits)
-    found: dict[str, list[Quota]] = defaultdict(list)
+    quotas: dict[str, list[Quota]] = defaultdict(list)
     for (_source, namespace), quota in tightest.items():
-        found[namespace].append(quota)
-    return found
+        quotas[namespace].append(quota)
+    return quotas
 
 
 def _admits(quota: Quota) -> float:
@@ -105,11 +105,11 @@ def _go_past(limits: Sequence[Quota], quotas: Sequence[Quota], jobs: Sequence[Jo
     """Return whether a job has none of the limits on its queues, such as a service beside Kueue."""
     places = {quota.place for quota in limits}
     above = {(quota.source, quota.queue) for quota in limits}
-    near = [
+    similar = [
         quota for quota in quotas if quota.place in places or (quota.source, quota.parent) in above
     ]
     return any(
-        places.isdisjoint(quota.place for quota in quotas_of_jobs(near, (job,))) for job in jobs
+        places.isdisjoint(quota.place for quota in quotas_of_jobs(similar, (job,))) for job in jobs
     )
 
 
@@ -126,10 +126,10 @@ def _of_namespaces(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
         namespace: [
             quota
             for quota in boards
-            if quota.kind is QuotaKind.CLUSTER_QUEUE and (quota.source, quota.queue) in own
+            if quota.kind is QuotaKind.CLUSTER_QUEUE and (quota.source, quota.queue) in names
         ]
-        for namespace, own in queues.items()
-        if all(users[queue] == {namespace} for queue in own)
+        for namespace, names in queues.items()
+        if all(users[queue] == {namespace} for queue in names)
     }
 
 
@@ -147,33 +147,33 @@ def _borrowable(quota: Quota, boards: Sequence[Quota]) -> float:
     return _within(quota.borrowing_limit, _beside(quota, tree, frozenset()))
 
 
-def _beside(member: Quota, tree: Sequence[Quota], seen: frozenset[str]) -> float:
+def _beside(member: Quota, tree: Sequence[Quota], visited: frozenset[str]) -> float:
     """Return what the cohort of a queue or cohort has without it: its own, lent, and borrowed.
 
     A circle of cohorts, which Kueue puts out of use, has nothing above it.
     """
-    if not member.parent or member.parent in seen:
+    if not member.parent or member.parent in visited:
         return 0.0
-    seen |= {member.parent}
-    own = _object_of(member.parent, tree)
-    found = 0.0 if own is None else own.nominal or 0.0
-    found += sum(
-        _within(row.lending_limit, _whole(row, tree, seen))
+    visited |= {member.parent}
+    group = _object_of(member.parent, tree)
+    boards = 0.0 if group is None else group.nominal or 0.0
+    boards += sum(
+        _within(row.lending_limit, _whole(row, tree, visited))
         for row in tree
         if row.parent == member.parent and (row.kind, row.queue) != (member.kind, member.queue)
     )
-    above = 0.0 if own is None else _within(own.borrowing_limit, _beside(own, tree, seen))
-    return found + above
+    above = 0.0 if group is None else _within(group.borrowing_limit, _beside(group, tree, visited))
+    return boards + above
 
 
-def _whole(row: Quota, tree: Sequence[Quota], seen: frozenset[str]) -> float:
+def _whole(row: Quota, tree: Sequence[Quota], visited: frozenset[str]) -> float:
     """Return the quota of a queue, or of a cohort with all below it that they lend."""
-    whole = row.nominal or 0.0
-    if row.kind is QuotaKind.COHORT and row.queue not in seen:
+    total = row.nominal or 0.0
+    if row.kind is QuotaKind.COHORT and row.queue not in visited:
         below = (other for other in tree if other.parent == row.queue)
-        inside = seen | {row.queue}
-        whole += sum(_within(other.lending_limit, _whole(other, tree, inside)) for other in below)
-    return whole
+        inside = visited | {row.queue}
+        total += sum(_within(other.lending_limit, _whole(other, tree, inside)) for other in below)
+    return total
 
 
 def _object_of(cohort: str, tree: Sequence[Quota]) -> Quota | None:
@@ -212,14 +212,14 @@ def contradictions(
         stated = _stated(tenant, settings)
         if stated is None:
             continue
-        for name, said, counts in (
+        for name, stated_count, counts in (
             ("quota", stated.quota, share.quota),
             ("borrowable", stated.borrowable, share.borrowable),
             ("guaranteed", stated.guaranteed, min(stated.guaranteed, share.quota)),
         ):
-            if said not in (0.0, counts):
+            if stated_count not in (0.0, counts):
                 yield (
-                    f"{name} {said:g} of {stated.name} says otherwise for {tenant} than "
+                    f"{name} {stated_count:g} of {stated.name} says otherwise for {tenant} than "
                     f"{share.where}, and {counts:g} counts. Take {name} out of that share"
                 )
 

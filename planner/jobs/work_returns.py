@@ -175,31 +175,31 @@ class WorkReturn:
         """Return the chance and what it rests on, in words."""
         rest, ahead = f"{self.present:.3g} h", f"{self.ahead_hours:.3g} h"
         if self.earlier:
-            own = (
+            why = (
                 f"its work returned after {rest} of rest in {self.earlier} of {self.earlier} "
                 f"earlier gaps, {self.back} times within {ahead} and after "
                 f"{self.longest:.3g} h at most"
             )
         elif self.longest:
-            own = (
+            why = (
                 f"it has rested for {rest}, and its work never returned after {self.longest:.3g} h"
             )
         else:
-            own = f"it has rested for {rest}, and was never seen to return to work"
+            why = f"it has rested for {rest}, and was never seen to return to work"
         others = f"{self.events:.3g} gaps of similar jobs that ended" if self.events else ""
         chance = f"{100 * self.chance:.0f} % within {ahead}"
-        return f"{own}; the chance that it returns is {chance}" + f" (with {others})" * bool(others)
+        return f"{why}; the chance that it returns is {chance}" + f" (with {others})" * bool(others)
 
 
 def return_of(rests: Rests, similar: Sequence[RestEvidence], ahead_hours: float) -> WorkReturn:
     """Return the chance by equations (1) and (2); `similar` is of the widest group first."""
     mean, weight, age = _PRIOR, _WEIGHTS[-1], max(rests.present, LEAST)
     present = RestEvidence(exposure=float(np.log(age / LEAST)))
-    own = rests.evidence.plus(present, -1.0).at_most(_MOST).plus(present)
+    local = rests.evidence.plus(present, -1.0).at_most(_MOST).plus(present)
     for before, evidence in zip(_WEIGHTS, similar, strict=False):
         mean = evidence.mean(mean, before)
-    shape = mean * weight + own.events + _STARTED * bool(len(rests.worked))
-    rate = weight + own.exposure
+    shape = mean * weight + local.events + _STARTED * bool(len(rests.worked))
+    rate = weight + local.exposure
     log_time = float(np.log((age + ahead_hours) / age))
     reached = rests.returned[rests.returned >= age]
     # A rest shows up to a slot shorter than it was, and the present one up to a slot longer.

@@ -13,9 +13,9 @@ def autoscaled_slots(
     problem: PlanningProblem, mapping: SlotMapping, paths: Path
 ) -> npt.NDArray[np.bool_]:
     """Return in which slots of the solver's paths [J, H] a job has a size of its autoscaler."""
-    found = np.zeros(paths.shape, dtype=np.bool_)
+    autoscaled = np.zeros(paths.shape, dtype=np.bool_)
     for column, job in enumerate(problem.jobs):
         sizes = [number for number, option in enumerate(job.options) if option.autoscaled]
         if sizes:
-            found[column] = np.isin(mapping.option_of[column][paths[column]], sizes)
-    return found
+            autoscaled[column] = np.isin(mapping.option_of[column][paths[column]], sizes)
+    return autoscaled

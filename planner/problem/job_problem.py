@@ -36,34 +36,34 @@ class JobProblem:
     @property
     def more_boards(self) -> Values:
         """The boards beyond those of now that its autoscaler is foreseen to take, by slot [T]."""
-        foreseen, present = self.demand.foreseen_devices, self.options[0].boards
-        if foreseen is None:
+        forecast, present = self.demand.foreseen_devices, self.options[0].boards
+        if forecast is None:
             return np.zeros_like(self.demand.remaining.central)
         most = max(option.boards for option in self.options)
-        return np.maximum(np.minimum(foreseen, most) - present, 0.0)
+        return np.maximum(np.minimum(forecast, most) - present, 0.0)
 
 
 def with_pin(job: JobProblem, planning: PlanningSettings) -> JobProblem:
     """Pin a job as the settings say; one whose pins cannot be held keeps what it has, and why."""
     name = job.demand.job.job_id
     pins = [pin for pin in planning.pins if fnmatchcase(name, pin.job)]
-    wanted = {(pin.gpu_model, pin.gpu_count, pin.mig_profile) for pin in pins}
+    pinned = {(pin.gpu_model, pin.gpu_count, pin.mig_profile) for pin in pins}
     plain = {
-        (found.gpu_model, found.gpu_count, found.mig_profile): number
+        (choice.gpu_model, choice.gpu_count, choice.mig_profile): number
         for number, option in reversed([*enumerate(job.options)])
-        if (found := option.configuration).power_cap_watts is None
+        if (choice := option.configuration).power_cap_watts is None
     }
-    if not wanted or job.keep_reason:
+    if not pinned or job.keep_reason:
         return job
-    if len(wanted) == 1 and wanted <= plain.keys():
-        return replace(job, pinned=plain[next(iter(wanted))])
-    shown = " and to ".join(
-        f"{count} × {model} {mig}".strip() for model, count, mig in sorted(wanted)
+    if len(pinned) == 1 and pinned <= plain.keys():
+        return replace(job, pinned=plain[next(iter(pinned))])
+    targets = " and to ".join(
+        f"{count} × {model} {mig}".strip() for model, count, mig in sorted(pinned)
     )
     offered = ", ".join(option.configuration.describe() for option in job.options)
-    why = "at once" if len(wanted) > 1 else f"which is none of what it can have: {offered}"
+    why = "at once" if len(pinned) > 1 else f"which is none of what it can have: {offered}"
     return replace(
         job,
         options=job.options[:1],
-        keep_reason=f"planning.pins pins it to {shown}, {why}; correct the pin or remove it",
+        keep_reason=f"planning.pins pins it to {targets}, {why}; correct the pin or remove it",
     )

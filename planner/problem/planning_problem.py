@@ -232,7 +232,7 @@ def make_problem(
             ended[job.job_id] = forecast.reason
             continue
         rows = by_job.get(job.job_id, NO_HISTORY)
-        held = (held_memory_mib or {}).get(job.job_id)
+        memory_mib = (held_memory_mib or {}).get(job.job_id)
         remaining = remaining_of(
             job,
             slot_starts,
@@ -251,7 +251,7 @@ def make_problem(
             remaining=remaining,
             rests=rests[job.job_id],
             similar=similar[job.job_id],
-            held_mib=held,
+            held_mib=memory_mib,
             queue_wait=(queue_waits or {}).get(job.job_id) if requeued else None,
             model=catalogue.find(job.gpu_model),
             service=services.get(job.job_id),
@@ -260,13 +260,13 @@ def make_problem(
         )
         check_demand(demand, planning)
         demands.append(demand)
-    kept = {
+    reasons = {
         entry.job.job_id: _unreliable(entry, signals or {}, contradicted or {})
         or keep_reason(entry, catalogue, planning)
         for entry in demands
     }
     partners = partners_of(
-        [entry for entry in demands if not kept[entry.job.job_id]],
+        [entry for entry in demands if not reasons[entry.job.job_id]],
         catalogue=catalogue,
         planning=planning,
     )
@@ -290,9 +290,9 @@ def make_problem(
                     reach,
                     terms=terms,
                     partner=partners.get(entry.job.job_id),
-                    left=room.beside(entry.job)[0],
+                    room=room.beside(entry.job)[0],
                 ),
-                keep_reason=kept[entry.job.job_id],
+                keep_reason=reasons[entry.job.job_id],
                 limited_by=limited_by(entry, reach, planning, *room.beside(entry.job)),
             ),
             planning,

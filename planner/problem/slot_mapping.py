@@ -152,11 +152,11 @@ def _rows(problem: PlanningProblem) -> tuple[dict[tuple[int, float, int], int], 
     rows: dict[tuple[int, float, int], int] = {}
     owned: list[tuple[int, int, int]] = []
     for column, job in enumerate(problem.jobs):
-        taken: dict[tuple[int, float], int] = {}
+        last: dict[tuple[int, float], int] = {}
         for option in range(len(job.options)):
             boards = float(problem.boards[option, column])
             for pool in _pools_of(problem, column, option):
-                number = taken[pool, boards] = taken.get((pool, boards), -1) + 1
+                number = last[pool, boards] = last.get((pool, boards), -1) + 1
                 row = rows.setdefault((pool, boards, number), len(rows))
                 owned.append((column, row, option))
                 if home_row[column, option] == NOTHING:
@@ -172,12 +172,12 @@ def _pools_of(problem: PlanningProblem, column: int, option: int) -> tuple[int, 
     model = int(problem.model_of[option, column])
     if model < 0:
         return (NOTHING,)
-    name, own = problem.gpu_models[model], int(problem.pools.of_job[column])
-    found = problem.pools.open_to(problem.jobs[column].demand.job, name)
-    mine = (own,) if problem.pools.pools[own].gpu_model == name else ()
+    name, home = problem.gpu_models[model], int(problem.pools.of_job[column])
+    others = problem.pools.open_to(problem.jobs[column].demand.job, name)
+    mine = (home,) if problem.pools.pools[home].gpu_model == name else ()
     if mine and not problem.movable(column):
         return mine
-    return (*mine, *(number for number in found if number != own))
+    return (*mine, *(number for number in others if number != home))
 
 
 def _layout_changes(problem: PlanningProblem) -> Floats:
@@ -216,8 +216,8 @@ def times_of(problem: PlanningProblem) -> WhenText:
 
 def move_cost(problem: PlanningProblem, job: JobProblem, option: int = 0) -> float:
     """Return what a start elsewhere costs a job, as it is promised: its mean, with its wait."""
-    found = move_costs(job.demand, job.options[option], problem.terms)
-    return mean_of(*found.cost) + found.price
+    costs = move_costs(job.demand, job.options[option], problem.terms)
+    return mean_of(*costs.cost) + costs.price
 
 
 def _pins(problem: PlanningProblem, home_row: Indices) -> npt.NDArray[np.int16]:
@@ -244,14 +244,14 @@ def _capacity(
     stuck = _stuck(problem)
     for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
         gone = np.array(node.away or (False,) * slots)
-        kept = sum(stuck.get(node.name, {}).values())
-        usable[pool] += np.where(gone, min(kept, node.usable), node.usable)
+        boards_here = sum(stuck.get(node.name, {}).values())
+        usable[pool] += np.where(gone, min(boards_here, node.usable), node.usable)
         every[pool] += node.usable
         touched[pool] |= gone
-    held = np.bincount(problem.pools.of_job, weights=problem.boards[0], minlength=len(usable))[
+    boards = np.bincount(problem.pools.of_job, weights=problem.boards[0], minlength=len(usable))[
         :, None
     ]
-    capacity = np.where(touched, usable, np.maximum(usable, held))
+    capacity = np.where(touched, usable, np.maximum(usable, boards))
     forced, when = _forced(grid, base, pinned, len(usable)), times_of(problem)
     given_up = tuple(
         f"maintenance: {', '.join(sorted(stuck[node.name]))} on {node.name} cannot be moved"
@@ -264,19 +264,19 @@ def _capacity(
             f"maintenance: {pool.name}", lacks, "GPUs missing that jobs cannot leave", when
         )
     )
-    lasting = np.maximum(np.maximum(every, held), forced)
+    lasting = np.maximum(np.maximum(every, boards), forced)
     return np.maximum(capacity, forced), lasting, given_up
 
 
 def _stuck(problem: PlanningProblem) -> dict[str, dict[str, int]]:
     """Return the boards by node and job of the jobs that no plan may move."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    stuck: dict[str, dict[str, int]] = defaultdict(dict)
     for job, entry in enumerate(problem.jobs):
         job_id = entry.demand.job.job_id
         if job_id in problem.facts.homes and not problem.movable(job):
             for name, boards in problem.facts.homes[job_id].counted:
-                found[name][job_id] = boards
-    return found
+                stuck[name][job_id] = boards
+    return stuck
 
 
 def _forced(
@@ -313,14 +313,14 @@ def _power(problem: PlanningProblem, option_of: Indices) -> Singles:
             continue
         watts = option.boards * model.tdp_watts
         if job.demand.power_q90 is not None and problem.catalogue.find(job.demand.job.gpu_model):
-            known = power_under(
+            estimate = power_under(
                 job.demand.power_q90,
                 job.options[0],
                 option,
                 problem.terms,
                 job.demand.power_curve,
             )
-            watts = min(watts, float(known.central.max()))
+            watts = min(watts, float(estimate.central.max()))
         above = max(0.0, watts - option.boards * model.idle_watts)
         power[column, row] = (above + option.boards * base) / _WATTS
     return power
@@ -375,8 +375,8 @@ def _fleet(problem: PlanningProblem, capacity: Floats) -> SlotFleet:
     sizes = np.array([node.gpus for node in problem.facts.nodes], dtype=np.int64)
     pools = range(len(capacity))
     members = [problem.pools.of_node == pool for pool in pools]
-    common = [float(np.gcd.reduce(sizes[own])) if own.any() else 1.0 for own in members]
-    on = [sizes[own].sum() / size for own, size in zip(members, common, strict=True)]
+    common = [float(np.gcd.reduce(sizes[boards])) if boards.any() else 1.0 for boards in members]
+    on = [sizes[boards].sum() / size for boards, size in zip(members, common, strict=True)]
     per_board = node_cost_per_board(problem)
     return SlotFleet(
         gpu_types=tuple(pool.name for pool in problem.pools.pools),

@@ -31,10 +31,10 @@ def check_problem(problem: SlotProblem) -> None:
     _check_pins(problem)
 
 
-def _refuse(found: npt.NDArray[np.bool_], what: str, hint: str) -> None:
+def _refuse(wrong: npt.NDArray[np.bool_], what: str, hint: str) -> None:
     """Raise when any entry is wrong, with the position of the first."""
-    if found.any():
-        place = ", ".join(str(int(entry)) for entry in np.argwhere(found)[0])
+    if wrong.any():
+        place = ", ".join(str(int(entry)) for entry in np.argwhere(wrong)[0])
         raise ImpossibleProblemError(f"{what} at [{place}]", hint)
 
 
@@ -108,9 +108,9 @@ def _check_jobs(problem: SlotProblem) -> None:
     _refuse(wrong, "jobs.tenant has no quota", "give the tenant a quota, or the job tenant -1")
 
 
-def check_costs(problem: SlotProblem, found: CostSurvey) -> None:
+def check_costs(problem: SlotProblem, costs: CostSurvey) -> None:
     """Raise unless every job has a known cost and a configuration that could fit in every slot."""
-    job, slot, fault = found.fault
+    job, slot, fault = costs.fault
     if fault == SOUND:
         return
     name = problem.jobs.names[job]
@@ -189,20 +189,20 @@ def _check_pins(problem: SlotProblem) -> None:
             "allow the configuration or remove the pin",
         )
     kinds = problem.grid.gpu_type[options]
-    held = np.zeros_like(problem.fleet.capacity, dtype=np.float64)
+    boards = np.zeros_like(problem.fleet.capacity, dtype=np.float64)
     holding = kinds >= 0
-    np.add.at(held, (kinds[holding], slots[holding]), problem.grid.boards[options[holding]])
-    over = held > problem.fleet.capacity + SLACK
+    np.add.at(boards, (kinds[holding], slots[holding]), problem.grid.boards[options[holding]])
+    over = boards > problem.fleet.capacity + SLACK
     if over.any():
         kind, slot = (int(entry) for entry in np.argwhere(over)[0])
         name = problem.fleet.gpu_types[kind]
-        named = [
+        names = [
             jobs.names[row]
-            for row, at, own in zip(rows, slots, kinds, strict=True)
-            if at == slot and own == kind
+            for row, at, other in zip(rows, slots, kinds, strict=True)
+            if at == slot and other == kind
         ]
         raise ImpossibleProblemError(
-            f"pinned jobs hold {held[kind, slot]:g} boards of {name} in slot {slot}, capacity is "
-            f"{problem.fleet.capacity[kind, slot]:g}: {', '.join(map(repr, named[:5]))}",
+            f"pinned jobs hold {boards[kind, slot]:g} boards of {name} in slot {slot}, capacity is "
+            f"{problem.fleet.capacity[kind, slot]:g}: {', '.join(map(repr, names[:5]))}",
             "remove a pin or add capacity",
         )

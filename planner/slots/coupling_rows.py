@@ -41,12 +41,12 @@ class CouplingRows:
         """Name every soft row that the use [H, R] breaks, over its limit or below its floor."""
         over = used - self.limit
         short = np.where(self.floor_price > 0, self.floor - used, 0.0)
-        named: list[str] = []
+        texts: list[str] = []
         for row, name in enumerate(self.names):
             unit = "kW" if 0 <= row - self.types < self.domains else "GPUs"
-            named += broken(name, over[:, row], f"{unit} over its limit", when)
-            named += broken(name, short[:, row], f"{unit} below its guarantee", when)
-        return tuple(named)
+            texts += broken(name, over[:, row], f"{unit} over its limit", when)
+            texts += broken(name, short[:, row], f"{unit} below its guarantee", when)
+        return tuple(texts)
 
     def fits(self, used: Floats) -> bool:
         """Return whether no hard limit is exceeded."""

@@ -112,15 +112,15 @@ def _backward(  # noqa: C901 - one pass over the slots: a call with these arrays
 def _target(lanes: Lanes, block: int, lane: int, row: int, ahead: Singles) -> int:
     """Return the row to move to; `ahead` is A [rows, 16] of the slot."""
     layout = lanes.layout[block, row]
-    best, found = np.float32(np.inf), row
+    best, target = np.float32(np.inf), row
     for other in range(lanes.rows[block]):
         change = (
             lanes.layout_change[layout, lanes.layout[block, other]] * lanes.layout_cost[block, lane]
         )
         come = ahead[other, lane] + lanes.enter[block, other, lane] + change
         if come < best:
-            best, found = come, other
-    return found
+            best, target = come, other
+    return target
 
 
 @inner

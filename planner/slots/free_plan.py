@@ -15,8 +15,8 @@ def free_use(problem: SlotProblem, rows: CouplingRows) -> Floats:
     It says what tenants ask for: a guarantee should be no more than their column of it.
     """
     cost = pinned_cost(problem.jobs)
-    found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
-    lanes = pack(problem, cost, found)
+    costs = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    lanes = pack(problem, cost, costs)
     blocks = len(lanes.rows)
     slots, types = problem.slots, rows.types
     used = np.zeros((slots, len(rows.names)))

@@ -56,10 +56,10 @@ def _order(allowed: npt.NDArray[np.bool_], works: npt.NDArray[np.bool_]) -> list
     return blocks
 
 
-def pack(problem: SlotProblem, cost: Singles, found: CostSurvey) -> Lanes:
+def pack(problem: SlotProblem, cost: Singles, costs: CostSurvey) -> Lanes:
     """Return the blocks of all jobs; `cost` is base_cost [J, H, S] with pins, surveyed."""
     jobs, grid = problem.jobs, problem.grid
-    allowed = found.allowed.copy()
+    allowed = costs.allowed.copy()
     allowed[np.arange(problem.size), jobs.present] = True
     blocks = _order(allowed, jobs.work > 0)
     used = [np.flatnonzero(allowed[members].any(axis=0)) for members in blocks]
@@ -71,15 +71,15 @@ def pack(problem: SlotProblem, cost: Singles, found: CostSurvey) -> Lanes:
     filled = np.zeros((count, LANES), dtype=np.int64)
     configuration = np.zeros((count, width), dtype=np.int64)
     start = np.zeros((count, LANES), dtype=np.int64)
-    for block, (members, kept) in enumerate(zip(blocks, used, strict=True)):
+    for block, (members, columns) in enumerate(zip(blocks, used, strict=True)):
         job[block, : len(members)] = members
         filled[block] = np.resize(members, LANES)
-        configuration[block, : len(kept)] = kept
-        start[block] = np.searchsorted(kept, jobs.present[filled[block]])
-        own = cost[filled[block]][:, :, kept].transpose(1, 2, 0)
-        flat[offset[block] : offset[block + 1]] = own.ravel()
+        configuration[block, : len(columns)] = columns
+        start[block] = np.searchsorted(columns, jobs.present[filled[block]])
+        values = cost[filled[block]][:, :, columns].transpose(1, 2, 0)
+        flat[offset[block] : offset[block + 1]] = values.ravel()
     lanes = filled[:, None, :]
-    taken = configuration[:, :, None]
+    chosen_columns = configuration[:, :, None]
     return Lanes(
         cost=flat,
         offset=offset[:-1].astype(np.int64),
@@ -88,10 +88,10 @@ def pack(problem: SlotProblem, cost: Singles, found: CostSurvey) -> Lanes:
         gpu_type=grid.gpu_type[configuration].astype(np.int64),
         layout=grid.layout[configuration].astype(np.int64),
         boards=grid.boards[configuration].astype(np.float32),
-        leave=jobs.leave_cost[lanes, taken].astype(np.float32),
-        enter=jobs.enter_cost[lanes, taken].astype(np.float32),
-        power=jobs.power_kw[lanes, taken].astype(np.float32),
-        rate=jobs.rate[lanes, taken].astype(np.float32),
+        leave=jobs.leave_cost[lanes, chosen_columns].astype(np.float32),
+        enter=jobs.enter_cost[lanes, chosen_columns].astype(np.float32),
+        power=jobs.power_kw[lanes, chosen_columns].astype(np.float32),
+        rate=jobs.rate[lanes, chosen_columns].astype(np.float32),
         layout_cost=jobs.layout_cost[filled].astype(np.float32),
         layout_change=grid.layout_change.astype(np.float32),
         job=job,

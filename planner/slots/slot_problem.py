@@ -148,9 +148,9 @@ def pinned_cost(jobs: PlannedJobs) -> Singles:
         return np.ascontiguousarray(jobs.base_cost, dtype=np.float32)
     cost = np.array(jobs.base_cost, dtype=np.float32)
     rows, slots = np.nonzero(jobs.required >= 0)
-    kept = cost[rows, slots, jobs.required[rows, slots]]
+    pinned = cost[rows, slots, jobs.required[rows, slots]]
     cost[rows, slots] = np.inf
-    cost[rows, slots, jobs.required[rows, slots]] = kept
+    cost[rows, slots, jobs.required[rows, slots]] = pinned
     return cost
 
 
@@ -160,7 +160,7 @@ def paths_of_today(jobs: PlannedJobs, cost: Singles) -> Path:
     Where the present configuration is not allowed, the job takes its cheapest one of the slot.
     """
     present = np.repeat(jobs.present[:, None], cost.shape[1], axis=1)
-    kept = np.take_along_axis(cost, present[:, :, None], axis=2)[:, :, 0]
-    jobs_at, slots_at = np.nonzero(~np.isfinite(kept))
+    today = np.take_along_axis(cost, present[:, :, None], axis=2)[:, :, 0]
+    jobs_at, slots_at = np.nonzero(~np.isfinite(today))
     present[jobs_at, slots_at] = cost[jobs_at, slots_at].argmin(axis=1)
     return np.asarray(present, dtype=np.int16)

@@ -53,10 +53,10 @@ def scan(
                     continue
                 choices += 1
                 allowed[job, option] = True
-                own = gpu_type[option]
-                kind = own if kind in (-2, own) else -1
+                type_of = gpu_type[option]
+                kind = type_of if kind in (-2, type_of) else -1
                 least = min(least, boards[option])
-                if own < 0 or boards[option] <= capacity[own, slot] + SLACK:
+                if type_of < 0 or boards[option] <= capacity[type_of, slot] + SLACK:
                     fitting += 1
             if choices == 0:
                 return job, slot, NOTHING_ALLOWED
