@@ -50,9 +50,9 @@ def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
     size = np.ones(pools)
     for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
         size[pool] = max(size[pool], node.gpus)
-    whole = np.ceil(boards / size[:, None]) * size[:, None]
-    booted = float(np.maximum(np.diff(whole, axis=1, prepend=0.0), 0.0).sum())
-    running = float(whole.sum(axis=0) @ node_cost_per_board(problem))
+    nodes = np.ceil(boards / size[:, None]) * size[:, None]
+    booted = float(np.maximum(np.diff(nodes, axis=1, prepend=0.0), 0.0).sum())
+    running = float(nodes.sum(axis=0) @ node_cost_per_board(problem))
     return running + booted * boot_per_board(problem)
 
 

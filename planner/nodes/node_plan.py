@@ -66,22 +66,22 @@ def place_plan(
 
     Without `consolidate` no job moves that need not.
     """
-    asked = stretches(problem, mapping, paths)
-    boards, slices = _cut_boards(asked, mapping.slots.slots)
-    units = _units(problem, asked, boards, mapping.slots.slots)
-    units = _that_bind(problem, [*units, *_of_boards(boards, asked, slices)])
+    runs = stretches(problem, mapping, paths)
+    boards, slices = _cut_boards(runs, mapping.slots.slots)
+    units = _units(problem, runs, boards, mapping.slots.slots)
+    units = _that_bind(problem, [*units, *_of_boards(boards, runs, slices)])
     places = _placed(problem, units, budget_seconds, seed)
     if consolidate:
-        places = searched(problem, asked, units, places, seed=seed)
-    return _answer(problem, asked, units, places, slices)
+        places = searched(problem, runs, units, places, seed=seed)
+    return _answer(problem, runs, units, places, slices)
 
 
 def _cut_boards(
-    asked: Sequence[Stretch], slots: int
+    runs: Sequence[Stretch], slots: int
 ) -> tuple[tuple[CutBoard, ...], dict[int, tuple[int, int]]]:
     """Return the boards cut by MIG, and the board and position of every slice by its stretch."""
-    numbers = [number for number, stretch in enumerate(asked) if stretch.slice_ is not None]
-    wanted = [
+    numbers = [number for number, stretch in enumerate(runs) if stretch.slice_ is not None]
+    slices = [
         Slice(
             pool=stretch.pool,
             start=stretch.start,
@@ -89,23 +89,23 @@ def _cut_boards(
             placement=stretch.slice_,
             board=f"{stretch.mig_board} {stretch.home[0][0]}" if stretch.mig_board else "",
         )
-        for stretch in (asked[number] for number in numbers)
+        for stretch in (runs[number] for number in numbers)
         if stretch.slice_ is not None
     ]
-    boards, places = pack_slices(wanted, slots)
+    boards, places = pack_slices(slices, slots)
     return boards, dict(zip(numbers, places, strict=True))
 
 
 def _units(
-    problem: PlanningProblem, asked: Sequence[Stretch], boards: Sequence[CutBoard], slots: int
+    problem: PlanningProblem, runs: Sequence[Stretch], boards: Sequence[CutBoard], slots: int
 ) -> list[Unit]:
     units = []
-    for number, stretch in enumerate(asked):
+    for number, stretch in enumerate(runs):
         if stretch.slice_ is not None or (stretch.shared and not stretch.gpus):
             continue
-        held = sum(count for _name, count in stretch.home)
-        whole = stretch.option == 0 or stretch.gpus <= held
-        settled = (stretch.start, stretch.end) == (0, slots) and held >= stretch.gpus
+        at_home = sum(count for _name, count in stretch.home)
+        stays = stretch.option == 0 or stretch.gpus <= at_home
+        settled = (stretch.start, stretch.end) == (0, slots) and at_home >= stretch.gpus
         units.append(
             Unit(
                 name=f"stretch {number}",
@@ -114,7 +114,7 @@ def _units(
                 start=stretch.start,
                 end=stretch.end,
                 gpus=stretch.gpus,
-                home=kept_boards(stretch.home, stretch.gpus) if whole else (),
+                home=kept_boards(stretch.home, stretch.gpus) if stays else (),
                 may_move=problem.movable(stretch.job)
                 or (not stretch.home and stretch.only is None),
                 settled=settled,
@@ -130,16 +130,16 @@ def _units(
 
 
 def _of_boards(
-    boards: Sequence[CutBoard], asked: Sequence[Stretch], slices: dict[int, tuple[int, int]]
+    boards: Sequence[CutBoard], runs: Sequence[Stretch], slices: dict[int, tuple[int, int]]
 ) -> Iterator[Unit]:
     """Yield a unit for each cut board, with the most that its slices ask for at a time."""
     on_board: dict[int, list[Stretch]] = defaultdict(list)
     for stretch, (index, _position) in slices.items():
-        on_board[index].append(asked[stretch])
+        on_board[index].append(runs[stretch])
     for number, board in enumerate(boards):
         node = board.name.partition(" ")[2]
         at_once = [
-            [own for own in on_board[number] if own.start <= first.start < own.end]
+            [part for part in on_board[number] if part.start <= first.start < part.end]
             for first in on_board[number]
         ]
         yield Unit(
@@ -152,8 +152,8 @@ def _of_boards(
             home=((node, 1),) if node else (),
             may_move=not node,
             settled=bool(node),
-            cpus=max(sum(own.cpus or 0.0 for own in there) for there in at_once),
-            memory_mib=max(sum(own.memory_mib or 0.0 for own in there) for there in at_once),
+            cpus=max(sum(part.cpus or 0.0 for part in there) for there in at_once),
+            memory_mib=max(sum(part.memory_mib or 0.0 for part in there) for there in at_once),
         )
 
 
@@ -186,25 +186,25 @@ def _placed(
         if unit.settled
     }
     fixed = _within(problem.facts.nodes, units, fixed)
-    found = _search(problem, units, fixed, budget_seconds / 2, seed)
-    lacking = [n for n, unit in enumerate(units) if n not in found and unit.must]
-    if lacking and any(units[n].may_move for n in fixed):
-        pools = {units[n].pool for n in lacking}
-        kept = {
+    places = _search(problem, units, fixed, budget_seconds / 2, seed)
+    missing = [n for n, unit in enumerate(units) if n not in places and unit.must]
+    if missing and any(units[n].may_move for n in fixed):
+        pools = {units[n].pool for n in missing}
+        pinned = {
             n: at for n, at in fixed.items() if not units[n].may_move or units[n].pool not in pools
         }
-        other = _search(problem, units, kept, budget_seconds / 2, seed)
+        other = _search(problem, units, pinned, budget_seconds / 2, seed)
         still = [n for n, unit in enumerate(units) if n not in other and unit.must]
         displaced = any(units[n].settled for n in still)
-        found = other if len(still) < len(lacking) and not displaced else found
-    return _held(problem, units, fixed, found, budget_seconds / 2, seed)
+        places = other if len(still) < len(missing) and not displaced else places
+    return _held(problem, units, fixed, places, budget_seconds / 2, seed)
 
 
 def _held(
     problem: PlanningProblem,
     units: Sequence[Unit],
     fixed: Places,
-    found: Places,
+    places: Places,
     budget: float,
     seed: int,
 ) -> Places:
@@ -214,29 +214,29 @@ def _held(
     """
     for _ in range(_HOLDS):
         lost = {
-            n for n, unit in enumerate(units) if unit.home and n not in found and n not in fixed
+            n for n, unit in enumerate(units) if unit.home and n not in places and n not in fixed
         }
         if not lost:
             break
         units = [
             replace(unit, may_move=unit.may_move and n not in lost) for n, unit in enumerate(units)
         ]
-        found = _search(problem, units, fixed, budget, seed)
-    return found
+        places = _search(problem, units, fixed, budget, seed)
+    return places
 
 
 def _within(nodes: Sequence[FleetNode], units: Sequence[Unit], fixed: Places) -> Places:
     """Drop settled units beyond what their node has: telemetry and schedulers may disagree."""
     rooms = ((node.gpus, *room_of(node)) for node in nodes)
-    left = np.array([[np.inf if room is None else room for room in row] for row in rooms])
-    kept: Places = {}
+    free = np.array([[np.inf if room is None else room for room in row] for row in rooms])
+    places: Places = {}
     for number, at in sorted(fixed.items(), key=lambda item: (units[item[0]].may_move, item[0])):
         needs = {node: np.array(units[number].needs(count)) for node, count in at}
-        if all((left[node] >= need).all() for node, need in needs.items()):
-            kept[number] = at
+        if all((free[node] >= need).all() for node, need in needs.items()):
+            places[number] = at
             for node, need in needs.items():
-                left[node] -= need
-    return kept
+                free[node] -= need
+    return places
 
 
 def _search(
@@ -259,12 +259,12 @@ def _search(
         run for node, target in zip(nodes, targets, strict=True) for run in _blockers(node, target)
     ]
     answer = place_on_nodes([*runs, *blockers], targets, budget_seconds=budget, seed=seed)
-    found = dict(fixed)
+    places = dict(fixed)
     for number, entry in zip(waiting, answer.runs, strict=False):
         if entry.nodes:
             parts = zip(entry.nodes, entry.gpus, strict=True)
-            found[number] = tuple((names[name], count) for name, count in parts)
-    return found
+            places[number] = tuple((names[name], count) for name, count in parts)
+    return places
 
 
 def _target(node: FleetNode, pool: int, used: Floats) -> PlacementNode:
@@ -321,7 +321,7 @@ def _blockers(node: FleetNode, target: PlacementNode) -> list[Run]:
 
 def _answer(
     problem: PlanningProblem,
-    asked: Sequence[Stretch],
+    runs: Sequence[Stretch],
     units: Sequence[Unit],
     places: Places,
     slices: dict[int, tuple[int, int]],
@@ -347,33 +347,33 @@ def _answer(
     names = {node.name: index for index, node in enumerate(nodes)}
     at |= {
         number: tuple((names[name], count) for name, count in stretch.shared)
-        for number, stretch in enumerate(asked)
+        for number, stretch in enumerate(runs)
         if stretch.shared
     }
-    stays, moves, moved_cost = stays_of(problem, asked, at, slices)
-    lost = [number for number in range(len(asked)) if not at.get(number)]
+    stays, moves, moved_cost = stays_of(problem, runs, at, slices)
+    lost = [number for number in range(len(runs)) if not at.get(number)]
     on = switched(problem, load)
     return NodePlacement(
         stays=stays,
-        unplaced={asked[n].job: _reason(problem, asked[n]) for n in lost},
-        failed=tuple(asked[n] for n in lost if asked[n].needs_a_place),
+        unplaced={runs[n].job: _reason(problem, runs[n]) for n in lost},
+        failed=tuple(runs[n] for n in lost if runs[n].needs_a_place),
         load=load,
         on=on,
         parts=tuple(parts),
         moves=moves,
         move_cost=moved_cost,
-        node_cost=node_cost(problem, on) + unplaced_cost(problem, [asked[n] for n in lost]),
+        node_cost=node_cost(problem, on) + unplaced_cost(problem, [runs[n] for n in lost]),
     )
 
 
 def _reason(problem: PlanningProblem, stretch: Stretch) -> str:
     pool = problem.pools.pools[stretch.pool].name
-    known = "" if stretch.needs_a_place else "its present nodes are not known and "
+    prefix = "" if stretch.needs_a_place else "its present nodes are not known and "
     slots = f"{stretch.start}-{stretch.end - 1}"
     if stretch.only is not None:
-        named = required_nodes(problem.jobs[stretch.job].demand.job)
-        if NO_NODE in named:
+        required = required_nodes(problem.jobs[stretch.job].demand.job)
+        if NO_NODE in required:
             return "no node here is admitted by its nodeSelector and affinity"
-        shown = ", ".join(sorted(named)[:_SHOWN]) + ", …" * (len(named) > _SHOWN)
-        return f"no required node ({shown}) has room for {stretch.gpus} GPUs in slots {slots}"
-    return f"{known}no node of {pool} has room for {stretch.gpus} GPUs in slots {slots}"
+        names = ", ".join(sorted(required)[:_SHOWN]) + ", …" * (len(required) > _SHOWN)
+        return f"no required node ({names}) has room for {stretch.gpus} GPUs in slots {slots}"
+    return f"{prefix}no node of {pool} has room for {stretch.gpus} GPUs in slots {slots}"

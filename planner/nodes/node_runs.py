@@ -98,7 +98,7 @@ def stretches(
     problem: PlanningProblem, mapping: SlotMapping, paths: npt.NDArray[np.int16]
 ) -> tuple[Stretch, ...]:
     """Return the stretches of all jobs of a plan [J, H] in rows of the mapping's grid."""
-    found: list[Stretch] = []
+    runs: list[Stretch] = []
     grid, pool_of = mapping.slots.grid, pool_of_name(problem)
     away_of = {node.name: np.array(node.away) for node in problem.facts.nodes if node.away}
     for job, path in enumerate(paths):
@@ -110,10 +110,10 @@ def stretches(
             if keys[begin][0] >= 0:
                 row = int(path[begin])
                 option = int(mapping.option_of[job, row])
-                whole = _stretch(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
-                found += _cut(whole, away_of) if problem.movable(job) else [whole]
+                run = _stretch(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
+                runs += _cut(run, away_of) if problem.movable(job) else [run]
             begin = slot
-    return tuple(found)
+    return tuple(runs)
 
 
 def _stretch(
@@ -170,9 +170,9 @@ def _beside(
 
 
 def _placement(problem: PlanningProblem, model: str, profile: str) -> MigPlacement | None:
-    known = problem.catalogue.find(model)
-    mig = known.mig_profile(profile) if known and profile else None
-    return known.mig_placement(mig) if known and mig else None
+    entry = problem.catalogue.find(model)
+    mig = entry.mig_profile(profile) if entry and profile else None
+    return entry.mig_placement(mig) if entry and mig else None
 
 
 def pool_of_name(problem: PlanningProblem) -> dict[str, int]:
@@ -181,18 +181,18 @@ def pool_of_name(problem: PlanningProblem) -> dict[str, int]:
     return {node.name: int(pool) for node, pool in zip(nodes, problem.pools.of_node, strict=True)}
 
 
-def _cut(whole: Stretch, away_of: Mapping[str, npt.NDArray[np.bool_]]) -> list[Stretch]:
+def _cut(stretch: Stretch, away_of: Mapping[str, npt.NDArray[np.bool_]]) -> list[Stretch]:
     """Cut a stretch where a node of its home goes away or comes back."""
-    hit = [away_of[name] for name, _count in whole.home if name in away_of]
+    hit = [away_of[name] for name, _count in stretch.home if name in away_of]
     if not hit:
-        return [whole]
-    whole = replace(whole, mig_board="")
+        return [stretch]
+    stretch = replace(stretch, mig_board="")
     away = np.logical_or.reduce(hit)
-    edges = [slot for slot in range(whole.start + 1, whole.end) if away[slot] != away[slot - 1]]
-    bounds = [whole.start, *edges, whole.end]
+    edges = [slot for slot in range(stretch.start + 1, stretch.end) if away[slot] != away[slot - 1]]
+    bounds = [stretch.start, *edges, stretch.end]
     return [
-        replace(whole, start=start, end=end, home=(), displaced=True)
+        replace(stretch, start=start, end=end, home=(), displaced=True)
         if away[start]
-        else replace(whole, start=start, end=end)
+        else replace(stretch, start=start, end=end)
         for start, end in pairwise(bounds)
     ]

@@ -40,7 +40,7 @@ _TRIFLE = 1e-6
 
 def searched(
     problem: PlanningProblem,
-    asked: Sequence[Stretch],
+    runs: Sequence[Stretch],
     units: Sequence[Unit],
     places: Places,
     *,
@@ -50,10 +50,10 @@ def searched(
 
     Units on several nodes, those that may not move and those on nodes that are left alone stay.
     """
-    numbers = _that_may_move(problem, asked, units, places)
+    numbers = _that_may_move(problem, runs, units, places)
     if not numbers:
         return places
-    own = [units[number] for number in numbers]
+    movable = [units[number] for number in numbers]
     at = np.array([places[number][0][0] for number in numbers])
     nodes = _nodes(problem, units, places)
     prices = NodePrices(
@@ -62,21 +62,21 @@ def searched(
         min_off=problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes,
         clearly=_CLEARLY,
     )
-    arrays = _arrays(problem, asked, own)
+    arrays = _arrays(problem, runs, movable)
     emptied = np.argsort(nodes.load[:, 0].sum(axis=1), kind="stable")
     emptied = emptied[np.isin(emptied, at)][:_MAX_NODES]
     effort = SearchEffort(
         emptied_cells=_MAX_CELLS,
-        rounds=max(_MIN_ROUNDS, _ROUNDS_PER_UNIT * len(own)),
-        round_cells=max(_MAX_CELLS, _CELLS_PER_UNIT * len(own)),
+        rounds=max(_MIN_ROUNDS, _ROUNDS_PER_UNIT * len(movable)),
+        round_cells=max(_MAX_CELLS, _CELLS_PER_UNIT * len(movable)),
     )
     search_nodes(arrays, nodes, prices, at, emptied, effort, random_state(seed))
-    moved = zip(numbers, own, at.tolist(), strict=True)
+    moved = zip(numbers, movable, at.tolist(), strict=True)
     return places | {number: ((node, unit.gpus),) for number, unit, node in moved}
 
 
 def _that_may_move(
-    problem: PlanningProblem, asked: Sequence[Stretch], units: Sequence[Unit], places: Places
+    problem: PlanningProblem, runs: Sequence[Stretch], units: Sequence[Unit], places: Places
 ) -> list[int]:
     """Return the numbers of the units on one node that may be on another.
 
@@ -85,7 +85,7 @@ def _that_may_move(
     stays = {number for number, unit in enumerate(units) if len(unit.home) > 1 or not unit.may_move}
     for number, (unit, other) in enumerate(pairwise(units)):
         goes_on = unit.group == other.group and unit.end == other.start
-        if goes_on and asked[unit.stretch].option == asked[other.stretch].option:
+        if goes_on and runs[unit.stretch].option == runs[other.stretch].option:
             stays |= {number, number + 1}
     alone = [_is_left_alone(node) for node in problem.facts.nodes]
     return [
@@ -95,31 +95,29 @@ def _that_may_move(
     ]
 
 
-def _arrays(
-    problem: PlanningProblem, asked: Sequence[Stretch], units: Sequence[Unit]
-) -> UnitArrays:
+def _arrays(problem: PlanningProblem, runs: Sequence[Stretch], units: Sequence[Unit]) -> UnitArrays:
     names = {node.name: number for number, node in enumerate(problem.facts.nodes)}
     return UnitArrays(
         start=np.array([unit.start for unit in units]),
         end=np.array([unit.end for unit in units]),
         pool=np.array([unit.pool for unit in units]),
         needs=np.array([unit.needs(unit.gpus) for unit in units], dtype=np.float64),
-        home=np.array([_home(asked, unit, names) for unit in units]),
-        move_cost=np.array([_move_cost(problem, asked, unit) for unit in units]),
+        home=np.array([_home(runs, unit, names) for unit in units]),
+        move_cost=np.array([_move_cost(problem, runs, unit) for unit in units]),
     )
 
 
-def _home(asked: Sequence[Stretch], unit: Unit, names: Mapping[str, int]) -> int:
+def _home(runs: Sequence[Stretch], unit: Unit, names: Mapping[str, int]) -> int:
     """Return the node where a unit is now, of one that grows where its job is; -1 for none."""
-    home = unit.home or (asked[unit.stretch].home if unit.stretch >= 0 else ())
+    home = unit.home or (runs[unit.stretch].home if unit.stretch >= 0 else ())
     return names[home[0][0]] if home else -1
 
 
-def _move_cost(problem: PlanningProblem, asked: Sequence[Stretch], unit: Unit) -> float:
+def _move_cost(problem: PlanningProblem, runs: Sequence[Stretch], unit: Unit) -> float:
     """Return what a start away from home costs beyond the start that the plan has there anyway."""
     paid = 0.0
-    if unit.stretch >= 0 and (unit.start or asked[unit.stretch].option):
-        paid = float(problem.enter_cost[asked[unit.stretch].option, asked[unit.stretch].job])
+    if unit.stretch >= 0 and (unit.start or runs[unit.stretch].option):
+        paid = float(problem.enter_cost[runs[unit.stretch].option, runs[unit.stretch].job])
     return max(unit.move_cost - paid, _TRIFLE * unit.gpus * (unit.end - unit.start))
 
 

@@ -112,7 +112,7 @@ def _cheapest(
     state: RandomState,
 ) -> int:
     """Return the node where a unit adds least, the fullest of several; -1 where none takes it."""
-    chosen, least, fullest = -1, np.inf, -1.0
+    best, least, fullest = -1, np.inf, -1.0
     count, looked = len(nodes.pool), 0
     offset = draw(state, count)
     for step in range(count):
@@ -131,8 +131,8 @@ def _cheapest(
         if units.home[unit] >= 0 and units.home[unit] != node:
             added += prices.clearly * units.move_cost[unit]
         if added < least - _SAME or (added <= least + _SAME and full > fullest):
-            chosen, least, fullest = node, added, full
-    return chosen
+            best, least, fullest = node, added, full
+    return best
 
 
 @inner

@@ -12,22 +12,22 @@ from planner.problem.slot_mapping import move_cost
 
 def stays_of(
     problem: PlanningProblem,
-    asked: Sequence[Stretch],
+    runs: Sequence[Stretch],
     at: dict[int, tuple[tuple[int, int], ...]],
     slices: dict[int, tuple[int, int]],
 ) -> tuple[tuple[tuple[Stay, ...], ...], int, float]:
     """Return the stays of all jobs, and how many moves they force at which cost."""
     nodes = problem.facts.nodes
-    found: dict[int, list[Stay]] = defaultdict(list)
+    by_job: dict[int, list[Stay]] = defaultdict(list)
     before: dict[int, tuple[int, int, frozenset[str]]] = {}
     moves, cost = 0, 0.0
-    for number, stretch in enumerate(asked):
+    for number, stretch in enumerate(runs):
         where = at.get(number, ())
         names = frozenset(nodes[node].name for node, _count in where)
         if stretch.job not in before and stretch.start == 0:
             home = problem.facts.homes.get(problem.jobs[stretch.job].demand.job.job_id)
-            known = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
-            before[stretch.job] = (0, 0, known)
+            homes = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
+            before[stretch.job] = (0, 0, homes)
         last_end, last_option, last_names = before.get(stretch.job, (-1, -1, frozenset[str]()))
         same = last_end == stretch.start and last_option == stretch.option
         moved = bool(where) and same and bool(last_names) and not names <= last_names
@@ -36,7 +36,7 @@ def stays_of(
             cost += move_cost(problem, problem.jobs[stretch.job], stretch.option)
         before[stretch.job] = (stretch.end, stretch.option, names)
         board = slices.get(number)
-        found[stretch.job] += [
+        by_job[stretch.job] += [
             Stay(
                 node=nodes[node].name,
                 gpus=count,
@@ -48,19 +48,19 @@ def stays_of(
             )
             for node, count in where
         ]
-    return tuple(_joined(found[job]) for job in range(len(problem.jobs))), moves, cost
+    return tuple(_joined(by_job[job]) for job in range(len(problem.jobs))), moves, cost
 
 
 def _joined(stays: list[Stay]) -> tuple[Stay, ...]:
     """Join stays that go on where another ends."""
-    kept: list[Stay] = []
+    joined: list[Stay] = []
     for stay in stays:
-        last = next((n for n, other in enumerate(kept) if _goes_on(other, stay)), None)
+        last = next((n for n, other in enumerate(joined) if _goes_on(other, stay)), None)
         if last is None:
-            kept.append(stay)
+            joined.append(stay)
         else:
-            kept[last] = replace(kept[last], end=stay.end)
-    return tuple(kept)
+            joined[last] = replace(joined[last], end=stay.end)
+    return tuple(joined)
 
 
 def _goes_on(one: Stay, other: Stay) -> bool:

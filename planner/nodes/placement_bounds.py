@@ -26,8 +26,8 @@ def placement_bounds(problem: PlanningProblem, placed: NodePlacement) -> tuple[P
         largest = max(
             (
                 node.gpus
-                for node, own in zip(problem.facts.nodes, problem.pools.of_node, strict=True)
-                if own == pool
+                for node, other in zip(problem.facts.nodes, problem.pools.of_node, strict=True)
+                if other == pool
             ),
             default=0,
         )

@@ -16,9 +16,9 @@ KEEP = 1e6
 
 def all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> WarmStart:
     """Return the start from a plan that changes the failed jobs and, if it can, no other."""
-    kept = np.ones(len(solved.paths), dtype=np.bool_)
-    kept[[stretch.job for stretch in failed]] = False
-    return WarmStart(prices=solved.prices, announced=solved.paths, kept=kept, churn_price=KEEP)
+    mask = np.ones(len(solved.paths), dtype=np.bool_)
+    mask[[stretch.job for stretch in failed]] = False
+    return WarmStart(prices=solved.prices, announced=solved.paths, kept=mask, churn_price=KEEP)
 
 
 def without_failed(

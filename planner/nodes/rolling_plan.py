@@ -49,21 +49,21 @@ class Rolling:
     def churn_cost(self, paths: Path) -> float:
         """Return the churn price of the kept jobs whose paths [J, H] are not the announced ones."""
         warm = self.warm_start
-        left = (paths != warm.announced).any(axis=1) & warm.kept
-        return warm.churn_price * int(left.sum())
+        changed = (paths != warm.announced).any(axis=1) & warm.kept
+        return warm.churn_price * int(changed.sum())
 
 
 def kept_prices(mapping: SlotMapping, prices: PlanPrices) -> tuple[PlanPrice, ...]:
     """Return the prices of a solved plan by name, to six digits."""
     rows = coupling_rows(mapping.slots).names
     types = mapping.slots.fleet.gpu_types
-    named = [
+    by_name = [
         *((name, prices.rows[:, column]) for column, name in enumerate(rows)),
         *((f"boot of {name}", prices.boots[:, column]) for column, name in enumerate(types)),
     ]
     return tuple(
         PlanPrice(of=name, per_slot=tuple(float(f"{value:.{_DIGITS}g}") for value in values))
-        for name, values in named
+        for name, values in by_name
         if values.any()
     )
 
@@ -86,18 +86,18 @@ def rolling(
     present = mapping.slots.jobs.present
     slots = mapping.slots.slots
     announced = np.repeat(present[:, None], slots, axis=1).astype(np.int16)
-    kept = np.zeros(len(present), dtype=np.bool_)
+    unchanged = np.zeros(len(present), dtype=np.bool_)
     for column, entry in enumerate(problem.jobs):
         job_id = entry.demand.job.job_id
         if job_id not in plans or job_id in reconsidered:
             continue
         path = _path(problem, mapping, column, plans[job_id], elapsed, pool_of)
         if path is not None:
-            announced[column], kept[column] = path, True
+            announced[column], unchanged[column] = path, True
     warm_start = WarmStart(
         prices=_prices(mapping, last, elapsed),
         announced=announced,
-        kept=kept,
+        kept=unchanged,
         churn_price=problem.planning.churn_ratio * abs(last.cost) / max(1, len(last.jobs)),
     )
     count = min(problem.planning.frozen_minutes // problem.planning.slot_minutes, slots)
@@ -105,8 +105,8 @@ def rolling(
     required = pinned.jobs.required
     if required is not None:
         before = mapping.slots.jobs.required
-        required[~kept] = NOTHING if before is None else before[~kept]
-    says_much = kept.mean() >= _ALIKE and len(kept) > _FEW_JOBS
+        required[~unchanged] = NOTHING if before is None else before[~unchanged]
+    says_much = unchanged.mean() >= _ALIKE and len(unchanged) > _FEW_JOBS
     return Rolling(
         warm_start=warm_start,
         frozen_problem=pinned,
@@ -130,18 +130,18 @@ def slot_plan(
     `budget` gives the seconds of each search. Raises ImpossibleProblemError as `solve` does.
     """
     warm = None if start is None else start.warm_start
-    found = solver(slots, budget_seconds=budget(), effort=effort, warm=warm)
-    if start is None or found.gap <= start.usual_gap + _STALE:
-        return found
+    warm_plan = solver(slots, budget_seconds=budget(), effort=effort, warm=warm)
+    if start is None or warm_plan.gap <= start.usual_gap + _STALE:
+        return warm_plan
     try:
         anew = solver(slots, budget_seconds=budget(), effort=effort)
-        known = max(found, anew, key=lambda plan: plan.lower_bound)
-        bound = Bound(value=known.lower_bound, name=known.bound_name)
-        near = Start(prices=anew.prices, paths=anew.paths, bound=bound)
-        drawn = solve(slots, budget_seconds=budget(), effort=effort, warm=warm, start=near)
+        tightest = max(warm_plan, anew, key=lambda plan: plan.lower_bound)
+        bound = Bound(value=tightest.lower_bound, name=tightest.bound_name)
+        restart = Start(prices=anew.prices, paths=anew.paths, bound=bound)
+        drawn = solve(slots, budget_seconds=budget(), effort=effort, warm=warm, start=restart)
     except ImpossibleProblemError:
-        return found
-    best = min(found, drawn, key=lambda plan: plan.cost + start.churn_cost(plan.paths))
+        return warm_plan
+    best = min(warm_plan, drawn, key=lambda plan: plan.cost + start.churn_cost(plan.paths))
     lower = checked_bound(drawn.lower_bound, best.cost)
     # The new prices, whichever plan is taken: the next one would be misled as well.
     return replace(best, lower_bound=lower, bound_name=drawn.bound_name, prices=drawn.prices)
@@ -173,9 +173,9 @@ def _path(
     """Return the rows that the last plan announced; None when one is no option any more."""
     options = {entry.configuration: n for n, entry in enumerate(problem.jobs[column].options)}
     grid, rows = mapping.slots.grid, mapping.option_of[column]
-    known: dict[tuple[int, int], int] = {}
+    row_of: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(rows != NOTHING):
-        known[int(rows[row]), int(grid.gpu_type[row])] = int(row)
+        row_of[int(rows[row]), int(grid.gpu_type[row])] = int(row)
     pools = np.full(len(plan.steps), NOTHING, dtype=np.int64)
     for stay in plan.stays:
         pools[stay.start : stay.end] = pool_of.get(stay.node, NOTHING)
@@ -186,17 +186,17 @@ def _path(
         if option is None:
             return None
         home = int(mapping.home_row[column, option])
-        path.append(known.get((option, int(pools[slot])), home))
+        path.append(row_of.get((option, int(pools[slot])), home))
     return np.array(path, dtype=np.int16)
 
 
 def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
     """Return the last plan's prices by name, later by the elapsed slots; 0 where there was none."""
-    kept = {price.of: np.array(price.per_slot) for price in last.prices}
+    by_name = {price.of: np.array(price.per_slot) for price in last.prices}
     slots = np.minimum(np.arange(mapping.slots.slots) + elapsed, mapping.slots.slots - 1)
 
     def column(name: str) -> Floats:
-        return kept[name][slots] if name in kept else np.zeros(len(slots))
+        return by_name[name][slots] if name in by_name else np.zeros(len(slots))
 
     return PlanPrices(
         rows=np.column_stack([column(entry) for entry in coupling_rows(mapping.slots).names]),
@@ -211,5 +211,5 @@ def revised(start: Rolling | None, paths: Path) -> int | None:
     """Return how many jobs leave the path that the last plan announced for them."""
     if start is None:
         return None
-    left = (paths != start.warm_start.announced).any(axis=1)
-    return int((left & start.warm_start.kept).sum())
+    changed = (paths != start.warm_start.announced).any(axis=1)
+    return int((changed & start.warm_start.kept).sum())

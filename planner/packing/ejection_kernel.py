@@ -192,7 +192,7 @@ def _eject(
     state: RandomState,
 ) -> int:
     """Empty the cheapest way for an item into the pool; give the bin that now takes it, or -1."""
-    chosen = -1
+    best = -1
     number = 0
     limit = _UNLIMITED
     count = len(bins.counts)
@@ -203,13 +203,13 @@ def _eject(
             continue
         limit, size = _cheapest_ejection(items, bins, work, penalty, item, one, limit, depth)
         if size > 0:
-            chosen = one
+            best = one
             number = size
             copy_into(work.best[:size], work.found[:size])
     for index in range(number):
         leave(items, bins, work.best[index])
         _wait(items, pool, work.best[index])
-    return chosen
+    return best
 
 
 @compiled
@@ -233,14 +233,14 @@ def _wait_longest(items: Items, pool: WaitingPool, item: int) -> None:
 @compiled
 def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState) -> int:
     """Return one of the bins that take the item, each as likely as the other, or -1."""
-    chosen = -1
+    choice = -1
     fitting = 0
     for number in range(len(bins.counts)):
         if items.allowed[item, number] and first_excess(items, bins, item, number, 0) < 0:
             fitting += 1
             if fitting == 1 or draw(state, fitting) == 0:
-                chosen = number
-    return chosen
+                choice = number
+    return choice
 
 
 @compiled

@@ -108,9 +108,9 @@ def _pattern_losses(sizes: Ints, counts: Ints) -> Floats:
     """Return r minus the price, in milli, of the best pattern of shares that fits into r."""
     prices = pattern_prices(counts, sizes, WHOLE)
     worth = np.zeros(WHOLE + 1)
-    for left in range(int(sizes[0]), WHOLE + 1):
-        fitting = sizes <= left
-        worth[left] = (prices[fitting] + worth[left - sizes[fitting]]).max()
+    for free in range(int(sizes[0]), WHOLE + 1):
+        fitting = sizes <= free
+        worth[free] = (prices[fitting] + worth[free - sizes[fitting]]).max()
     worth = np.maximum.accumulate(worth)
     return np.asarray(np.arange(WHOLE + 1) - WHOLE * worth / worth[WHOLE])
 
@@ -121,12 +121,12 @@ def _random_losses(sizes: Ints, chance: Floats) -> Floats:
     A residual that sees 50 pods without one is lost as a whole.
     """
     losses = np.arange(WHOLE + 1, dtype=np.float64)
-    for left in range(int(sizes[0]), WHOLE):
-        fitting = sizes <= left
+    for free in range(int(sizes[0]), WHOLE):
+        fitting = sizes <= free
         total = chance[fitting].sum()
         never = (1 - total) ** _LOOKS
-        after = chance[fitting] @ losses[left - sizes[fitting]] / total
-        losses[left] = (1 - never) * after + never * left
+        after = chance[fitting] @ losses[free - sizes[fitting]] / total
+        losses[free] = (1 - never) * after + never * free
     losses[WHOLE] = 0.0
     return np.asarray(losses)
 
@@ -142,10 +142,10 @@ def model_prices(pods: Pods, nodes: NodeState) -> Floats:
     picky = asks & (pods.models != ANY_MODEL)
     if picky.sum() < _PICKY_SHARE * max(1, asks.sum()):
         return np.zeros(models)
-    named = ((pods.models[picky, None] >> np.arange(models)) & 1) * capacity
-    shares = named / np.maximum(named.sum(axis=1, keepdims=True), 1)
-    wanted = pods.demand[picky] @ shares * (capacity.sum() / max(1, pods.demand.sum()))
-    return np.asarray(wanted / np.maximum(capacity, 1.0))
+    shared = ((pods.models[picky, None] >> np.arange(models)) & 1) * capacity
+    shares = shared / np.maximum(shared.sum(axis=1, keepdims=True), 1)
+    demand = pods.demand[picky] @ shares * (capacity.sum() / max(1, pods.demand.sum()))
+    return np.asarray(demand / np.maximum(capacity, 1.0))
 
 
 def prices_of(pods: Pods, nodes: NodeState) -> PlacementPrices:
@@ -186,10 +186,10 @@ class FragmentationPlacer:
 
     def occupy(self, pod: Pod, node: int) -> Ints:
         """Put the pod on a node that takes it; give the milli held of each of its GPUs."""
-        held = np.zeros(self.nodes.boards.shape[1], dtype=np.int64)
-        occupy(self.nodes, self.prices, pod, node, 1, held)
-        return held
+        boards = np.zeros(self.nodes.boards.shape[1], dtype=np.int64)
+        occupy(self.nodes, self.prices, pod, node, 1, boards)
+        return boards
 
-    def release(self, pod: Pod, node: int, held: Ints) -> None:
+    def release(self, pod: Pod, node: int, boards: Ints) -> None:
         """Take a pod off its node."""
-        occupy(self.nodes, self.prices, pod, node, -1, held.copy())
+        occupy(self.nodes, self.prices, pod, node, -1, boards.copy())

@@ -48,7 +48,7 @@ class PlacementPrices(NamedTuple):
 @inner
 def board_for(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) -> int:
     """Return GPU of a node where a share adds least unusable residual, or -1 if none has room."""
-    chosen = -1
+    best_board = -1
     least = np.inf
     for board in range(nodes.boards.shape[1]):
         free = nodes.boards[node, board]
@@ -56,8 +56,8 @@ def board_for(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) ->
             change = prices.residual[free - pod.milli] - prices.residual[free]
             if change < least:
                 least = change
-                chosen = board
-    return chosen
+                best_board = board
+    return best_board
 
 
 @compiled
@@ -86,8 +86,8 @@ def score(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) -> flo
     after = max(0.0, free - demand - (nodes.cpu[node] - pod.cpu) / prices.kappa)
     total = after - before
     if pod.gpus == 1 and pod.milli < WHOLE:
-        left = nodes.boards[node, board_for(nodes, prices, pod, node)]
-        total += prices.residual[left - pod.milli] - prices.residual[left]
+        rest = nodes.boards[node, board_for(nodes, prices, pod, node)]
+        total += prices.residual[rest - pod.milli] - prices.residual[rest]
     if demand > 0:
         total += prices.model[nodes.model[node]] * demand
     return float(total)
@@ -96,49 +96,49 @@ def score(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) -> flo
 @compiled
 def choose(nodes: NodeState, prices: PlacementPrices, pod: Pod) -> int:
     """Return the first node of the least score, or -1 when none takes the pod."""
-    chosen = -1
+    choice = -1
     least = np.inf
     for node in range(len(nodes.cpu)):
         if fits(nodes, pod, node):
             value = score(nodes, prices, pod, node)
             if value < least:
                 least = value
-                chosen = node
-    return chosen
+                choice = node
+    return choice
 
 
 @compiled
 def occupy(
-    nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int, sign: int, held: Ints
+    nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int, sign: int, boards: Ints
 ) -> None:
     """Take what a pod needs from a node (sign 1) or give it back (sign -1).
 
-    `held` [most] becomes, or was, the milli of every GPU.
+    `boards` [most] becomes, or was, the milli of every GPU.
     """
     nodes.cpu[node] -= sign * pod.cpu
     nodes.memory[node] -= sign * pod.memory
     nodes.gpu[node] -= sign * pod.gpus * pod.milli
     if sign < 0:
-        _hold(nodes, node, sign, held)
-        held[:] = 0
+        _hold(nodes, node, sign, boards)
+        boards[:] = 0
         return
-    held[:] = 0
+    boards[:] = 0
     if pod.gpus == 1:
-        held[board_for(nodes, prices, pod, node)] = pod.milli
+        boards[board_for(nodes, prices, pod, node)] = pod.milli
     else:
-        left = pod.gpus
-        for board in range(len(held)):
-            if left > 0 and nodes.boards[node, board] >= pod.milli:
-                held[board] = pod.milli
-                left -= 1
-    _hold(nodes, node, sign, held)
+        rest = pod.gpus
+        for board in range(len(boards)):
+            if rest > 0 and nodes.boards[node, board] >= pod.milli:
+                boards[board] = pod.milli
+                rest -= 1
+    _hold(nodes, node, sign, boards)
 
 
 @inner
-def _hold(nodes: NodeState, node: int, sign: int, held: Ints) -> None:
+def _hold(nodes: NodeState, node: int, sign: int, boards: Ints) -> None:
     """Take what is held of every GPU of a node, or give it back; count those that are whole."""
-    whole = 0
-    for board in range(len(held)):  # for whole rows numba compiles how to print shapes: 3 CPU s
-        nodes.boards[node, board] -= sign * held[board]
-        whole += nodes.boards[node, board] == WHOLE
-    nodes.whole[node] = whole
+    full = 0
+    for board in range(len(boards)):  # for whole rows numba compiles how to print shapes: 3 CPU s
+        nodes.boards[node, board] -= sign * boards[board]
+        full += nodes.boards[node, board] == WHOLE
+    nodes.whole[node] = full

@@ -17,7 +17,7 @@ def best_pattern(values: Floats, sizes: Ints, limits: Ints, capacity: int) -> tu
     """
     kinds = len(sizes)
     best = np.zeros(capacity + 1)
-    taken = np.zeros((kinds, capacity + 1), dtype=np.int64)
+    counts = np.zeros((kinds, capacity + 1), dtype=np.int64)
     for kind in range(kinds):
         size = sizes[kind]
         value = values[kind]
@@ -30,12 +30,12 @@ def best_pattern(values: Floats, sizes: Ints, limits: Ints, capacity: int) -> tu
                 trial = best[room - number * size] + number * value
                 if trial > top:
                     top = trial
-                    taken[kind, room] = number
+                    counts[kind, room] = number
             best[room] = top
     pattern = np.zeros(kinds, dtype=np.int64)
     room = capacity
     for kind in range(kinds - 1, -1, -1):
-        pattern[kind] = taken[kind, room]
+        pattern[kind] = counts[kind, room]
         room -= pattern[kind] * sizes[kind]
     return best[capacity], pattern
 

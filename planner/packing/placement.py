@@ -154,13 +154,13 @@ def place_on_nodes(
 def _sizes(run: Run, largest: int) -> list[int]:
     """Return the GPUs of the parts of a run: as it is now, or whole nodes and then the rest."""
     if sum(run.current_gpus) >= run.gpus:
-        left, parts = run.gpus, []
-        for held in run.current_gpus:
-            parts.append(min(held, left))
-            left -= parts[-1]
+        gpus, parts = run.gpus, []
+        for count in run.current_gpus:
+            parts.append(min(count, gpus))
+            gpus -= parts[-1]
         return [part for part in parts if part]
-    whole, rest = divmod(run.gpus, largest)
-    return [largest] * whole + ([rest] if rest else [])
+    full, rest = divmod(run.gpus, largest)
+    return [largest] * full + ([rest] if rest else [])
 
 
 def _home(run: Run, part: int, number: dict[str, int]) -> int:
@@ -253,8 +253,8 @@ def _share(amount: int | None, gpus: int, all_gpus: int) -> int:
 
 def _allowed(runs: Sequence[Run], nodes: Sequence[PlacementNode]) -> Bools:
     """Return which run may be on which node [runs, nodes]: by model, openness, where it must be."""
-    wanted = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
-    allowed = np.asarray((wanted == "") | (wanted == _models(nodes)))
+    models = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
+    allowed = np.asarray((models == "") | (models == _models(nodes)))
     number = {node.name: index for index, node in enumerate(nodes)}
     closed = np.array([not node.open for node in nodes], dtype=np.bool_)
     for index, run in enumerate(runs):
@@ -262,9 +262,9 @@ def _allowed(runs: Sequence[Run], nodes: Sequence[PlacementNode]) -> Bools:
             allowed[index] &= [node.name in run.only for node in nodes]
         if not run.fixed and not closed.any():
             continue
-        own = np.zeros(len(nodes), dtype=np.bool_)
-        own[[number[name] for name in run.current_nodes if name in number]] = True
-        allowed[index] &= own if run.fixed else own | ~closed
+        home = np.zeros(len(nodes), dtype=np.bool_)
+        home[[number[name] for name in run.current_nodes if name in number]] = True
+        allowed[index] &= home if run.fixed else home | ~closed
     return allowed
 
 
@@ -293,27 +293,27 @@ def _searched(parts: _Parts, *, deadline: float, seed: int) -> Ints:
 def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
     """Make room for the parts without a node that could fit an empty one."""
     possible = _possible(parts)
-    kept = np.flatnonzero(possible)
+    fitting = np.flatnonzero(possible)
     items = Items(
-        first=parts.items.first[kept],
-        last=parts.items.last[kept],
-        sizes=parts.items.sizes[kept],
-        weights=parts.items.weights[kept],
-        allowed=parts.items.allowed[kept],
+        first=parts.items.first[fitting],
+        last=parts.items.last[fitting],
+        sizes=parts.items.sizes[fitting],
+        weights=parts.items.weights[fitting],
+        allowed=parts.items.allowed[fitting],
         slots=parts.items.slots,
     )
-    trial = bin_of[kept]
+    trial = bin_of[fitting]
     best = trial.copy()
-    penalty = np.where(parts.home[kept] >= 0, _STAY, 1).astype(np.int64)
-    penalty[parts.fixed[kept]] = _NEVER
+    penalty = np.where(parts.home[fitting] >= 0, _STAY, 1).astype(np.int64)
+    penalty[parts.fixed[fitting]] = _NEVER
     state = random_state(seed)
-    left = int(items.weights[best < 0].sum())
+    weight = int(items.weights[best < 0].sum())
     chunk = max(1, _CHUNK * _LARGE // max(_LARGE, len(parts.room)))
     for _ in range(_ITERATIONS // _CHUNK):
-        if left == 0 or time.monotonic() > deadline:
+        if weight == 0 or time.monotonic() > deadline:
             break
-        left = place_pool(items, parts.room, trial, best, penalty, _DEPTH, _SHAKES, chunk, state)
-    bin_of[kept] = best
+        weight = place_pool(items, parts.room, trial, best, penalty, _DEPTH, _SHAKES, chunk, state)
+    bin_of[fitting] = best
 
 
 def _possible(parts: _Parts) -> Bools:
@@ -331,25 +331,25 @@ def _drop_incomplete(parts: _Parts, bin_of: Ints) -> None:
 
 
 def _answer(
-    run: Run, nodes: Sequence[PlacementNode], parts: _Parts, found: tuple[Ints, Bools], own: slice
+    run: Run, nodes: Sequence[PlacementNode], parts: _Parts, bins: tuple[Ints, Bools], items: slice
 ) -> RunNodes:
-    """Return the nodes of the `own` parts.
+    """Return the nodes of the `items` parts.
 
-    `found` has the node of every part, and if it fits one.
+    `bins` has the node of every part, and if it fits one.
     """
-    bin_of, possible = found
-    placed = bin_of[own]
+    bin_of, possible = bins
+    placed = bin_of[items]
     if (placed < 0).any():
-        reason = _reason(run, nodes, fits=bool(possible[own].all()))
+        reason = _reason(run, nodes, fits=bool(possible[items].all()))
         return RunNodes(run_id=run.run_id, nodes=(), gpus=(), moved=False, reason=reason)
-    held: dict[str, int] = {}
-    for entry, size in zip(placed, parts.gpus[own], strict=True):
-        held[nodes[entry].name] = held.get(nodes[entry].name, 0) + int(size)
-    names = tuple(held)
+    gpus_by_node: dict[str, int] = {}
+    for entry, size in zip(placed, parts.gpus[items], strict=True):
+        gpus_by_node[nodes[entry].name] = gpus_by_node.get(nodes[entry].name, 0) + int(size)
+    names = tuple(gpus_by_node)
     return RunNodes(
         run_id=run.run_id,
         nodes=names,
-        gpus=tuple(held.values()),
+        gpus=tuple(gpus_by_node.values()),
         moved=not set(run.current_nodes) <= set(names) and bool(run.current_nodes),
     )
 

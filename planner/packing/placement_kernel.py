@@ -39,7 +39,7 @@ def place_first_fit(items: Items, room: Ints, bin_of: Ints, group: Ints, order: 
         if bin_of[item] >= 0:
             continue
         preferred = latest[group[item]]
-        chosen = -1
+        best = -1
         for step in range(-1, len(room)):
             one = preferred if step < 0 else step
             if (
@@ -47,11 +47,11 @@ def place_first_fit(items: Items, room: Ints, bin_of: Ints, group: Ints, order: 
                 and items.allowed[item, one]
                 and first_excess(items, bins, item, one, 0) < 0
             ):
-                chosen = one
+                best = one
                 break
-        if chosen >= 0:
-            enter(items, bins, item, chosen)
-            latest[group[item]] = chosen
+        if best >= 0:
+            enter(items, bins, item, best)
+            latest[group[item]] = best
 
 
 @compiled

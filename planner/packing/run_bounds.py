@@ -23,9 +23,9 @@ def thresholds(distinct: Ints, capacity: int) -> Ints:
     half = capacity // 2
     if half <= _MAX_THRESHOLDS:
         return np.arange(1, half + 1)
-    found = np.unique(np.append(distinct[distinct <= half], half))
-    spread = np.linspace(0, len(found) - 1, min(len(found), _FEWER_THRESHOLDS)).astype(np.int64)
-    return np.asarray(found[spread])
+    sizes = np.unique(np.append(distinct[distinct <= half], half))
+    spread = np.linspace(0, len(sizes) - 1, min(len(sizes), _FEWER_THRESHOLDS)).astype(np.int64)
+    return np.asarray(sizes[spread])
 
 
 def volume_bound(counts: Ints, distinct: Ints, capacity: int) -> Ints:

@@ -110,9 +110,9 @@ def clique_grid(instance: TemporalInstance) -> SlotGrid:
     if not len(points):
         return SlotGrid(first=points, last=points, lengths=points)
     ended = np.searchsorted(np.sort(instance.ends), points, side="right")
-    kept = points[np.append(np.diff(ended) > 0, True)]
+    edges = points[np.append(np.diff(ended) > 0, True)]
     return SlotGrid(
-        first=np.searchsorted(kept, instance.starts),
-        last=np.searchsorted(kept, instance.ends),
-        lengths=np.diff(kept, append=kept[-1] + 1),
+        first=np.searchsorted(edges, instance.starts),
+        last=np.searchsorted(edges, instance.ends),
+        lengths=np.diff(edges, append=edges[-1] + 1),
     )

@@ -44,12 +44,12 @@ def open_part(part: FleetPart) -> OpenPart:
     """Pack the jobs of a part. Errors: ImpossibleProblemError for costs that make no sense."""
     problem = part.problem
     cost = pinned_cost(problem.jobs)
-    found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
-    check_costs(problem, found)
+    costs = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    check_costs(problem, costs)
     rows = coupling_rows(problem)
     return OpenPart(
-        market=Market(lanes=pack(problem, cost, found), rows=rows, fleet=problem.fleet),
-        kernel=make_kernel_problem(problem, rows, cost, found),
+        market=Market(lanes=pack(problem, cost, costs), rows=rows, fleet=problem.fleet),
+        kernel=make_kernel_problem(problem, rows, cost, costs),
     )
 
 

@@ -56,16 +56,16 @@ class PartMarket(PriceExchange):
     def ask(self, prices: ResourcePrices, blocks: Indices, *, searches: int) -> BlockAnswer:
         """Return the optimum of every job at these prices: each part answers for all its blocks."""
         del blocks
-        found = self.places.each(
+        answers = self.places.each(
             answer_of,
             [Question(prices=price, searches=searches) for price in self.part_prices(prices)],
         )
-        self.mean_use.note([entry.used for entry in found])
+        self.mean_use.note([entry.used for entry in answers])
         return BlockAnswer(
-            value=sum(entry.value for entry in found),
-            values=np.concatenate([entry.values for entry in found]),
-            used=np.sum([entry.used for entry in found], axis=0),
-            work=np.concatenate([entry.work for entry in found]),
+            value=sum(entry.value for entry in answers),
+            values=np.concatenate([entry.values for entry in answers]),
+            used=np.sum([entry.used for entry in answers], axis=0),
+            work=np.concatenate([entry.work for entry in answers]),
         )
 
     def free_prices(self) -> ResourcePrices:

@@ -20,15 +20,15 @@ def shares_of(
     rows: CouplingRows,
     fleet: SlotFleet,
     *,
-    whole: bool,
+    integral: bool,
 ) -> Shares:
     """Return the shares of parts that use used [P, H, R] and may use touches [P, R].
 
-    `whole`: configurations hold whole boards, so boards are shared out whole.
+    `integral`: configurations hold whole boards, so boards are shared out whole.
     """
     ratio = _ratios(used, touches)
     free, limit = ratio * rows.free, ratio * rows.limit
-    if whole:
+    if integral:
         boards = np.ones(len(rows.names), dtype=np.bool_)
         boards[rows.types : rows.types + rows.domains] = False
         limit[:, :, boards] = _whole(limit[:, :, boards], rows.limit[:, boards])
@@ -47,10 +47,10 @@ def _ratios(used: Floats, touches: npt.NDArray[np.bool_]) -> Floats:
     """Return the share [P, H, R] of every part: of a row that nobody may use, the first has all."""
     may = touches.copy()
     may[0, ~touches.any(axis=0)] = True
-    asked = np.where(may[:, None, :], used, 0.0)
-    total = asked.sum(axis=0)
+    use = np.where(may[:, None, :], used, 0.0)
+    total = use.sum(axis=0)
     even = may / may.sum(axis=0)
-    proportional = np.divide(asked, total, where=total > _CERTAIN, out=np.zeros_like(asked))
+    proportional = np.divide(use, total, where=total > _CERTAIN, out=np.zeros_like(use))
     return np.asarray(np.where(total > _CERTAIN, proportional, even[:, None, :]))
 
 

@@ -116,18 +116,18 @@ def solve_parts(
     )
     weights = [float(part.problem.jobs.base_cost.size) for part in parts]
     with (workforce or LocalWorkforce()).opened(open_part, parts, weights) as places:
-        start, made, steps = _coupled(task, places) if task.shared else _apart(task, places)
+        start, plans, steps = _coupled(task, places) if task.shared else _apart(task, places)
     joint = Effort(
         price_steps=0, moves=round(_JOINT_MOVES * effort.moves) if task.shared else 0, label_room=0
     )
-    found = solve(
+    solved = solve(
         problem, budget_seconds=task.left(), seed=seed, effort=joint, warm=warm, start=start
     )
     return replace(
-        found,
+        solved,
         prices=start.prices,
         price_steps=steps,
-        moves=found.moves + sum(entry.moves for entry in made if entry is not None),
+        moves=solved.moves + sum(entry.moves for entry in plans if entry is not None),
         seconds=time.monotonic() - started,
     )
 
@@ -145,13 +145,13 @@ def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
         layouts=layouts,
         mean_use=MeanUse(len(task.parts), task.rows.limit.shape),
     )
-    found = _priced(task, market)
-    each = market.part_prices(found.prices)
+    search = _priced(task, market)
+    each = market.part_prices(search.prices)
     prices = [
         _by_job(resource_prices, layout.job)
         for resource_prices, layout in zip(each, layouts, strict=True)
     ]
-    made = _plans(task, places, _shares(task, _wanted(task, market.mean_use)), prices)
+    plans = _plans(task, places, _shares(task, _wanted(task, market.mean_use)), prices)
     bounds = places.each(
         bound_of,
         [
@@ -159,29 +159,29 @@ def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
             for resource_prices in each
         ],
     )
-    value = sum(bound.value for bound in bounds) + priced_constant(market, found.prices)
+    value = sum(bound.value for bound in bounds) + priced_constant(market, search.prices)
     start = Start(
-        prices=_joint_prices(task, prices, found.prices.rows, found.prices.boots),
-        paths=_together(task, made),
+        prices=_joint_prices(task, prices, search.prices.rows, search.prices.boots),
+        paths=_together(task, plans),
         bound=Bound(value=value, name=_name(bounds)),
     )
-    return start, made, len(found.trace)
+    return start, plans, len(search.trace)
 
 
 def _priced(task: _Task, market: PartMarket) -> PriceSearch:
-    near = market.free_prices()
+    start = market.free_prices()
     if task.warm is not None:
-        near = market.boxed(task.warm.prices.rows, task.warm.prices.boots)
-        known = [
+        start = market.boxed(task.warm.prices.rows, task.warm.prices.boots)
+        work = [
             np.where(layout.job >= 0, task.warm.prices.work[part.jobs][layout.job], 0.0)
             for part, layout in zip(task.parts, market.layouts, strict=True)
         ]
         most = np.concatenate([layout.unfinished_price for layout in market.layouts])
-        near = replace(near, work=np.minimum(np.concatenate(known), most))
+        start = replace(start, work=np.minimum(np.concatenate(work), most))
     end = task.started + _PRICE_SHARE * task.budget_seconds
     return settled_prices(
         market,
-        near,
+        start,
         jobs=task.problem.size,
         most_steps=task.effort.price_steps,
         warm=task.warm is not None,
@@ -191,9 +191,9 @@ def _priced(task: _Task, market: PartMarket) -> PriceSearch:
 
 def _by_job(prices: ResourcePrices, job_of_lane: Indices) -> PlanPrices:
     """Return a part's prices with those of work by job."""
-    known = job_of_lane >= 0
-    work = np.zeros(int(known.sum()))
-    work[job_of_lane[known]] = prices.work[known]
+    lanes = job_of_lane >= 0
+    work = np.zeros(int(lanes.sum()))
+    work[job_of_lane[lanes]] = prices.work[lanes]
     return PlanPrices(rows=prices.rows, boots=prices.boots, work=work)
 
 
@@ -201,8 +201,8 @@ def _joint_prices(
     task: _Task, parts: Sequence[PlanPrices], rows: Floats, boots: Floats
 ) -> PlanPrices:
     work = np.zeros(task.problem.size)
-    for part, own in zip(task.parts, parts, strict=True):
-        work[part.jobs] = own.work
+    for part, part_prices in zip(task.parts, parts, strict=True):
+        work[part.jobs] = part_prices.work
     return PlanPrices(rows=rows, boots=boots, work=work)
 
 
@@ -219,10 +219,10 @@ def _wanted(task: _Task, answered: MeanUse) -> Floats:
     )
 
 
-def _shares(task: _Task, wanted: Floats) -> Shares:
+def _shares(task: _Task, use: Floats) -> Shares:
     boards = task.problem.grid.boards
-    whole = bool((np.abs(boards - np.round(boards)) < _WHOLE_WITHIN).all())
-    return shares_of(wanted, task.touches, task.rows, task.problem.fleet, whole=whole)
+    integral = bool((np.abs(boards - np.round(boards)) < _WHOLE_WITHIN).all())
+    return shares_of(use, task.touches, task.rows, task.problem.fleet, integral=integral)
 
 
 def _plans(
@@ -237,10 +237,10 @@ def _plans(
     """
     errands = []
     for number, part in enumerate(task.parts):
-        known = None if prices is None else prices[number]
+        own_prices = None if prices is None else prices[number]
         warm = None if task.warm is None else warmth_of_part(part, task.warm)
-        if warm is not None and known is not None:
-            warm = replace(warm, prices=known)
+        if warm is not None and own_prices is not None:
+            warm = replace(warm, prices=own_prices)
         ratio = len(part.jobs) / task.problem.size
         errands.append(
             PartitionTask(
@@ -253,20 +253,20 @@ def _plans(
                     label_room=0 if prices is not None else task.effort.label_room,
                 ),
                 warm=warm,
-                start=Start(prices=known) if known is not None and warm is None else None,
+                start=Start(prices=own_prices) if own_prices is not None and warm is None else None,
             )
         )
     return places.each(plan_of, errands)
 
 
-def _together(task: _Task, made: Made) -> Path:
+def _together(task: _Task, plans: Made) -> Path:
     """Return the parts' paths as those of the whole.
 
     Jobs of a part without plan as they are now.
     """
     jobs = task.problem.jobs
     paths = paths_of_today(jobs, pinned_cost(jobs))
-    for part, plan in zip(task.parts, made, strict=True):
+    for part, plan in zip(task.parts, plans, strict=True):
         if plan is not None:
             paths[part.jobs] = part.columns[plan.paths]
     return paths
@@ -275,13 +275,13 @@ def _together(task: _Task, made: Made) -> Path:
 def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
     """Return the start of parts that share nothing: each solved by itself, bounds added up."""
     nothing = np.zeros((len(task.parts), *task.rows.limit.shape))
-    made = _plans(task, places, _shares(task, nothing), None)
+    plans = _plans(task, places, _shares(task, nothing), None)
     rows, boots = np.zeros(task.rows.limit.shape), np.zeros_like(task.problem.fleet.capacity.T)
-    solved = [entry for entry in made if entry is not None]
-    if len(solved) < len(made):
+    solved = [entry for entry in plans if entry is not None]
+    if len(solved) < len(plans):
         # There is no room anywhere else: the whole problem says for which job, or finds a way.
-        whole = solve(task.problem, budget_seconds=task.left(), seed=task.seed, effort=task.effort)
-        return Start(prices=whole.prices, paths=whole.paths), made, whole.price_steps
+        joint = solve(task.problem, budget_seconds=task.left(), seed=task.seed, effort=task.effort)
+        return Start(prices=joint.prices, paths=joint.paths), plans, joint.price_steps
     for part, plan in zip(task.touches, solved, strict=True):
         rows[:, part] = plan.prices.rows[:, part]
         types = part[: task.rows.types]
@@ -290,10 +290,10 @@ def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
     names = [Bound(value=prices.lower_bound, name=prices.bound_name) for prices in solved]
     start = Start(
         prices=_joint_prices(task, [plan.prices for plan in solved], rows, boots),
-        paths=_together(task, made),
+        paths=_together(task, plans),
         bound=Bound(value=value, name=_name(names)),
     )
-    return start, made, max(prices.price_steps for prices in solved)
+    return start, plans, max(prices.price_steps for prices in solved)
 
 
 def _name(bounds: Sequence[Bound]) -> str:

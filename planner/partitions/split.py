@@ -44,42 +44,42 @@ def split(
 
 
 def _part(problem: SlotProblem, jobs: Indices, warm: WarmStart | None) -> FleetPart:
-    own, grid = problem.jobs, problem.grid
-    cost = own.base_cost[jobs]
-    known = np.asarray(np.isfinite(cost).any(axis=(0, 1)))
-    known[own.present[jobs]] = True
-    required = None if own.required is None else own.required[jobs]
+    fleet, grid = problem.jobs, problem.grid
+    cost = fleet.base_cost[jobs]
+    used = np.asarray(np.isfinite(cost).any(axis=(0, 1)))
+    used[fleet.present[jobs]] = True
+    required = None if fleet.required is None else fleet.required[jobs]
     if required is not None:
-        known[required[required >= 0]] = True
+        used[required[required >= 0]] = True
     if warm is not None:
-        known[np.unique(warm.announced[jobs])] = True
-    columns = np.flatnonzero(known)
-    place = np.full(len(known), -1, dtype=np.int16)
+        used[np.unique(warm.announced[jobs])] = True
+    columns = np.flatnonzero(used)
+    place = np.full(len(used), -1, dtype=np.int16)
     place[columns] = np.arange(len(columns))
     planned = replace(
-        own,
-        names=tuple(own.names[job] for job in jobs),
+        fleet,
+        names=tuple(fleet.names[job] for job in jobs),
         base_cost=np.ascontiguousarray(cost[:, :, columns]),
-        power_kw=own.power_kw[np.ix_(jobs, columns)],
-        leave_cost=own.leave_cost[np.ix_(jobs, columns)],
-        enter_cost=own.enter_cost[np.ix_(jobs, columns)],
-        layout_cost=own.layout_cost[jobs],
-        present=place[own.present[jobs]].astype(np.int64),
-        tenant=own.tenant[jobs],
-        work=own.work[jobs],
-        rate=own.rate[np.ix_(jobs, columns)],
-        deadline=own.deadline[jobs],
-        unfinished_price=own.unfinished_price[jobs],
+        power_kw=fleet.power_kw[np.ix_(jobs, columns)],
+        leave_cost=fleet.leave_cost[np.ix_(jobs, columns)],
+        enter_cost=fleet.enter_cost[np.ix_(jobs, columns)],
+        layout_cost=fleet.layout_cost[jobs],
+        present=place[fleet.present[jobs]].astype(np.int64),
+        tenant=fleet.tenant[jobs],
+        work=fleet.work[jobs],
+        rate=fleet.rate[np.ix_(jobs, columns)],
+        deadline=fleet.deadline[jobs],
+        unfinished_price=fleet.unfinished_price[jobs],
         required=None if required is None else np.where(required >= 0, place[required], -1),
     )
-    kept = ConfigurationGrid(
+    cut = ConfigurationGrid(
         names=tuple(grid.names[column] for column in columns),
         gpu_type=grid.gpu_type[columns],
         boards=grid.boards[columns],
         layout=grid.layout[columns],
         layout_change=grid.layout_change,
     )
-    return FleetPart(problem=replace(problem, grid=kept, jobs=planned), jobs=jobs, columns=columns)
+    return FleetPart(problem=replace(problem, grid=cut, jobs=planned), jobs=jobs, columns=columns)
 
 
 def warmth_of_part(part: FleetPart, warm: WarmStart) -> WarmStart:
@@ -98,11 +98,11 @@ def touched(part: FleetPart, rows: CouplingRows) -> npt.NDArray[np.bool_]:
     """Return which rows [R] jobs of the part may use."""
     grid, jobs = part.problem.grid, part.problem.jobs
     kinds = np.unique(grid.gpu_type[grid.gpu_type >= 0])
-    found = np.zeros(len(rows.names), dtype=np.bool_)
-    found[kinds] = True
-    found[rows.types : rows.types + rows.domains] = rows.members[:, kinds].any(axis=1)
-    found[rows.types + rows.domains + np.unique(jobs.tenant[jobs.tenant >= 0])] = True
-    return found
+    touches = np.zeros(len(rows.names), dtype=np.bool_)
+    touches[kinds] = True
+    touches[rows.types : rows.types + rows.domains] = rows.members[:, kinds].any(axis=1)
+    touches[rows.types + rows.domains + np.unique(jobs.tenant[jobs.tenant >= 0])] = True
+    return touches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,16 +137,16 @@ def limited(part: FleetPart, number: int, shares: Shares, rows: CouplingRows) ->
         )
     quotas: TenantQuotas | None = None
     if problem.quotas is not None:
-        own = slice(types + domains, None)
-        promised = np.minimum(floor[own], free[own])
+        teams = slice(types + domains, None)
+        promised = np.minimum(floor[teams], free[teams])
         # A promise beyond the boards that the part was given is no promise it can keep.
         room = limit[:types].sum(axis=0)
-        asked = promised.sum(axis=0)
-        kept = np.minimum(1.0, np.divide(room, asked, where=asked > 0, out=np.ones_like(room)))
+        total = promised.sum(axis=0)
+        share = np.minimum(1.0, np.divide(room, total, where=total > 0, out=np.ones_like(room)))
         quotas = replace(
             problem.quotas,
-            guaranteed=promised * kept,
-            quota=np.ascontiguousarray(free[own]),
-            borrowable=np.maximum(limit[own] - free[own], 0.0),
+            guaranteed=promised * share,
+            quota=np.ascontiguousarray(free[teams]),
+            borrowable=np.maximum(limit[teams] - free[teams], 0.0),
         )
     return replace(problem, fleet=fleet, power=power, quotas=quotas)

@@ -150,7 +150,7 @@ def test_shares_of_a_limit_add_up_to_it() -> None:
     used = rng.random((3, 12, len(rows.names))) * 20
     used[:, 0] = 0.0
     touches = rng.random((3, len(rows.names))) < 0.8
-    found = shares_of(used * touches[:, None, :], touches, rows, problem.fleet, whole=True)
+    found = shares_of(used * touches[:, None, :], touches, rows, problem.fleet, integral=True)
     types = rows.types
     assert np.array_equal(found.limit[:, :, :types].sum(axis=0), rows.limit[:, :types])
     assert np.array_equal(found.limit[:, :, :types], np.round(found.limit[:, :, :types]))
