@@ -105,36 +105,36 @@ def advise(
         if (reason := too_early(proposal, problem, proposed_before, last))
     }
     waits = {**early, **resting}
-    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, waits, no, margins)
-    found = [memory_recommendation(relief, plan, problem) for relief in relieved]
-    found += [of_proposal(proposals[entry], outcomes[entry], plan, problem) for entry in chosen]
-    found = [named_first(row, room.first.get(row.job_id, ())) for row in found]
-    found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
+    reasons, picks = _chosen(proposals, outcomes, problem, runs, room, out, waits, no, margins)
+    findings = [memory_recommendation(relief, plan, problem) for relief in relieved]
+    findings += [of_proposal(proposals[entry], outcomes[entry], plan, problem) for entry in picks]
+    findings = [named_first(row, room.first.get(row.job_id, ())) for row in findings]
+    findings += _not_rejected(_shorter_limits(proposals, reasons, plan, problem, runs), no)
     by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
     for advice_on in (
         partial(bounds_advice, services),
         partial(smaller_advice, services),
         partial(slow_work_advice, slow),
     ):
-        rows = advice_on(by_job, kept.keys() - resting, plan, problem)
+        rows = advice_on(by_job, reasons.keys() - resting, plan, problem)
         advised = {row.job_id: row for row in _not_rejected(rows, no)}
-        kept = {job: why for job, why in kept.items() if job not in advised}
-        found += advised.values()
-    held_back = maxima_held_back(services, by_job, kept.keys() - resting, problem)
-    kept |= {job: f"{kept[job]}; {why}" for job, why in held_back}
+        reasons = {job: why for job, why in reasons.items() if job not in advised}
+        findings += advised.values()
+    held_back = maxima_held_back(services, by_job, reasons.keys() - resting, problem)
+    reasons |= {job: f"{reasons[job]}; {why}" for job, why in held_back}
     changes = [relief.proposal for relief in relieved if relief.outcome]
-    changes += [proposals[number] for number in chosen]
+    changes += [proposals[number] for number in picks]
     short = [
         advice
         for advice in missing_boards(problem, groups, changes)
         if advice.subject not in resting
     ]
     as_row = partial(of_fleet, FleetEvidence(plan, problem), plan, problem)
-    found += _not_rejected((as_row(advice) for advice in short), no)
+    findings += _not_rejected((as_row(advice) for advice in short), no)
     empty = list(empty_nodes(plan, problem, changes))
     cuts = nodes_to_cut(
         problem,
-        kept.keys() - resting.keys(),
+        reasons.keys() - resting.keys(),
         changes,
         unneeded={node.subject for node in empty},
         short={advice.gpu_model for advice in short},
@@ -142,17 +142,17 @@ def advise(
         rejections=no,
     )
     cut = list(_not_rejected((as_row(node) for node in cuts if node.subject not in resting), no))
-    found += cut
+    findings += cut
     stays = {row.target for row in cut} | resting.keys()
     off = [
         as_row(node)
         for node in empty
         if node.subject not in stays and not _wanted(node, relieved, short)
     ]
-    found += _not_rejected(off, no)
+    findings += _not_rejected(off, no)
     grown: list[Recommendation] = []
     if growth is not None:
-        closed = {row.target for row in found if row.action.spec.of_node}
+        closed = {row.target for row in findings if row.action.spec.of_node}
         about = Growing(
             plan=plan,
             problem=problem,
@@ -161,25 +161,25 @@ def advise(
             past_runs=runs,
             rejections=no,
         )
-        stay = kept.keys() - resting.keys()
+        stay = reasons.keys() - resting.keys()
         grown += _not_rejected(give_backs(proposals, stay, about), no)
-        more, reasons = growths(proposals, stay - {row.job_id for row in grown}, about)
+        more, limits = growths(proposals, stay - {row.job_id for row in grown}, about)
         grown += more
-        kept |= {job: f"{kept[job]}; it does not grow: {why}" for job, why in reasons.items()}
-        kept = {job: why for job, why in kept.items() if job not in {r.job_id for r in grown}}
-        found += grown
-    found = [row for row in found if not _has_begun(row, problem)]
-    names = {proposals[entry].job.demand.job.job_id for entry in chosen}
+        reasons |= {job: f"{reasons[job]}; it does not grow: {why}" for job, why in limits.items()}
+        reasons = {job: why for job, why in reasons.items() if job not in {r.job_id for r in grown}}
+        findings += grown
+    findings = [row for row in findings if not _has_begun(row, problem)]
+    names = {proposals[entry].job.demand.job.job_id for entry in picks}
     idle = {
-        proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, kept, resting)
+        proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, reasons, resting)
         for proposal in proposals
     }
     return Advice(
         idle=idle,
-        recommendations=tuple(sorted(found, key=_by_saving)),
-        kept=kept | dict(problem.ended),
+        recommendations=tuple(sorted(findings, key=_by_saving)),
+        kept=reasons | dict(problem.ended),
         portfolio=portfolio_of(
-            proposals, names, plan, problem.terms, relieved=relieved, rows=found, grown=grown
+            proposals, names, plan, problem.terms, relieved=relieved, rows=findings, grown=grown
         ),
     )
 
@@ -191,9 +191,9 @@ def _has_begun(recommendation: Recommendation, problem: PlanningProblem) -> bool
 
 
 def _not_rejected(
-    found: Iterable[Recommendation], rejections: Rejections
+    rows: Iterable[Recommendation], rejections: Rejections
 ) -> Iterator[Recommendation]:
-    for recommendation in found:
+    for recommendation in rows:
         if not rejected(
             rejections, recommendation.target, recommendation.action, recommendation.savings
         ):
@@ -214,7 +214,7 @@ def _idle_of(
     proposal: Proposal,
     problem: PlanningProblem,
     recommended: Collection[str],
-    kept: Mapping[str, str],
+    reasons: Mapping[str, str],
     resting: Mapping[str, str],
 ) -> IdleGpus:
     job_id = proposal.job.demand.job.job_id
@@ -222,7 +222,7 @@ def _idle_of(
         proposal,
         problem.terms,
         recommended=job_id in recommended,
-        kept=kept.get(job_id, ""),
+        kept=reasons.get(job_id, ""),
         resting=job_id in resting,
     )
 
@@ -247,7 +247,7 @@ def _chosen(
 
     Jobs that are relieved are neither.
     """
-    terms, kept, worthy = problem.terms, {}, []
+    terms, reasons, worthy = problem.terms, {}, []
     for number, (entry, outcome) in enumerate(zip(proposals, outcomes, strict=True)):
         job_id = entry.job.demand.job.job_id
         if job_id in relieved:
@@ -260,15 +260,15 @@ def _chosen(
             or rejected(rejections, job_id, entry.action, outcome.savings)
         )
         if reason:
-            kept[job_id] = reason
+            reasons[job_id] = reason
         else:
             worthy.append(number)
     # What is proposed already keeps its room against what saves as much, but for noise.
     worthy.sort(key=lambda number: -(1.0 - margins[number]) * _central(outcomes[number]))
-    taken, reasons = admitted([proposals[number] for number in worthy], room)
-    for position, reason in sorted(reasons.items()):
-        kept[proposals[worthy[position]].job.demand.job.job_id] = reason
-    return kept, [worthy[position] for position in taken]
+    positions, refusals = admitted([proposals[number] for number in worthy], room)
+    for position, reason in sorted(refusals.items()):
+        reasons[proposals[worthy[position]].job.demand.job.job_id] = reason
+    return reasons, [worthy[position] for position in positions]
 
 
 def _central(outcome: ProposalOutcome) -> float:
@@ -277,30 +277,30 @@ def _central(outcome: ProposalOutcome) -> float:
 
 def _shorter_limits(
     proposals: Sequence[Proposal],
-    kept: dict[str, str],
+    reasons: dict[str, str],
     plan: Plan,
     problem: PlanningProblem,
     past_runs: Mapping[str, Sequence[float]],
 ) -> list[Recommendation]:
     """Advise a shorter limit for kept jobs; a job has one recommendation at most."""
-    found = []
+    shorter = []
     for proposal in proposals:
         job = proposal.job.demand.job
         runs = past_runs.get(job.job_id, ())
         advised = advised_limit(job, runs)
         if (
             advised is None
-            or kept.get(job.job_id) is None
+            or reasons.get(job.job_id) is None
             or proposal.job.demand.standing.protected
         ):
             continue
         stay = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
         outcome = outcome_of(stay, problem.terms)
         savings = replace(outcome.savings, gpu_hours=None, cost=None)
-        made = of_proposal(stay, outcome, plan, problem)
-        found.append(
+        limit = of_proposal(stay, outcome, plan, problem)
+        shorter.append(
             replace(
-                made,
+                limit,
                 action=Action.TIME_LIMIT,
                 why=why_shorter(job, runs, advised),
                 savings=savings,
@@ -312,5 +312,5 @@ def _shorter_limits(
                 delay_hours=None,
             )
         )
-        del kept[job.job_id]
-    return found
+        del reasons[job.job_id]
+    return shorter

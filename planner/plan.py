@@ -126,18 +126,18 @@ def build_plan(
         solved, start = _solved(problem, mapping, start, clock, solver)
     show(2, 3)
     today = _today(problem, mapping, clock)
-    found = _on_nodes(problem, mapping, solved, start, clock)
-    if today is not None and (found.placed.failed or today.cost < found.cost):
-        found = today
+    best = _on_nodes(problem, mapping, solved, start, clock)
+    if today is not None and (best.placed.failed or today.cost < best.cost):
+        best = today
     show(3, 3)
     cost_of_now = solved.cost_of_now if today is None else today.cost
     # Autoscalers change sizes whoever plans: what that costs or saves is none of the plan's.
-    alone = autoscaled_slots(problem, mapping, found.paths)
+    alone = autoscaled_slots(problem, mapping, best.paths)
     sizes = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
-    scaled = np.where(alone, found.paths, sizes)
+    scaled = np.where(alone, best.paths, sizes)
     cost_of_now -= cost_of_jobs(mapping.slots, sizes) - cost_of_jobs(mapping.slots, scaled)
-    figures = (max(found.cost, cost_of_now), clock.seconds())
-    return _plan(problem, mapping, found, alone, solved, start, figures, created_at)
+    figures = (max(best.cost, cost_of_now), clock.seconds())
+    return _plan(problem, mapping, best, alone, solved, start, figures, created_at)
 
 
 def _effort(problem: PlanningProblem) -> Effort:
@@ -156,11 +156,11 @@ def _solved(
     if start is not None and start.frozen_slots:
         try:
             budget = partial(clock.share, _FROZEN_SHARE)
-            found = planned(start.frozen_problem, start, budget=budget)
+            frozen = planned(start.frozen_problem, start, budget=budget)
         except ImpossibleProblemError:
-            found = None
-        if found is not None and found.cost <= _cost_of_today(mapping.slots):
-            return found, start
+            frozen = None
+        if frozen is not None and frozen.cost <= _cost_of_today(mapping.slots):
+            return frozen, start
         start = without_pins(start, mapping)
     return planned(mapping.slots, start, budget=partial(clock.share, _SOLVING_SHARE)), start
 
@@ -206,12 +206,12 @@ def _on_nodes(
     slots = mapping.slots if start is None else start.frozen_problem
     best, without = _repaired(problem, mapping, slots, solved, clock)
     for _ in range(_SEARCHES if len(problem.jobs) <= _SEARCHED_JOBS else 0):
-        near = best.cost - solved.lower_bound <= _NEAR * best.cost
-        if near or without is slots or clock.share(1.0) <= 0:
+        close = best.cost - solved.lower_bound <= _NEAR * best.cost
+        if close or without is slots or clock.share(1.0) <= 0:
             break
         slots = without
         try:
-            found = solve(
+            anew = solve(
                 slots,
                 budget_seconds=clock.share(_REPAIR_SHARE),
                 effort=_effort(problem),
@@ -224,7 +224,7 @@ def _on_nodes(
             )
         except ImpossibleProblemError:
             break
-        other, without = _repaired(problem, mapping, slots, found, clock)
+        other, without = _repaired(problem, mapping, slots, anew, clock)
         if other.order >= best.order:
             break
         best = other
@@ -271,7 +271,7 @@ def _repaired(
 def _plan(
     problem: PlanningProblem,
     mapping: SlotMapping,
-    found: _Found,
+    result: _Found,
     alone: npt.NDArray[np.bool_],
     solved: SolvedPlan,
     start: Rolling | None,
@@ -287,10 +287,10 @@ def _plan(
             now=job.options[0].configuration,
             steps=tuple(
                 job.options[option].configuration
-                for option in option_of[column][found.paths[column]]
+                for option in option_of[column][result.paths[column]]
             ),
-            stays=found.placed.stays[column],
-            unplaced=found.placed.unplaced.get(column, ""),
+            stays=result.placed.stays[column],
+            unplaced=result.placed.unplaced.get(column, ""),
             scaled_by=job.demand.standing.scaled_by if alone[column].any() else "",
             shares_with=job.demand.share.others if job.demand.share else (),
         )
@@ -298,14 +298,14 @@ def _plan(
     )
     rows = coupling_rows(mapping.slots)
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
-    asked = np.where(alone, mapping.home_row[:, :1], found.paths)
-    changes = changes_of(mapping.slots, asked) + found.placed.moves
+    requested = np.where(alone, mapping.home_row[:, :1], result.paths)
+    changes = changes_of(mapping.slots, requested) + result.placed.moves
     spanning = spanning_cost(problem, mapping.slots.fleet)
-    lower_bound = checked_bound(solved.lower_bound - spanning, found.cost)
+    lower_bound = checked_bound(solved.lower_bound - spanning, result.cost)
     cost_bound = PlanBound(
         name=solved.bound_name,
         value=lower_bound,
-        attained=found.cost,
+        attained=result.cost,
         unit=problem.energy.currency,
     )
     return Plan(
@@ -320,32 +320,32 @@ def _plan(
         slot_starts=problem.slot_starts,
         slot_seconds=problem.planning.slot_minutes * 60,
         jobs=job_plans,
-        cost=found.cost,
+        cost=result.cost,
         cost_of_now=cost_of_now,
         lower_bound=lower_bound,
         slots_gap_ratio=solved.gap,
         currency=problem.energy.currency,
         seconds=seconds,
-        bounds=(cost_bound, *placement_bounds(problem, found.placed)),
-        nodes=_nodes(problem, found.placed),
+        bounds=(cost_bound, *placement_bounds(problem, result.placed)),
+        nodes=_nodes(problem, result.placed),
         tenants=lending(
             problem.tenants,
-            grid.boards[found.paths],
+            grid.boards[result.paths],
             np.array([job.held_boards for job in problem.jobs]),
         ),
         violations=(
             *mapping.given_up,
-            *rows.violations(use_of(mapping.slots, rows, found.paths), times_of(problem)),
+            *rows.violations(use_of(mapping.slots, rows, result.paths), times_of(problem)),
             *(
                 f"job {problem.jobs[stretch.job].demand.job.job_id}: "
-                f"{found.placed.unplaced[stretch.job]}"
-                for stretch in found.placed.failed
+                f"{result.placed.unplaced[stretch.job]}"
+                for stretch in result.placed.failed
             ),
         ),
-        moves=found.placed.moves,
-        move_cost=found.placed.move_cost,
+        moves=result.placed.moves,
+        move_cost=result.placed.move_cost,
         changes_per_job_day=changes / (len(problem.jobs) * days),
-        revised_jobs=revised(start, found.paths),
+        revised_jobs=revised(start, result.paths),
         frozen_slots=0 if start is None else start.frozen_slots,
         prices=kept_prices(mapping, solved.prices),
     )

@@ -62,7 +62,7 @@ def foreseen_memory(
         latest=view.as_of,
         lately=memory_lately(reader, view.as_of),
     )
-    return watch_memory(watched, told=said_to_run_out(reader))
+    return watch_memory(watched, reported=said_to_run_out(reader))
 
 
 def memory_lately(reader: StoreReader, latest: datetime) -> Mapping[str, Floats]:

@@ -21,7 +21,7 @@ def memory_rows(reader: StoreReader, *, slot_seconds: int) -> list[dict[str, Any
     """
     jobs = watched_jobs(reader, slot_seconds=slot_seconds)
     told = said_to_run_out(reader)
-    findings = {finding.job_id: finding for finding in watch_memory(jobs, told=told)}
+    findings = {finding.job_id: finding for finding in watch_memory(jobs, reported=told)}
     order = {name: place for place, name in enumerate(findings)}
     ordered = sorted(jobs, key=lambda job: (order.get(job.job_id, len(order)), job.job_id))
     return [_row(job, findings.get(job.job_id)) for job in ordered]

@@ -89,10 +89,10 @@ def chosen_offer(
     jobs = {f"{number} {job.name}": _queued(job, nowhere) for number, job in enumerate(waiting)}
     jobs[_NEW] = _arriving(offers, hours, nowhere)
     most = max(_LARGEST, *(offer.gpus for offer in fitting))
-    found = HeterogeneousPolicy(most_nodes=most).optimize(jobs, nodes, {})
-    gpu_type, given = found[_NEW]
+    allocations = HeterogeneousPolicy(most_nodes=most).optimize(jobs, nodes, {})
+    gpu_type, gpus = allocations[_NEW]
     return next(
-        (offer for offer in fitting if (offer.gpu_type, offer.gpus) == (gpu_type, len(given))), None
+        (offer for offer in fitting if (offer.gpu_type, offer.gpus) == (gpu_type, len(gpus))), None
     )
 
 

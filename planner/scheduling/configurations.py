@@ -70,7 +70,7 @@ def _sizes(nodes: Sequence[int], per_node: int, most_nodes: int) -> list[tuple[i
     if per_node < 1:
         return []
     inside = [1 << power for power in range(per_node.bit_length()) if 1 << power < per_node]
-    whole = sum(1 for gpus in nodes if gpus == per_node)
+    full = sum(1 for gpus in nodes if gpus == per_node)
     return [(size, 1) for size in inside] + [
-        (count * per_node, count) for count in range(1, min(whole, most_nodes) + 1)
+        (count * per_node, count) for count in range(1, min(full, most_nodes) + 1)
     ]

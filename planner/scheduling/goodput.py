@@ -49,10 +49,10 @@ class GoodputModel:
 
     def best(self, nodes: int, gpus: int) -> tuple[float, float, float]:
         """Return (goodput in samples per s, local batch, accumulated steps) of so many GPUs."""
-        found: tuple[float, float, float] = best_split(
+        best: tuple[float, float, float] = best_split(
             np.array(self.step), np.array(self.noise), np.array(self.limits), nodes, gpus
         )
-        return found
+        return best
 
 
 def step_seconds(step: Sequence[float], nodes: int, gpus: int, local_batch: float) -> float:
@@ -80,8 +80,8 @@ class GoodputTables:
         self._throughput = np.zeros((room, count, SAMPLES))
         self._batches = np.ones((room, count, SAMPLES))
 
-    def goodput(self, models: Sequence[GoodputModel], wanted: Flags) -> Floats:
-        """Return goodput [models, C] in samples per s where `wanted`; 0 elsewhere or if barred."""
+    def goodput(self, models: Sequence[GoodputModel], mask: Flags) -> Floats:
+        """Return goodput [models, C] in samples per s where `mask`; 0 elsewhere or if barred."""
         best = np.zeros((len(models), len(self._configurations.gpus)))
         if models:
             if len(self._slots) + len(models) > len(self._throughput):
@@ -92,16 +92,16 @@ class GoodputTables:
                 np.array([self._slot(model) for model in models], dtype=np.int64),
                 np.array([model.noise for model in models], dtype=np.float64),
                 np.array([model.initial_batch for model in models], dtype=np.float64),
-                wanted,
+                mask,
                 best,
             )
         return best
 
-    def _make_room(self, wanted: int) -> None:
+    def _make_room(self, rows: int) -> None:
         """Forget all tables; those in use come back at once, in a pool that holds all models."""
         self._slots.clear()
-        if wanted > len(self._throughput):
-            shape = (2 * wanted, *self._throughput.shape[1:])
+        if rows > len(self._throughput):
+            shape = (2 * rows, *self._throughput.shape[1:])
             self._throughput, self._batches = np.zeros(shape), np.ones(shape)
 
     def _slot(self, model: GoodputModel) -> int:

@@ -75,7 +75,7 @@ def goodputs(
     rows: Ints,
     noise: Floats,
     initial: Floats,
-    wanted: Flags,
+    mask: Flags,
     best: Floats,
 ) -> None:
     """Fill best [R, C] where wanted: the largest throughput times efficiency over the batches.
@@ -87,7 +87,7 @@ def goodputs(
         table = rows[row]
         square, variance, first = noise[row, 0], noise[row, 1], initial[row]
         for config in range(throughput.shape[1]):
-            if not wanted[row, config]:
+            if not mask[row, config]:
                 continue
             top = 0.0
             for sample in range(SAMPLES):

@@ -44,12 +44,12 @@ def fill_idle(
             for then in range(seconds.shape[1]):
                 if then == now or not allowed[job, then] or not np.isfinite(seconds[job, then]):
                     continue
-                own = gpus[now] if kind[now] == kind[then] else 0
-                if gpus[then] > free[kind[then]] + own:
+                freed = gpus[now] if kind[now] == kind[then] else 0
+                if gpus[then] > free[kind[then]] + freed:
                     continue
                 after = seconds[job, then]
-                whole = after + restart[job] * max(1.0, after / 1800.0)
-                if math.log(present) - math.log(whole) > least_gain and present - after > best:
+                paid = after + restart[job] * max(1.0, after / 1800.0)
+                if math.log(present) - math.log(paid) > least_gain and present - after > best:
                     best, best_job, best_config = present - after, job, then
         if best_job < 0:
             break

@@ -53,14 +53,14 @@ def model_of(speed: Any, batch_factor: float) -> GoodputModel | None:
     )
 
 
-def called_goodput(speed: Any, table: Configurations, wanted: Flags) -> Floats:
+def called_goodput(speed: Any, table: Configurations, mask: Flags) -> Floats:
     """Return goodput [C] of a function that can only be called; 0 where it is not wanted."""
     goodput = np.zeros(len(table.gpus))
-    nodes, gpus = table.nodes[wanted].astype(float), table.gpus[wanted].astype(float)
+    nodes, gpus = table.nodes[mask].astype(float), table.gpus[mask].astype(float)
     if len(gpus):
         call = getattr(speed, "get_goodput", speed)
-        found = np.nan_to_num(np.asarray(call(nodes, gpus), dtype=np.float64), posinf=0.0)
-        goodput[wanted] = np.maximum(found, 0.0)
+        values = np.nan_to_num(np.asarray(call(nodes, gpus), dtype=np.float64), posinf=0.0)
+        goodput[mask] = np.maximum(values, 0.0)
     return goodput
 
 
@@ -108,14 +108,14 @@ def growing_limit(job: Any) -> int | None:
     return _bound(most, max, 1) if isinstance(most, Mapping) and most and not fixed else None
 
 
-def ratio(job: Any, wanted: str, known: str) -> float:
+def ratio(job: Any, gpu_type: str, measured: str) -> float:
     """Return the speed of one GPU type over another by `cluster_throughput_ratios`.
 
     1 if unknown.
     """
     ratios = getattr(job, "cluster_throughput_ratios", None)
-    row = ratios.get(wanted) if isinstance(ratios, Mapping) else None
-    value = row.get(known) if isinstance(row, Mapping) else None
+    row = ratios.get(gpu_type) if isinstance(ratios, Mapping) else None
+    value = row.get(measured) if isinstance(row, Mapping) else None
     return float(value) if value is not None and math.isfinite(float(value)) else 1.0
 
 

@@ -65,7 +65,7 @@ def completion_seconds(jobs: RoundJobs) -> Floats:
 def costs(jobs: RoundJobs, settings: ObjectiveSettings) -> Floats:
     """Return the cost [J, C + 1] of every choice, the last being nothing; infinite when barred."""
     count, configs = jobs.goodput.shape
-    known = jobs.goodput.any(axis=1)
+    profiled = jobs.goodput.any(axis=1)
     time = completion_seconds(jobs)
     running = jobs.held >= 0
     moves = np.broadcast_to(running[:, None], time.shape).copy()
@@ -81,8 +81,8 @@ def costs(jobs: RoundJobs, settings: ObjectiveSettings) -> Floats:
         value = -worth[:, None] * charged**-settings.speed_power
     cost[:, :configs] = np.where(usable, value, np.inf)
     cost[:, configs] = 0.0
-    cost[~known, :configs] = np.where(jobs.allowed[~known], 0.0, np.inf)
-    cost[~known, configs] = settings.waiting_cost
+    cost[~profiled, :configs] = np.where(jobs.allowed[~profiled], 0.0, np.inf)
+    cost[~profiled, configs] = settings.waiting_cost
     _keep_costly(cost, jobs, settings)
     _keep_locked(cost, jobs)
     return cost
@@ -100,14 +100,14 @@ def _keep_costly(cost: Floats, jobs: RoundJobs, settings: ObjectiveSettings) -> 
         & (jobs.resident < settings.residence_restarts * jobs.restart)
     )
     for row in np.flatnonzero(stay):
-        kept = cost[row, jobs.held[row]]
-        if np.isfinite(kept):
+        present_cost = cost[row, jobs.held[row]]
+        if np.isfinite(present_cost):
             cost[row, :-1] = np.inf
-            cost[row, jobs.held[row]] = kept
+            cost[row, jobs.held[row]] = present_cost
 
 
 def _keep_locked(cost: Floats, jobs: RoundJobs) -> None:
     for row in np.flatnonzero(jobs.locked & (jobs.held >= 0)):
-        kept = cost[row, jobs.held[row]]
+        stay = cost[row, jobs.held[row]]
         cost[row] = np.inf
-        cost[row, jobs.held[row]] = kept if np.isfinite(kept) else 0.0
+        cost[row, jobs.held[row]] = stay if np.isfinite(stay) else 0.0

@@ -71,16 +71,16 @@ class WorkHistory:
         furthest: dict[str, float] = {}
         for job, application in zip(jobs, applications, strict=True):
             furthest[application] = max(furthest.get(application, 0.0), self._work.get(job, 0.0))
-        left = np.empty(len(jobs))
+        work = np.empty(len(jobs))
         for index, (job, application) in enumerate(zip(jobs, applications, strict=True)):
             done = self._work.get(job, 0.0)
             median = self._median.get(application)
             if median is not None:
-                left[index] = max(median - done, _MIN_LEFT * median)
+                work[index] = max(median - done, _MIN_LEFT * median)
             else:
                 total = max(2 * furthest[application], _CLASS_PRIOR * reference[index])
-                left[index] = max(total - done, 0.0)
-        return np.maximum(left, 1e-9)
+                work[index] = max(total - done, 0.0)
+        return np.maximum(work, 1e-9)
 
 
 class HeterogeneousPolicy:
@@ -168,10 +168,10 @@ class HeterogeneousPolicy:
         )
 
     def _resident(self, view: RoundView, row: int) -> float:
-        name, held, age = view.names[row], int(view.held[row]), float(view.age[row])
+        name, config, age = view.names[row], int(view.held[row]), float(view.age[row])
         since = self._since.get(name)
-        if since is None or since[0] != held:
-            self._since[name] = since = (held, age)
+        if since is None or since[0] != config:
+            self._since[name] = since = (config, age)
         return age - since[1]
 
     def _with_idle(self, problem: RoundProblem, jobs: RoundJobs, choice: Ints) -> Ints:

@@ -30,35 +30,35 @@ def pooled_step_parameters(steps: Collection[Step]) -> StepParameters:
     Errors are relative to the whole step. Believed beforehand are: half of computing grows with the
     batch, communication does not grow with the GPUs, and what was never seen costs nothing.
     """
-    nodes, gpus, local, whole, computing = np.array(list(steps), dtype=np.float64).T
-    computing = np.clip(computing, _LEAST, whole)
+    nodes, gpus, local, total, computing = np.array(list(steps), dtype=np.float64).T
+    computing = np.clip(computing, _LEAST, total)
     half = float(np.median(computing)) / 2
     alpha, beta = _line(local, computing, computing, (half, half / float(np.median(local))))
     grad = alpha + beta * local
     best: tuple[float, StepParameters] | None = None
     for gamma in _GAMMAS:
-        sync = np.maximum(whole**gamma - computing**gamma, 0.0) ** (1 / gamma)
+        sync = np.maximum(total**gamma - computing**gamma, 0.0) ** (1 / gamma)
         inside, between = (
-            _network(gpus[on], sync[on], whole[on]) for on in ((nodes == 1) & (gpus > 1), nodes > 1)
+            _network(gpus[on], sync[on], total[on]) for on in ((nodes == 1) & (gpus > 1), nodes > 1)
         )
         if not (nodes > 1).any():
             between = (_FARTHER * inside[0], _FARTHER * inside[1])
         first = np.where(nodes > 1, between[0], np.where(gpus > 1, inside[0], 0.0))
         more = np.where(nodes > 1, between[1], np.where(gpus > 1, inside[1], 0.0))
         waiting = first + more * np.maximum(gpus - 2, 0)
-        foreseen = (grad**gamma + waiting**gamma) ** (1 / gamma)
-        misfit = float(np.mean(np.log(foreseen / whole) ** 2)) + 1e-4 * (gamma - 1) ** 2
+        predicted = (grad**gamma + waiting**gamma) ** (1 / gamma)
+        misfit = float(np.mean(np.log(predicted / total) ** 2)) + 1e-4 * (gamma - 1) ** 2
         if best is None or misfit < best[0]:
             best = misfit, (alpha, beta, *between, *inside, gamma)
     assert best is not None  # noqa: S101 - there is a gamma
     return best[1]
 
 
-def _network(gpus: Floats, sync: Floats, whole: Floats) -> tuple[float, float]:
+def _network(gpus: Floats, sync: Floats, total: Floats) -> tuple[float, float]:
     """Return the constant and the growth of communication; nothing where none was seen."""
     if not len(gpus):
         return _LEAST, _LEAST
-    return _line(np.maximum(gpus - 2, 0), sync, whole, (float(np.median(sync)), 0.0))
+    return _line(np.maximum(gpus - 2, 0), sync, total, (float(np.median(sync)), 0.0))
 
 
 def _line(
@@ -76,10 +76,10 @@ def _line(
             np.diag([1.0, reach]) * np.sqrt(_TRUST) / size,
         ]
     )
-    wanted = np.append(seconds / scale, np.array(believed) * [1.0, reach] * np.sqrt(_TRUST) / size)
-    found = np.linalg.lstsq(columns, wanted, rcond=None)[0]
-    for row in np.flatnonzero(found < 0):
+    target = np.append(seconds / scale, np.array(believed) * [1.0, reach] * np.sqrt(_TRUST) / size)
+    fit = np.linalg.lstsq(columns, target, rcond=None)[0]
+    for row in np.flatnonzero(fit < 0):
         other = columns[:, 1 - row]
-        found[row] = 0.0
-        found[1 - row] = max(float(other @ wanted / (other @ other)), 0.0)
-    return max(float(found[0]), _LEAST), max(float(found[1]), _LEAST)
+        fit[row] = 0.0
+        fit[1 - row] = max(float(other @ target / (other @ other)), 0.0)
+    return max(float(fit[0]), _LEAST), max(float(fit[1]), _LEAST)

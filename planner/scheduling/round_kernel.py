@@ -63,8 +63,8 @@ def _usage(kind: Ints, gpus: Ints, choice: Ints, use: Ints) -> None:
 
 @inner
 def _fits(kind: Ints, gpus: Ints, now: int, then: int, free: Ints) -> bool:
-    own = gpus[now] if kind[now] == kind[then] else 0
-    return bool(gpus[then] <= max(free[kind[then]], 0) + own)
+    freed = gpus[now] if kind[now] == kind[then] else 0
+    return bool(gpus[then] <= max(free[kind[then]], 0) + freed)
 
 
 @inner
@@ -136,15 +136,15 @@ def _useful_moves(
             if excess <= gap and config != choice[job]:
                 job_of[count], config_of[count], reduced[count] = job, config, excess
                 count += 1
-    kept = np.argsort(reduced[:count])[:MOVES]
-    change = np.empty(len(kept))
-    for index in range(len(kept)):
-        move = kept[index]
+    best = np.argsort(reduced[:count])[:MOVES]
+    change = np.empty(len(best))
+    for index in range(len(best)):
+        move = best[index]
         change[index] = (
             cost[job_of[move], config_of[move]] - cost[job_of[move], choice[job_of[move]]]
         )
     order = np.argsort(change)
-    return job_of[kept][order], config_of[kept][order], change[order]
+    return job_of[best][order], config_of[best][order], change[order]
 
 
 @inner
@@ -240,10 +240,10 @@ def _adopt(
     """Repair the trial; take it for the choice if it costs less. Give the least cost so far."""
     free = capacity - use
     if _repair(cost, kind, gpus, trial, free):
-        found = _total(cost, trial)
-        if found < total:
+        trial_cost = _total(cost, trial)
+        if trial_cost < total:
             copy_into(choice, trial)
-            return found
+            return trial_cost
     return total
 
 

@@ -64,21 +64,21 @@ class RoundView:
 
     def allocations(self, choice: Ints) -> dict[str, Allocation]:
         """Return the nodes of the chosen configurations [J]; the number of them is nothing."""
-        given: dict[str, Allocation] = dict.fromkeys(self.names, (None, ()))
+        allocations: dict[str, Allocation] = dict.fromkeys(self.names, (None, ()))
         for kind, gpu_type in enumerate(self.table.gpu_types):
-            wanted = {
+            counts = {
                 name: int(self.table.gpus[config])
                 for name, config in zip(self.names, choice, strict=True)
                 if config < len(self.table.gpus) and self.table.kind[config] == kind
             }
-            held = {}
-            for name in wanted:
+            before = {}
+            for name in counts:
                 on, nodes = self.before.get(name) or (None, ())
                 if on == gpu_type:
-                    held[name] = tuple(nodes)
-            for name, nodes in map_to_nodes(wanted, held, self.room[gpu_type]).items():
-                given[name] = (gpu_type, nodes)
-        return given
+                    before[name] = tuple(nodes)
+            for name, nodes in map_to_nodes(counts, before, self.room[gpu_type]).items():
+                allocations[name] = (gpu_type, nodes)
+        return allocations
 
 
 class RoundReader:
@@ -107,9 +107,9 @@ class RoundReader:
             application_of(name, job) for name, job in zip(names, infos, strict=True)
         )
         shape = (len(names), len(table.gpus))
-        held = _held(names, before, table)
-        own = [self._own_models(job, table.gpu_types) for job in infos]
-        self._learn(names, applications, infos, own, held, table)
+        present = _held(names, before, table)
+        models = [self._own_models(job, table.gpu_types) for job in infos]
+        self._learn(names, applications, infos, models, present, table)
         allowed = np.array(
             [
                 allowed_configurations(job, table, max_gpus=self._shown(application, job))
@@ -117,8 +117,8 @@ class RoundReader:
             ],
             dtype=np.bool_,
         ).reshape(shape)
-        known = self._goodput(applications, infos, own, allowed, table, tables)
-        goodput = np.where(allowed, known, 0.0)
+        values = self._goodput(applications, infos, models, allowed, table, tables)
+        goodput = np.where(allowed, values, 0.0)
         profiled = np.asarray(goodput.any(axis=1))
         allowed[~profiled] &= _smallest(allowed[~profiled], table)
         return RoundView(
@@ -130,7 +130,7 @@ class RoundReader:
             goodput=goodput,
             allowed=allowed,
             profiled=profiled,
-            held=held,
+            held=present,
             locked=np.array([bool(getattr(job, "scaling_underway", False)) for job in infos]),
             age=np.array([float(getattr(job, "age", 0.0)) for job in infos]),
             restarts=np.array([int(getattr(job, "num_restarts", 0) or 0) for job in infos]),
@@ -158,7 +158,7 @@ class RoundReader:
         self,
         applications: tuple[str, ...],
         jobs: list[Any],
-        own: list[dict[str, GoodputModel]],
+        own_models: list[dict[str, GoodputModel]],
         allowed: Flags,
         table: Configurations,
         tables: GoodputTables,
@@ -174,15 +174,15 @@ class RoundReader:
                 goodput[row] = np.array(flat)[table.kind]
                 continue
             speeds = getattr(job, "speedup_fn", None) or {}
-            known: Mapping[str, GoodputModel] = own[row]
+            models_by_type: Mapping[str, GoodputModel] = own_models[row]
             if self._history is not None:
-                known = self._history.models(application, known, table.gpu_types)
-            sources = {name: speeds.get(name) for name in table.gpu_types} | dict(known)
+                models_by_type = self._history.models(application, models_by_type, table.gpu_types)
+            sources = {name: speeds.get(name) for name in table.gpu_types} | dict(models_by_type)
             for source, factor in _factors(job, sources, table):
-                model = known.get(source)
+                model = models_by_type.get(source)
                 if model is None:
-                    wanted = allowed[row] & (factor > 0)
-                    goodput[row] += factor * called_goodput(speeds[source], table, wanted)
+                    mask = allowed[row] & (factor > 0)
+                    goodput[row] += factor * called_goodput(speeds[source], table, mask)
                 else:
                     models.append(model)
                     rows.append(row)
@@ -192,23 +192,23 @@ class RoundReader:
             if rows
             else np.zeros((0, len(table.gpus)), dtype=np.bool_)
         )
-        found = tables.goodput(models, used & allowed[rows])
-        for row, factor, values in zip(rows, factors, found, strict=True):
+        tables_rows = tables.goodput(models, used & allowed[rows])
+        for row, factor, values in zip(rows, factors, tables_rows, strict=True):
             goodput[row] += factor * values
         return goodput
 
     def _own_models(self, job: Any, gpu_types: tuple[str, ...]) -> dict[str, GoodputModel]:
         speeds = getattr(job, "speedup_fn", None) or {}
-        found = {name: model_of(speeds.get(name), self._batch_factor) for name in gpu_types}
-        return {name: model for name, model in found.items() if model is not None}
+        models = {name: model_of(speeds.get(name), self._batch_factor) for name in gpu_types}
+        return {name: model for name, model in models.items() if model is not None}
 
     def _learn(
         self,
         names: tuple[str, ...],
         applications: tuple[str, ...],
         jobs: list[Any],
-        own: list[dict[str, GoodputModel]],
-        held: Ints,
+        own_models: list[dict[str, GoodputModel]],
+        present: Ints,
         table: Configurations,
     ) -> None:
         """Take in what the jobs have shown since the last round: steps, and restarts."""
@@ -216,7 +216,7 @@ class RoundReader:
         if self._history is not None:
             self._history.forget_finished(names)
         for name, application, job, models, config in zip(
-            names, applications, jobs, own, held, strict=True
+            names, applications, jobs, own_models, present, strict=True
         ):
             gpus = int(table.gpus[config]) if config >= 0 else 0
             underway = bool(getattr(job, "scaling_underway", False))
@@ -244,13 +244,13 @@ def _factors(
 
     On a type of unknown speed that is the first known one, by the ratio of both types.
     """
-    known = [name for name in table.gpu_types if sources.get(name) is not None]
-    factors = {name: np.zeros(len(table.gpus)) for name in known}
+    usable = [name for name in table.gpu_types if sources.get(name) is not None]
+    factors = {name: np.zeros(len(table.gpus)) for name in usable}
     for kind, name in enumerate(table.gpu_types):
         if name in factors:
             factors[name][table.kind == kind] = 1.0
-        elif known:
-            factors[known[0]][table.kind == kind] = ratio(job, name, known[0])
+        elif usable:
+            factors[usable[0]][table.kind == kind] = ratio(job, name, usable[0])
     return list(factors.items())
 
 
@@ -280,13 +280,13 @@ def _held(
     names: tuple[str, ...], allocations: Mapping[str, Allocation], table: Configurations
 ) -> Ints:
     """Return the configuration [J] that each job holds, -1 for none or one handed out no more."""
-    held = np.full(len(names), -1, dtype=np.int64)
+    present = np.full(len(names), -1, dtype=np.int64)
     for row, name in enumerate(names):
-        gpu_type, given = allocations.get(name) or (None, ())
-        if gpu_type is not None and len(given):
-            index = table.index(gpu_type, len(given))
-            held[row] = -1 if index is None else index
-    return held
+        gpu_type, nodes = allocations.get(name) or (None, ())
+        if gpu_type is not None and len(nodes):
+            index = table.index(gpu_type, len(nodes))
+            present[row] = -1 if index is None else index
+    return present
 
 
 def _smallest(allowed: Flags, table: Configurations) -> Flags:

@@ -35,8 +35,8 @@ class _PooledSteps:
         self.steps[key] = (nodes, gpus, local_batch, seconds, computing)
         if len(self.steps) > MAX_STEPS:
             del self.steps[next(iter(self.steps))]
-        foreseen = self.fitted and step_seconds(self.fitted, nodes, gpus, local_batch)
-        if foreseen is None or abs(math.log(foreseen / seconds)) > _NEWS:
+        predicted = self.fitted and step_seconds(self.fitted, nodes, gpus, local_batch)
+        if predicted is None or abs(math.log(predicted / seconds)) > _NEWS:
             self.fitted = pooled_step_parameters(self.steps.values())
 
 
@@ -64,7 +64,7 @@ class SpeedHistory:
         job: str,
         application: str,
         models: Mapping[str, GoodputModel],
-        held: tuple[str, int, int] | None,
+        present: tuple[str, int, int] | None,
     ) -> None:
         """Learn of a job by its models by GPU type and the (GPU type, nodes, GPUs) it ran on.
 
@@ -74,34 +74,34 @@ class SpeedHistory:
             return
         if job not in self._seen:
             self._first_noise[application] = next(iter(models.values())).noise
-        seen = self._seen.setdefault(job, {})
+        models_by_type = self._seen.setdefault(job, {})
         for gpu_type, model in models.items():
-            before = seen.get(gpu_type)
-            seen[gpu_type] = model
+            before = models_by_type.get(gpu_type)
+            models_by_type[gpu_type] = model
             changed = before is None or before.step != model.step
-            if changed and held is not None and held[0] == gpu_type:
+            if changed and present is not None and present[0] == gpu_type:
                 pool = self._pools.setdefault((application, gpu_type), _PooledSteps(model))
-                pool.learn(model, *held[1:], _tried(before, model, *held[1:]))
+                pool.learn(model, *present[1:], _tried(before, model, *present[1:]))
 
     def models(
-        self, application: str, own: Mapping[str, GoodputModel], gpu_types: tuple[str, ...]
+        self, application: str, local: Mapping[str, GoodputModel], gpu_types: tuple[str, ...]
     ) -> dict[str, GoodputModel]:
         """Return the best model at hand by GPU type: the pooled one, else the job's own."""
-        found = dict(own)
-        first = next(iter(own.values()), None)
-        largest = max((model.largest_batch for model in own.values()), default=0.0)
+        models = dict(local)
+        first = next(iter(local.values()), None)
+        largest = max((model.largest_batch for model in local.values()), default=0.0)
         for gpu_type in gpu_types:
             pool = self._pools.get((application, gpu_type))
             if pool is None:
                 continue
-            model = own.get(gpu_type, pool.model)
-            found[gpu_type] = replace(
+            model = local.get(gpu_type, pool.model)
+            models[gpu_type] = replace(
                 model,
                 step=pool.fitted or model.step,
                 noise=self._first_noise[application] if first is None else first.noise,
                 largest_batch=max(largest, model.initial_batch) if largest else model.largest_batch,
             )
-        return found
+        return models
 
     def max_gpus(self, application: str, stated: int) -> int:
         """Return how large a job may grow: as its siblings, who may take twice what they ran on.

@@ -52,33 +52,33 @@ def bounds_use(
     ImpossibleProblemError when a rate keeps more slots busy than a cycle sizes.
     """
     rates = readings.arrivals / SLOT_SECONDS
-    known = np.isfinite(rates) & np.isfinite(readings.running) & np.isfinite(replicas)
-    if not known.any():
+    valid = np.isfinite(rates) & np.isfinite(readings.running) & np.isfinite(replicas)
+    if not valid.any():
         return None
     seconds = carries.service_seconds
     by_rate = [
-        _needed(readings, rates, known, replace(carries, service_seconds=_point(at)), rules)
+        _needed(readings, rates, valid, replace(carries, service_seconds=_point(at)), rules)
         for at in (seconds.high, seconds.central, seconds.low)
     ]
     most, middle, least = (
         np.fmax(needed, _reactive(readings, carries, rules)) for needed in by_rate
     )
-    floor = max(1, int(most[known].min()))
-    held = known & (replicas <= min_replicas)
+    floor = max(1, int(most[valid].min()))
+    at_minimum = valid & (replicas <= min_replicas)
     hours = SLOT_SECONDS / SECONDS_PER_HOUR
     low, central, high = (
-        np.where(held, np.maximum(replicas - np.maximum(needed, floor), 0.0), 0.0)
+        np.where(at_minimum, np.maximum(replicas - np.maximum(needed, floor), 0.0), 0.0)
         for needed in (most, middle, least)
     )
     late = readings.mean_waits > rules.objective.wait_seconds
-    short = known & late & (replicas >= (np.inf if max_replicas is None else max_replicas))
+    short = valid & late & (replicas >= (np.inf if max_replicas is None else max_replicas))
     return BoundsUse(
         min_replicas=min_replicas,
         max_replicas=max_replicas,
         span_hours=(int(readings.starts[-1] - readings.starts[0]) + SLOT_SECONDS)
         / SECONDS_PER_HOUR,
-        known_hours=float(known.sum()) * hours,
-        replica_hours=float(replicas[known].sum()) * hours,
+        known_hours=float(valid.sum()) * hours,
+        replica_hours=float(replicas[valid].sum()) * hours,
         spare_hours=float((central > 0).sum()) * hours,
         spare_replica_hours=Range(
             low=float(low.sum()) * hours,
@@ -101,15 +101,15 @@ def _point(value: float) -> Range:
 def _needed(
     readings: ServiceReadings,
     rates: Floats,
-    known: Flags,
+    valid: Flags,
     carries: ReplicaCarries,
     rules: NeedRules,
 ) -> Floats:
     """Return the replicas needed for the requests that came, by slot; NaN where not known."""
-    level = float(rates[known].max()) / _LEVELS or 1.0
-    sized = (np.ceil(rates[known] / level) * level).tolist()
+    level = float(rates[valid].max()) / _LEVELS or 1.0
+    sized = (np.ceil(rates[valid] / level) * level).tolist()
     needed = np.full(len(rates), np.nan)
-    needed[known] = replicas_for_rates(carries.load(0.0), sized, rules.objective)
+    needed[valid] = replicas_for_rates(carries.load(0.0), sized, rules.objective)
     return _ahead(needed, readings.starts, -int(-rules.cold_start_seconds // SLOT_SECONDS))
 
 

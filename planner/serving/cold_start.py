@@ -21,13 +21,13 @@ def cold_start(starts: Mapping[str, Sequence[float]], setting_seconds: float) ->
     order, the next one takes no longer with a chance of k / (n + 1). Pods tell it more exactly.
     """
     for source in SOURCES:
-        seen = sorted(starts.get(source, ()))
-        if len(seen) >= MIN_STARTS:
-            place = math.ceil(round(LEAD_SHARE * (len(seen) + 1), 9))
+        seconds = sorted(starts.get(source, ()))
+        if len(seconds) >= MIN_STARTS:
+            place = math.ceil(round(LEAD_SHARE * (len(seconds) + 1), 9))
             return ColdStart(
-                seconds=seen[place - 1],
-                typical_seconds=float(np.median(seen)),
-                starts=len(seen),
+                seconds=seconds[place - 1],
+                typical_seconds=float(np.median(seconds)),
+                starts=len(seconds),
                 source=source,
             )
     few = max((starts.get(source, ()) for source in SOURCES), key=len)

@@ -168,19 +168,19 @@ def fewest(
     the share that is late. Numbers alone, as it is compiled where many are asked for.
     """
     offered = busy_slots / peakedness
-    replicas, whole = first, 0
+    replicas, full = first, 0
     inverse_b = 1.0  # of Erlang B: it overflows to infinity alone, a chance of 0
     while True:
         slots = replicas * slots_per_replica
         servers = slots / peakedness
-        while whole + 1 <= servers:
-            whole += 1
-            inverse_b = 1 + inverse_b * whole / offered if offered else math.inf
+        while full + 1 <= servers:
+            full += 1
+            inverse_b = 1 + inverse_b * full / offered if offered else math.inf
         # A part of a server lies between, in the logarithm: exact where there is none.
-        part = servers - whole
+        part = servers - full
         between = inverse_b
         if part:
-            one_more = 1 + inverse_b * (whole + 1) / offered if offered else math.inf
+            one_more = 1 + inverse_b * (full + 1) / offered if offered else math.inf
             between = inverse_b ** (1 - part) * one_more**part
         busy = busy_slots / slots
         mean_wait, late = math.inf, 1.0

@@ -81,8 +81,8 @@ class ServiceReadings:
         inside = self.running + self.waiting
         grown = np.diff(inside, prepend=np.nan)
         next_to = np.diff(self.starts, prepend=0) == SLOT_SECONDS
-        known = next_to & np.isfinite(grown)
-        return np.maximum(self.finished + np.where(known, grown, 0.0), 0.0)
+        valid = next_to & np.isfinite(grown)
+        return np.maximum(self.finished + np.where(valid, grown, 0.0), 0.0)
 
     @cached_property
     def mean_waits(self) -> Floats:
@@ -112,12 +112,12 @@ class ServiceReadings:
             sums, counts = self.running[self.lately] * SLOT_SECONDS, self.finished[self.lately]
         return sums, counts
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> "ServiceReadings":
+    def where(self, mask: npt.NDArray[np.bool_]) -> "ServiceReadings":
         """Return the readings of the chosen slots alone."""
-        if chosen.all():
+        if mask.all():
             return self
         parts = {
-            field.name: getattr(self, field.name)[chosen]
+            field.name: getattr(self, field.name)[mask]
             for field in fields(self)
             if field.name != "engine"
         }
@@ -179,9 +179,9 @@ def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
     """
     lately = readings.lately
     seconds = _service_seconds(readings)
-    known = np.isfinite(readings.full)
-    full = readings.full[known & lately]
-    full = full if len(full) >= _MIN_FULL_SLOTS else readings.full[known]
+    finite = np.isfinite(readings.full)
+    full = readings.full[finite & lately]
+    full = full if len(full) >= _MIN_FULL_SLOTS else readings.full[finite]
     seen_full = len(full) >= _MIN_FULL_SLOTS
     most = float(np.median(full)) if seen_full else _most_at_once(readings)
     if seconds is None or not np.isfinite(readings.fullest).any():
@@ -205,12 +205,12 @@ def _fullest(readings: ServiceReadings) -> float:
 
 def _most_at_once(readings: ServiceReadings) -> float:
     """Return the requests at once of a replica that was never full: as its KV-cache tells."""
-    seen = _fullest(readings)
+    largest = _fullest(readings)
     filled = np.isfinite(readings.fullest) & (readings.cache >= _MIN_CACHE_RATIO)
     if not filled.any():
-        return seen
-    held = float(np.median(readings.fullest[filled] / readings.cache[filled]))
-    return max(seen, min(_CACHE_TAKEN * held, max(_MAX_UNSEEN * seen, _ANY_BATCH)))
+        return largest
+    per_cache = float(np.median(readings.fullest[filled] / readings.cache[filled]))
+    return max(largest, min(_CACHE_TAKEN * per_cache, max(_MAX_UNSEEN * largest, _ANY_BATCH)))
 
 
 def proven_replicas(
@@ -231,10 +231,10 @@ def proven_replicas(
     most = np.full(there.max() + 1, -np.inf)  # that so many replicas carried, or fewer
     np.maximum.at(most, there, carried)
     most = np.maximum.accumulate(most)
-    wanted = np.asarray(rates, dtype=np.float64)
-    beyond = np.maximum(1.0, wanted / (most[-1] * _MAX_UNPROVEN))
+    required = np.asarray(rates, dtype=np.float64)
+    beyond = np.maximum(1.0, required / (most[-1] * _MAX_UNPROVEN))
     of_more = np.ceil(np.searchsorted(most, most[-1]) * beyond)
-    return tuple(np.where(wanted <= most[-1], np.searchsorted(most, wanted), of_more).tolist())
+    return tuple(np.where(required <= most[-1], np.searchsorted(most, required), of_more).tolist())
 
 
 def _promises_kept(
@@ -246,14 +246,14 @@ def _promises_kept(
     rates first, until one late request more would not break the promise.
     """
     waits = readings.mean_waits
-    known = (came > 0) & ~np.isnan(waits) & (readings.replicas > 0)
-    rates, there = came[known], readings.replicas[known].astype(np.int64)
-    waits = np.minimum(waits[known], _ENDLESS_SECONDS)
+    usable = (came > 0) & ~np.isnan(waits) & (readings.replicas > 0)
+    rates, there = came[usable], readings.replicas[usable].astype(np.int64)
+    waits = np.minimum(waits[usable], _ENDLESS_SECONDS)
     enough = 1 / (1 - objective.share)
     if (rates * SLOT_SECONDS < enough).any():
         rates, there, waits = _together(rates, there, waits, enough)
-    kept = _late_ratio(rates, there, waits, carries, objective) <= 1 - objective.share
-    return rates[kept], there[kept]
+    in_time = _late_ratio(rates, there, waits, carries, objective) <= 1 - objective.share
+    return rates[in_time], there[in_time]
 
 
 def _together(
@@ -268,12 +268,12 @@ def _together(
     begins = np.flatnonzero(np.diff(group, prepend=-1) + np.diff(there, prepend=0))
     came = np.add.reduceat(requests, begins)
     waited = np.add.reduceat(requests * waits, begins)
-    told = came >= enough
+    enough_requests = came >= enough
     slots = np.diff(begins, append=len(rates))
     return (
-        (came / slots / SLOT_SECONDS)[told],
-        there[begins][told],
-        (waited / came)[told],
+        (came / slots / SLOT_SECONDS)[enough_requests],
+        there[begins][enough_requests],
+        (waited / came)[enough_requests],
     )
 
 

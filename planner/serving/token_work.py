@@ -31,9 +31,9 @@ def token_seconds(readings: ServiceReadings) -> TokenSeconds | None:
     prompt, generated = (
         tokens[readings.lately] for tokens in (readings.prompt, readings.generated)
     )
-    known = np.isfinite(seconds) & np.isfinite(prompt) & np.isfinite(generated)
-    known &= (seconds > 0) & (prompt + generated > 0)
-    tokens, seconds = np.column_stack([prompt, generated])[known], seconds[known]
+    usable = np.isfinite(seconds) & np.isfinite(prompt) & np.isfinite(generated)
+    usable &= (seconds > 0) & (prompt + generated > 0)
+    tokens, seconds = np.column_stack([prompt, generated])[usable], seconds[usable]
     if len(seconds) < _PARTS * _MIN_SLOTS or not _differ(tokens):
         return None
     central = _fitted(tokens, seconds)

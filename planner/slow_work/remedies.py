@@ -97,11 +97,11 @@ def remedy_of(cause: SlowCause, recipe: TrainingJob | None) -> str:
 def _flag(cause: SlowCause, recipe: TrainingJob) -> str:
     """Return the flag of the recipe's framework, '' where it or its number is not known."""
     if cause is SlowCause.SMALL_BATCH:
-        named = FLAGS.get(recipe.framework, {}).get(MemoryRemedy.SMALLER_MICRO_BATCH, "")
+        flag = FLAGS.get(recipe.framework, {}).get(MemoryRemedy.SMALLER_MICRO_BATCH, "")
         mark, now = "{micro_batch}", recipe.micro_batch
     else:
-        named = _FLAGS.get(recipe.framework, {}).get(cause, "")
+        flag = _FLAGS.get(recipe.framework, {}).get(cause, "")
         mark, now = "{accumulation}", recipe.gradient_accumulation
-    if mark not in named:
-        return named
-    return "" if now is None else named.replace(mark, str(2 * now))
+    if mark not in flag:
+        return flag
+    return "" if now is None else flag.replace(mark, str(2 * now))

@@ -185,10 +185,10 @@ def signals_of(activity: pd.DataFrame) -> Signals:
 
 def shown(signals: Signals, *, stricter: float = 0.0) -> npt.NDArray[np.int64]:
     """Return which row of `RULES` each slot shows, -1 for none, with each threshold so stricter."""
-    found = np.full(len(signals["engine"]), -1, dtype=np.int64)
+    causes = np.full(len(signals["engine"]), -1, dtype=np.int64)
     for number in reversed(range(len(RULES))):
-        found[_met(RULES[number], signals, stricter)] = number
-    return found
+        causes[_met(RULES[number], signals, stricter)] = number
+    return causes
 
 
 def _met(rule: Rule, signals: Signals, stricter: float) -> npt.NDArray[np.bool_]:
@@ -211,8 +211,8 @@ def slow_work(activity: pd.DataFrame, jobs: Mapping[str, Job]) -> tuple[SlowWork
         return ()
     # Of a job of which a board does not tell, nobody knows whether it waits for that one.
     counts = rows["job_id"].map({job_id: job.gpu_count for job_id, job in jobs.items()})
-    whole = rows["boards"] >= counts
-    signals = signals_of(rows.assign(engine_active=rows["engine_active"].where(whole)))
+    complete = rows["boards"] >= counts
+    signals = signals_of(rows.assign(engine_active=rows["engine_active"].where(complete)))
     numbers, firm = shown(signals), shown(signals, stricter=_STRICTER)
     return tuple(
         _of_job(
@@ -231,16 +231,16 @@ def _of_job(
     numbers: npt.NDArray[np.int64],
     firm: npt.NDArray[np.int64],
 ) -> SlowWork:
-    known = int(np.isfinite(signals["engine"]).sum())
+    slots = int(np.isfinite(signals["engine"]).sum())
     plain = SlowWork(
-        job_id=job.job_id, cause=SlowCause.UNKNOWN, boards=job.gpu_count, known_slots=known
+        job_id=job.job_id, cause=SlowCause.UNKNOWN, boards=job.gpu_count, known_slots=slots
     )
     votes = np.bincount(numbers[numbers >= 0], minlength=len(RULES))
     by_cause = {rule.cause: 0 for rule in RULES}
     for rule, count in zip(RULES, votes, strict=True):
         by_cause[rule.cause] += int(count)
     cause = max(by_cause, key=lambda name: by_cause[name])
-    why_not = _why_unknown(job, signals, known, by_cause[cause])
+    why_not = _why_unknown(job, signals, slots, by_cause[cause])
     if why_not:
         return replace(plain, doubt=why_not)
     mine = np.array([rule.cause is cause for rule in RULES])
@@ -253,7 +253,7 @@ def _of_job(
         cause=cause,
         votes=by_cause[cause],
         firm_votes=firm_votes,
-        confidence=_confidence(rule, by_cause[cause], firm_votes, known, len(doubts)),
+        confidence=_confidence(rule, by_cause[cause], firm_votes, slots, len(doubts)),
         doubt="; ".join((rule.doubt, *doubts)),
         signals=tuple(
             (name, float(np.mean(values[inside])))
@@ -264,14 +264,14 @@ def _of_job(
     )
 
 
-def _why_unknown(job: Job, signals: Signals, known: int, votes: int) -> str:
+def _why_unknown(job: Job, signals: Signals, slots: int, votes: int) -> str:
     """Return why nothing can be said of a job, '' where something can."""
     if job.kind is WorkloadKind.INFERENCE:
         return "a service waits for requests, which is no slowness"
-    if known < MIN_SLOTS:
+    if slots < MIN_SLOTS:
         boards = f"on all its {job.gpu_count} GPUs" if job.gpu_count > 1 else "on its GPU"
-        return f"only {known} of the {MIN_SLOTS} slots of 5 min needed are known {boards}"
-    if votes >= _MIN_SHARE * known:
+        return f"only {slots} of the {MIN_SLOTS} slots of 5 min needed are known {boards}"
+    if votes >= _MIN_SHARE * slots:
         return ""
     missing = [
         words for name, words in _NEEDED.items() if np.isfinite(signals[name]).sum() < MIN_SLOTS
@@ -279,14 +279,14 @@ def _why_unknown(job: Job, signals: Signals, known: int, votes: int) -> str:
     if missing:
         return f"no source tells {', '.join(missing)}"
     idle = int((signals["engine"] < _WORKS[1]).sum())
-    if idle > (1 - _MIN_SHARE) * known:
-        return f"its boards did nothing in {idle} of {known} slots of 5 min"
-    return f"no cause shows in {100 * _MIN_SHARE:.0f} % of its {known} slots of 5 min"
+    if idle > (1 - _MIN_SHARE) * slots:
+        return f"its boards did nothing in {idle} of {slots} slots of 5 min"
+    return f"no cause shows in {100 * _MIN_SHARE:.0f} % of its {slots} slots of 5 min"
 
 
-def _confidence(rule: Rule, votes: int, firm_votes: int, known: int, doubts: int) -> str:
+def _confidence(rule: Rule, votes: int, firm_votes: int, slots: int, doubts: int) -> str:
     """Return strong, medium or weak: the rule's own, one step less for each doubt."""
-    doubts += (votes < _CLEAR_SHARE * known) + (2 * firm_votes < votes)
+    doubts += (votes < _CLEAR_SHARE * slots) + (2 * firm_votes < votes)
     return _LEVELS[max(0, _LEVELS.index(rule.strength) - doubts)]
 
 

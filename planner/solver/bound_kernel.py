@@ -46,19 +46,19 @@ def job_values(
         target = kernel.work[job]
         if target <= 0:
             if kernel.change_window >= slots:
-                found = shortest_within_limit(kernel, job, 0.0, charged, ahead, moved, path)
+                result = shortest_within_limit(kernel, job, 0.0, charged, ahead, moved, path)
             else:
-                found = shortest(kernel, job, 0.0, charged, ahead, moved, path)
-            values[job] = found[0]
+                result = shortest(kernel, job, 0.0, charged, ahead, moved, path)
+            values[job] = result[0]
             continue
-        known = math.inf
+        best_known = math.inf
         if room > 0:
-            known = best_with_work(kernel, job, charged, draft, _SEARCHES, path)
+            best_known = best_with_work(kernel, job, charged, draft, _SEARCHES, path)
         lam = draft.lam[job]
         cost, work = shortest(kernel, job, lam, charged, ahead, moved, path)
         values[job] = cost + lam * (target - work)
         if room == 0:
             continue
         around[0], around[1], around[2] = lam * (1 - _SPREAD), lam, lam * (1 + _SPREAD)
-        labelled = label_bound(kernel, job, charged, around, known, room)
+        labelled = label_bound(kernel, job, charged, around, best_known, room)
         values[job] = max(values[job], labelled)

@@ -71,15 +71,15 @@ def certified_bound(
     charges = charges_of(market, prices)
     constant = priced_constant(market, prices)
     jobs = jobs_bound(kernel, charges, label_room=label_room, expired=expired)
-    found = replace(jobs, value=jobs.value + constant)
-    return or_jobs_alone(found, kernel, charges.lam, forced)
+    bound = replace(jobs, value=jobs.value + constant)
+    return or_jobs_alone(bound, kernel, charges.lam, forced)
 
 
-def or_jobs_alone(found: Bound, kernel: KernelProblem, lam: Floats, forced: Floats) -> Bound:
+def or_jobs_alone(bound: Bound, kernel: KernelProblem, lam: Floats, forced: Floats) -> Bound:
     """Return the better of a bound and, with few jobs, that of every job on its own."""
     if len(kernel.present) > _FEW_JOBS:
-        return found
-    return _better(found, jobs_alone(kernel, lam, forced))
+        return bound
+    return _better(bound, jobs_alone(kernel, lam, forced))
 
 
 def jobs_bound(
@@ -93,7 +93,7 @@ def jobs_bound(
     draft = empty_draft(kernel, charges.lam)
     free = uncoupled(kernel)
     job_values(free, np.arange(len(values)), charges.rows, charges.nodes, draft, 0, values)
-    found = Bound(value=float(values.sum()), name=BY_PRICES)
+    bound = Bound(value=float(values.sum()), name=BY_PRICES)
     workers = np.flatnonzero(kernel.work > 0)
     if label_room > 0 and len(workers) and not expired():
         at, size = 0, 1  # one job first: with milliseconds left a whole chunk would be late
@@ -101,8 +101,8 @@ def jobs_bound(
             part = workers[at : at + size]
             job_values(free, part, charges.rows, charges.nodes, draft, label_room, values)
             at, size = at + size, min(2 * size, _CHUNK)
-        found = _better(found, Bound(value=float(values.sum()), name=BY_LABELS))
-    return found
+        bound = _better(bound, Bound(value=float(values.sum()), name=BY_LABELS))
+    return bound
 
 
 def jobs_alone(kernel: KernelProblem, lam: Floats, forced: Floats) -> Bound:

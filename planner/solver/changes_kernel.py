@@ -55,49 +55,49 @@ def _with_changes_left(  # noqa: C901 - one pass over the slots: a call with the
     value = np.zeros((slots + 1, most + 1, count))
     ahead = np.empty((slots, most + 1, count))
     rested = np.zeros((slots, most + 1, count), dtype=np.bool_)
-    held, banned = np.zeros(count), np.zeros(count, dtype=np.int64)
+    stay, banned = np.zeros(count), np.zeros(count, dtype=np.int64)
     for slot in range(slots - 1, -1, -1):
         later = slot + window
         for index in range(count):
             if math.isfinite(step[slot, index]):
-                held[index] += step[slot, index]
+                stay[index] += step[slot, index]
             else:
                 banned[index] += 1
             if later < slots:
                 if math.isfinite(step[later, index]):
-                    held[index] -= step[later, index]
+                    stay[index] -= step[later, index]
                 else:
                     banned[index] -= 1
-            for left in range(most + 1):
-                best = step[slot, index] + value[slot + 1, left, index]
-                if later < slots and left < most and banned[index] == 0:
-                    rest = held[index] + value[later, most, index]
+            for remaining in range(most + 1):
+                best = step[slot, index] + value[slot + 1, remaining, index]
+                if later < slots and remaining < most and banned[index] == 0:
+                    rest = stay[index] + value[later, most, index]
                     if rest < best:
                         best = rest
-                        rested[slot, left, index] = True
-                ahead[slot, left, index] = best
-        for left in range(most + 1):
+                        rested[slot, remaining, index] = True
+                ahead[slot, remaining, index] = best
+        for remaining in range(most + 1):
             for index in range(count):
-                best = ahead[slot, left, index]
-                if left:
+                best = ahead[slot, remaining, index]
+                if remaining:
                     for other in range(count):
-                        best = min(best, ahead[slot, left - 1, other] + change[index, other])
-                value[slot, left, index] = best
-    cost, work, slot, left = value[0, most, at], 0.0, 0, most
+                        best = min(best, ahead[slot, remaining - 1, other] + change[index, other])
+                value[slot, remaining, index] = best
+    cost, work, slot, remaining = value[0, most, at], 0.0, 0, most
     if not math.isfinite(cost):
         return math.inf, 0.0
     while slot < slots:
-        best, found = ahead[slot, left, at], at
-        if left:
+        best, target = ahead[slot, remaining, at], at
+        if remaining:
             for other in range(count):
-                come = ahead[slot, left - 1, other] + change[at, other]
+                come = ahead[slot, remaining - 1, other] + change[at, other]
                 if come < best:
-                    best, found = come, other
-        if found != at:
-            at, left = found, left - 1
+                    best, target = come, other
+        if target != at:
+            at, remaining = target, remaining - 1
         end = slot + 1
-        if rested[slot, left, at]:
-            end, left = slot + window, most
+        if rested[slot, remaining, at]:
+            end, remaining = slot + window, most
         option = kernel.options[job, at]
         path[slot:end] = option
         work += kernel.rate[job, option] * max(0, min(end, kernel.deadline[job]) - slot)

@@ -47,10 +47,10 @@ def _in_the_way(
         job = (start + step) % jobs
         if not touches(kernel, job, draft.path[job, slot], row):
             continue
-        known = False
+        listed = False
         for index in range(count):
-            known = known or out[index] == job
-        if not known:
+            listed = listed or out[index] == job
+        if not listed:
             return job
     return -1
 

@@ -69,16 +69,16 @@ def node_total(kernel: KernelProblem, kind: int, used: Floats) -> float:
         most = max(most, math.ceil(used[slot, kind] / per_node - 1e-6))
     if most == 0:
         return 0.0
-    left = np.full(most, -1.0)
-    left[:now] = 0.0
+    idle_since = np.full(most, -1.0)
+    idle_since[:now] = 0.0
     total, passed, on = 0.0, 0.0, 0
     for slot in range(len(used)):
         needed = math.ceil(used[slot, kind] / per_node - 1e-6)
         for layer in range(on, needed):
-            idle = passed - left[layer]
-            total += min(idle, boot) if left[layer] >= 0 else boot
+            idle = passed - idle_since[layer]
+            total += min(idle, boot) if idle_since[layer] >= 0 else boot
         for layer in range(needed, on):
-            left[layer] = passed
+            idle_since[layer] = passed
         on = needed
         passed += kernel.node_cost[slot, kind]
         total += needed * kernel.node_cost[slot, kind]
@@ -91,8 +91,8 @@ def change_cost(kernel: KernelProblem, job: int, before: int, after: int) -> flo
     if before == after:
         return 0.0
     layouts = kernel.layout_change[kernel.layout[before], kernel.layout[after]]
-    own = kernel.leave[job, before] + kernel.enter[job, after]
-    cost: float = own + kernel.layout_cost[job] * layouts
+    direct = kernel.leave[job, before] + kernel.enter[job, after]
+    cost: float = direct + kernel.layout_cost[job] * layouts
     return cost
 
 

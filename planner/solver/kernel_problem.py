@@ -75,11 +75,11 @@ class Draft(NamedTuple):
 
 
 def make_kernel_problem(
-    problem: SlotProblem, rows: CouplingRows, cost: Singles, found: CostSurvey
+    problem: SlotProblem, rows: CouplingRows, cost: Singles, costs: CostSurvey
 ) -> KernelProblem:
     """Return the arrays of a problem; `cost` is base_cost [J, H, S] with pins, surveyed."""
     jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
-    allowed = found.allowed.copy()
+    allowed = costs.allowed.copy()
     allowed[np.arange(problem.size), jobs.present] = True
     return KernelProblem(
         cost=cost,

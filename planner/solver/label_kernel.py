@@ -94,12 +94,12 @@ def _insert_label(labels: Floats, count: int, cost: float, work: float) -> int: 
 
 @inner
 def label_bound(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
-    kernel: KernelProblem, job: int, charged: Floats, lam: Floats, known: float, room: int
+    kernel: KernelProblem, job: int, charged: Floats, lam: Floats, upper: float, room: int
 ) -> float:
     """Return a lower bound of the least charged cost [H, options] with unfinished work paid.
 
-    lam [3] are prices of work to prune with, `known` the cost of a path of the job; the result is
-    `known` itself when nothing can be better.
+    lam [3] are prices of work to prune with, `upper` the cost of a path of the job; the result is
+    `upper` itself when nothing can be better.
     """
     slots = len(charged)
     count = kernel.option_count[job]
@@ -136,13 +136,13 @@ def label_bound(  # noqa: C901 - one pass over the slots: a call with these arra
                     least = rest[0] + lam[0] * missing
                     least = max(least, rest[1] + lam[1] * missing)
                     least = max(least, rest[2] + lam[2] * missing)
-                    if cost + least < known - 1e-9 * abs(known):
+                    if cost + least < upper - 1e-9 * abs(upper):
                         next_sizes[there] = _insert_label(
                             following[there], next_sizes[there], cost, work
                         )
         fronts, following = following, fronts
         sizes, next_sizes = next_sizes, sizes
-    best = known
+    best = upper
     plain = np.empty((slots + 1, count))
     _completions(kernel, job, 0.0, charged, plain)
     for index in range(count):

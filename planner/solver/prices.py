@@ -234,10 +234,10 @@ def search_prices(
     for iteration in range(iterations + 1):
         searches = 8 if iteration == 0 else 4
         answer = market.ask(prices, market.all_blocks, searches=searches)
-        found = answer.value + market.constant(prices)
+        value = answer.value + market.constant(prices)
         prices = replace(prices, work=answer.work)
-        if found > bound:
-            best, bound, values = prices, found, answer.values
+        if value > bound:
+            best, bound, values = prices, value, answer.values
         trace.append(bound)
         stale = len(trace) > patience and (
             bound - trace[-1 - patience] < smallest_gain * abs(bound)

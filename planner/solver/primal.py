@@ -43,10 +43,10 @@ def charges_of(
     lanes = market.lanes
     size = int(lanes.job.max(initial=-1)) + 1
     lam, alone = np.zeros(size), np.zeros(size)
-    known = lanes.job >= 0
-    lam[lanes.job[known]] = prices.work[known]
+    lanes_of_jobs = lanes.job >= 0
+    lam[lanes.job[lanes_of_jobs]] = prices.work[lanes_of_jobs]
     if values is not None:
-        alone[lanes.job[known]] = values[known]
+        alone[lanes.job[lanes_of_jobs]] = values[lanes_of_jobs]
     return InsertionPrices(
         rows=np.ascontiguousarray(prices.rows),
         nodes=market.node_price(prices),
@@ -109,19 +109,19 @@ def dive(
         charges = charges_of(market, prices)
         if not _place(kernel, draft, rng.permutation(jobs[jobs >= 0]), charges, 1.0):
             return None
-        left = np.concatenate([*parts[number + 1 :], np.empty(0, dtype=np.int64)]).astype(np.int64)
-        if len(left):
-            prices = _adapted(market, prices, scale, left, draft.used)
+        later = np.concatenate([*parts[number + 1 :], np.empty(0, dtype=np.int64)]).astype(np.int64)
+        if len(later):
+            prices = _adapted(market, prices, scale, later, draft.used)
     settle(kernel, draft, np.arange(len(draft.path)), announced, churn_price)
     return draft
 
 
 def _adapted(
-    market: Market, prices: ResourcePrices, scale: Floats, left: Indices, placed: Floats
+    market: Market, prices: ResourcePrices, scale: Floats, later: Indices, placed: Floats
 ) -> ResourcePrices:
     adam = Adam(market, scale, rate=_DIVE_RATE, decay=_DIVE_DECAY)
     for _step in range(_DIVE_STEPS):
-        answer = market.ask(prices, left, searches=3)
+        answer = market.ask(prices, later, searches=3)
         prices = ResourcePrices(rows=prices.rows, boots=prices.boots, work=answer.work)
         prices = adam.step(prices, answer.used + placed)
     return prices

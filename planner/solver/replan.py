@@ -76,8 +76,8 @@ def kept_plan(
     new = np.flatnonzero(~warm.kept)
     if newcomers_first and not _inserted(kernel, draft, charges, new, 1.0):
         return None
-    held = kernel.boards[warm.announced].sum(axis=1)
-    large_first = np.argsort(-held, kind="stable")
+    boards = kernel.boards[warm.announced].sum(axis=1)
+    large_first = np.argsort(-boards, kind="stable")
     displaced = [
         job
         for job in large_first[warm.kept[large_first]]
@@ -99,9 +99,9 @@ def towards(
     back go first, again and again as long as that made room for one that takes more.
     """
     draft = today.copy()
-    kept = np.flatnonzero(warm.kept & (warm.announced != draft.path).any(axis=1))
-    more = kernel.boards[warm.announced[kept]].sum(axis=1) - kernel.boards[draft.path[kept]].sum(1)
-    waiting = [int(job) for job in kept[np.argsort(more, kind="stable")]]
+    jobs = np.flatnonzero(warm.kept & (warm.announced != draft.path).any(axis=1))
+    more = kernel.boards[warm.announced[jobs]].sum(axis=1) - kernel.boards[draft.path[jobs]].sum(1)
+    waiting = [int(job) for job in jobs[np.argsort(more, kind="stable")]]
     while waiting:
         late = []
         for job in waiting:

@@ -122,26 +122,26 @@ def _choose(
     movable: Indices,
     most: int,
     state: Random,
-    chosen: Indices,
+    jobs: Indices,
 ) -> int:
     """Fill chosen with distinct jobs around the (slot, row); in random order; give how many."""
-    wanted = 2 + random_below(state, most - 1)
+    target = 2 + random_below(state, most - 1)
     count = 0
     using = random_below(state, 2) == 0
-    for _attempt in range(2 * wanted):
+    for _attempt in range(2 * target):
         job = _pick(kernel, draft, spot[0], spot[1], using, movable, state)
         using = not using
-        known = job < 0
+        listed = job < 0
         for index in range(count):
-            known = known or chosen[index] == job
-        if not known:
-            chosen[count] = job
+            listed = listed or jobs[index] == job
+        if not listed:
+            jobs[count] = job
             count += 1
-        if count == wanted:
+        if count == target:
             break
     for index in range(count):
         other = index + random_below(state, count - index)
-        chosen[index], chosen[other] = chosen[other], chosen[index]
+        jobs[index], jobs[other] = jobs[other], jobs[index]
     return count
 
 
@@ -187,20 +187,20 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
     gained = 0.0
     before = draft.used.copy()
     saved_rows, saved_nodes = draft.row_cost.copy(), draft.node_cost.copy()
-    chosen = np.empty(most, dtype=np.int64)
+    jobs = np.empty(most, dtype=np.int64)
     barred = np.empty(len(draft.used))
     saved_paths = np.empty((most, len(draft.used)), dtype=np.int16)
     saved = np.empty((most, 3))
     for _move in range(moves):
         spot = spots[random_below(state, len(spots))]
-        count = _choose(kernel, draft, spot, movable, most, state, chosen)
+        count = _choose(kernel, draft, spot, movable, most, state, jobs)
         if count == 0:
             continue
         copy_into(before, draft.used)
         copy_into(saved_rows, draft.row_cost)
         copy_into(saved_nodes, draft.node_cost)
         for index in range(count):
-            job = chosen[index]
+            job = jobs[index]
             copy_into(saved_paths[index], draft.path[job])
             saved[index, 0], saved[index, 1] = draft.job_cost[job], draft.lam[job]
             saved[index, 2] = 1.0 if draft.changed[job] else 0.0
@@ -208,7 +208,7 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
         fits = True
         share = _SHARES[random_below(state, len(_SHARES))]
         for index in range(count):
-            job = chosen[index]
+            job = jobs[index]
             last = index == count - 1
             weight = 0.0 if last else random_below(state, 1001) / 1000.0
             kind, first, end = 0, 0, 0
@@ -225,7 +225,7 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
             add_path(kernel, job, draft.path[job], 1.0, draft.used)
         change = math.inf
         if fits:
-            change = settle(kernel, draft, chosen[:count], announced, churn_price)
+            change = settle(kernel, draft, jobs[:count], announced, churn_price)
         if change <= 1e-9:
             gained -= change
             continue
@@ -233,7 +233,7 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
         copy_into(draft.row_cost, saved_rows)
         copy_into(draft.node_cost, saved_nodes)
         for index in range(count):
-            job = chosen[index]
+            job = jobs[index]
             copy_into(draft.path[job], saved_paths[index])
             draft.job_cost[job], draft.lam[job] = saved[index, 0], saved[index, 1]
             draft.changed[job] = saved[index, 2] > 0

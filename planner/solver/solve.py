@@ -106,21 +106,21 @@ def solve(
     effort = effort or Effort()
     check_problem(problem)
     task = _prepared(problem, warm, seed)
-    known = start.prices if start else warm.prices if warm else None
-    near = _start_prices(task.market, known)
-    found = _priced(task, near, effort, clock, warm=known is not None)
-    charges = charges_of(task.market, found.prices, found.values)
+    prices = start.prices if start else warm.prices if warm else None
+    first = _start_prices(task.market, prices)
+    search = _priced(task, first, effort, clock, warm=prices is not None)
+    charges = charges_of(task.market, search.prices, search.values)
     today_path = paths_of_today(problem.jobs, task.kernel.cost)
     today = plan_of_today(
         problem, task.kernel, task.rows, today_path, charges.lam, task.survey.pausable
     )
     now_cost = draft_cost(today.draft)
-    clock.note(now_cost, found.bound)
+    clock.note(now_cost, search.bound)
     if start is not None and start.paths is not None:
-        draft = _joined(task, found, charges, today, start.paths)
+        draft = _joined(task, search, charges, today, start.paths)
     else:
-        draft = _first_plan(task, found, charges, today, effort, clock, warm)
-    moves = _improved(task, draft, charges, found.bound, effort, clock)
+        draft = _first_plan(task, search, charges, today, effort, clock, warm)
+    moves = _improved(task, draft, charges, search.bound, effort, clock)
     if draft_cost(draft) > now_cost:
         draft = today.draft
     if start is not None and start.bound is not None:
@@ -129,19 +129,19 @@ def solve(
         bound = certified_bound(
             task.kernel,
             task.market,
-            found.prices,
+            search.prices,
             forced=task.survey.forced,
             label_room=effort.label_room,
             expired=clock.after(_LABEL_SHARE),
         )
     clock.note(draft_cost(draft), bound.value)
-    return _solved(task, draft, today, found, bound, moves, clock)
+    return _solved(task, draft, today, search, bound, moves, clock)
 
 
 def _prepared(problem: SlotProblem, warm: WarmStart | None, seed: int) -> _SolveTask:
     cost = pinned_cost(problem.jobs)
-    found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
-    check_costs(problem, found)
+    costs = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    check_costs(problem, costs)
     rows = coupling_rows(problem)
     announced, churn = paths_of_today(problem.jobs, cost), np.zeros(problem.size)
     if warm is not None:
@@ -156,24 +156,24 @@ def _prepared(problem: SlotProblem, warm: WarmStart | None, seed: int) -> _Solve
     return _SolveTask(
         problem=problem,
         rows=rows,
-        market=Market(lanes=pack(problem, cost, found), rows=rows, fleet=problem.fleet),
-        kernel=make_kernel_problem(problem, rows, cost, found),
-        survey=found,
+        market=Market(lanes=pack(problem, cost, costs), rows=rows, fleet=problem.fleet),
+        kernel=make_kernel_problem(problem, rows, cost, costs),
+        survey=costs,
         announced=announced,
         churn=churn,
         seed=seed,
     )
 
 
-def _start_prices(market: Market, near: PlanPrices | None) -> ResourcePrices:
+def _start_prices(market: Market, last: PlanPrices | None) -> ResourcePrices:
     free = market.free_prices()
-    if near is None:
+    if last is None:
         return free
-    known = market.lanes.job >= 0
+    lanes = market.lanes.job >= 0
     work = np.zeros_like(free.work)
-    work[known] = near.work[market.lanes.job[known]]
+    work[lanes] = last.work[market.lanes.job[lanes]]
     work = np.minimum(work, market.lanes.unfinished_price)
-    return replace(market.boxed(near.rows, near.boots), work=work)
+    return replace(market.boxed(last.rows, last.boots), work=work)
 
 
 def _priced(
@@ -191,7 +191,7 @@ def _priced(
 
 def _first_plan(
     task: _SolveTask,
-    found: PriceSearch,
+    search: PriceSearch,
     charges: InsertionPrices,
     today: Today,
     effort: Effort,
@@ -203,57 +203,57 @@ def _first_plan(
     everyone = np.arange(task.problem.size)
     settle(task.kernel, best, everyone, task.announced, task.churn)
     if warm is not None:
-        kept = [
+        drafts = [
             kept_plan(task.kernel, charges, warm, task.churn, newcomers_first=first)
             for first in (False, True)
         ]
-        if None in kept:
-            kept.append(towards(task.kernel, charges, today.draft, warm, task.churn))
-        for made in kept:
-            best = _cheaper(task, best, made)
+        if None in drafts:
+            drafts.append(towards(task.kernel, charges, today.draft, warm, task.churn))
+        for draft in drafts:
+            best = _cheaper(task, best, draft)
         if task.problem.size <= SMALL_JOBS:
             # A lone job is in no move, so the announced path would be its last.
-            made = priced_sequence(task.kernel, charges, task.announced, task.churn, task.seed)
-            best = _cheaper(task, best, made)
-        clock.note(draft_cost(best), found.bound)
+            draft = priced_sequence(task.kernel, charges, task.announced, task.churn, task.seed)
+            best = _cheaper(task, best, draft)
+        clock.note(draft_cost(best), search.bound)
         return best
     if clock.left() <= 0:
         return best
-    made = priced_sequence(task.kernel, charges, task.announced, task.churn, task.seed)
-    best = _cheaper(task, best, made)
-    clock.note(draft_cost(best), found.bound)
-    step = clock.seconds() / (len(found.trace) + 4)
+    draft = priced_sequence(task.kernel, charges, task.announced, task.churn, task.seed)
+    best = _cheaper(task, best, draft)
+    clock.note(draft_cost(best), search.bound)
+    step = clock.seconds() / (len(search.trace) + 4)
     chunks = min(effort.dive_chunks, len(task.market.lanes.rows))
     if chunks > 1 and clock.left() > 2 * chunks * 2 * step:
-        made = dive(
+        draft = dive(
             task.kernel,
             task.market,
-            found.prices,
-            found.scale,
+            search.prices,
+            search.scale,
             chunks=chunks,
             announced=task.announced,
             churn_price=task.churn,
             seed=task.seed,
         )
-        best = _cheaper(task, best, made)
-        clock.note(draft_cost(best), found.bound)
+        best = _cheaper(task, best, draft)
+        clock.note(draft_cost(best), search.bound)
     return best
 
 
 def _joined(
-    task: _SolveTask, found: PriceSearch, charges: InsertionPrices, today: Today, paths: Path
+    task: _SolveTask, search: PriceSearch, charges: InsertionPrices, today: Today, paths: Path
 ) -> Draft:
     """Return the cheaper of today's plan and `paths`, jobs that they overfill planned anew."""
     everyone = np.arange(task.problem.size)
     best = today.draft.copy()
     settle(task.kernel, best, everyone, task.announced, task.churn)
-    prices = PlanPrices(rows=charges.rows, boots=found.prices.boots, work=charges.lam)
-    kept = np.ones(task.problem.size, dtype=np.bool_)
-    whole = WarmStart(prices=prices, announced=paths, kept=kept, churn_price=0.0)
-    made = kept_plan(task.kernel, charges, whole, np.zeros_like(task.churn), newcomers_first=False)
-    if made is not None:
-        settle(task.kernel, made, everyone, task.announced, task.churn)
-    return _cheaper(task, best, made)
+    prices = PlanPrices(rows=charges.rows, boots=search.prices.boots, work=charges.lam)
+    everyone_kept = np.ones(task.problem.size, dtype=np.bool_)
+    warm = WarmStart(prices=prices, announced=paths, kept=everyone_kept, churn_price=0.0)
+    draft = kept_plan(task.kernel, charges, warm, np.zeros_like(task.churn), newcomers_first=False)
+    if draft is not None:
+        settle(task.kernel, draft, everyone, task.announced, task.churn)
+    return _cheaper(task, best, draft)
 
 
 def _cheaper(task: _SolveTask, one: Draft, other: Draft | None) -> Draft:
@@ -310,7 +310,7 @@ def _solved(
     task: _SolveTask,
     draft: Draft,
     today: Today,
-    found: PriceSearch,
+    search: PriceSearch,
     bound: Bound,
     moves: int,
     clock: _Clock,
@@ -321,8 +321,8 @@ def _solved(
             "the plan breaks a limit that it was built to keep", "report it with the problem"
         )
     lam = np.zeros(task.problem.size)
-    known = task.market.lanes.job >= 0
-    lam[task.market.lanes.job[known]] = found.prices.work[known]
+    lanes = task.market.lanes.job >= 0
+    lam[task.market.lanes.job[lanes]] = search.prices.work[lanes]
     return SolvedPlan(
         paths=draft.path,
         cost=cost,
@@ -330,11 +330,11 @@ def _solved(
         now_fits=today.fits,
         lower_bound=checked_bound(bound.value, cost),
         bound_name=bound.name,
-        prices=PlanPrices(rows=found.prices.rows, boots=found.prices.boots, work=lam),
+        prices=PlanPrices(rows=search.prices.rows, boots=search.prices.boots, work=lam),
         used=draft.used,
         changed=np.flatnonzero((draft.path != task.announced).any(axis=1)),
         violated=task.rows.violations(draft.used),
-        price_steps=len(found.trace),
+        price_steps=len(search.trace),
         moves=moves,
         seconds=clock.seconds(),
         history=tuple(clock.history),

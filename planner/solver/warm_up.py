@@ -14,8 +14,8 @@ def warm_up() -> None:
     """Plan twenty jobs over four slots, cold and warm: about 30 CPU s when nothing is cached."""
     problem = _small_problem()
     plan = solve(problem, budget_seconds=np.inf, effort=_LITTLE)
-    kept = np.ones(problem.size, dtype=np.bool_)
-    warm = WarmStart(prices=plan.prices, announced=plan.paths, kept=kept, churn_price=0.0)
+    mask = np.ones(problem.size, dtype=np.bool_)
+    warm = WarmStart(prices=plan.prices, announced=plan.paths, kept=mask, churn_price=0.0)
     solve(problem, budget_seconds=np.inf, effort=_LITTLE, warm=warm)
 
 

@@ -47,7 +47,7 @@ def cross(  # noqa: C901 - one pass over the slots: a call with these arrays cos
         if ends[0, slot] != ends[1, slot]:
             differ[count] = slot
             count += 1
-    found, first, last = -1, 0, 0
+    crossing, first, last = -1, 0, 0
     for base in range(2):
         other = 1 - base
         for start in range(count):
@@ -65,10 +65,10 @@ def cross(  # noqa: C901 - one pass over the slots: a call with these arrays cos
                     work += done[base, slots] - done[base, end]
                 cost += top * max(0.0, target - work)
                 if cost < best:
-                    best, found, first, last = cost, base, begin, end
-    if found >= 0:
-        copy_into(path, ends[found])
-        copy_into(path[first:last], ends[1 - found, first:last])
+                    best, crossing, first, last = cost, base, begin, end
+    if crossing >= 0:
+        copy_into(path, ends[crossing])
+        copy_into(path[first:last], ends[1 - crossing, first:last])
     return best
 
 

@@ -87,7 +87,7 @@ def test_what_was_told_is_told_until_its_chance_is_small(middle: float) -> None:
     new = {finding.job_id for finding in watch_memory([job]) if finding.probability is not None}
     again = [
         finding
-        for finding in watch_memory([job], told={job.job_id})
+        for finding in watch_memory([job], reported={job.job_id})
         if finding.probability is not None
     ]
     assert new <= {finding.job_id for finding in again}

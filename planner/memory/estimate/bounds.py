@@ -63,6 +63,6 @@ def bound_factor(tier: Tier, share: float, correction: Correction | None = None)
     usual = _FACTORS[tier][share]
     if correction is None or correction.sample_count == 0:
         return usual
-    own = min(usual, 1 + _SPREADS[share] * correction.spread)
+    local = min(usual, 1 + _SPREADS[share] * correction.spread)
     weight = min(correction.sample_count / _ENOUGH_RUNS, 1.0)
-    return (1 - weight) * usual + weight * own
+    return (1 - weight) * usual + weight * local

@@ -93,10 +93,10 @@ def _features(runs: Sequence[FinishedRun]) -> tuple[Values, Values]:
     return linear, sizes
 
 
-def _covariance(left: tuple[Values, Values], right: tuple[Values, Values]) -> Values:
-    apart = ((left[1][:, None, :] - right[1][None, :, :]) ** 2).sum(axis=2)
+def _covariance(first: tuple[Values, Values], right: tuple[Values, Values]) -> Values:
+    apart = ((first[1][:, None, :] - right[1][None, :, :]) ** 2).sum(axis=2)
     smooth = _SPREAD_SMOOTH**2 * np.exp(-apart / (2 * _LENGTH_SCALE**2))
-    covariance: Values = left[0] @ right[0].T + smooth
+    covariance: Values = first[0] @ right[0].T + smooth
     return covariance
 
 
@@ -110,11 +110,11 @@ def correction(
     prior = float(_covariance(job, job)[0, 0])
     if not calibration.runs:
         return Correction(ratio=1.0, spread=float(np.sqrt(prior + _NOISE**2)), sample_count=0)
-    seen = _features(calibration.runs)
+    features = _features(calibration.runs)
     measured = np.array([run.measured_bytes for run in calibration.runs])
     estimated = np.array([run.static_bytes + run.dynamic_bytes for run in calibration.runs])
     deviations = np.clip(measured / estimated, *_RATIOS) - 1.0
-    between, to_job = _covariance(seen, seen), _covariance(seen, job)[:, 0]
+    between, to_job = _covariance(features, features), _covariance(features, job)[:, 0]
     noise = np.full(len(deviations), _NOISE**2)
     for _ in range(_ROUNDS):
         factor = np.linalg.cholesky(between + np.diag(noise))

@@ -129,28 +129,28 @@ def predict_peak(
     quantisation not known.
     """
     step = _expected(job, dialects) if dialects else _step_of(job)
-    recipe, binding, found = step.recipe, step.binding, step.figures
+    recipe, binding, peak = step.recipe, step.binding, step.figures
     tier = tier_of(recipe)
     static_ratio = binding.static_bytes / binding.allocated_bytes
     learned = None
     if calibration is not None and calibration.sample_count:
         learned = correction(
             calibration,
-            static_bytes=found.nvml * static_ratio,
-            dynamic_bytes=found.nvml * (1 - static_ratio),
+            static_bytes=peak.nvml * static_ratio,
+            dynamic_bytes=peak.nvml * (1 - static_ratio),
         )
     ratio = raised * (learned.ratio if learned else 1.0)
     exact = dict(binding.static).get(CACHE, 0.0)
-    open_bytes = found.nvml - exact
+    open_bytes = peak.nvml - exact
     bounds = [ratio * (open_bytes * bound_factor(tier, share, learned) + exact) for share in SHARES]
     return MemoryEstimate(
-        p50_bytes=found.nvml * ratio,
+        p50_bytes=peak.nvml * ratio,
         p90_bytes=bounds[0],
         p95_bytes=bounds[1],
         p99_bytes=bounds[2],
-        allocated_bytes=found.allocated * ratio,
-        reserved_bytes=found.reserved * ratio,
-        nvml_bytes=found.nvml * ratio,
+        allocated_bytes=peak.allocated * ratio,
+        reserved_bytes=peak.reserved * ratio,
+        nvml_bytes=peak.nvml * ratio,
         context_bytes=outside_allocator(recipe) * raised,
         breakdown=tuple(
             (name, size * ratio) for name, size in (*binding.static, *binding.dynamic) if size

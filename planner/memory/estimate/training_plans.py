@@ -153,13 +153,13 @@ def _rank(plan: TrainingPlan) -> tuple[float, ...]:
 
 def smallest_cluster(question: PlanQuestion) -> str:
     """Return in words the smallest number of GPUs of each type that would hold the job."""
-    found = [
+    clusters = [
         f"{count} x {gpu.name}"
         for gpu in question.gpu_types
         if (count := _least_gpus(question, gpu)) is not None
     ]
-    if found:
-        return f"the smallest cluster that would: {' or '.join(found)}"
+    if clusters:
+        return f"the smallest cluster that would: {' or '.join(clusters)}"
     fixed = min(question.micro_batches) > 1 or Recompute.FULL not in question.recomputes
     other = ", a smaller micro-batch or more recomputation" * fixed
     return f"not even {_MAX_CLUSTER:,} of these GPUs would do: choose a smaller model{other}"
@@ -249,8 +249,8 @@ class _Ways:
                 yield job
 
     def _estimated(self, job: TrainingJob) -> "_Way":
-        asked = self.question
-        return job, unbounded_peak(job, calibration=asked.calibration, raised=asked.raised)
+        question = self.question
+        return job, unbounded_peak(job, calibration=question.calibration, raised=question.raised)
 
 
 _Way = tuple[TrainingJob, MemoryEstimate]
@@ -267,13 +267,13 @@ def _fastest(ways: _Ways, gpu: GpuType, spread: Parallelism) -> TrainingPlan | N
     for micro_batch in sorted(question.micro_batches):
         if question.global_batch % (micro_batch * spread.data):
             continue
-        found = ways.of(spread, micro_batch)
+        estimates = ways.of(spread, micro_batch)
         plans = [
             _priced(gpu, job, estimate)
-            for job, estimate in found
+            for job, estimate in estimates
             if not refusal(estimate, gpu.memory_bytes)
         ]
-        if found and not plans:
+        if estimates and not plans:
             break
         fitting += plans
     return max(

@@ -19,22 +19,22 @@ def language_model(config: Mapping[str, Any]) -> tuple[dict[str, Any], bool, boo
 
     Errors: ImpossibleProblemError for an encoder with a decoder.
     """
-    found, inner = dict(config), False
+    merged, inner = dict(config), False
     for key in _INNER:
-        if isinstance(stated := found.get(key), Mapping):
-            found, inner = {**found, **stated}, True
+        if isinstance(stated := merged.get(key), Mapping):
+            merged, inner = {**merged, **stated}, True
     for key in _PARTS:
-        if isinstance(stated := found.get(key), Mapping):
-            found = {**stated, **found}
-    stacks = [key for key in ("num_decoder_layers", "decoder_layers") if found.get(key)]
-    if stacks or found.get("is_encoder_decoder") is True:
-        shown = scrub(str(found.get("model_type") or "model"), limit=40)
+        if isinstance(stated := merged.get(key), Mapping):
+            merged = {**stated, **merged}
+    stacks = [key for key in ("num_decoder_layers", "decoder_layers") if merged.get(key)]
+    if stacks or merged.get("is_encoder_decoder") is True:
+        model_type = scrub(str(merged.get("model_type") or "model"), limit=40)
         raise ImpossibleProblemError(
-            f"{shown} has an encoder and a decoder ({(*stacks, 'is_encoder_decoder')[0]}), "
+            f"{model_type} has an encoder and a decoder ({(*stacks, 'is_encoder_decoder')[0]}), "
             "whose memory is not known",
             "give the config.json of a model of one stack",
         )
-    return found, inner, inner or any(isinstance(found.get(key), Mapping) for key in _TOWERS)
+    return merged, inner, inner or any(isinstance(merged.get(key), Mapping) for key in _TOWERS)
 
 
 def layers_without_experts(config: Mapping[str, Any], layers: int) -> int:
@@ -81,7 +81,7 @@ def _indices(config: Mapping[str, Any], key: str) -> list[int] | None:
     return value
 
 
-def _no_rule(key: str, value: object, wanted: str) -> ImpossibleProblemError:
+def _no_rule(key: str, value: object, hint: str) -> ImpossibleProblemError:
     return ImpossibleProblemError(
-        f"config.json: {key} is {scrub(repr(value), limit=40)}", f"give {key} as {wanted}"
+        f"config.json: {key} is {scrub(repr(value), limit=40)}", f"give {key} as {hint}"
     )

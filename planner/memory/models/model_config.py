@@ -70,21 +70,21 @@ class _Config:
             value = self.values.get(key)
             if value is None:
                 continue
-            whole = isinstance(value, int | float) and not isinstance(value, bool)
-            if not whole or value != value or abs(value) > MAX_SIZE or value != int(value):
-                shown = scrub(repr(value), limit=40)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or value != value or abs(value) > MAX_SIZE or value != int(value):
+                text = scrub(repr(value), limit=40)
                 raise ImpossibleProblemError(
-                    f"config.json of {self.name}: {key} is {shown}", f"give {key} as a whole number"
+                    f"config.json of {self.name}: {key} is {text}", f"give {key} as a whole number"
                 )
             return int(value)
         return None
 
     def needed(self, keys: Sequence[str]) -> int:
         """Return a size that nothing can stand in for; 0 after noting that it is missing."""
-        found = self.size(keys)
-        if found is None:
+        size = self.size(keys)
+        if size is None:
             self.missing.append(keys[0])
-        return found or 0
+        return size or 0
 
     def assume(self, key: str, value: int) -> int:
         """Note and give what is taken for a size that is not stated."""
@@ -121,8 +121,8 @@ def shape_from_config(config: Mapping[str, Any], *, name: str = "") -> ReadModel
     family_name = str(config.get("model_type") or "")
     family = _families().get(family_name)
     if family is None:
-        shown = scrub(family_name, limit=40) or "none"
-        notes.append(f"model_type {shown} is not known: read as a Llama-like decoder")
+        type_name = scrub(family_name, limit=40) or "none"
+        notes.append(f"model_type {type_name} is not known: read as a Llama-like decoder")
         family = _families()["llama"]
     known_as = name or scrub(str(config.get("_name_or_path") or family_name or "model"), limit=60)
     source = _Config(values=config, name=known_as)
@@ -182,13 +182,13 @@ def _falcon(source: _Config) -> dict[str, Any]:
     new, bias = source.flag("new_decoder_architecture", False), source.flag("bias", False)
     parallel = new or source.flag("parallel_attn", True)
     joint = new and source.values.get("num_ln_in_parallel_attn") == 1
-    found: dict[str, Any] = {"qkv_bias": bias, "output_bias": bias, "mlp_bias": bias}
-    found["parallel_block"] = parallel
-    found["norms_per_layer"] = 2 if (new and not joint) or not parallel else 1
+    traits: dict[str, Any] = {"qkv_bias": bias, "output_bias": bias, "mlp_bias": bias}
+    traits["parallel_block"] = parallel
+    traits["norms_per_layer"] = 2 if (new and not joint) or not parallel else 1
     if source.flag("alibi", False):
-        return found | {"attention": "biased", "rotary": False}
+        return traits | {"attention": "biased", "rotary": False}
     broadcast = not new and source.flag("multi_query", True)
-    return found | ({"attention": "broadcast"} if broadcast else {})
+    return traits | ({"attention": "broadcast"} if broadcast else {})
 
 
 def _refuse_gaps(source: _Config) -> None:
@@ -243,7 +243,7 @@ def _experts(source: _Config, family: Mapping[str, Any], layers: int) -> ExpertL
     width = source.size(("moe_intermediate_size", "expert_ffn_dim")) or source.size(_FFN)
     if width is None:
         source.missing.append("moe_intermediate_size")
-    chosen = source.size(
+    routed = source.size(
         ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "top_k")
     )
     shared = source.size(("shared_expert_intermediate_size",))
@@ -252,7 +252,7 @@ def _experts(source: _Config, family: Mapping[str, Any], layers: int) -> ExpertL
         shared = number * (width or 0)
     return ExpertLayers(
         experts=experts,
-        experts_per_token=source.assume("num_experts_per_tok", 2) if chosen is None else chosen,
+        experts_per_token=source.assume("num_experts_per_tok", 2) if routed is None else routed,
         ffn=width or 0,
         shared_ffn=shared,
         dense_layers=layers_without_experts(source.values, layers),

@@ -90,8 +90,8 @@ class ModelShape:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, int) and not 0 <= value <= MAX_SIZE:
-                shown = value if abs(value) <= MAX_SIZE else "a number beyond any model"
-                raise _impossible(self.name, field.name, shown, f"0 to {MAX_SIZE:.0e}")
+                text = value if abs(value) <= MAX_SIZE else "a number beyond any model"
+                raise _impossible(self.name, field.name, text, f"0 to {MAX_SIZE:.0e}")
         if self.ffn < 1 and self.experts is None:
             raise _impossible(self.name, "ffn", self.ffn, "at least 1 in a model without experts")
         if self.heads % self.kv_heads:
@@ -126,7 +126,7 @@ class ModelShape:
         return self.heads * self.head_dim
 
 
-def _impossible(model: str, field: str, value: object, wanted: str) -> ImpossibleProblemError:
+def _impossible(model: str, field: str, value: object, limits: str) -> ImpossibleProblemError:
     return ImpossibleProblemError(
-        f"the model {model!r} has {field} = {value}", f"{field} must be {wanted}"
+        f"the model {model!r} has {field} = {value}", f"{field} must be {limits}"
     )

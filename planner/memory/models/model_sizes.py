@@ -14,7 +14,7 @@ from planner.memory.models.model_shape import ModelShape
 def known_models() -> dict[str, ModelShape]:
     """Return all shapes of model_sizes.csv by name."""
     flags = {field.name for field in fields(ModelShape) if field.type in (bool, "bool")}
-    found = {}
+    shapes = {}
     text = files("planner.memory.models").joinpath("model_sizes.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         values = {
@@ -22,12 +22,12 @@ def known_models() -> dict[str, ModelShape]:
             for name, value in row.items()
             if name not in {"name", "attention", "public_parameters"}
         }
-        found[row["name"]] = ModelShape(
+        shapes[row["name"]] = ModelShape(
             name=row["name"],
             attention=row["attention"],
             **values,  # type: ignore[arg-type]
         )
-    return found
+    return shapes
 
 
 def known_model(name: str) -> ModelShape:

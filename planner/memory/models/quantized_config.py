@@ -25,10 +25,10 @@ def stored_quantization(config: Mapping[str, Any]) -> tuple[str, str]:
     stated = stated if isinstance(stated, Mapping) else {}
     method = str(stated.get("quant_method") or "").lower()
     name = _WHOLE.get(method) or _with_bits(method, stated)
-    shown = f"quantization_config {scrub(method, limit=40) or 'without quant_method'}"
+    text = f"quantization_config {scrub(method, limit=40) or 'without quant_method'}"
     if not name:
-        return "", f"{shown} is not known and ignored: weights are taken as 16 bit"
-    return name, f"{shown} is read as {name} where the model is served; training takes 16 bit"
+        return "", f"{text} is not known and ignored: weights are taken as 16 bit"
+    return name, f"{text} is read as {name} where the model is served; training takes 16 bit"
 
 
 def _with_bits(method: str, stated: Mapping[str, Any]) -> str:

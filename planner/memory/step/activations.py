@@ -116,12 +116,12 @@ def _projected(recipe: Recipe) -> float:
         return 4 * (2 * shape.query_width + shape.attention_width)
     if traits.repeats_kv == "always" or (traits.repeats_kv == "masked" and _masked(recipe)):
         keys, values = shape.query_width, shape.attention_width
-    kept = shape.query_width + keys + values
+    widths = shape.query_width + keys + values
     fused = shape.fused_qkv or traits.fuses_qkv
     if fused and shape.rotary and not recipe.compiled:
         # Turned queries and keys are new tensors; values stay a view that keeps the whole product.
-        kept += shape.query_width + shape.key_width
-    return width * kept
+        widths += shape.query_width + shape.key_width
+    return width * widths
 
 
 def _mlp(recipe: Recipe, ffn: float, *, keeps_input: bool) -> float:
@@ -152,11 +152,11 @@ def _feed_forward(recipe: Recipe, *, keeps_input: bool) -> float:
     experts = shape.experts
     if experts is None:
         return _mlp(recipe, shape.ffn, keeps_input=keeps_input)
-    chosen = experts.experts_per_token
-    routed = chosen * _mlp(recipe, experts.ffn, keeps_input=keeps_input)
-    routed += chosen * 2 * width * shape.hidden
+    routes = experts.experts_per_token
+    routed = routes * _mlp(recipe, experts.ffn, keeps_input=keeps_input)
+    routed += routes * 2 * width * shape.hidden
     if keeps_input:
-        routed += chosen * width * shape.hidden
+        routed += routes * width * shape.hidden
     if recipe.job.parallelism.expert > 1:
         routed *= EXPERT_IMBALANCE
     shared = _mlp(recipe, experts.shared_ffn, keeps_input=keeps_input)
@@ -202,23 +202,23 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
     sharded += _feed_forward(recipe, keeps_input=keeps) + adapter_kept_bytes(recipe)
     if recipe.quantization and keeps and recipe.traits.quantized_attention_copy:
         sharded += width * shape.attention_width
-    whole = norms + inputs + _dropout(recipe.traits, shape)
+    full = norms + inputs + _dropout(recipe.traits, shape)
     tensor, sequence = spread.tensor, spread.tensor if spread.sequence else 1
-    everything = whole / sequence + sharded / tensor
+    everything = full / sequence + sharded / tensor
     boundary = recipe.stream_bytes * shape.hidden / sequence
-    kept = everything
+    stored = everything
     if recipe.recompute is Recompute.FULL:
-        kept = boundary
+        stored = boundary
     elif recipe.recompute is Recompute.ALTERNATE:
-        kept = (boundary + everything) / 2
+        stored = (boundary + everything) / 2
     elif recipe.recompute is Recompute.OPERATORS:
-        kept = boundary + _operators_kept(recipe) / tensor
+        stored = boundary + _operators_kept(recipe) / tensor
     elif recipe.recompute is Recompute.ATTENTION:
-        kept = everything - (core - _attention_core(recipe, keep_scores=False)) / tensor
+        stored = everything - (core - _attention_core(recipe, keep_scores=False)) / tensor
     built = built_weight_bytes(recipe) / tensor
     return LayerActivations(
         everything=everything,
-        kept=kept,
+        kept=stored,
         boundary=boundary,
         built=built,
         built_kept=0.0 if recipe.recompute is Recompute.FULL else built,

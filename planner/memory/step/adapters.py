@@ -27,13 +27,13 @@ def low_rank_share(shape: ModelShape, rank: int) -> float:
     A gradient of m x n, m <= n, is kept as r x n, by a projection of m x r (GaLore, Zhao et al.,
     arXiv 2403.03507, table 1: m r + 2 n r).
     """
-    kept = whole = 0
+    low_rank = full = 0
     for sides in projection_widths(shape).values():
         narrow, wide = min(sides), max(sides)
         low = min(rank, narrow)
-        kept += min(low * narrow + 2 * low * wide, 2 * narrow * wide)
-        whole += narrow * wide
-    return kept / whole
+        low_rank += min(low * narrow + 2 * low * wide, 2 * narrow * wide)
+        full += narrow * wide
+    return low_rank / full
 
 
 def adapter_parameters(recipe: Recipe) -> float:
@@ -71,14 +71,14 @@ def adapter_kept_bytes(recipe: Recipe) -> float:
     targets = (
         list(widths) if kind.all else [target for target in adapter.targets if target in widths]
     )
-    kept = kind.input * _input_bytes(recipe, targets, widths)
-    kept += kind.output * sum(widths[target][1] for target in targets)
-    kept += kind.attention * shape.attention_width
+    stored = kind.input * _input_bytes(recipe, targets, widths)
+    stored += kind.output * sum(widths[target][1] for target in targets)
+    stored += kind.attention * shape.attention_width
     if kind.norms:
-        kept += 2 * width * shape.norms_per_layer * shape.hidden
+        stored += 2 * width * shape.norms_per_layer * shape.hidden
     if kind.input and recipe.traits.adapter_qkv_copy and {"q", "k", "v"} & set(targets):
-        kept += width * (shape.query_width + shape.key_width + shape.value_width)
-    return kept
+        stored += width * (shape.query_width + shape.key_width + shape.value_width)
+    return stored
 
 
 def _input_bytes(recipe: Recipe, targets: list[str], widths: dict[str, tuple[int, int]]) -> float:
@@ -86,8 +86,8 @@ def _input_bytes(recipe: Recipe, targets: list[str], widths: dict[str, tuple[int
     if manner == "autocast" and recipe.job.precision == "bf16-true":
         manner = "shared" if recipe.traits.casts_adapters else "cast"
     dropped = 1 if recipe.adapter and recipe.adapter.dropout else 0
-    kept = {"cast": recipe.policy.weight, "shared": width, "autocast": width + dropped}
-    each = kept.get(manner, width + 1)
+    by_manner = {"cast": recipe.policy.weight, "shared": width, "autocast": width + dropped}
+    each = by_manner.get(manner, width + 1)
     inputs = {target: (target, widths[target][0]) for target in targets}
     if manner in {"dropout-fused", "shared"}:
         groups = {"q": "qkv", "k": "qkv", "v": "qkv"}

@@ -39,11 +39,11 @@ def _reserved_bytes(
         return static + EXPANDABLE_FACTOR * dynamic_bytes
     logits = sum([size for name, size in event.dynamic if name == LOGITS])
     if not recipe.length_varies:
-        beside = traits.reserved_logits if recipe.recompute is Recompute.FULL else 0.0
-        return static + traits.reserved_fixed * dynamic_bytes + beside * logits
+        extra = traits.reserved_logits if recipe.recompute is Recompute.FULL else 0.0
+        return static + traits.reserved_fixed * dynamic_bytes + extra * logits
     typical = min(recipe.job.typical_length or recipe.sequence_length, recipe.sequence_length)
-    kept = 0.0 if recipe.job.cache_emptied else traits.reserved_typical
-    cached = kept * logits * typical / recipe.sequence_length
+    share = 0.0 if recipe.job.cache_emptied else traits.reserved_typical
+    cached = share * logits * typical / recipe.sequence_length
     return static + traits.reserved_longest * dynamic_bytes + cached
 
 

@@ -124,13 +124,13 @@ def _adapter(job: TrainingJob, gaps: _Gaps) -> Adapter | None:
     if job.method is not Method.ADAPTER:
         return None
     adapter = job.adapter or Adapter()
-    known = adapter.trainable is not None
-    rank = gaps.filled("adapter rank", adapter.rank, ADAPTER_RANK, critical=not known)
+    stated = adapter.trainable is not None
+    rank = gaps.filled("adapter rank", adapter.rank, ADAPTER_RANK, critical=not stated)
     targets = adapter.targets or None
     return replace(
         adapter,
         rank=rank,
-        targets=gaps.filled("adapter targets", targets, ADAPTER_TARGETS, critical=not known),
+        targets=gaps.filled("adapter targets", targets, ADAPTER_TARGETS, critical=not stated),
     )
 
 
@@ -143,17 +143,17 @@ def complete(job: TrainingJob, traits: FrameworkTraits | None = None) -> Recipe:
     """
     gaps = _Gaps()
     traits = traits or framework_traits(job.framework)
-    own = traits.name == job.framework != GENERIC and not traits.borrowed
+    traits_match = traits.name == job.framework != GENERIC and not traits.borrowed
     full = job.method is Method.FULL
     trains = job.method is not Method.INFERENCE
     engine = "" if trains else job.framework
     unknown = f"measured runs of {engine}" if engine else "framework"
-    gaps.filled(unknown, job.framework if own else None, f"as {traits.name}")
+    gaps.filled(unknown, job.framework if traits_match else None, f"as {traits.name}")
     micro_batch = gaps.filled("micro_batch", job.micro_batch, 1)
     length = gaps.filled("sequence_length", job.sequence_length, LENGTH)
     policy = _policy(job, traits, gaps)
-    chosen = gaps.filled("optimizer", job.optimizer, traits.default_optimizer, critical=full)
-    stepped, rank = optimizer(chosen), job.optimizer_rank or OPTIMIZER_RANK
+    name = gaps.filled("optimizer", job.optimizer, traits.default_optimizer, critical=full)
+    stepped, rank = optimizer(name), job.optimizer_rank or OPTIMIZER_RANK
     if stepped.low_rank:
         gaps.filled("optimizer_rank", job.optimizer_rank, rank, critical=False)
     recompute = gaps.filled(

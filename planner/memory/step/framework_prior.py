@@ -43,17 +43,17 @@ def situation_of(job: TrainingJob) -> str:
 
 @cache
 def _dialects(framework: str, situation: str, unseen: frozenset[str]) -> Dialects:
-    own = framework_traits(framework, measured=framework not in unseen)
-    told = framework == own.name
-    if told and (framework == GENERIC or not (own.borrowed or framework in unseen)):
-        return ((own, 1.0),)
+    local = framework_traits(framework, measured=framework not in unseen)
+    stated = framework == local.name
+    if stated and (framework == GENERIC or not (local.borrowed or framework in unseen)):
+        return ((local, 1.0),)
     others = [framework_traits(name) for name in known_frameworks() if name not in unseen]
     lent = tuple(
         (traits, traits.prior_weight * (1.0 if situation in traits.used_for else _ELSEWHERE))
         for traits in others
         if traits.prior_weight and not traits.borrowed
     )
-    return (*(((own, _OWN * sum(weight for _, weight in lent)),) if told else ()), *lent)
+    return (*(((local, _OWN * sum(weight for _, weight in lent)),) if stated else ()), *lent)
 
 
 def dialects_of(job: TrainingJob, *, unseen: frozenset[str] = frozenset()) -> Dialects:
@@ -64,9 +64,9 @@ def dialects_of(job: TrainingJob, *, unseen: frozenset[str] = frozenset()) -> Di
     An engine that serves has its own table alone: no trainer keeps what it does.
     """
     if job.method is Method.INFERENCE:
-        own = framework_traits(job.framework)
-        if own.name == job.framework and own.borrowed:
-            return ((own, 1.0),)
+        traits = framework_traits(job.framework)
+        if traits.name == job.framework and traits.borrowed:
+            return ((traits, 1.0),)
     return _dialects(job.framework, situation_of(job), unseen)
 
 

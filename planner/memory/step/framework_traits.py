@@ -150,10 +150,10 @@ _MASTER_WEIGHTS = ("transformers", "accelerate", "lightning")
 def _row(table: str, name: str) -> dict[str, Any]:
     rows = _tables()[table]
     if name not in rows:
-        near = get_close_matches(name, rows, n=1)
+        similar = get_close_matches(name, rows, n=1)
         raise ImpossibleProblemError(
             f"{name[:40]!r} is none of the known {table}",
-            "".join(f"Did you mean {like}? " for like in near)
+            "".join(f"Did you mean {like}? " for like in similar)
             + f"known are: {', '.join(sorted(rows))}",
         )
     return rows[name]
@@ -166,15 +166,15 @@ def framework_traits(name: str, *, measured: bool = True) -> FrameworkTraits:
     Without what was `measured` they hold what was known before anybody measured the framework.
     """
     frameworks = _tables()["frameworks"]
-    known = name if name in frameworks else GENERIC
-    found, nearest = dict(frameworks[GENERIC]), [known]
+    framework = name if name in frameworks else GENERIC
+    values, nearest = dict(frameworks[GENERIC]), [framework]
     while like := frameworks[nearest[-1]].get("like"):
         nearest.append(like)
     for entry in reversed(nearest):
-        found |= frameworks[entry] | (frameworks[entry].get("chosen", {}) if measured else {})
-    found.pop("like", None)
-    found.pop("chosen", None)
-    return FrameworkTraits(name=known, used_for=tuple(found.pop("used_for")), **found)
+        values |= frameworks[entry] | (frameworks[entry].get("chosen", {}) if measured else {})
+    values.pop("like", None)
+    values.pop("chosen", None)
+    return FrameworkTraits(name=framework, used_for=tuple(values.pop("used_for")), **values)
 
 
 @cache
@@ -221,9 +221,9 @@ def policy_name(name: str, framework: str = "") -> str:
             "Say bf16-true where weights and optimiser states have two bytes, bf16-mixed where "
             "they are kept in fp32, or zero for DeepSpeed's and FSDP's fp32 master copy.",
         )
-    found = _PRECISIONS.get(plain, plain)
-    state_policy(found)
-    return found
+    policy = _PRECISIONS.get(plain, plain)
+    state_policy(policy)
+    return policy
 
 
 @cache

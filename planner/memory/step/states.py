@@ -182,8 +182,8 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
         gradients = policy.gradient * max(parameters.largest_layer, parameters.vocabulary)
     moment = policy.moment if optimizer.bytes is None else optimizer.bytes
     updated = _held(trained, optimizer_shares)
-    kept = moment * _held(moments_of(recipe, parameters), optimizer_shares)
-    kept += (policy.master + policy.reduced) * updated
+    moments = moment * _held(moments_of(recipe, parameters), optimizer_shares)
+    moments += (policy.master + policy.reduced) * updated
     copies = recipe.traits.optimizer_copies if _steps_by_torch(recipe) else 0.0
     step = 0.0 if optimizer.by_layer else (copies * moment + policy.step) * updated
     widest = max(parameters.vocabulary, parameters.largest_matrix)
@@ -194,7 +194,7 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
         # Matrix by matrix; the largest one's gradient, its vectors and their product are in fp32.
         step = 3 * 4 * parameters.largest_matrix
     if optimizer.host or "optimizer" in job.offload:
-        kept = step = 0.0
+        moments = step = 0.0
     if recipe.trains_weights and _gradients_in_host(job):
         gradients = 0.0
     return _states(
@@ -202,7 +202,7 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
         stage,
         parameters,
         gradients=gradients,
-        optimizer=kept,
+        optimizer=moments,
         copies=policy.copied * sum(trained),
         step=step,
     )
@@ -219,14 +219,14 @@ def _gradients_in_host(job: TrainingJob) -> bool:
 
 def _states(recipe: Recipe, stage: Stage, parameters: StageParameters, **trained: float) -> States:
     """Return weights, what stays beside them, and what only a job that trains has."""
-    whole = _weight_bytes(recipe, parameters)
-    weights = _held(whole, _shares(recipe, *SHARDS_WEIGHTS))
+    weight_bytes = _weight_bytes(recipe, parameters)
+    weights = _held(weight_bytes, _shares(recipe, *SHARDS_WEIGHTS))
     if "parameters" in recipe.job.offload:
         weights = 0.0
     everything = parameters.matrices + parameters.routed + parameters.rest
     return States(
         weights=weights,
-        whole_weights=sum(whole),
+        whole_weights=sum(weight_bytes),
         buffers=_buffers(recipe, stage),
         cast=recipe.cast_bytes * everything,
         **trained,
@@ -248,5 +248,5 @@ def _steps_by_torch(recipe: Recipe) -> bool:
 def _buffers(recipe: Recipe, stage: Stage) -> float:
     """Bytes of tensors that stay and are no state: masks, an image encoder, quantisation tables."""
     traits = recipe.traits
-    kept = traits.resident_bytes + traits.layer_buffer_bytes * stage.layers
-    return kept + (traits.quantized_resident_bytes if recipe.quantization else 0.0)
+    resident = traits.resident_bytes + traits.layer_buffer_bytes * stage.layers
+    return resident + (traits.quantized_resident_bytes if recipe.quantization else 0.0)

@@ -74,8 +74,8 @@ class _StageView:
         """
         if "activations" in self.recipe.job.offload:
             return 2 * self.layer.kept * self.tokens
-        held = self.layer.kept * self.tokens * in_flight(self.recipe, self.stage)
-        return self.stage.layers * (held + self.layer.built_kept)
+        stored = self.layer.kept * self.tokens * in_flight(self.recipe, self.stage)
+        return self.stage.layers * (stored + self.layer.built_kept)
 
     def embedded(self) -> float:
         """Bytes of the stream between layers: the one running and its successor."""
@@ -109,10 +109,10 @@ def in_flight(recipe: Recipe, stage: Stage) -> float:
     spread = recipe.job.parallelism
     if spread.sequential or spread.pipeline == 1:
         return 1.0
-    held = float(spread.pipeline - stage.index)
+    batches = float(spread.pipeline - stage.index)
     if spread.virtual_stages > 1 and stage.first:
-        held *= 1 + (spread.pipeline - 1) / (spread.pipeline * spread.virtual_stages)
-    return min(float(max(recipe.gradient_accumulation, 1)), held)
+        batches *= 1 + (spread.pipeline - 1) / (spread.pipeline * spread.virtual_stages)
+    return min(float(max(recipe.gradient_accumulation, 1)), batches)
 
 
 def loss_bytes_per_logit(recipe: Recipe) -> float:
@@ -160,16 +160,16 @@ def _gathered_units(view: _StageView) -> float:
     parameters = view.parameters
     each = recipe.quantization.bytes if recipe.quantization else 2.0
     unit = parameters.largest_layer * each
-    whole = each * (parameters.matrices + parameters.routed) + 2 * parameters.rest
+    one_unit = each * (parameters.matrices + parameters.routed) + 2 * parameters.rest
     if spread.pipeline > 1:
         everything = parameters.matrices + parameters.routed + parameters.rest
-        return whole + (4 * everything if recipe.trains_weights else 0.0)
+        return one_unit + (4 * everything if recipe.trains_weights else 0.0)
     ends = int(view.stage.first) + int(view.stage.last)
     gradient = 2 * parameters.vocabulary * int(recipe.trains_weights and view.stage.last)
     outer = 2 * parameters.vocabulary * ends + gradient
     unsharded = (2 + 4) * parameters.largest_layer if recipe.trains_weights else 0.0
     if spread.sharding is Sharding.FSDP_GRADIENTS:
-        return whole + gradient + unsharded
+        return one_unit + gradient + unsharded
     units = recipe.traits.gather_units * unit
     if spread.sharding is Sharding.ZERO3:
         matrices = parameters.matrices + parameters.routed
@@ -194,20 +194,20 @@ def _ring_buffers(view: _StageView) -> float:
 
 def _events(view: _StageView) -> list[StepEvent]:
     recipe, states = view.recipe, view.states
-    beside = recipe.job.companions
-    engine = (("rollout engine", beside.engine_bytes),)
-    critics = beside.trained * (states.weights + states.optimizer + states.copies)
+    companions = recipe.job.companions
+    engine = (("rollout engine", companions.engine_bytes),)
+    critics = companions.trained * (states.weights + states.optimizer + states.copies)
     states_held = (
         ("weights", states.weights),
         ("optimizer states", states.optimizer),
         ("copies", states.copies),
         ("buffers", states.buffers),
-        ("reference and reward models", beside.frozen * states.weights),
+        ("reference and reward models", companions.frozen * states.weights),
         ("critic", critics),
     )
-    base = states_held if beside.engine_sleeps else states_held + engine
-    gradients = (1 + beside.trained) * states.gradients
-    held = (*base, ("gradients", gradients if _gradients_persist(recipe) else 0.0))
+    base = states_held if companions.engine_sleeps else states_held + engine
+    gradients = (1 + companions.trained) * states.gradients
+    states_and_gradients = (*base, ("gradients", gradients if _gradients_persist(recipe) else 0.0))
     every = (*base, ("gradients", gradients))
     moving = (
         ("stream between layers", view.embedded()),
@@ -215,20 +215,20 @@ def _events(view: _StageView) -> list[StepEvent]:
         ("ring attention", _ring_buffers(view)),
     )
     few = view.cast_at_work()
-    kept = few if recipe.recompute is Recompute.FULL else states.cast
-    cast, cast_at_work = ((_CAST, kept),), ((_CAST, few),)
+    cast_bytes = few if recipe.recompute is Recompute.FULL else states.cast
+    cast, cast_at_work = ((_CAST, cast_bytes),), ((_CAST, few),)
     activations = ("activations", view.activations())
     inside = recipe.recompute in (Recompute.FULL, Recompute.ALTERNATE, Recompute.ATTENTION)
     layer = ("one recomputed layer", view.recomputed() if inside else 0.0)
     gradient = 2 * view.parameters.vocabulary if recipe.trains_weights else 0.0
     head = ("gradient of the head", gradient)
     dynamics = {
-        "forward": (held, (activations, (LOGITS, _logits(view)), *moving, *cast)),
-        "recompute": (held, (activations, layer, *moving, *cast_at_work, head)),
+        "forward": (states_and_gradients, (activations, (LOGITS, _logits(view)), *moving, *cast)),
+        "recompute": (states_and_gradients, (activations, layer, *moving, *cast_at_work, head)),
         "backward": (every, (layer, *moving, *cast_at_work)),
         "optimizer": (every, (("optimizer step", states.step),)),
     }
-    if beside.engine_bytes:
+    if companions.engine_bytes:
         dynamics["rollout"] = (states_held + engine, ())
     return [
         StepEvent(name=name, stage=view.stage.index, static=static, dynamic=dynamic)
@@ -244,8 +244,8 @@ def _load(view: _StageView) -> StepEvent:
     """Every rank holds the whole model before it is shared out, one unit twice."""
     recipe = view.recipe
     ranks = recipe.job.parallelism.shard_ranks
-    whole = view.states.whole_weights * (1 + 1 / ranks)
-    return StepEvent(name="load", stage=view.stage.index, static=(("weights", whole),), dynamic=())
+    total = view.states.whole_weights * (1 + 1 / ranks)
+    return StepEvent(name="load", stage=view.stage.index, static=(("weights", total),), dynamic=())
 
 
 def _inference(view: _StageView) -> list[StepEvent]:
@@ -264,8 +264,8 @@ def _inference(view: _StageView) -> list[StepEvent]:
     if shape.latent:
         cached = shape.latent.key_value_rank + shape.latent.rope_dim
     cache = job.cache_bytes * cached * view.stage.layers * view.tokens
-    chosen = job.sampled_sequences or view.recipe.micro_batch
-    logits = view.recipe.traits.sampled_bytes * shape.vocab * chosen if view.stage.last else 0.0
+    sequences = job.sampled_sequences or view.recipe.micro_batch
+    logits = view.recipe.traits.sampled_bytes * shape.vocab * sequences if view.stage.last else 0.0
     at_once = min(view.tokens, job.prefill_tokens or view.tokens)
     experts = shape.experts
     ffn = experts.ffn * experts.experts_per_token + experts.shared_ffn if experts else shape.ffn
@@ -283,7 +283,7 @@ def _inference(view: _StageView) -> list[StepEvent]:
 
 def step_events(recipe: Recipe) -> list[StepEvent]:
     """Return the events of a step over the stages that can hold the peak."""
-    found: list[StepEvent] = []
+    events: list[StepEvent] = []
     layer = layer_activations(recipe)
     for stage in stages_of(recipe):
         parameters = stage_parameters(recipe, stage)
@@ -295,10 +295,10 @@ def step_events(recipe: Recipe) -> list[StepEvent]:
             layer=layer,
         )
         if recipe.job.method is Method.INFERENCE:
-            found += _inference(view)
+            events += _inference(view)
             continue
-        found += _events(view)
+        events += _events(view)
         sharded = recipe.job.parallelism.sharding in SHARDS_WEIGHTS
         if recipe.traits.loads_whole_model and sharded:
-            found.append(_load(view))
-    return found
+            events.append(_load(view))
+    return events

@@ -185,9 +185,9 @@ class TrainingJob:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if number and not 0 < value < _TOO_LARGE:
                 large = abs(value) >= _TOO_LARGE
-                shown = "is beyond any machine" if large else f"of {value}"
+                text = "is beyond any machine" if large else f"of {value}"
                 raise ImpossibleProblemError(
-                    f"{self.shape.name}: {entry.name} {shown}",
+                    f"{self.shape.name}: {entry.name} {text}",
                     f"give {entry.name} above 0 and below {_TOO_LARGE:.0e}",
                 )
         _check_parallelism(self.shape, self.parallelism)

@@ -40,11 +40,11 @@ def growth_towards(used_mib: Floats, limit_mib: float) -> Growth | None:
     each by least squares, so one step up is no growth.
     """
     recent = used_mib[-WINDOW_SLOTS:]
-    known = np.flatnonzero(np.isfinite(recent))
-    if len(known) < _MIN_SLOTS or known[-1] != len(recent) - 1:
+    valid = np.flatnonzero(np.isfinite(recent))
+    if len(valid) < _MIN_SLOTS or valid[-1] != len(recent) - 1:
         return None
-    hours = known * SLOT_SECONDS / 3600
-    used = recent[known]
+    hours = valid * SLOT_SECONDS / 3600
+    used = recent[valid]
     newer = hours >= np.median(hours)
     slope = min(_slope(hours[part], used[part]) for part in (newer | ~newer, newer, ~newer))
     seen_hours = float(hours[-1] - hours[0])

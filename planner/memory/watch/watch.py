@@ -64,31 +64,31 @@ def watch_memory(
     jobs: Sequence[WatchedJob],
     settings: MemoryWatchSettings | None = None,
     *,
-    told: Collection[str] = (),
+    reported: Collection[str] = (),
 ) -> tuple[MemoryFinding, ...]:
     """Return what is foreseen, the likeliest to run out first, then the largest room.
 
-    A job whose memory was never reported, or has no forecast, gives nothing. `told` are the jobs
+    A job whose memory was never reported, or has no forecast, gives nothing. `reported` are jobs
     that were said to run out before: it takes a lower chance to say no more of them.
     """
-    chosen = settings or MemoryWatchSettings()
-    found = []
+    rules = settings or MemoryWatchSettings()
+    findings = []
     for job in jobs:
-        from_chance = chosen.over_below if job.job_id in told else chosen.probability
-        if (foreseen := _finding(job, from_chance)) is not None:
-            found.append(foreseen)
+        from_chance = rules.over_below if job.job_id in reported else rules.probability
+        if (entry := _finding(job, from_chance)) is not None:
+            findings.append(entry)
     return tuple(
-        sorted(found, key=lambda finding: (-(finding.probability or 0.0), -finding.room_mib))
+        sorted(findings, key=lambda finding: (-(finding.probability or 0.0), -finding.room_mib))
     )
 
 
 def _finding(job: WatchedJob, from_chance: float) -> MemoryFinding | None:
     path = job.forecast.path(Quantity.MEMORY)
-    known = job.used_mib[np.isfinite(job.used_mib)]
-    if path is None or not len(known) or not path.q50:
+    finite = job.used_mib[np.isfinite(job.used_mib)]
+    if path is None or not len(finite) or not path.q50:
         return None
     growth = growth_towards(job.lately_mib, USABLE * job.limit_mib)
-    outlook = _Outlook(job=job, path=path, known=known, growth=growth)
+    outlook = _Outlook(job=job, path=path, known=finite, growth=growth)
     if outlook.is_pool:
         return None
     probability, at = outlook.exceedance()
@@ -124,8 +124,8 @@ class _Outlook:
     @property
     def peak(self) -> WindowPeak | None:
         """The calibrated peak of the longest window ahead."""
-        own = [peak for peak in self.job.forecast.peaks if peak.quantity is Quantity.MEMORY]
-        return max(own, key=lambda finding: finding.window_hours, default=None)
+        peaks = [peak for peak in self.job.forecast.peaks if peak.quantity is Quantity.MEMORY]
+        return max(peaks, key=lambda finding: finding.window_hours, default=None)
 
     @property
     def peak_q50(self) -> float:
@@ -199,9 +199,9 @@ def _room(outlook: _Outlook) -> MemoryFinding | None:
     before = outlook.known[:-_RECENT_SLOTS]
     if len(recent) < _RECENT_SLOTS or not len(before):
         return None
-    held = max(float(recent.max()), outlook.peak_q95) * _MARGIN
-    room = job.limit_mib - held
-    freed = float(before.max()) - held
+    used_mib = max(float(recent.max()), outlook.peak_q95) * _MARGIN
+    room = job.limit_mib - used_mib
+    freed = float(before.max()) - used_mib
     if room < _ROOM_RATIO * job.limit_mib or freed < _ROOM_RATIO * job.limit_mib:
         return None
     return MemoryFinding(
@@ -228,23 +228,23 @@ def _room(outlook: _Outlook) -> MemoryFinding | None:
 
 def _evidence(outlook: _Outlook) -> tuple[str, ...]:
     forecast = outlook.job.forecast
-    found = [
+    lines = [
         f"{len(outlook.known)} slots with memory, forecast by {outlook.path.model}",
         f"usable is {100 * USABLE:.1f} % of the board's {gib(outlook.job.limit_mib)} GiB",
     ]
     if (growth := outlook.growth) is not None:
-        found.append(
+        lines.append(
             f"grew by {gib(growth.mib_per_hour)} GiB an hour over the last "
             f"{60 * growth.seen_hours:.0f} min"
         )
     if outlook.peak is not None:
-        found.append(
+        lines.append(
             f"peak of the next {outlook.peak.window_hours:g} h from {outlook.peak.scores} past "
             f"windows of {outlook.peak.cohort}"
         )
     if forecast.borrowed_from:
-        found.append(f"history borrowed from {forecast.borrowed_from}")
-    return tuple(found)
+        lines.append(f"history borrowed from {forecast.borrowed_from}")
+    return tuple(lines)
 
 
 def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...]:
@@ -257,12 +257,12 @@ def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...
         return tuple(_without_recipe(job, needed_mib))
     before = predict_peak(job.recipe).p50_bytes
     scale = needed_mib * BYTES_PER_MIB / before
-    found = []
+    remedies = []
     for remedy, text, changed in _changes(job.recipe):
         after = predict_peak(changed).p50_bytes * scale / BYTES_PER_MIB
         flag = flag_of(remedy, changed)
         if after < needed_mib:
-            found.append(
+            remedies.append(
                 MemoryAdvice(
                     remedy=remedy,
                     text=f"{text}{f' ({flag})' if flag else ''}: {gib(after)} GiB instead of "
@@ -271,16 +271,16 @@ def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...
                     fits=after <= USABLE * job.limit_mib,
                 )
             )
-    found += _larger(job, needed_mib)
-    found.append(_move(job))
+    remedies += _larger(job, needed_mib)
+    remedies.append(_move(job))
     order = list(MemoryRemedy)
-    return tuple(sorted(found, key=lambda advice: order.index(advice.remedy)))
+    return tuple(sorted(remedies, key=lambda advice: order.index(advice.remedy)))
 
 
 def _changes(recipe: TrainingJob) -> list[tuple[MemoryRemedy, str, TrainingJob]]:
     """Return what can be changed of a recipe, each change alone."""
     spread = recipe.parallelism
-    found: list[tuple[MemoryRemedy, str, TrainingJob]] = []
+    changes: list[tuple[MemoryRemedy, str, TrainingJob]] = []
     sharded = spread.sharding is not Sharding.NONE
     wider = replace(
         spread,
@@ -288,7 +288,7 @@ def _changes(recipe: TrainingJob) -> list[tuple[MemoryRemedy, str, TrainingJob]]
         sharding=spread.sharding if sharded else Sharding.ZERO1,
         shard_group=None,
     )
-    found.append(
+    changes.append(
         (
             MemoryRemedy.SPREAD,
             f"spread over {wider.gpus} GPUs with its states shared out",
@@ -296,7 +296,7 @@ def _changes(recipe: TrainingJob) -> list[tuple[MemoryRemedy, str, TrainingJob]]
         )
     )
     if spread.data > 1 and spread.sharding is not Sharding.FSDP and spread.pipeline == 1:
-        found.append(
+        changes.append(
             (
                 MemoryRemedy.SHARD,
                 "shard weights and gradients as well (FSDP)",
@@ -304,7 +304,7 @@ def _changes(recipe: TrainingJob) -> list[tuple[MemoryRemedy, str, TrainingJob]]
             )
         )
     if recipe.recompute is not Recompute.FULL:
-        found.append(
+        changes.append(
             (
                 MemoryRemedy.RECOMPUTE,
                 "recompute all activations in the backward pass",
@@ -313,14 +313,14 @@ def _changes(recipe: TrainingJob) -> list[tuple[MemoryRemedy, str, TrainingJob]]
         )
     if (recipe.micro_batch or 1) > 1:
         half = (recipe.micro_batch or 2) // 2
-        found.append(
+        changes.append(
             (
                 MemoryRemedy.SMALLER_MICRO_BATCH,
                 f"a micro-batch of {half} with more accumulation",
                 replace(recipe, micro_batch=half),
             )
         )
-    return found
+    return changes
 
 
 def _without_recipe(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
@@ -342,11 +342,11 @@ def _without_recipe(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
 
 def _larger(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
     """Return the smallest GPU type that holds what is needed."""
-    wanted = needed_mib * BYTES_PER_MIB / USABLE
+    needed_bytes = needed_mib * BYTES_PER_MIB / USABLE
     fitting = [
         entry
         for entry in job.gpu_types
-        if entry.memory_bytes >= wanted and entry.memory_bytes > job.limit_mib * BYTES_PER_MIB
+        if entry.memory_bytes >= needed_bytes and entry.memory_bytes > job.limit_mib * BYTES_PER_MIB
     ]
     if not fitting:
         return []
