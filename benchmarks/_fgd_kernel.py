@@ -81,7 +81,7 @@ def _take(nodes: NodeState, pod: Pod, node: int, board: int) -> None:
         if left > 0 and nodes.boards[node, number] == WHOLE:
             nodes.boards[node, number] = 0
             left -= 1
-    nodes.whole[node] = (nodes.boards[node] == WHOLE).sum()
+    nodes.full[node] = (nodes.boards[node] == WHOLE).sum()
 
 
 @compiled

@@ -91,7 +91,7 @@ class GrowthRoom:
         self._free = {
             node.name: node.usable - on_node[node.name]
             for node in problem.facts.nodes
-            if node.read and node.seen and node.open and not (node.foreign or node.away)
+            if node.read and node.observed and node.open and not (node.foreign or node.away)
             if node.name not in closed and node.known_as not in closed
             if not any(fnmatchcase(node.name, row.nodes) for row in problem.rules.power.domains)
         }

@@ -116,7 +116,11 @@ def _layouts_for(node: FleetNode, problem: PlanningProblem) -> tuple[MigLayout, 
     manager, model = node.mig_manager, problem.catalogue.find(node.gpu_model)
     if manager is None or model is None:
         return ()
-    free = node.open and node.read and not (node.held or node.taken or node.foreign or node.away)
+    free = (
+        node.open
+        and node.read
+        and not (node.allocated or node.occupied or node.foreign or node.away)
+    )
     now = manager.offered(manager.layout)
     if not free or node.mig_profiles or now is None or now.cut or now.whole != node.gpus:
         return ()

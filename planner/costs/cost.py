@@ -335,14 +335,14 @@ def _taken(
     for part in parts:
         side = present if part.leaving else option
         hours = np.array([part.low, part.central, part.high]) / SECONDS_PER_HOUR
-        if not part.held:
+        if not part.busy:
             sums[0] += hours * SECONDS_PER_HOUR
             continue
         kwh = hours * watts / 1000 * terms.energy.pue
         cost = hours * rent_per_hour(side, terms) + kwh * price
         beyond += float(cost[2] - mean_of(*cost)) * part.at_worst
         sums += np.array([hours * SECONDS_PER_HOUR, hours * side.boards, kwh, cost])
-    waits = wait is not None and any(not part.held for part in parts)
+    waits = wait is not None and any(not part.busy for part in parts)
     waited = wait.mean / SECONDS_PER_HOUR if wait is not None and waits else 0.0
     seconds, gpu_hours, used, costs = ((float(a), float(b), float(c)) for a, b, c in sums)
     return ChangeTime(

@@ -122,12 +122,12 @@ def tariff_of(
 
 @dataclass(frozen=True, slots=True)
 class _Hours:
-    """A quantity over time: `told` by a forecast from each of its starts on, else by the hour."""
+    """A quantity over time: `ahead` by a forecast from each of its starts on, else by the hour."""
 
     by_hour: Values
     zone: tzinfo
     forecast: GridForecast | None
-    told: Sequence[float | None]
+    ahead: Sequence[float | None]
 
     def means(self, starts: Values, length: float) -> Values:
         """Return the mean over each stretch of `length` s, looked at every five minutes."""
@@ -135,7 +135,7 @@ class _Hours:
         steps = np.arange(max(1, int(length // step))) * step
         times = starts[:, None] + steps[None, :]
         values = self._by_hour(times)
-        forecast = self._told(times)
+        forecast = self._ahead(times)
         valid = np.isfinite(forecast)
         return np.asarray(np.where(valid, forecast, values * self._level()).mean(axis=1))
 
@@ -147,11 +147,11 @@ class _Hours:
         local = times + offsets[np.searchsorted(starts, times, side="right") - 1]
         return np.asarray(self.by_hour[(local // SECONDS_PER_HOUR % _DAY).astype(np.int64)])
 
-    def _told(self, times: Values) -> Values:
+    def _ahead(self, times: Values) -> Values:
         if self.forecast is None:
             return np.full(times.shape, np.nan)
         starts = np.array([at.timestamp() for at in self.forecast.starts])
-        values = np.array([np.nan if value is None else value for value in self.told])
+        values = np.array([np.nan if value is None else value for value in self.ahead])
         place = np.searchsorted(starts, times, side="right") - 1
         inside = (place >= 0) & (times < starts[place] + self.forecast.step.total_seconds())
         return np.where(inside, values[place], np.nan)
@@ -161,7 +161,7 @@ class _Hours:
         if self.forecast is None:
             return 1.0
         starts = np.array([at.timestamp() for at in self.forecast.starts])
-        forecast = self._told(starts)
+        forecast = self._ahead(starts)
         valid = np.isfinite(forecast)
         usual = float(self._by_hour(starts)[valid].sum())
         return max(0.0, float(forecast[valid].sum())) / usual if usual > 0 else 1.0

@@ -17,7 +17,7 @@ from planner.jobs.elasticity import Elasticity, JobElasticity
 class TransitionPart:
     """One part of a change, s as low, central, high. `leaving`: on the devices held before.
 
-    Devices are held during a part, unless the job waits for them (`held` is False). `at_worst`: no
+    A job has its GPUs during a part, unless it waits for them (`busy` is False). `at_worst`: no
     more than the worst case is known, so that plans count it.
     """
 
@@ -26,7 +26,7 @@ class TransitionPart:
     central: float
     high: float
     leaving: bool
-    held: bool = True
+    busy: bool = True
     at_worst: bool = False
 
 
@@ -41,7 +41,7 @@ _REPARTITION = TransitionPart(
     what="cut the board anew", low=15, central=60, high=250, leaving=False
 )
 _REQUEST = TransitionPart(
-    what="change its request in the queue", low=0.5, central=1, high=10, leaving=False, held=False
+    what="change its request in the queue", low=0.5, central=1, high=10, leaving=False, busy=False
 )
 
 _ENTERING = {
@@ -119,7 +119,7 @@ def _waiting(wait: QueueWait) -> TransitionPart:
         central=wait.median,
         high=wait.high,
         leaving=False,
-        held=False,
+        busy=False,
     )
 
 

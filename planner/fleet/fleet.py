@@ -93,8 +93,8 @@ def fleet_facts(
     nodes = [
         replace(
             node,
-            held=min(node.gpus, on_node[node.name]),
-            taken=occupied[node.name, node.gpu_model],
+            allocated=min(node.gpus, on_node[node.name]),
+            occupied=occupied[node.name, node.gpu_model],
             away=_away(node.name, slot_starts, slot, maintenance),
             foreign=node.name in foreign or short_name(node.name) in kept_on,
         )
@@ -134,7 +134,7 @@ def _reaches(
             if runs_under(key[0], node.schedulers) and in_partition(job, node.partitions):
                 boards[node.gpu_model] += node.gpus
                 slices[node.gpu_model] |= node.mig_profiles
-                models |= {node.gpu_model} if node.nameable and node.seen else set()
+                models |= {node.gpu_model} if node.nameable and node.observed else set()
         reaches[key] = Reach(boards=dict(boards), slices=dict(slices), models=frozenset(models))
     return {job.job_id: reaches[scheduler[job.job_id], _partition(job)] for job in jobs}
 
@@ -171,7 +171,7 @@ def _unseen(
                 name=f"{UNSEEN} {model}{whose}",
                 gpu_model=model,
                 gpus=beyond,
-                seen=False,
+                observed=False,
                 schedulers=schedulers,
             )
 

@@ -11,8 +11,8 @@ from data.facts.jobs import Platform
 class FleetNode:
     """One node, or the part of one that has boards of this model.
 
-    `held` boards belong to jobs now, `taken` ones to work that is not planned. Not `open`: only the
-    jobs of the held ones may be here. `away` [slots] marks maintenance. CPUs and memory are what
+    `allocated` boards belong to jobs now, `occupied` ones to work that is not planned. Not `open`:
+    only jobs that are here may stay. `away` [slots] marks maintenance. CPUs and memory are what
     jobs can share, None where no scheduler said. `schedulers` are the sources that describe it,
     `platform` that of a node of one scheduler, `known_as` that scheduler's name for it: '' where
     nobody can be asked to change the node as a whole. `foreign`: something runs on it that none of
@@ -28,10 +28,10 @@ class FleetNode:
     memory_mib: float | None = None
     partitions: tuple[str, ...] = ()
     open: bool = True
-    held: int = 0
-    taken: int = 0
+    allocated: int = 0
+    occupied: int = 0
     away: tuple[bool, ...] = ()
-    seen: bool = True
+    observed: bool = True
     schedulers: tuple[str, ...] = ()
     platform: Platform = Platform.UNKNOWN
     known_as: str = ""
@@ -44,7 +44,7 @@ class FleetNode:
     @property
     def usable(self) -> int:
         """Return the boards that plans may use outside maintenance."""
-        return max(self.held, self.gpus - self.taken) if self.open else self.held
+        return max(self.allocated, self.gpus - self.occupied) if self.open else self.allocated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

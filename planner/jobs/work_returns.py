@@ -73,20 +73,20 @@ class Rests:
     """The rests of a job in hours: those that ended in work, and those whose end was not seen.
 
     `present` is how long it has rested up to its newest slot, 0 while it works; it is one of the
-    `unended`. `seen` and `worked` are how long before the end of that slot the slots began in which
-    its activity is known, and in which it worked, h, ascending.
+    `unended`. `observed` and `worked` are the ages of the starts of slots with known activity, and
+    with work: h before the end of that slot, ascending.
     """
 
     returned: Values
     unended: Values
     present: float
-    seen: Values
+    observed: Values
     worked: Values
 
     @property
     def slot_hours(self) -> float:
         """The length of a slot; 0 where nothing is known."""
-        return float(self.seen[0]) if len(self.seen) else 0.0
+        return float(self.observed[0]) if len(self.observed) else 0.0
 
     @property
     def evidence(self) -> RestEvidence:
@@ -105,7 +105,7 @@ def rests_of(
     """
     none = np.empty(0)
     if not len(rows):
-        return Rests(returned=none, unended=none, present=0.0, seen=none, worked=none)
+        return Rests(returned=none, unended=none, present=0.0, observed=none, worked=none)
     busy = rows.utilization_max_ratio > idle_ratio
     idle = rows.utilization_max_ratio <= idle_ratio
     apart = np.diff(rows.slot_start) != np.timedelta64(round(slot_hours * 3600), "s")
@@ -123,7 +123,7 @@ def rests_of(
         returned=hours[returned],
         unended=hours[~returned],
         present=float(present),
-        seen=ages[idle | busy][::-1],
+        observed=ages[idle | busy][::-1],
         worked=ages[busy][::-1],
     )
 
@@ -228,7 +228,7 @@ def _windows(rests: Rests, ahead_hours: float) -> list[tuple[float, bool]]:
     Each with whether there was work in it. One in which nothing is known of the job does not count,
     nor one that began at work: that it went on says nothing of rests.
     """
-    days = np.arange(1, int(rests.seen[-1] / _HOURS_PER_DAY) + 1)
+    days = np.arange(1, int(rests.observed[-1] / _HOURS_PER_DAY) + 1)
     days = days[(days < _DAYS_PER_WEEK) | (days % _DAYS_PER_WEEK == 0)]
     begins = days * _HOURS_PER_DAY
     slot = rests.slot_hours
@@ -238,9 +238,9 @@ def _windows(rests: Rests, ahead_hours: float) -> list[tuple[float, bool]]:
             np.searchsorted(ages, high, "right") > np.searchsorted(ages, low, "right")
         )
 
-    at_rest = any_between(rests.seen, begins, begins + slot)
+    at_rest = any_between(rests.observed, begins, begins + slot)
     at_rest &= ~any_between(rests.worked, begins, begins + slot)
-    counts = at_rest & any_between(rests.seen, begins - slot, begins)
+    counts = at_rest & any_between(rests.observed, begins - slot, begins)
     worked = any_between(rests.worked, np.maximum(begins - ahead_hours, 0.0), begins)
     weights = np.where(days < _DAYS_PER_WEEK, _DAY, _WEEK)
     return list(zip(weights[counts].tolist(), worked[counts].tolist(), strict=True))

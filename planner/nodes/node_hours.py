@@ -27,7 +27,7 @@ def switched(problem: PlanningProblem, load: Ints) -> Bools:
             if end - start < min(shortest, len(row)):
                 row[start:end] = True
     for row, node in zip(on, problem.facts.nodes, strict=True):
-        row |= node.foreign or not node.seen
+        row |= node.foreign or not node.observed
     return on
 
 

@@ -274,7 +274,7 @@ def _target(node: FleetNode, pool: int, used: Floats) -> PlacementNode:
         name=node.name,
         gpus=max(0, node.usable - int(used[0])),
         gpu_model=str(pool),
-        whole=node.gpus,
+        total=node.gpus,
         open=node.open,
         cpu_milli=None if cpu is None else max(0, cpu - int(used[1])),
         memory_bytes=None if memory is None else max(0, memory - int(used[2])),

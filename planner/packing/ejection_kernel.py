@@ -51,8 +51,8 @@ class Workspace(NamedTuple):
     """What the search for an ejection needs, allocated once."""
 
     gone: Bools
-    chosen: Ints
-    found: Ints
+    stack: Ints
+    cheapest: Ints
     best: Ints
     column: Ints
     place: Ints
@@ -145,7 +145,7 @@ def _cheapest_ejection(
 
     Depth first over the sets of at most `depth` members: at the first column in excess, one of the
     members active there has to leave. Sets of penalty `limit` or more are cut; when none is left,
-    (limit, 0). The set is written to work.found; loads are as before on return.
+    (limit, 0). The set is written to work.cheapest; loads are as before on return.
     """
     number = 0
     cost = 0
@@ -155,7 +155,7 @@ def _cheapest_ejection(
     while level >= 0:
         other = _next_candidate(items, bins, work, penalty, one, level, limit - cost)
         if other >= 0:
-            work.chosen[level] = other
+            work.stack[level] = other
             work.gone[other] = True
             cost += penalty[other]
             _shift(items, bins, other, one, -1)
@@ -168,12 +168,12 @@ def _cheapest_ejection(
             if excess < 0:
                 limit = cost
                 number = level + 1
-                copy_into(work.found[:number], work.chosen[:number])
+                copy_into(work.cheapest[:number], work.stack[:number])
         else:
             level -= 1
             if level < 0:
                 break
-            other = work.chosen[level]
+            other = work.stack[level]
         work.gone[other] = False
         cost -= penalty[other]
         _shift(items, bins, other, one, 1)
@@ -205,7 +205,7 @@ def _eject(
         if size > 0:
             best = one
             number = size
-            copy_into(work.best[:size], work.found[:size])
+            copy_into(work.best[:size], work.cheapest[:size])
     for index in range(number):
         leave(items, bins, work.best[index])
         _wait(items, pool, work.best[index])

@@ -83,7 +83,7 @@ def node_state(cpu: Ints, memory: Ints, gpus: Ints, model: Ints) -> NodeState:
         cpu=cpu.astype(np.int64),
         memory=memory.astype(np.int64),
         gpu=boards.sum(axis=1),
-        whole=gpus.astype(np.int64),
+        full=gpus.astype(np.int64),
         boards=boards,
         model=model.astype(np.int64),
     )

@@ -22,7 +22,7 @@ class NodeState(NamedTuple):
     cpu: Ints
     memory: Ints
     gpu: Ints
-    whole: Ints
+    full: Ints
     boards: Ints
     model: Ints
 
@@ -70,7 +70,7 @@ def fits(nodes: NodeState, pod: Pod, node: int) -> bool:
     if nodes.gpu[node] < pod.gpus * pod.milli or not (pod.models >> nodes.model[node]) & 1:
         return False
     if pod.milli == WHOLE:
-        return bool(nodes.whole[node] >= pod.gpus)
+        return bool(nodes.full[node] >= pod.gpus)
     for board in range(nodes.boards.shape[1]):  # noqa: SIM110 # numba compiles no generator
         if nodes.boards[node, board] >= pod.milli:
             return True
@@ -141,4 +141,4 @@ def _hold(nodes: NodeState, node: int, sign: int, boards: Ints) -> None:
     for board in range(len(boards)):  # for whole rows numba compiles how to print shapes: 3 CPU s
         nodes.boards[node, board] -= sign * boards[board]
         full += nodes.boards[node, board] == WHOLE
-    nodes.whole[node] = full
+    nodes.full[node] = full

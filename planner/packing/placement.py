@@ -33,14 +33,14 @@ _DEPTH, _SHAKES = 4, 0
 class PlacementNode:
     """A node: GPUs, their model, milli-CPU and memory (None: not checked).
 
-    `whole` is what the node has where `gpus` are those that are left of it: runs larger than a
+    `total` is what the node has where `gpus` are those that are left of it: runs larger than a
     node are cut into whole ones. Not `open`: only runs that are on it now may be.
     """
 
     name: str
     gpus: int
     gpu_model: str = ""
-    whole: int | None = None
+    total: int | None = None
     open: bool = True
     cpu_milli: int | None = None
     memory_bytes: int | None = None
@@ -181,7 +181,7 @@ def _largest(nodes: Sequence[PlacementNode]) -> dict[str, int]:
     largest: dict[str, int] = {}
     for node in nodes:
         for model in (node.gpu_model, ""):
-            size = node.gpus if node.whole is None else node.whole
+            size = node.gpus if node.total is None else node.total
             largest[model] = max(largest.get(model, 0), size)
     return largest
 

@@ -109,10 +109,10 @@ def _boards_by_cluster(problem: PlanningProblem) -> dict[str, _Boards]:
     """
     found: dict[str, _Boards] = defaultdict(_Boards)
     for node in problem.facts.nodes:
-        if node.seen:
+        if node.observed:
             own = found[named_in(node.gpu_model, cluster_in(node.name))]
-            own.total += node.gpus if node.open else min(node.gpus, node.held + node.taken)
-            own.held += node.taken
+            own.total += node.gpus if node.open else min(node.gpus, node.allocated + node.occupied)
+            own.held += node.occupied
     for job in problem.jobs:
         found[_model_of(job)].held += job.held_boards
     for boards in found.values():

@@ -26,11 +26,11 @@ class Configurations:
     nodes: Ints
     gpus: Ints
     capacity: Ints
-    known: Mapping[tuple[str, int], int]
+    positions: Mapping[tuple[str, int], int]
 
     def index(self, gpu_type: str, gpus: int) -> int | None:
         """Return the configuration of so many GPUs of a type, None where there is none."""
-        return self.known.get((gpu_type, gpus))
+        return self.positions.get((gpu_type, gpus))
 
 
 def configurations(
@@ -59,7 +59,7 @@ def configurations(
         nodes=np.array(nodes, dtype=np.int64),
         gpus=np.array(gpus, dtype=np.int64),
         capacity=np.array([sum(node_gpus[name]) for name in types], dtype=np.int64),
-        known={
+        positions={
             (types[of], count): row for row, (of, count) in enumerate(zip(kind, gpus, strict=True))
         },
     )

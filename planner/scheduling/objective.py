@@ -42,14 +42,14 @@ class RoundJobs:
     """Arrays over the jobs [J] and configurations [C] of a round.
 
     `goodput` [J, C] is 0 where it is unknown or barred, `allowed` [J, C] says which may be taken,
-    `held` [J] is the configuration of now (-1: none), `locked` [J] that it must stay. Times in s.
+    `present` [J] is the present configuration (-1: none), `locked` [J] that it must stay. Times: s.
     """
 
     goodput: Floats
     allowed: Flags
     remaining: Floats
     reference: Floats
-    held: Ints
+    present: Ints
     locked: Flags
     restart: Floats
     horizon: Floats
@@ -67,10 +67,10 @@ def costs(jobs: RoundJobs, settings: ObjectiveSettings) -> Floats:
     count, configs = jobs.goodput.shape
     profiled = jobs.goodput.any(axis=1)
     time = completion_seconds(jobs)
-    running = jobs.held >= 0
+    running = jobs.present >= 0
     moves = np.broadcast_to(running[:, None], time.shape).copy()
     rows = np.flatnonzero(running)
-    moves[rows, jobs.held[rows]] = False
+    moves[rows, jobs.present[rows]] = False
     horizon = np.minimum(jobs.horizon[:, None], np.maximum(time, 1.0))
     slower = 1.0 + settings.restart_weight * jobs.restart[:, None] / horizon
     charged = np.where(moves, time * slower, time) / _HOUR
@@ -95,19 +95,19 @@ def _keep_costly(cost: Floats, jobs: RoundJobs, settings: ObjectiveSettings) -> 
     Barring that as well cost 8 % of mean JCT on Philly 1 and 2.
     """
     stay = (
-        (jobs.held >= 0)
+        (jobs.present >= 0)
         & (jobs.restart >= settings.costly_restart_s)
         & (jobs.resident < settings.residence_restarts * jobs.restart)
     )
     for row in np.flatnonzero(stay):
-        present_cost = cost[row, jobs.held[row]]
+        present_cost = cost[row, jobs.present[row]]
         if np.isfinite(present_cost):
             cost[row, :-1] = np.inf
-            cost[row, jobs.held[row]] = present_cost
+            cost[row, jobs.present[row]] = present_cost
 
 
 def _keep_locked(cost: Floats, jobs: RoundJobs) -> None:
-    for row in np.flatnonzero(jobs.locked & (jobs.held >= 0)):
-        stay = cost[row, jobs.held[row]]
+    for row in np.flatnonzero(jobs.locked & (jobs.present >= 0)):
+        stay = cost[row, jobs.present[row]]
         cost[row] = np.inf
-        cost[row, jobs.held[row]] = stay if np.isfinite(stay) else 0.0
+        cost[row, jobs.present[row]] = stay if np.isfinite(stay) else 0.0

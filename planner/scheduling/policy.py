@@ -135,7 +135,7 @@ class HeterogeneousPolicy:
             kind=np.append(table.kind, 0),
             gpus=np.append(table.gpus, 0),
             capacity=table.capacity,
-            previous=np.where(view.held >= 0, view.held, len(table.gpus)),
+            previous=np.where(view.present >= 0, view.present, len(table.gpus)),
         )
         warm = self._prices if self._prices is not None else np.zeros(len(table.capacity))
         solution = solve_round(problem, prices=warm if len(warm) == len(table.capacity) else None)
@@ -147,7 +147,7 @@ class HeterogeneousPolicy:
 
     def _weigh(self, view: RoundView) -> RoundJobs:
         """Add to the round what earlier rounds taught: work left, and since when a job is where."""
-        gpus = np.where(view.held >= 0, view.table.gpus[view.held], 0)
+        gpus = np.where(view.present >= 0, view.table.gpus[view.present], 0)
         for row, name in enumerate(view.names):
             self._history.see(name, view.applications[row], float(view.used[row]), int(gpus[row]))
         reference = _one_gpu(view)
@@ -158,7 +158,7 @@ class HeterogeneousPolicy:
             allowed=view.allowed,
             remaining=np.where(np.isnan(view.stated_work), guessed, view.stated_work),
             reference=reference,
-            held=view.held,
+            present=view.present,
             locked=view.locked,
             restart=view.restart_seconds,
             horizon=np.clip(view.age / (view.restarts + 1), low, high),
@@ -168,7 +168,7 @@ class HeterogeneousPolicy:
         )
 
     def _resident(self, view: RoundView, row: int) -> float:
-        name, config, age = view.names[row], int(view.held[row]), float(view.age[row])
+        name, config, age = view.names[row], int(view.present[row]), float(view.age[row])
         since = self._since.get(name)
         if since is None or since[0] != config:
             self._since[name] = since = (config, age)
@@ -182,7 +182,7 @@ class HeterogeneousPolicy:
             completion_seconds(jobs),
             jobs.allowed,
             jobs.restart,
-            ~jobs.locked & (choice == jobs.held),
+            ~jobs.locked & (choice == jobs.present),
             problem.kind,
             problem.gpus,
             problem.capacity - use.astype(np.int64),

@@ -41,7 +41,7 @@ class RoundView:
     """Arrays over the jobs [J] and configurations [C] of a round; times in s.
 
     `goodput` [J, C] is 0 where it is unknown or barred; `profiled` [J] says whether any is known.
-    A job without a profile may take the smallest configuration of each type alone. `held` [J] is
+    A job without a profile may take the smallest configuration of each type alone. `present` [J] is
     the configuration of now (-1: none), `used` [J] the GPU-seconds spent so far, `stated_work` [J]
     the work left in goodput seconds where the job says it, else NaN.
     """
@@ -54,7 +54,7 @@ class RoundView:
     goodput: Floats
     allowed: Flags
     profiled: Flags
-    held: Ints
+    present: Ints
     locked: Flags
     age: Floats
     restarts: Ints
@@ -130,7 +130,7 @@ class RoundReader:
             goodput=goodput,
             allowed=allowed,
             profiled=profiled,
-            held=present,
+            present=present,
             locked=np.array([bool(getattr(job, "scaling_underway", False)) for job in infos]),
             age=np.array([float(getattr(job, "age", 0.0)) for job in infos]),
             restarts=np.array([int(getattr(job, "num_restarts", 0) or 0) for job in infos]),

@@ -159,7 +159,7 @@ def test_boards_that_jobs_hold_beyond_what_is_seen_are_kept() -> None:
         slot=timedelta(hours=1),
         maintenance=(),
     )
-    assert [(node.gpus, node.seen) for node in facts.nodes] == [(8, True), (4, False)]
+    assert [(node.gpus, node.observed) for node in facts.nodes] == [(8, True), (4, False)]
 
 
 def test_nodes_come_from_schedulers_and_from_telemetry() -> None:

@@ -99,7 +99,7 @@ def test_what_is_taken_and_given_back_adds_up(steps: list[tuple[bool, int]], see
         assert (state.cpu >= 0).all()
         assert (state.memory >= 0).all()
         assert (state.boards.sum(axis=1) == state.gpu).all()
-        assert ((state.boards == 1000).sum(axis=1) == state.whole).all()
+        assert ((state.boards == 1000).sum(axis=1) == state.full).all()
     for entry in held:
         placer.release(*entry)
     assert all((now == then).all() for now, then in zip(placer.nodes, before, strict=True))

@@ -44,7 +44,7 @@ def plan_of(problem: PlanningProblem) -> Plan:
 
 def owners_of(problem: PlanningProblem) -> dict[str, tuple[str, ...]]:
     """The schedulers of every node that was seen."""
-    return {node.name: node.schedulers for node in problem.facts.nodes if node.seen}
+    return {node.name: node.schedulers for node in problem.facts.nodes if node.observed}
 
 
 def runs_on(problem: PlanningProblem) -> dict[str, set[str]]:

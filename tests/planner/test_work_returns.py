@@ -137,7 +137,7 @@ def rests(returned: list[float], unended: list[float], present: float, work: boo
         returned=np.array(returned),
         unended=np.array([*unended, present]),
         present=present,
-        seen=ages,
+        observed=ages,
         worked=ages[ages > present][:: max(1, round(span / 9))] if work else np.empty(0),
     )
 

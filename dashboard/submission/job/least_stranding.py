@@ -27,7 +27,7 @@ def least_stranding(
         found = placer.place(pod)
         if found is None:
             return ()
-        placer.nodes.whole[found[0]] = 0  # one share of a job to a node
+        placer.nodes.full[found[0]] = 0  # one share of a job to a node
         chosen.append(ordered[found[0]].name)
     return tuple(chosen)
 

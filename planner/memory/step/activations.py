@@ -22,13 +22,13 @@ EXPERT_IMBALANCE = 1.2
 class LayerActivations:
     """Bytes per token of one layer on one tensor-parallel rank.
 
-    `everything` without recomputation; `kept` under the recipe's recomputation, the layer's input
+    `everything` without recomputation; `stored` under the recipe's recomputation, the layer's input
     included; `boundary` the layer's input alone. `built` bytes, not per token, of weights that an
     adapter builds; `built_kept` what of them outlives the layer's forward pass.
     """
 
     everything: float
-    kept: float
+    stored: float
     boundary: float
     built: float
     built_kept: float
@@ -193,7 +193,7 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
     shape, width = recipe.job.shape, recipe.policy.compute
     spread = recipe.job.parallelism
     if recipe.job.method is Method.INFERENCE:
-        return LayerActivations(everything=0.0, kept=0.0, boundary=0.0, built=0.0, built_kept=0.0)
+        return LayerActivations(everything=0.0, stored=0.0, boundary=0.0, built=0.0, built_kept=0.0)
     keeps = _keeps_inputs(recipe)
     norms, head_norms = _norms(recipe)
     inputs = width * shape.hidden * _inputs_kept(recipe) if keeps else 0.0
@@ -218,7 +218,7 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
     built = built_weight_bytes(recipe) / tensor
     return LayerActivations(
         everything=everything,
-        kept=stored,
+        stored=stored,
         boundary=boundary,
         built=built,
         built_kept=0.0 if recipe.recompute is Recompute.FULL else built,

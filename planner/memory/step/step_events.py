@@ -73,8 +73,8 @@ class _StageView:
         With activations in host memory, those of two layers are on their way there or back.
         """
         if "activations" in self.recipe.job.offload:
-            return 2 * self.layer.kept * self.tokens
-        stored = self.layer.kept * self.tokens * in_flight(self.recipe, self.stage)
+            return 2 * self.layer.stored * self.tokens
+        stored = self.layer.stored * self.tokens * in_flight(self.recipe, self.stage)
         return self.stage.layers * (stored + self.layer.built_kept)
 
     def embedded(self) -> float:
@@ -97,7 +97,7 @@ class _StageView:
         Of recomputed attention its scores alone: the rest is kept of all layers.
         """
         if self.recipe.recompute is Recompute.ATTENTION:
-            return (self.layer.everything - self.layer.kept) * self.tokens
+            return (self.layer.everything - self.layer.stored) * self.tokens
         shape, spread = self.recipe.job.shape, self.recipe.job.parallelism
         ffn = shape.experts.ffn * shape.experts.experts_per_token if shape.experts else shape.ffn
         gradients = self.recipe.policy.compute * (2 * ffn / spread.tensor + 2 * shape.hidden)

@@ -88,7 +88,7 @@ def _finding(job: WatchedJob, from_chance: float) -> MemoryFinding | None:
     if path is None or not len(finite) or not path.q50:
         return None
     growth = growth_towards(job.lately_mib, USABLE * job.limit_mib)
-    outlook = _Outlook(job=job, path=path, known=finite, growth=growth)
+    outlook = _Outlook(job=job, path=path, finite=finite, growth=growth)
     if outlook.is_pool:
         return None
     probability, at = outlook.exceedance()
@@ -103,7 +103,7 @@ class _Outlook:
 
     job: WatchedJob
     path: QuantilePath
-    known: Floats
+    finite: Floats
     growth: Growth | None
 
     @property
@@ -114,7 +114,7 @@ class _Outlook:
     @property
     def largest(self) -> float:
         """The largest memory seen, MiB."""
-        return float(self.known.max())
+        return float(self.finite.max())
 
     @property
     def is_pool(self) -> bool:
@@ -174,7 +174,7 @@ def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> Mem
         outlook=MemoryOutlook.RUNS_OUT,
         gpu_model=job.gpu_model,
         limit_mib=job.limit_mib,
-        now_mib=float(outlook.known[-1]),
+        now_mib=float(outlook.finite[-1]),
         largest_mib=outlook.largest,
         peak_q50_mib=outlook.peak_q50,
         peak_q95_mib=outlook.peak_q95,
@@ -184,7 +184,7 @@ def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> Mem
         room_mib=0.0,
         why=(
             f"GPU memory runs out within {outlook.horizon_hours:.0f} h with a chance of at least "
-            f"{100 * probability:.0f} %{when}: {gib(outlook.known[-1])} of "
+            f"{100 * probability:.0f} %{when}: {gib(outlook.finite[-1])} of "
             f"{gib(job.limit_mib)} GiB now, {gib(outlook.peak_q50)} expected"
         ),
         advice=advice_for(job, needed_mib=max(outlook.peak_q95, outlook.peak_q50)),
@@ -195,8 +195,8 @@ def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> Mem
 def _room(outlook: _Outlook) -> MemoryFinding | None:
     """Return the room after a phase that needed more: of late and for the horizon, with 95 %."""
     job = outlook.job
-    recent = outlook.known[-_RECENT_SLOTS:]
-    before = outlook.known[:-_RECENT_SLOTS]
+    recent = outlook.finite[-_RECENT_SLOTS:]
+    before = outlook.finite[:-_RECENT_SLOTS]
     if len(recent) < _RECENT_SLOTS or not len(before):
         return None
     used_mib = max(float(recent.max()), outlook.peak_q95) * _MARGIN
@@ -209,7 +209,7 @@ def _room(outlook: _Outlook) -> MemoryFinding | None:
         outlook=MemoryOutlook.ROOM,
         gpu_model=job.gpu_model,
         limit_mib=job.limit_mib,
-        now_mib=float(outlook.known[-1]),
+        now_mib=float(outlook.finite[-1]),
         largest_mib=outlook.largest,
         peak_q50_mib=outlook.peak_q50,
         peak_q95_mib=outlook.peak_q95,
@@ -229,7 +229,7 @@ def _room(outlook: _Outlook) -> MemoryFinding | None:
 def _evidence(outlook: _Outlook) -> tuple[str, ...]:
     forecast = outlook.job.forecast
     lines = [
-        f"{len(outlook.known)} slots with memory, forecast by {outlook.path.model}",
+        f"{len(outlook.finite)} slots with memory, forecast by {outlook.path.model}",
         f"usable is {100 * USABLE:.1f} % of the board's {gib(outlook.job.limit_mib)} GiB",
     ]
     if (growth := outlook.growth) is not None:

@@ -104,14 +104,14 @@ def test_eager_attention_keeps_its_scores(changes: dict[str, str], bytes_each: i
 def test_full_recomputation_keeps_the_input_of_each_layer() -> None:
     """What is kept is 2 bytes per element, and everything is alive for one layer."""
     found = layer_activations(recipe(GPT, recompute=Recompute.FULL))
-    assert found.kept == 2 * GPT.hidden == found.boundary
-    assert found.everything > found.kept
+    assert found.stored == 2 * GPT.hidden == found.boundary
+    assert found.everything > found.stored
 
 
 def test_recomputing_more_never_keeps_more() -> None:
     """None, attention, operators and full recomputation keep less and less, eager attention."""
     kept = [
-        layer_activations(recipe(GPT, recompute=entry, flash_attention=False)).kept
+        layer_activations(recipe(GPT, recompute=entry, flash_attention=False)).stored
         for entry in (Recompute.NONE, Recompute.ATTENTION, Recompute.OPERATORS, Recompute.FULL)
     ]
     assert kept == sorted(kept, reverse=True)
