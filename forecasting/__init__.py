@@ -1,1 +1,1 @@
-"""What every job will need: quantile forecasts of demand, memory and power. Pure, no I/O."""
+"""Quantile forecasts of each job's demand, memory and power. Pure, no I/O."""

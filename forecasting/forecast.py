@@ -1,4 +1,4 @@
-"""Forecasts for a whole fleet: one answer per job, in order, whatever becomes of single series."""
+"""Forecasts for a fleet: one answer per job, in order, even where single series fail."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -108,7 +108,7 @@ def _forecast(
 def _young(
     task: JobTask, tasks: Sequence[JobTask], first_slot: int, settings: PlanningSettings
 ) -> Forecast:
-    """Return what its kin's history says of a job that has too little of its own."""
+    """Return the forecast of a job with too little history, by that of similar jobs."""
     others = {job_task.job.job_id: job_task for job_task in tasks if not job_task.young}
     words, kin = lenders(task.job, [other.job for other in others.values()])
     paths = tuple(
@@ -146,7 +146,7 @@ def _borrowed_path(
 
 
 def _signal_of(job: Job, series: DemandSeries) -> Signal | None:
-    """Return as which signal a training job's series tells of its phases, None for other jobs."""
+    """Return the signal of its phases that a training job's series is, None for other jobs."""
     if job.kind is not WorkloadKind.TRAINING:
         return None
     signals = {Quantity.EFFECTIVE_GPUS: Signal.ACTIVITY, Quantity.POWER: Signal.POWER}
@@ -176,7 +176,7 @@ def _peaks(
 
 
 def _scale(job: Job, series: DemandSeries) -> float:
-    """Return what makes a job's peaks comparable with others': its GPUs, or the memory of one."""
+    """Return the scale that makes the peaks of jobs comparable: GPUs, or the memory of one."""
     if series.quantity is Quantity.MEMORY:
         return job.gpu_memory_mib or float(np.nanmax(series.values)) or 1.0
     return float(job.gpu_count)

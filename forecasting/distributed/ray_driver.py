@@ -107,7 +107,7 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(value: bytes) -> Any:
-    """Return what was packed."""
+    """Return the unpacked value."""
     return pickle.loads(value)  # noqa: S301 - made by `packed` on a machine of the same cluster
 
 

@@ -41,7 +41,7 @@ class _OnRay:
 
     @property
     def at_once(self) -> int:
-        """Return how many workers there are."""
+        """Return the number of workers."""
         return len(self._shares)
 
     def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:

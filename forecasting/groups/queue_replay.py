@@ -77,7 +77,7 @@ class QueueReplay:
         return self._limited and bool(self._held)
 
     def waits(self, days: float) -> dict[str, QueueWait]:
-        """Return how much longer each job in line waits."""
+        """Return the remaining wait of each job in line."""
         rng = np.random.default_rng(0)
         plays = np.array([self._play(self._waiting, rng) for _ in range(self._plays)])
         longest = _starts(
@@ -135,7 +135,7 @@ def _starts(
     waiting: Sequence[tuple[float, float, float]],
     free: float,
 ) -> list[float]:
-    """Return when each waiting job starts, s from now; infinite: never.
+    """Return the start of each waiting job, s from now; infinite: never.
 
     `began` are (end, GPUs, end by limit), `waiting` in order (GPUs, limit, length). The scheduler
     has just looked: nobody starts before something ends.

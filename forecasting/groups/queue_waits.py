@@ -1,4 +1,4 @@
-"""How long jobs wait in the queue, if started again now or waiting already: median and 80 % band.
+"""Waits in the queue, of jobs restarted now or waiting already: median and 80 % band.
 
 Past waits count by how alike the queue was when they began: what was short then (GPUs of all who
 waited before, and the job's own, less the free ones) and the job's size. Who still waits counts as
@@ -64,7 +64,7 @@ def _steps(at: Values, gpus: Values) -> _Steps:
 
 
 class _Queue:
-    """What one queue has seen: when jobs came, started and ended."""
+    """The past of one queue: the times at which jobs came, started and ended."""
 
     def __init__(self, jobs: Iterable[Job], as_of: datetime) -> None:
         rows = [row for job in jobs for row in _rows(job, as_of)]
@@ -99,7 +99,7 @@ class _Queue:
         return self._whole_wait(float(self._shortage(np.array([as_of.timestamp()]))[0]), job)
 
     def wait_behind(self, gpus_ahead: float, job: Job, as_of: datetime) -> QueueWait:
-        """Return how much longer a job waits before which jobs of so many GPUs still wait."""
+        """Return the remaining wait of a job behind waiting jobs of so many GPUs."""
         now, came_at = as_of.timestamp(), _came(job).timestamp()
         short = gpus_ahead + job.gpu_count - (self.boards - float(self._held(np.array([now]))[0]))
         short_at_first = float(self._shortage(np.array([came_at]))[0]) + job.gpu_count
@@ -130,7 +130,7 @@ class _Queue:
         *,
         waited: float = 0.0,
     ) -> QueueWait:
-        """Return what is left of the wait of a job of so many GPUs when so many are short.
+        """Return the remaining wait of a job of so many GPUs when so many are short.
 
         `short_then` [rows] are the GPUs that were short of past waits, of `rows` [rows], after
         `waited` s; those of the job itself are among them, as in `short`.
@@ -275,7 +275,7 @@ def _key(job: Job) -> QueueKey:
 
 
 def _rows(job: Job, as_of: datetime) -> list[tuple[float, float, float, float, bool]]:
-    """Return when each run of a job came, started and left (infinite: not yet), GPUs, and first.
+    """Return (came, started, left, GPUs, is first) of each run of a job; infinite: not yet.
 
     A run that was requeued left when the next one came. A run of unknown submission is left out.
     """

@@ -57,7 +57,7 @@ class WorkloadRuns:
 
 
 def workload_name(job: Job) -> str:
-    """Return what all runs of a job share: namespace, owner and user, and the stem of the name.
+    """Return the name that all runs of a job share: namespace, owner and user, and the name's stem.
 
     The GPU model is no part of it: a job that moves to another one stays the same workload.
     """
@@ -186,7 +186,7 @@ def since_first(group: GroupSeries) -> GroupSeries:
 
 
 def totals_of(series: Sequence[DemandSeries]) -> tuple[WorkloadTotal, ...]:
-    """Return what the next 7 and 30 days from the end of series by the hour will sum to.
+    """Return the sums of the next 7 and 30 days from the end of series by the hour.
 
     Days are of 24 hours, counted back from the end; a day less than half known is unknown, and
     only days after the last unknown one count. None of fewer than a week of them.

@@ -1,4 +1,4 @@
-"""What is to be forecast of each job, and why some jobs cannot be."""
+"""The series to forecast of each job, and the reasons why some jobs are skipped."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""When demand has left the forecast interval for good, so that a new plan is worth its trouble.
+"""The rule that asks for a new plan once demand has left the forecast interval for good.
 
 A calibrated q05-q95 band is missed now and then: one miss is no reason. The rule is a cumulative
 sum for yes-or-no observations on each side (Reynolds, Stoumbos 1999, "A CUSUM chart for monitoring
@@ -24,7 +24,7 @@ _MAX_LIMIT = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplanTrigger:
-    """Why to plan again; `slot` is the first at which the rule fired."""
+    """The reason for a new plan; `slot` is the first at which the rule fired."""
 
     slot: int
     side: Literal["above", "below"]
@@ -38,7 +38,7 @@ def replan_trigger(
     *,
     false_alarms_per_slot: float = 1e-3,
 ) -> ReplanTrigger | None:
-    """Say whether the slots observed since the last plan have left the forecast interval.
+    """Return the trigger if the slots since the last plan have left the forecast interval.
 
     `observed`, `q05`, `q95`: one value per slot, oldest first, same unit; a slot with an unknown
     value or a crossed band says nothing. None when they have not.

@@ -185,7 +185,7 @@ def _fit(
 
 @inner
 def _move(features: Any, coefficients: Any, floor: float) -> float:
-    """Return how far a line goes from the last value; what is below `floor` is no move."""
+    """Return the distance of a line from the last value; one below `floor` is 0."""
     move = 0.0
     for k in range(FEATURES):
         move += features[k] * coefficients[k]

@@ -38,7 +38,7 @@ def _within(value: float, lower: float, upper: float) -> Any:
 
 @outer
 def hear(forecasts: Any, probes: Any, min_share: float, points: Any, now: Any) -> None:
-    """Write what Prophet said [origins + 1, leads], the newest last, into the members' points.
+    """Write Prophet's points [origins + 1, leads], the newest last, into the members' points.
 
     Only if it has a word now and had one at more than `min_share` of the moments; where it had
     none, naive's stands.

@@ -107,7 +107,7 @@ def _weigh(losses: Any, first: int, last: int, by_age: Any, out: Any) -> None:
 
 @inner
 def _residuals(truth: Any, points: Any, weights: Any, first: int, last: int, work: Any) -> int:
-    """Write truth minus weighted points of those origins into `work`; give how many.
+    """Write truth minus weighted points of those origins into `work`; return their number.
 
     truth [origins, probes], points [rows, origins, probes]; unknown truths are left out.
     """

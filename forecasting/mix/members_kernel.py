@@ -46,7 +46,7 @@ def sort(values: Any, count: int) -> None:
 
 @inner
 def select(values: Any, first: int, end: int, rank: int) -> Any:
-    """Return what stands at `rank` once values[first:end] are sorted; smaller ones go before it.
+    """Return the value at `rank` of sorted values[first:end]; smaller ones go before it.
 
     Hoare's selection by partitions of Lomuto's kind, in which no jump depends on a value: a
     processor guesses half of those wrong.
@@ -145,7 +145,7 @@ def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
 
 @inner
 def _departures(z: Any, profile: Any, start: int, origin: int, step: int) -> Any:
-    """Return how far each `step`-th slot in [start, origin) is from the profile, NaN if unknown."""
+    """Return each `step`-th slot in [start, origin) less the profile, NaN if unknown."""
     departures = np.empty(max(0, origin - start + step - 1) // step)
     clock = start % len(profile)
     for place in range(len(departures)):
@@ -201,7 +201,7 @@ def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged:
 
 @inner
 def places_of(leads: Any, hour: float) -> Any:
-    """Return where each lead lies among the lags: after which one, and what part of the way."""
+    """Return the place of each lead among the lags: the lag before it, and the part of the way."""
     after, part = np.zeros(len(leads), np.int64), np.zeros(len(leads))
     logs = np.log(_LAGS_H)
     for i in range(len(leads)):
@@ -284,7 +284,7 @@ def member_points(
     places: Any,
     out: Any,
 ) -> None:
-    """Write what each member and seasonal naive say at `origin` into `out` [members + 1, leads].
+    """Write the members' and seasonal naive's points at `origin` to `out` [members + 1, leads].
 
     y, logs: the series and its log1p (NaN unknown; logs empty when the series goes below 0).
     `last` is the last known slot before `origin`; leads are slots ahead of it, 1 the next; `hour`

@@ -1,4 +1,4 @@
-"""How well a model would have done, asked at past moments and judged by what came."""
+"""Backtests: a model's forecasts at past moments, judged by the demand that came."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def pinball_losses(truth: Values, quantiles: Quantiles) -> Values:
 
 
 def inside_band(truth: Values, quantiles: Quantiles) -> npt.NDArray[np.bool_]:
-    """Say which slots lie within q10..q90, a rounding error allowed."""
+    """Return a mask of the slots within q10..q90, a rounding error allowed."""
     edge = 1e-9 * np.maximum(1.0, np.abs(truth))
     return np.asarray((truth >= quantiles.q10 - edge) & (truth <= quantiles.q90 + edge))
 
@@ -75,7 +75,7 @@ def rolling_backtest(
 
 
 def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest | None:
-    """Return how a model and seasonal naive did on the last min(horizon, a quarter) slots.
+    """Return the errors of a model and of seasonal naive on the last min(horizon, a quarter) slots.
 
     None when fewer than four of them are known or the model cannot answer from the slots before.
     """

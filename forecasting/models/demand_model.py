@@ -1,4 +1,4 @@
-"""What every forecasting model does."""
+"""The interface of forecasting models."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Where the level of a series changes: penalised least squares, exact up to a few thousand samples.
+"""Changes of a series' level: penalised least squares, exact up to a few thousand samples.
 
 The optimum is that of `ruptures.KernelCPD(kernel="linear")` (the tests compare), but on cumulative
 sums and without its quadratic cost on long quiet series.

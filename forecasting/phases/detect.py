@@ -135,7 +135,7 @@ def _segments(
 def _notes(
     segments: tuple[PhaseSegment, ...], samples: int, step: float, signal: Signal
 ) -> tuple[str, ...]:
-    """Say what was assumed and what cannot be seen."""
+    """Return notes on assumptions and on what the series cannot show."""
     dips = [segment for segment in segments if segment.kind is PhaseKind.DIP]
     kinds = {segment.kind for segment in segments}
     low = sum(dip.end - dip.start for dip in dips)

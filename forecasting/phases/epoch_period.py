@@ -55,7 +55,7 @@ def recurrence(values: Values, starts: npt.ArrayLike, *, step_seconds: float) ->
 
 
 def _disagreement(gaps: Values, gap: float, by_correlation: float | None) -> str:
-    """Say why the gaps give no period, or nothing."""
+    """Return the reason why the gaps give no period, '' where they do."""
     skipped = np.maximum(1.0, np.round(gaps / gap))
     spread = 1.4826 * float(np.median(np.abs(gaps - skipped * gap))) / gap
     if spread > MAX_SPREAD:

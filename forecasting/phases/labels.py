@@ -1,4 +1,4 @@
-"""What the stretches of a series are: from states around a plateau to kinds of phases.
+"""Labels of the runs of a series: from states around a plateau to kinds of phases.
 
 Everything here counts known samples only; gaps are put back by `forecasting.phases.detect`.
 """
@@ -22,7 +22,7 @@ _DEEPEST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRules:
-    """What the labels depend on beside the values.
+    """The rules of labels beside the values.
 
     A low stretch of at most `longest_dip` samples between `changes` is a dip. Levels at or below
     `idle_below` are idle, before a rise only when they last `shortest_idle` samples. `from_start`:

@@ -1,4 +1,4 @@
-"""What a forecast can use of a job's phases: the kinds that each slot is expected to be of.
+"""The profile of a job's phases that a forecast uses: the kinds expected in each slot.
 
 Two parts. Where the epoch is known and at least two slots long, each slot has an angle in it, and
 dips are expected where they were. Everything else follows the job's own past as a Markov chain in

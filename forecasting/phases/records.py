@@ -1,4 +1,4 @@
-"""What is known about the phases of a training job: segments, recurrence, and what is not known."""
+"""Records of the phases of a training job: segments, recurrence, and what is unknown."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ class Signal(StrEnum):
 
 
 class PhaseKind(StrEnum):
-    """What a job does in a segment.
+    """The activity of a job in a segment.
 
     A dip between two stretches of work is an evaluation or a checkpoint: power alone cannot tell
     them apart, so they share one name.

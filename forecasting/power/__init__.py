@@ -1,1 +1,1 @@
-"""What a board draws for what it does, learned from the fleet's readings."""
+"""Board power by activity, learned from the fleet's readings."""

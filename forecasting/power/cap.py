@@ -1,4 +1,4 @@
-"""What a power cap does to the board power of work that would draw more.
+"""Board power under a power cap, of work that would draw more.
 
 The law was fitted on the Zeus traces (You, Chung, Chowdhury, NSDI 2023; V100, RTX 6000, P100;
 Apache-2.0): one average power and time per epoch for each network, batch size and cap. Hopper and

@@ -54,7 +54,7 @@ PowerModels = Mapping[tuple[str, str], PowerModel]
 
 
 def power_models(readings: pd.DataFrame, catalogue: GpuCatalogue) -> PowerModels:
-    """Return what a fleet's readings (columns SAMPLES) teach, else the catalogue's law."""
+    """Return models learned from a fleet's readings (columns SAMPLES), else the catalogue's law."""
     samples = readings_by_model(readings)
     signals = {signal for _model, signal in samples} | set(readings["utilization_signal"]) - {""}
     return {

@@ -1,4 +1,4 @@
-"""What free boards really draw, read from those of the fleet that nobody holds."""
+"""The measured power of free boards, read from those of the fleet that no job has."""
 
 from dataclasses import replace
 

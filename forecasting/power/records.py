@@ -40,7 +40,7 @@ class PowerSamples:
 
     @property
     def usable(self) -> Flags:
-        """Which rows have a power of 0 W or more and a utilization in 0..1.001."""
+        """A mask of rows with a power of 0 W or more and a utilization in 0..1.001."""
         power, utilization = self.column("power_watts"), self.column("utilization")
         return np.asarray(
             np.isfinite(power)
@@ -53,7 +53,7 @@ class PowerSamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerError:
-    """How wrong a fit is on groups it has not seen, with cross-validation."""
+    """The cross-validated error of a fit on groups outside its training data."""
 
     mae_watts: float
     samples: int

@@ -66,7 +66,7 @@ def fit_power_models(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Board:
-    """What a board draws at least, when idle, and at most."""
+    """The least, idle and largest power of a board."""
 
     floor_watts: float
     idle_watts: float

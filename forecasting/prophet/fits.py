@@ -1,4 +1,4 @@
-"""What fitting a batch gives: every series' terms, how good they are, and the forecast."""
+"""Fits of a batch: every series' terms, their quality, and the forecast."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,7 +18,7 @@ from forecasting.prophet.terms import (
 
 
 class FitStatus(IntEnum):
-    """How the fit of one series went; from TOO_FEW_POINTS on there is none and forecasts are NaN.
+    """The outcome of one series' fit; from TOO_FEW_POINTS on there is none and forecasts are NaN.
 
     THROUGH_ALL_POINTS: nothing is left of the series but rounding, so the posterior grows without
     bound as sigma goes to 0; the terms are right, sigma stands at its floor.
@@ -58,7 +58,7 @@ class ProphetFits:
 
     @property
     def fitted(self) -> npt.NDArray[np.bool_]:
-        """Which series have a forecast."""
+        """A mask of the series with a forecast."""
         return self.status < FitStatus.TOO_FEW_POINTS
 
     def predict(self, horizon: int) -> Floats:

@@ -119,7 +119,7 @@ def gram_of(
 
 @inner
 def row_around(y: Floats, origin: Floats, t: Floats, smooth: Floats, rows: Any, gram: Gram) -> Row:
-    """Return what the solver needs of one scaled series, the smooth terms `origin` taken out."""
+    """Return the solver's row of one scaled series, without the smooth terms `origin`."""
     rest = np.dot(smooth, np.dot(gram.basis, origin))
     for i in range(len(y)):
         rest[i] = y[i] - rest[i]

@@ -25,7 +25,7 @@ _CHANGES = 600
 
 
 class Gram(NamedTuple):
-    """What the rows of one design share; q smooth columns, S changepoints.
+    """The shared part of the rows of one design; q smooth columns, S changepoints.
 
     `eigenvalues` [q] and `basis` [q, q]: natural coefficients = basis @ z. `level` [q]: z of the
     constant 1. `cross` [q, S]: inner products of eigencolumns and hinges; `hinges` [S, S].
@@ -45,7 +45,7 @@ class Gram(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What the solver needs to know of one series: x = y / y_scale - eigencolumns @ origin.
+    """One series as the solver's input: x = y / y_scale - eigencolumns @ origin.
 
     `origin` [q]: the smooth terms that are taken out beforehand, so that RSS does not drown in the
     rounding of x'x; at first those of the mean. `smooth` [q] and `hinge` [S]: inner products of x

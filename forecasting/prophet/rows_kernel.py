@@ -24,7 +24,7 @@ _DEPENDENT = 1e-16
 
 
 class RowSurvey(NamedTuple):
-    """What each row holds: [series]. Slots count from 0; not-finite values are not known.
+    """A survey of each row [series]: counts of finite values; slots count from 0.
 
     `closest` is the least distance of two known slots, `low` and `high` are the extremes.
     """
@@ -60,7 +60,7 @@ class Answers(NamedTuple):
 
 
 class DesignRecipe(NamedTuple):
-    """How the design of a row with gaps of its own is made."""
+    """The recipe of the design of a row with gaps of its own."""
 
     linear: bool
     changepoints: int
@@ -72,7 +72,7 @@ class DesignRecipe(NamedTuple):
 
 @outer
 def survey_rows(values: Floats) -> RowSurvey:
-    """Return what each row of [series, slots] holds."""
+    """Return the survey of each row of [series, slots]."""
     series, slots = values.shape
     counts, first = np.zeros(series, np.int64), np.zeros(series, np.int64)
     last, closest = np.zeros(series, np.int64), np.full(series, slots)
@@ -151,7 +151,7 @@ def _keep(
 
 @inner
 def _rough(row: Row, gram: Gram, solution: Solution) -> bool:
-    """Say whether RSS is so small beside x'x that rounding shows in its last digits that count."""
+    """Return whether RSS is so small beside x'x that rounding shows in its significant digits."""
     return bool(solution.variance * gram.points < _ROUGH * row.squares)
 
 

@@ -1,4 +1,4 @@
-"""What the next days are forecast to sum to, from whole days of the past, with its interval.
+"""Forecast sums of the next days, from whole days of the past, with an interval.
 
 The mean of the last `_LEVEL_DAYS` days, times what each weekday is of the mean where four weeks are
 known. The 80 % interval is that of a sum of days whose deviations stay alike for up to a week
@@ -54,7 +54,7 @@ def days_ahead(days: Floats, *, days_left: float, weekday: int) -> DaysAhead | N
 
 
 def _weekday_weights(days: Floats, weekday: int) -> Floats:
-    """Return what each weekday costs in shares of the mean, all 1 of fewer than four weeks."""
+    """Return each weekday's share of the mean, all 1 of fewer than four weeks."""
     if len(days) < _WEEKDAYS_FROM or not days.mean():
         return np.ones(7)
     which = (weekday - np.arange(len(days), 0, -1)) % 7

@@ -33,7 +33,7 @@ class DemandSeries:
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
-        """Which slots have a value."""
+        """A mask of the slots with a value."""
         return np.asarray(np.isfinite(self.values))
 
     @property

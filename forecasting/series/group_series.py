@@ -84,7 +84,7 @@ def group_series(
 
 
 def _observed(boards: Values) -> npt.NDArray[np.bool_]:
-    """Say which slots saw nine tenths of the boards usual around them, at least one."""
+    """Return a mask of slots with nine tenths of the boards usual around them, at least one."""
     counts = pd.Series(boards)
     usual = counts.rolling(_USUAL_SLOTS, center=True, min_periods=1).median()
     return np.asarray((counts > 0) & (counts >= _OBSERVED_SHARE * usual))
@@ -100,7 +100,7 @@ def _unseen(rows: pd.DataFrame, slots: int) -> Values:
 def _waited(
     jobs: Sequence[Job], first: int, slot_seconds: int, slots: int
 ) -> npt.NDArray[np.bool_]:
-    """Say in which slots one of these jobs stood in the queue for the whole slot."""
+    """Return a mask of slots in all of which one of these jobs stood in the queue."""
     waited = np.zeros(slots, dtype=bool)
     for job in jobs:
         facts = job.scheduler or SchedulerFacts()

@@ -1,4 +1,4 @@
-"""How runs of one recurring job are recognised, and from whom a new job may borrow."""
+"""Keys of recurring jobs, and the jobs whose history a new one may borrow."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _TRAILING_DIGITS = re.compile(r"\d+$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKey:
-    """What runs of one recurring job share: who runs what on which GPUs.
+    """The key that runs of one recurring job share: owner, name and GPU model.
 
     `stem` is the job's name without run numbers, dates and hashes: train-bert-2026-01-05-x1 and
     train-bert-2026-01-06-x2 are runs of one job. Two jobs that share no word of their names, or run
@@ -50,7 +50,7 @@ def name_stem(name: str) -> str:
 
 
 def lenders(job: Job, others: Sequence[Job]) -> tuple[str, tuple[Job, ...]]:
-    """Return whose history a new job may borrow, the closest first, and in what words.
+    """Return (description, jobs) of the closest jobs whose history a new job may borrow.
 
     Runs of the same recurring job; else jobs of the same kind of the same owner in its namespace on
     the same GPU model; else jobs of the same kind on that model. ('', ()) when there are none.

@@ -1,4 +1,4 @@
-"""How long ended runs of the same recurring job took."""
+"""Lengths of ended runs of the same recurring job."""
 
 from collections.abc import Iterable
 

@@ -35,7 +35,7 @@ class PeakSubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scores:
-    """How far windows went beyond the day before, as shares of the jobs' scales.
+    """Rises of windows' peaks over the day before, as shares of the jobs' scales.
 
     `clock` is the origin's hour of the day, `newest` whether its window ended in the last day.
     """
