@@ -1,4 +1,4 @@
-"""From a plan to recommendations, and for every other job why nothing is proposed."""
+"""Recommendations from a plan, and for every other job the reason why nothing is proposed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,7 +67,7 @@ def advise(
     last: Plan | None = None,
     growth: GrowthFacts | None = None,
 ) -> Advice:
-    """Return what follows from a plan of this problem.
+    """Return the recommendations of a plan of this problem.
 
     `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
     runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
@@ -201,7 +201,7 @@ def _not_rejected(
 
 
 def _wanted(empty: FleetAdvice, relieved: Sequence[Relief], short: Sequence[FleetAdvice]) -> bool:
-    """Say whether a node stays on for what the plan did not know: memory, or jobs yet to come."""
+    """Return whether a node stays on for memory, or for jobs yet to come: the plan knew neither."""
     relief = (entry.proposal.chosen.configuration.gpu_model for entry in relieved if entry.outcome)
     return empty.gpu_model in relief or any(
         advice.gpu_model == empty.gpu_model

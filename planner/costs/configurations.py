@@ -1,4 +1,4 @@
-"""What each job may run on: its present configuration first, then every other one that fits.
+"""Configurations of each job: its present one first, then every other one that fits.
 
 Guards, all on the safe side: memory is taken as sharded over the devices, so fewer devices need
 more each, unless they are of copies that hold all of it themselves; a MIG slice is offered to jobs
@@ -52,7 +52,7 @@ class Option:
 
 
 def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings) -> str:
-    """Return why this job can only be kept as it is, '' when it may change."""
+    """Return the reason why this job must stay as it is, '' when it may change."""
     if demand.standing.protected:
         return f"protected by planning.protected_jobs ({demand.standing.protected})"
     if demand.share is not None:
@@ -206,7 +206,7 @@ def _whole_boards(
 
 
 def _worst_slowdown(now: int, count: int) -> float:
-    """Return how much longer work takes on fewer devices if their activity does not rise at all."""
+    """Return the slowdown on fewer devices if their activity does not rise at all."""
     doublings = np.log2(now / count)
     return float((2 * _SCALING) ** doublings)
 
@@ -240,7 +240,7 @@ def _larger_counts(demand: JobDemand, planning: PlanningSettings, present: int) 
 
 
 def _autoscaled(demand: JobDemand, present: int) -> list[Option]:
-    """Return what the autoscaler of a service is foreseen to hold, at most six sizes.
+    """Return the forecast sizes of an autoscaled service, at most six.
 
     Whoever keeps Trimtab from changing the job, its autoscaler changes it.
     """

@@ -1,4 +1,4 @@
-"""What a job costs in a slot under an option, part by part, and what changing it costs.
+"""Costs of a job in a slot under an option, part by part, and of changes.
 
 Money is GPU rent, electricity, the price of carbon and, for work that has an end, the time that it
 runs longer. The price of expected shortfall is no money: it keeps plans from starving a job. A slot
@@ -87,7 +87,7 @@ class SlotCosts:
 
     @property
     def total(self) -> Values:
-        """What plans minimise, array [slots]."""
+        """The cost that plans minimise, array [slots]."""
         return self.money + self.shortfall
 
 
@@ -109,7 +109,7 @@ def needed_service(demand: JobDemand, present: Option, planning: PlanningSetting
 
 
 def _ceiling(demand: JobDemand, present: Option) -> float:
-    """Return what a job may be thought to need: no more than it has, unless it may grow.
+    """Return the most that a job may need: no more than it has, unless it may grow.
 
     A saturated job shows no more than it has.
     """
@@ -169,7 +169,7 @@ def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms)
 def longer_ratio(
     demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
 ) -> Values:
-    """Return how many hours more each hour's work is expected to take under an option, [slots].
+    """Return the expected further hours of each hour's work under an option, [slots].
 
     What demand exceeds the option by, or the mean of what activity that does not rise makes of it.
     What a limit cuts off is not done at all.
@@ -204,7 +204,7 @@ def missed_ratio(
 
 
 def idle_watts(option: Option, terms: Terms) -> float:
-    """Return what an option's boards draw without work; 0 for a model that is not known."""
+    """Return the power of an option's boards without work; 0 for an unknown model."""
     model = terms.catalogue.find(option.configuration.gpu_model)
     return 0.0 if model is None else option.boards * model.idle_watts
 
@@ -272,12 +272,12 @@ class ChangeTime:
 
     @property
     def price(self) -> float:
-        """What plans count beside the money: the wait, and the worst case of lost work."""
+        """The price beside the money: of the wait, and of the worst case of lost work."""
         return self.wait_price + self.loss_price
 
 
 def change_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> ChangeTime:
-    """Return what changing to an option takes and costs once; with leaving the present one.
+    """Return the time and cost of a change to an option, with leaving the present one.
 
     The boards of the side that each part is spent on are held and draw the job's power instead of
     their idle power. A job that waits in the queue holds none: its mean wait is priced like rent of
@@ -311,7 +311,7 @@ def _redo(demand: JobDemand, present: Option, terms: Terms) -> Redo | None:
 
 
 def move_costs(demand: JobDemand, present: Option, terms: Terms) -> ChangeTime:
-    """Return what a start of the present configuration on other nodes takes and costs once."""
+    """Return the time and cost of a start of the present configuration on other nodes."""
     parts = moving(demand.standing, present, demand.queue_wait)
     return _taken(parts, demand, present, present, terms)
 

@@ -77,7 +77,7 @@ def power_under(
 
 
 def free_under(power_watts: Values, present: Option, option: Option, terms: Terms) -> FreeBoard:
-    """Return what a board of the present model draws free, by what the job draws."""
+    """Return the power of a free board of the present model, by the job's power."""
     here = terms.catalogue.get(present.configuration.gpu_model)
     if option.paused:  # its work is put off and not saved: idle boards as plans count them
         return FreeBoard(low=here.idle_watts_low, mean=here.idle_watts, high=here.idle_watts_high)
@@ -112,7 +112,7 @@ def expected_draw(
 
 
 def power_per_work(present: Option, option: Option, terms: Terms, curve: PowerCurve) -> float:
-    """Return what work draws under an option over what it draws now, beyond idle boards.
+    """Return the ratio of an option's power to the present one, beyond idle boards.
 
     In a slice or beside another job, work keeps a part of a whole board busy: its activity is that
     of the same work on the whole board.
@@ -128,7 +128,7 @@ def power_per_work(present: Option, option: Option, terms: Terms, curve: PowerCu
 
 
 def activity_ratio(present: Option, option: Option, terms: Terms) -> float:
-    """Return how much busier boards are with the same work under an option."""
+    """Return the ratio of boards' activity under an option to that of now, for the same work."""
     now, then = present.configuration, option.configuration
     if now.mig_profile or then.mig_profile or then.shared_with:
         speeds = [terms.catalogue.get(board.gpu_model).relative_speed for board in (now, then)]

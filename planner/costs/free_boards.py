@@ -1,4 +1,4 @@
-"""What a board of a job would draw if it were free: from its model, and from what the job draws.
+"""Power of a job's board if it were free: by its model, and by the job's power.
 
 Free boards of the fleet or the catalogue give a range. What the job draws narrows it: a board that
 is held draws at least what it would draw free, and at rest little more.
@@ -29,7 +29,7 @@ _BUSY_AT_REST = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeBoard:
-    """What a board draws free, W: q10, mean and q90."""
+    """The power of a free board, W: q10, mean and q90."""
 
     low: float
     mean: float
@@ -37,7 +37,7 @@ class FreeBoard:
 
 
 def free_board(model: GpuModel) -> FreeBoard:
-    """Return what a free board of a model draws."""
+    """Return the power of a free board of a model."""
     low, middle, high = model.idle_watts_low, model.idle_watts, model.idle_watts_high
     return FreeBoard(low=low, mean=mean_of(low, middle, high), high=high)
 
@@ -45,7 +45,7 @@ def free_board(model: GpuModel) -> FreeBoard:
 def freed_board(
     model: GpuModel, held_watts: float, *, rests: bool, boards: float = 1.0
 ) -> FreeBoard:
-    """Return what each of `boards` draws free that draw `held_watts` each while a job holds them.
+    """Return the power of each of `boards` when free; with a job they draw `held_watts` each.
 
     `rests`: the job does nothing, so that the board draws what `HELD` adds and hardly more. Else
     it says no more than that the board draws no more than that when it is free. By Bayes' rule.

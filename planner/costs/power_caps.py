@@ -1,4 +1,4 @@
-"""What a power cap does to a job's boards, by the law of their generation."""
+"""Effects of a power cap on a job's boards, by the law of their generation."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a kWh costs and emits in each slot: by a forecast as far as it reaches, else by the hour.
+"""Price and emissions of a kWh by slot: by a forecast as far as it reaches, else by the hour.
 
 The hours of the day that the settings state are raised or lowered to the level of the forecast.
 """
@@ -157,7 +157,7 @@ class _Hours:
         return np.where(inside, values[place], np.nan)
 
     def _level(self) -> float:
-        """Return what the forecast's own hours are of the same hours by the hour of the day."""
+        """Return the ratio of the forecast's hours to the same hours by the hour of the day."""
         if self.forecast is None:
             return 1.0
         starts = np.array([at.timestamp() for at in self.forecast.starts])

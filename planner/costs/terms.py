@@ -1,4 +1,4 @@
-"""What options are judged by: catalogue, settings, tariff and the laws of power caps."""
+"""The terms of judging options: catalogue, settings, tariff and the laws of power caps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

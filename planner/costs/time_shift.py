@@ -1,4 +1,4 @@
-"""What it costs to put work off: restartable jobs may wait out the dearest hours of the horizon.
+"""Costs of putting work off: restartable jobs may wait out the dearest hours of the horizon.
 
 A job that waits for its start, or whose end is near, is put off as a whole: it goes on some slots
 later, in hours that are known, and what it saves is exact. Of any other job the work that is put
@@ -26,7 +26,7 @@ def goes_on_later(demand: JobDemand) -> bool:
 
 
 def slots_later(remaining: Remaining, slots: float) -> tuple[float, float, float]:
-    """Return how much later a job begins, in slots, that begins `slots` from now at the earliest.
+    """Return the delay, in slots, of a job that begins `slots` from now at the earliest.
 
     As low, central and high over its likely starts: one that would begin after that is not put off.
     """
@@ -42,7 +42,7 @@ def slots_later(remaining: Remaining, slots: float) -> tuple[float, float, float
 
 
 def later_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: float) -> float:
-    """Return what it costs more that a job goes on `slots` later; below 0 it saves.
+    """Return the further cost of a job that goes on `slots` later; below 0 it saves.
 
     `kwh` is its work by slot while it is there, [T], `there` the share of each slot in which it is
     expected to be. `ahead` [2 T] is what a kWh costs, or what it emits. Where the job outlasts the
@@ -58,7 +58,7 @@ def later_cost(kwh: Values, there: Values, slots: int, ahead: Values, mean: floa
 def _begun_later(
     kwh: Values, remaining: Remaining, slots: int, ahead: Values, mean: float
 ) -> float:
-    """Return what it costs more that a job begins in slot `slots`, or later as it would anyway."""
+    """Return the further cost of a job's start in slot `slots`, or later as it would anyway."""
     begins = (remaining.likely > 0).argmax(axis=1)
     if not begins.any():
         return later_cost(kwh, remaining.central, slots, ahead, mean)
@@ -68,7 +68,7 @@ def _begun_later(
 
 
 def work_means(there: Values, slots: int, ahead: Values, mean: float) -> tuple[float, float]:
-    """Return what a kWh costs or emits on average over a job, at once and `slots` later."""
+    """Return the mean price or emissions of a job's kWh, at once and `slots` later."""
     now = float((there * ahead[: len(there)]).sum() / there.sum())
     return now, now + later_cost(np.ones(len(there)), there, slots, ahead, mean) / float(
         there.sum()

@@ -1,4 +1,4 @@
-"""What changing a job takes: leaving one configuration and entering another, in seconds.
+"""Seconds that changes of jobs take: leaving one configuration and entering another.
 
 Priors until changes have been measured here: Sia (SOSP 2023) measured 15-250 s for a rescale on
 real jobs, Tiresias (NSDI 2019) took 62 s for a restart. Work since the last checkpoint, or since
@@ -53,7 +53,7 @@ _ENTERING = {
 
 
 def leaving(standing: JobElasticity, present: Option, option: Option) -> tuple[TransitionPart, ...]:
-    """Return what leaving `present` for `option` takes; a cap and giving up a job take nothing."""
+    """Return the parts of leaving `present` for `option`; none for a cap or an end of the job."""
     return _leaving(standing) if _restarts(present, option) else ()
 
 
@@ -79,7 +79,7 @@ def _leaving(standing: JobElasticity) -> tuple[TransitionPart, ...]:
 def entering(
     elasticity: Elasticity, present: Option, option: Option, wait: QueueWait | None = None
 ) -> tuple[TransitionPart, ...]:
-    """Return what entering `option` takes; `present` is the configuration of now.
+    """Return the parts of entering `option`; `present` is the configuration of now.
 
     Entering the present one again, after a pause, is a start. `wait` is the forecast of the queue
     that the job would stand in, None where it need not.
@@ -99,12 +99,12 @@ def entering(
 def moving(
     standing: JobElasticity, present: Option, wait: QueueWait | None = None
 ) -> tuple[TransitionPart, ...]:
-    """Return what a move to other nodes takes: a start of the present configuration there."""
+    """Return the parts of a move to other nodes: a start of the present configuration there."""
     return (*_leaving(standing), *entering(standing.elasticity, present, present, wait))
 
 
 def requesting(present: Option, option: Option) -> tuple[TransitionPart, ...]:
-    """Return what `option` takes of a job that waits for its start; nothing to begin later.
+    """Return the parts of `option` for a job that waits for its start; none to begin later.
 
     It has done no work: nothing is checkpointed, lost or started again, and no GPU is held.
     """

@@ -43,7 +43,7 @@ def scheduler_of(job: Job, schedulers: Collection[str]) -> str:
 
 
 def _nobody_in(cluster: str) -> str:
-    """Return what stands for the scheduler where none of a cluster describes a node."""
+    """Return the name that stands for the scheduler of a cluster whose nodes none describes."""
     return f"@{cluster}" if cluster else ""
 
 
@@ -121,7 +121,7 @@ def fleet_facts(
 def _reaches(
     nodes: Sequence[FleetNode], jobs: Sequence[Job], scheduler: Mapping[str, str]
 ) -> dict[str, Reach]:
-    """Return what every job can reach; jobs of one scheduler and partition reach the same."""
+    """Return the reach of every job; jobs of one scheduler and partition reach the same."""
     reaches: dict[tuple[str, str], Reach] = {}
     for job in jobs:
         key = scheduler[job.job_id], _partition(job)
@@ -268,7 +268,7 @@ def _homes(
     described: Mapping[str, Sequence[Node]],
     shares: Collection[str],
 ) -> dict[str, Home]:
-    """Return where jobs are: as telemetry says, else on the nodes that their scheduler names.
+    """Return the homes of jobs: by telemetry, else the nodes that their scheduler names.
 
     Of a job in `shares` its nodes do not tell which boards are its own.
     """

@@ -1,4 +1,4 @@
-"""What plans know of the fleet: nodes with their boards, the homes of jobs, what jobs can reach."""
+"""The fleet of a plan: nodes with their boards, the homes of jobs, and their reach."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class FleetNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
-    """Where a job is now: boards per node; of a MIG instance, its board and profile.
+    """The present place of a job: boards per node; of a MIG instance, its board and profile.
 
     `counted_by_others` are the boards of these that another job's home counts: a board that several
     jobs share is one.

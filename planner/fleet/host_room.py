@@ -48,7 +48,7 @@ def memory_bytes(mib: float) -> int:
 
 
 def share_of(amount: int, gpus: int, all_gpus: int) -> int:
-    """Return what some of a job's GPUs bring of an amount, rounded up."""
+    """Return the part of an amount that some of a job's GPUs bring, rounded up."""
     return -(-amount * gpus // all_gpus)
 
 

@@ -138,7 +138,7 @@ def make_pools(
 def feeds(
     pools: Pools, nodes: Sequence[FleetNode], domains: Sequence[PowerDomain]
 ) -> npt.NDArray[np.bool_]:
-    """Return which domain feeds which pool [D, P]; a pool lies within a domain or outside it."""
+    """Return a mask of domains that feed pools [D, P]; a pool lies in a domain or outside it."""
     members = np.zeros((len(domains), len(pools.pools)), dtype=np.bool_)
     for node, pool in zip(nodes, pools.of_node, strict=True):
         for row, domain in enumerate(domains):

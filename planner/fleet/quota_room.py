@@ -1,4 +1,4 @@
-"""What the resource quotas of Kubernetes leave: pods beyond it are refused in their namespace."""
+"""Free quota of Kubernetes by namespace: the cluster refuses pods beyond it."""
 
 import math
 from collections import defaultdict
@@ -27,7 +27,7 @@ class QuotaRoom:
         return self._of.get((job.source, job.namespace, resource_of(mig_profile, facts)), ())
 
     def beside(self, job: Job) -> tuple[float, str]:
-        """Return how many more devices a job may have beside all that is in use, and by which row.
+        """Return the further devices that a job may have beside all in use, and the binding row.
 
         Infinite without a quota; of what is not known to be in use nothing is left.
         """
@@ -40,6 +40,6 @@ class QuotaRoom:
 
 
 def allowed_by(quota: Quota) -> str:
-    """Return what a resource quota allows and how much of it is used, in words."""
+    """Return the text of a resource quota's limit and use."""
     used = "how many are in use is unknown" if quota.used is None else f"{quota.used:g} are in use"
     return f"the resource quota {quota.queue} allows {quota.nominal:g} {quota.resource}, {used}"

@@ -117,7 +117,7 @@ def with_quotas(
 
 
 def lending(tenants: Tenants, boards: Floats, present: Floats) -> tuple[TenantPlan, ...]:
-    """Return what every tenant holds, borrows and lends: boards [J, H] of the plan, [J] now."""
+    """Return the boards that every tenant has, borrows and lends: [J, H] of the plan, [J] now."""
     count = len(tenants.shares)
     used = np.zeros((count, boards.shape[1]))
     now = np.zeros(count)

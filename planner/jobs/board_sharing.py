@@ -1,4 +1,4 @@
-"""Which jobs could share one board, two by two, and how fast they would be.
+"""Pairs of jobs that could share one board, and their speeds on it.
 
 A pair is proposed where both have little to do and together fit: P95 of utilization at most 100 %,
 memory at most 0.8 of the board. Jobs that fit a MIG slice of half a board or less are left out,
@@ -26,7 +26,7 @@ language models) and those of 22 pairs that take turns on an H200 (0.92 and 0.86
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partner:
-    """Who has the other half; speeds relative to a board alone."""
+    """The job on the other half of a board; speeds relative to a board alone."""
 
     job_id: str
     speed_low: float

@@ -1,4 +1,4 @@
-"""What may be done to a job: its elasticity class, read from what schedulers tell, with the reason.
+"""Changes that a job allows: its elasticity class by its scheduler's facts, with the reason.
 
 A service serves and has no end; an elastic job changes its number of GPUs by itself; a restartable
 one can be stopped and started again; a rigid one cannot be changed while it runs. Unknown is rigid.
@@ -15,7 +15,7 @@ from planner.jobs.lost_work import LostWork, lost_work_of
 
 
 class Elasticity(StrEnum):
-    """How a job can be changed."""
+    """The ways in which a job can be changed."""
 
     RIGID = "rigid"
     RESTARTABLE = "restartable"
@@ -80,7 +80,7 @@ _RESTARTABLE = {
 
 
 def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
-    """Return what may be done to a job."""
+    """Return the changes that a job allows."""
     facts = job.scheduler or SchedulerFacts()
     extra = dict(facts.extra)
     elasticity, reason = _class_of(job, facts, extra)

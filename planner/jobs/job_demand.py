@@ -1,4 +1,4 @@
-"""What one job has shown and is forecast to need, as configurations are judged by it."""
+"""The past and forecast demand of one job, by which configurations are judged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""When a job starts, if it waits, and ends by itself: nothing is saved of it before and after.
+"""Expected starts of waiting jobs and ends of all: nothing is saved of them before and after.
 
 Its scheduler may tell: a time limit, a deadline, an end already known (a recording). Where it does
 not, ended runs of the same job or the progress that it reports give a forecast with a spread.
@@ -76,7 +76,7 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEnd:
-    """When a running job ends: q10, median and q90, and `by` what it is told.
+    """The end of a running job: q10, median and q90; `by` is the source.
 
     The shares done are those of `as_of` in a run that ends so, `low_ratio` for the latest end.
     """
@@ -93,7 +93,7 @@ class ExpectedEnd:
 def expected_end(
     job: Job, past_runs: Sequence[float], as_of: datetime, progress: Sequence[ProgressReport] = ()
 ) -> ExpectedEnd | None:
-    """Return when a running job ends by itself; None where neither runs nor reports tell it.
+    """Return the end of a running job by itself; None without past runs and progress reports.
 
     `past_runs` are lengths of ended runs in s, five at least; `progress` is what it reported, by
     time. What its scheduler ends earlier ends then.
@@ -142,7 +142,7 @@ def remaining_of(
     progress: Sequence[ProgressReport] = (),
     wait: QueueWait | None = None,
 ) -> Remaining:
-    """Return how much of each slot is left of a job.
+    """Return the share of each slot in which a job still runs.
 
     `past_runs` are lengths of ended runs, s; `progress` is what it reported, by time; `wait` how
     long a job that waits for its start still does. Where nobody knows that, it is taken to start
@@ -195,7 +195,7 @@ def _once_started(
     past_runs: Sequence[float],
     wait: QueueWait,
 ) -> Remaining:
-    """Return how much of each slot a job has that starts after its wait, however long that is."""
+    """Return the share of each slot of a job that starts after its wait, however long that is."""
     starts = [as_of + timedelta(seconds=seconds) for seconds in likely_waits(wait)]
     runs = [remaining_of(job, slot_starts, slot, as_of=at, past_runs=past_runs) for at in starts]
     before = _shares(starts, slot_starts, slot)

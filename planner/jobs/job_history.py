@@ -1,4 +1,4 @@
-"""What one job has shown by slot, as plain arrays."""
+"""The history of one job by slot, as plain arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -36,7 +36,7 @@ class LostWork:
 
 
 def lost_work_of(job: Job, planning: PlanningSettings) -> LostWork:
-    """Return what the end of a job's run loses, as of its last reading."""
+    """Return the work that a stop of a job's run loses, as of its last reading."""
     facts = job.scheduler or SchedulerFacts()
     extra = dict(facts.extra)
     now = job.last_seen_at

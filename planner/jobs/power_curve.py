@@ -1,4 +1,4 @@
-"""How the power of a job's boards follows their activity: learned from its own readings.
+"""The power of a job's boards by their activity, learned from its own readings.
 
 Power beyond rest is taken as activity to an exponent. Where work is put on fewer boards or on
 slower ones, activity rises, and a job whose boards are hot at little activity saves energy by it.
@@ -36,7 +36,7 @@ class PowerCurve:
     half_width: float = CURVE
 
     def rise(self, ratio: float) -> float:
-        """Return what boards draw beyond rest, in the mean, at `ratio` times the activity."""
+        """Return the mean factor of power above rest at `ratio` times the activity."""
         log = float(np.log(ratio))
         return float(np.exp(self.exponent * log + (self.half_width / _OF_Q90 * log) ** 2 / 2))
 

@@ -1,4 +1,4 @@
-"""When a running job ends by the progress that it reports itself: shares of its work, 0..1.
+"""The end of a running job by the progress that it reports: shares of its work, 0..1.
 
 What a job reports is foreign: it may go back (a restart from a checkpoint), stand still (an
 evaluation, a hang), come in whole per cent, and stop coming.

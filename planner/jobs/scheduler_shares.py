@@ -1,4 +1,4 @@
-"""What schedulers enforce of tenants stands before what the settings say of them.
+"""Shares of tenants that schedulers enforce; they precede those of the settings.
 
 A tenant's share is its scheduler's where that limits the tenant alone: its quota is the nominal
 one, and it borrows as far as the scheduler lets it. The settings add a guarantee within it.
@@ -21,7 +21,7 @@ _BOARDS = (*BOARDS, "gres/gpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnforcedShare:
-    """What schedulers let a tenant hold, and borrow above it, in boards; `where` says who does."""
+    """The boards that schedulers let a tenant have, and borrow above; `where` names the source."""
 
     quota: float
     borrowable: float
@@ -134,7 +134,7 @@ def _of_namespaces(boards: Sequence[Quota]) -> dict[str, list[Quota]]:
 
 
 def _borrowable(quota: Quota, boards: Sequence[Quota]) -> float:
-    """Return what a queue may borrow: up to its limit what its cohort has beside it."""
+    """Return the boards that a queue may borrow: its cohort's others, up to its limit."""
     if not quota.parent or quota.kind is not QuotaKind.CLUSTER_QUEUE:
         return 0.0
     kinds = (QuotaKind.CLUSTER_QUEUE, QuotaKind.COHORT)
@@ -148,7 +148,7 @@ def _borrowable(quota: Quota, boards: Sequence[Quota]) -> float:
 
 
 def _beside(member: Quota, tree: Sequence[Quota], visited: frozenset[str]) -> float:
-    """Return what the cohort of a queue or cohort has without it: its own, lent, and borrowed.
+    """Return the boards of a member's cohort without it: its own, lent, and borrowed.
 
     A circle of cohorts, which Kueue puts out of use, has nothing above it.
     """
@@ -207,7 +207,7 @@ def with_enforced_shares(
 def contradictions(
     settings: TenantSettings, quotas: Sequence[Quota], jobs: Sequence[Job]
 ) -> Iterator[str]:
-    """Yield what the settings say otherwise than a scheduler, with the setting to change."""
+    """Yield settings that contradict a scheduler, with the setting to change."""
     for tenant, share in enforced_shares(settings.by, quotas, jobs).items():
         stated = _stated(tenant, settings)
         if stated is None:

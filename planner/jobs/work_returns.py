@@ -90,7 +90,7 @@ class Rests:
 
     @property
     def evidence(self) -> RestEvidence:
-        """What they say of the hazard with which rests end."""
+        """The evidence on the hazard with which rests end."""
         hours = np.concatenate([self.returned, self.unended])
         exposure = float(np.log(hours[hours > LEAST] / LEAST).sum())
         return RestEvidence(float((self.returned > LEAST).sum()), exposure)

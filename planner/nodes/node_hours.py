@@ -1,4 +1,4 @@
-"""Which nodes are on when, and what that costs."""
+"""Hours of running nodes, and their cost."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def switched(problem: PlanningProblem, load: Ints) -> Bools:
-    """Return which node is on: while it holds anything, and in gaps too short to switch it off.
+    """Return a mask of running nodes: in use, or in gaps too short to switch them off.
 
     A node with work that no plan knows of is on.
     """
@@ -32,7 +32,7 @@ def switched(problem: PlanningProblem, load: Ints) -> Bools:
 
 
 def node_cost(problem: PlanningProblem, on: Bools) -> float:
-    """Return what nodes that are on cost, and switching them on again."""
+    """Return the cost of running nodes, and of switching them on again."""
     gpus = np.array([node.gpus for node in problem.facts.nodes], dtype=np.float64)
     if not len(gpus):
         return 0.0
@@ -42,7 +42,7 @@ def node_cost(problem: PlanningProblem, on: Bools) -> float:
 
 
 def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
-    """Return what jobs whose place is not known cost in nodes: whole ones per pool, and boots."""
+    """Return the node cost of jobs without a known place: whole nodes per pool, and boots."""
     slots, pools = len(problem.slot_starts), len(problem.pools.pools)
     boards = np.zeros((pools, slots))
     for stretch in lost:
@@ -57,7 +57,7 @@ def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
 
 
 def spanning_cost(problem: PlanningProblem, fleet: SlotFleet) -> float:
-    """Return what nodes counted by pool may cost more than those that are needed.
+    """Return the excess cost of nodes counted by pool over the needed ones.
 
     All boards of a job count in one pool, also those that it holds now on nodes of others. For
     these a pool needs so many nodes less, each on from the first slot and booted once at most.

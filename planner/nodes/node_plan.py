@@ -1,4 +1,4 @@
-"""Where every job is in every slot, which nodes are on, and what that costs.
+"""The node of every job in every slot, the running nodes, and their cost.
 
 Jobs that keep what they have now stay where they are. The others are placed into the room that is
 left (`planner.packing.placement`); when one finds none, jobs that may move join them. Then

@@ -1,4 +1,4 @@
-"""What a slot plan asks of nodes: stretches of equal GPUs per job, where they are, who may move.
+"""A slot plan's requests to nodes: runs of equal GPUs per job, with their place if fixed.
 
 A stretch is cut where maintenance of its present node begins or ends, so that a job leaves only
 when it has to. A job that no plan may move stays: whoever maintains the node has to see to it.
@@ -66,7 +66,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is placed as one: a stretch on whole boards, or a board cut into slices of several.
+    """A unit of placement: a stretch on whole boards, or a board cut into slices of several.
 
     `stretch` is the number of the stretch, -1 for a cut board. `settled`: at home in all slots.
     `only` are the nodes on which alone it may be, None for any.
@@ -89,7 +89,7 @@ class Unit:
     only: frozenset[str] | None = None
 
     def needs(self, count: int) -> tuple[int, int, int]:
-        """Return what so many of its GPUs need of a node: GPUs, milli-CPUs and bytes."""
+        """Return the need of so many of its GPUs: GPUs, milli-CPUs and bytes."""
         cpu, memory = milli_cpus(self.cpus or 0.0), memory_bytes(self.memory_mib or 0.0)
         return count, share_of(cpu, count, self.gpus), share_of(memory, count, self.gpus)
 

@@ -114,7 +114,7 @@ def _home(runs: Sequence[Stretch], unit: Unit, names: Mapping[str, int]) -> int:
 
 
 def _move_cost(problem: PlanningProblem, runs: Sequence[Stretch], unit: Unit) -> float:
-    """Return what a start away from home costs beyond the start that the plan has there anyway."""
+    """Return the cost of a start away from home beyond the start that the plan has anyway."""
     paid = 0.0
     if unit.stretch >= 0 and (unit.start or runs[unit.stretch].option):
         paid = float(problem.enter_cost[runs[unit.stretch].option, runs[unit.stretch].job])

@@ -62,7 +62,7 @@ class SearchEffort(NamedTuple):
 
 @inner
 def _cost_of(nodes: NodeArrays, prices: NodePrices, node: int, start: int, end: int) -> float:
-    """Return what a node costs if it is in use in slots [start, end) too (node_hours.node_cost)."""
+    """Return the cost of a node if slots [start, end) are in use too (node_hours.node_cost)."""
     load = nodes.load[node, 0]
     cost, gap, off = 0.0, 0.0, 0
     for slot in range(len(load)):
@@ -160,7 +160,7 @@ def _choose(
     leaving: Ints,
     state: RandomState,
 ) -> int:
-    """Choose what is on up to three nodes in slots [start, end); return how many units.
+    """Choose the units on up to three nodes in slots [start, end); return their number.
 
     They are in the order in which they come back: by boards, by boards times slots, or by chance.
     """
@@ -195,7 +195,7 @@ def _retry(
     max_looks: int,
     state: RandomState,
 ) -> None:
-    """Place what leaves anew; all of it goes back where that is dearer, or one finds no room."""
+    """Place the leaving units anew; all go back where that is dearer, or one finds no room."""
     before, gone = at[leaving], len(leaving)
     change, moved = 0.0, 0.0
     for index in range(gone):

@@ -1,4 +1,4 @@
-"""From stretches with a place to the stays of each job, and the moves that they force."""
+"""Stays of each job from stretches with a place, and the moves that they force."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -55,7 +55,7 @@ def placement_bounds(problem: PlanningProblem, placed: NodePlacement) -> tuple[P
 
 
 def _active(parts: list[tuple[int, int, int, int]], slots: int) -> tuple[Ints, Ints]:
-    """Return how many parts of each size are active [slots, sizes], and the sizes, ascending."""
+    """Return the number of active parts by size [slots, sizes], and the sizes, ascending."""
     table = np.array(parts, dtype=np.int64)
     sizes, kind = np.unique(table[:, 1], return_inverse=True)
     change = np.zeros((slots + 1, len(sizes)), dtype=np.int64)

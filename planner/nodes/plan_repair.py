@@ -24,7 +24,7 @@ def all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> WarmStart:
 def without_failed(
     slots: SlotProblem, failed: Collection[Stretch], again: Collection[int]
 ) -> SlotProblem | None:
-    """Forbid what found no room, and leave jobs that failed `again` as they are; None: nothing to.
+    """Forbid paths without room; jobs that failed `again` stay as they are; None: nothing to do.
 
     A present configuration is never forbidden: for one whose node is away others make room, as the
     boards that it lacks are taken from the count.

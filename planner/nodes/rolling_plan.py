@@ -208,7 +208,7 @@ def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
 
 
 def revised(start: Rolling | None, paths: Path) -> int | None:
-    """Return how many jobs leave the path that the last plan announced for them."""
+    """Return the number of jobs that leave their announced path."""
     if start is None:
         return None
     changed = (paths != start.warm_start.announced).any(axis=1)

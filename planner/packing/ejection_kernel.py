@@ -48,7 +48,7 @@ class WaitingPool(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What the search for an ejection needs, allocated once."""
+    """The arrays of the search for an ejection, allocated once."""
 
     gone: Bools
     stack: Ints

@@ -116,7 +116,7 @@ def _pattern_losses(sizes: Ints, counts: Ints) -> Floats:
 
 
 def _random_losses(sizes: Ints, chance: Floats) -> Floats:
-    """Return what is never used when pods of these chances pass and the first fitting share enters.
+    """Return the share that stays unused when pods of these chances pass, first fit first.
 
     A residual that sees 50 pods without one is lost as a whole.
     """

@@ -1,4 +1,4 @@
-"""Where a pod leaves the least GPU stranded: state of nodes and the score of a placement."""
+"""Placement of a pod that strands the least GPU: state of nodes and the score."""
 
 from typing import NamedTuple
 
@@ -62,7 +62,7 @@ def board_for(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) ->
 
 @compiled
 def fits(nodes: NodeState, pod: Pod, node: int) -> bool:
-    """Say whether a node takes the pod: CPU, memory, model, and GPUs with enough left of each."""
+    """Return whether a node fits the pod: CPU, memory, model, and GPUs with enough left of each."""
     if nodes.cpu[node] < pod.cpu or nodes.memory[node] < pod.memory:
         return False
     if pod.gpus == 0:
@@ -111,7 +111,7 @@ def choose(nodes: NodeState, prices: PlacementPrices, pod: Pod) -> int:
 def occupy(
     nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int, sign: int, boards: Ints
 ) -> None:
-    """Take what a pod needs from a node (sign 1) or give it back (sign -1).
+    """Take a pod's need from a node (sign 1) or give it back (sign -1).
 
     `boards` [most] becomes, or was, the milli of every GPU.
     """
@@ -136,7 +136,7 @@ def occupy(
 
 @inner
 def _hold(nodes: NodeState, node: int, sign: int, boards: Ints) -> None:
-    """Take what is held of every GPU of a node, or give it back; count those that are whole."""
+    """Take shares of every GPU of a node, or give them back; count the full GPUs."""
     full = 0
     for board in range(len(boards)):  # for whole rows numba compiles how to print shapes: 3 CPU s
         nodes.boards[node, board] -= sign * boards[board]

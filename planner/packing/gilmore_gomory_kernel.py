@@ -1,4 +1,4 @@
-"""What the linear program of one moment asks again and again: a knapsack, and a quick packing."""
+"""Inner loops of the linear program of one moment: a knapsack, and a quick packing."""
 
 import numpy as np
 import numpy.typing as npt

@@ -242,7 +242,7 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
 
 
 def _beside(run: Run) -> tuple[int | None, int | None]:
-    """Return what a run needs beside GPUs."""
+    """Return the need of a run beside GPUs."""
     return run.cpu_milli, run.memory_bytes
 
 
@@ -252,7 +252,7 @@ def _share(amount: int | None, gpus: int, all_gpus: int) -> int:
 
 
 def _allowed(runs: Sequence[Run], nodes: Sequence[PlacementNode]) -> Bools:
-    """Return which run may be on which node [runs, nodes]: by model, openness, where it must be."""
+    """Return a mask of allowed nodes [runs, nodes]: by model, openness, and required nodes."""
     models = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
     allowed = np.asarray((models == "") | (models == _models(nodes)))
     number = {node.name: index for index, node in enumerate(nodes)}
@@ -317,7 +317,7 @@ def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
 
 
 def _possible(parts: _Parts) -> Bools:
-    """Return which parts fit some empty node [parts]."""
+    """Return a mask of the parts that fit some empty node [parts]."""
     fits = parts.items.allowed.copy()
     for needs, room in zip(parts.items.sizes.T, parts.room.T, strict=True):
         fits &= needs[:, None] <= room
@@ -355,7 +355,7 @@ def _answer(
 
 
 def _reason(run: Run, nodes: Sequence[PlacementNode], *, fits: bool) -> str:
-    """Say why a run has no nodes."""
+    """Return the reason why a run has no nodes."""
     suited = [node for node in nodes if _suits(run, node) and node.gpus > 0]
     if not suited:
         return f"no node has GPUs of model {run.gpu_model}" if run.gpu_model else "no node has GPUs"

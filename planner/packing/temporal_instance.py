@@ -25,7 +25,7 @@ class TemporalInstance:
     sizes: Ints
 
     def __post_init__(self) -> None:
-        """Refuse what no packing could hold."""
+        """Refuse items that no packing could hold."""
         if self.capacity < 1:
             raise ImpossibleProblemError(
                 f"a bin has a capacity of {self.capacity}", "Give a capacity of at least 1"
@@ -87,7 +87,7 @@ class SlotGrid:
         return len(self.lengths)
 
     def active(self) -> Bools:
-        """Return which item is active in which slot [slots, items]."""
+        """Return a mask of active items [slots, items]."""
         slot = np.arange(self.slots)[:, None]
         return np.asarray((self.first <= slot) & (slot < self.last))
 

@@ -1,4 +1,4 @@
-"""What is asked of a part: its answer to prices, its own plan in its share, its part of the bound.
+"""The work of a part: its answer to prices, its plan in its share, its part of the bound.
 
 Each is a function of the opened part and its argument alone: where and how often it is computed
 makes no difference.
@@ -34,7 +34,7 @@ class OpenPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartLayout:
-    """What the market of the whole has to know of a part's packed jobs, arrays [B, 16]."""
+    """A part's packed jobs as the joint market needs them, arrays [B, 16]."""
 
     job: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     unfinished_price: Floats
@@ -54,7 +54,7 @@ def open_part(part: FleetPart) -> OpenPart:
 
 
 def layout_of(part: OpenPart, _nothing: object) -> PartLayout:
-    """Return how the part's jobs are packed."""
+    """Return the layout of the part's packed jobs."""
     lanes = part.market.lanes
     return PartLayout(job=lanes.job, unfinished_price=lanes.unfinished_price)
 
@@ -68,7 +68,7 @@ class Question:
 
 
 def answer_of(part: OpenPart, question: Question) -> BlockAnswer:
-    """Return what the part's jobs do at these prices."""
+    """Return the answer of the part's jobs to these prices."""
     market = part.market
     return market.ask(question.prices, market.all_blocks, searches=question.searches)
 
@@ -109,7 +109,7 @@ class BoundQuestion:
 
 
 def bound_of(part: OpenPart, question: BoundQuestion) -> Bound:
-    """Return what the part's jobs cost at least at these prices."""
+    """Return a lower bound on the part's jobs at these prices."""
     return jobs_bound(
         part.kernel,
         charges_of(part.market, question.prices),

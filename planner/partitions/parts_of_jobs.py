@@ -1,4 +1,4 @@
-"""Which part of the plan a job belongs to, by what `planning.partition_by` says.
+"""The part of the plan that each job belongs to, by `planning.partition_by`.
 
 A part is a cluster (jobs that one source names), a pool (boards that are alike to a plan, and the
 jobs that hold some of them now), or a tenant (`tenants.by`). What jobs of several parts may use

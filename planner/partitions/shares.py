@@ -1,4 +1,4 @@
-"""Who gets how much of what parts share: in proportion to what they used at the last prices.
+"""Shares of common resources by part, in proportion to use at the last prices.
 
 At prices near the best ones the mean of the jobs' answers nearly fits, so a share is close to what
 the part takes in the plan of the whole. What no other part can use belongs to one part.

@@ -83,7 +83,7 @@ def _part(problem: SlotProblem, jobs: Indices, warm: WarmStart | None) -> FleetP
 
 
 def warmth_of_part(part: FleetPart, warm: WarmStart) -> WarmStart:
-    """Return what the earlier plan is worth to a part, in its own columns."""
+    """Return the warm start of a part, in its own columns."""
     place = np.zeros(int(part.columns.max()) + 1, dtype=np.int16)
     place[part.columns] = np.arange(len(part.columns))
     return WarmStart(
@@ -95,7 +95,7 @@ def warmth_of_part(part: FleetPart, warm: WarmStart) -> WarmStart:
 
 
 def touched(part: FleetPart, rows: CouplingRows) -> npt.NDArray[np.bool_]:
-    """Return which rows [R] jobs of the part may use."""
+    """Return a mask of the rows [R] that jobs of the part may use."""
     grid, jobs = part.problem.grid, part.problem.jobs
     kinds = np.unique(grid.gpu_type[grid.gpu_type >= 0])
     touches = np.zeros(len(rows.names), dtype=np.bool_)
@@ -107,7 +107,7 @@ def touched(part: FleetPart, rows: CouplingRows) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """What each part may count on [P, H, R]: its floor, what is free to it, and its limit.
+    """The shares of each part [P, H, R]: its floor, its free use, and its limit.
 
     nodes_on [P, G] is its share of the nodes that are on now. A row's cost is convex and grows
     with its floor, so the parts' costs together are at least the cost of the row.

@@ -1,4 +1,4 @@
-"""Who works on partitions: this process, or whoever is passed in.
+"""Workers on partitions: this process, or another pool that the caller passes.
 
 What a partition is planned with is made once, next to who works on it, and asked many times. What
 is asked must be a function of the partition and the argument alone, so that a worker that was lost
@@ -15,7 +15,7 @@ class Workplaces(Protocol):
 
     @property
     def at_once(self) -> int:
-        """Return how many partitions are worked on at a time."""
+        """Return the number of partitions worked on at a time."""
 
     def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
         """Return function(opened partition, its argument) of every partition, in order."""

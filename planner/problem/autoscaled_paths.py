@@ -1,4 +1,4 @@
-"""What autoscalers do by themselves in a plan, apart from what the plan asks of people."""
+"""Slots of a plan in which autoscalers act, apart from the changes asked of people."""
 
 import numpy as np
 import numpy.typing as npt

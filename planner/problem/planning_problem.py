@@ -54,7 +54,7 @@ FORBIDDEN = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRules:
-    """What the settings say of nodes, power limits and tenants, and schedulers of quotas.
+    """The settings' rules on nodes, power limits and tenants, and the schedulers' quotas.
 
     `may_requeue`: a Slurm job that runs may be requeued to change it, `behind_others` even while
     others wait for its nodes.
@@ -102,7 +102,7 @@ class PlanningProblem:
 
     @property
     def terms(self) -> Terms:
-        """What options are judged by."""
+        """The terms of judging options."""
         return Terms(
             catalogue=self.catalogue,
             planning=self.planning,
@@ -137,7 +137,7 @@ class PlanningProblem:
 
 
 def _reach_of(facts: FleetFacts, job_id: str) -> Reach:
-    """Return what a job can reach; no slice and no more boards for a stray: they are elsewhere."""
+    """Return the reach of a job; no slice and no further boards for a stray: they are elsewhere."""
     reach = facts.reach[job_id]
     return replace(reach, boards={}, slices={}) if job_id in facts.strays else reach
 
@@ -153,7 +153,7 @@ def _unreliable(
     signals: Mapping[str, str],
     contradicted: Mapping[str, Sequence[ContradictedCounter]],
 ) -> str:
-    """Return why the readings of a job are no ground for a change, '' where they are."""
+    """Return the reason why a job's readings do not justify a change, '' where they do."""
     if counters := contradicted.get(demand.job.job_id):
         return (
             f"its readings contradict each other: {contradictions_text(counters)}. {FIX} "

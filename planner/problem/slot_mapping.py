@@ -198,7 +198,7 @@ def _layout_changes(problem: PlanningProblem) -> Floats:
 
 
 def _moving_costs(problem: PlanningProblem) -> Singles:
-    """Return what a move of a job to other nodes costs [J]: a restart of its present configuration.
+    """Return the cost of a job's move to other nodes [J]: a restart of its present configuration.
 
     A move enters the same option once more, which the solver charges already where it has a cost.
     """
@@ -210,12 +210,12 @@ def _moving_costs(problem: PlanningProblem) -> Singles:
 
 
 def times_of(problem: PlanningProblem) -> WhenText:
-    """Return what names slots of the problem by their times."""
+    """Return a function that names slots of the problem by their times."""
     return clock_text(problem.slot_starts, timedelta(minutes=problem.planning.slot_minutes))
 
 
 def move_cost(problem: PlanningProblem, job: JobProblem, option: int = 0) -> float:
-    """Return what a start elsewhere costs a job, as it is promised: its mean, with its wait."""
+    """Return the promised cost of a job's start elsewhere: its mean, with its wait."""
     costs = move_costs(job.demand, job.options[option], problem.terms)
     return mean_of(*costs.cost) + costs.price
 
@@ -348,7 +348,7 @@ def _power_domains(problem: PlanningProblem) -> PowerDomains | None:
 
 
 def node_cost_per_board(problem: PlanningProblem) -> Floats:
-    """Return what a board's share of a node that is on costs in each slot [H].
+    """Return the cost of a board's share of a running node in each slot [H].
 
     The node without its boards: what these draw idle is part of the jobs' own slot costs, also
     where a job has freed them, so switching a node off is credited with less than it saves. Where
@@ -361,7 +361,7 @@ def node_cost_per_board(problem: PlanningProblem) -> Floats:
 
 
 def boot_per_board(problem: PlanningProblem) -> float:
-    """Return what switching a node on costs per board: its draw until it works."""
+    """Return the cost per board of switching a node on: its draw until it works."""
     slots = problem.rules.nodes.boot_minutes * 60 / (problem.planning.slot_minutes * 60)
     return float(node_cost_per_board(problem).mean() * slots)
 

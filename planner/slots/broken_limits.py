@@ -18,7 +18,7 @@ def slot_text(start: int, end: int) -> str:
 
 
 def clock_text(slot_starts: Sequence[datetime], slot: timedelta) -> WhenText:
-    """Return what names slots by their times, in UTC."""
+    """Return a function that names slots by their times, in UTC."""
 
     def named(start: int, end: int) -> str:
         until = slot_starts[end - 1] + slot

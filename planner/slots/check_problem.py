@@ -46,7 +46,7 @@ def _shape(name: str, array: npt.NDArray[np.generic], expected: tuple[int, ...])
 
 
 def _unusable(values: npt.NDArray[np.floating], *, finite: bool = True) -> npt.NDArray[np.bool_]:
-    """Say where a value is unknown or negative, or infinite though it must not be."""
+    """Return a mask of values that are unknown, negative, or infinite though they must not be."""
     wrong = ~(values >= 0)
     return np.asarray(wrong | ~np.isfinite(values)) if finite else np.asarray(wrong)
 

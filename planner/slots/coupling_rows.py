@@ -1,4 +1,4 @@
-"""What all jobs share, as rows of one form: use in a slot has a convex piecewise linear cost.
+"""Shared resources of all jobs as rows: use in a slot has a convex piecewise linear cost.
 
 A row r of a slot costs, at use u: floor_price * (floor - u) below the floor, nothing up to `free`,
 price * (u - free) up to `limit`, and over_penalty more beyond (infinity: hard). Capacity of a GPU

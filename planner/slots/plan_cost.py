@@ -1,4 +1,4 @@
-"""What a plan costs, added up from its paths: jobs, changes, and soft limits; nodes come apart."""
+"""The cost of a plan from its paths: jobs, changes, and soft limits; nodes come apart."""
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,6 @@ def use_of(problem: SlotProblem, rows: CouplingRows, paths: Path) -> Floats:
 
 
 def changes_of(problem: SlotProblem, paths: Path) -> int:
-    """Return how often paths change their configuration, from now on."""
+    """Return the number of changes of configuration on the paths, from now on."""
     before = np.hstack([problem.jobs.present[:, None], paths[:, :-1]])
     return int((before != paths).sum())

@@ -37,7 +37,7 @@ class ConfigurationGrid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJobs:
-    """What single jobs cost.
+    """The costs of single jobs.
 
     base_cost [J, H, S] (infinite where not allowed), power_kw [J, S] with the job's share of its
     nodes, leave_cost and enter_cost [J, S], layout_cost [J], present [J] (configuration of now),

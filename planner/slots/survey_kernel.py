@@ -14,7 +14,7 @@ SOUND, UNKNOWN_COST, NOTHING_ALLOWED, TOO_LARGE = 0, 1, 2, 3
 
 
 class CostSurvey(NamedTuple):
-    """What the costs [J, H, S] say.
+    """A survey of the costs [J, H, S].
 
     allowed [J, S] in some slot; movable [J]: a choice in some slot; pausable [J]: may hold nothing
     in every slot; forced [H, G]: boards of jobs that every choice of the slot holds of one type.

@@ -26,7 +26,7 @@ def use_cost(
     limit: float,
     over_penalty: float,
 ) -> float:
-    """Return what a use of one row of one slot costs (CouplingRows.cost_of_use)."""
+    """Return the cost of a use of one row in one slot (CouplingRows.cost_of_use)."""
     if used < floor:
         return floor_price * (floor - used)
     cost = 0.0
@@ -41,7 +41,7 @@ def use_cost(
 
 @inner
 def row_total(kernel: KernelProblem, row: int, used: Floats) -> float:
-    """Return what the use [H, R] of one row costs over all slots."""
+    """Return the cost of the use [H, R] of one row over all slots."""
     floor, floor_price, free = kernel.floor, kernel.floor_price, kernel.free
     price, limit, over_penalty = kernel.price, kernel.limit, kernel.over_penalty
     total = 0.0
@@ -60,7 +60,7 @@ def row_total(kernel: KernelProblem, row: int, used: Floats) -> float:
 
 @compiled
 def node_total(kernel: KernelProblem, kind: int, used: Floats) -> float:
-    """Return what the nodes of one type cost at least, kept on over a gap where that is cheaper."""
+    """Return the least cost of the nodes of one type, kept on over a gap where that is cheaper."""
     boot = kernel.boot_cost[kind]
     now = int(kernel.nodes_on[kind])
     per_node = kernel.boards_per_node[kind]
@@ -87,7 +87,7 @@ def node_total(kernel: KernelProblem, kind: int, used: Floats) -> float:
 
 @inner
 def change_cost(kernel: KernelProblem, job: int, before: int, after: int) -> float:
-    """Return what a change of configuration costs a job."""
+    """Return the cost of a job's change of configuration."""
     if before == after:
         return 0.0
     layouts = kernel.layout_change[kernel.layout[before], kernel.layout[after]]
@@ -253,7 +253,7 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
 
 @inner
 def _soft_power(kernel: KernelProblem, slot: int, kind: int, power: float, used: Floats) -> float:
-    """Return what so many kW more cost in the soft power domains of a type."""
+    """Return the cost of so many kW more in the soft power domains of a type."""
     domains, types = kernel.members.shape
     total = 0.0
     for domain in range(domains):
@@ -332,7 +332,7 @@ def shortest(  # noqa: C901 - one pass over the slots: a call with these arrays 
 def priced_costs(
     kernel: KernelProblem, path: Path, job_cost: Floats, row_price: Floats, node_price: Floats
 ) -> Floats:
-    """Return what every job [J] costs on its path [J, H] with all prices paid."""
+    """Return the cost of every job [J] on its path [J, H] with all prices paid."""
     domains, types = kernel.members.shape
     total = job_cost.copy()
     for job in range(len(path)):

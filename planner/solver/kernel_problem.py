@@ -1,4 +1,4 @@
-"""What the primal kernels read and write: the problem as plain arrays, and a plan under way."""
+"""Inputs and outputs of the primal kernels: the problem as plain arrays, and a draft plan."""
 
 from typing import NamedTuple
 

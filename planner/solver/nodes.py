@@ -14,7 +14,7 @@ from planner.slots.slot_problem import Floats, SlotFleet
 
 
 def max_nodes(fleet: SlotFleet) -> Floats:
-    """Return how many nodes of every type may be on at once [G].
+    """Return the number of nodes of every type that may be on at once [G].
 
     A cheapest plan never has more on than are on now or than some slot's boards need.
     """

@@ -39,7 +39,7 @@ class ResourcePrices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockAnswer:
-    """What the jobs of some blocks answer to prices: values [B, 16], their sum, use [H, R]."""
+    """The answer of some blocks' jobs to prices: values [B, 16], their sum, use [H, R]."""
 
     value: float
     values: Floats
@@ -49,7 +49,7 @@ class BlockAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceExchange(ABC):
-    """What jobs share, and who is asked what the jobs do at prices of it."""
+    """The market of shared resources: prices go to jobs, and their answers come back."""
 
     rows: CouplingRows
     fleet: SlotFleet
@@ -68,7 +68,7 @@ class PriceExchange(ABC):
         """Return prices of zero; work at a third of what unfinished work costs."""
 
     def node_price(self, prices: ResourcePrices) -> Floats:
-        """Return what a board costs for its node [H, G]."""
+        """Return the price of a board for its node [H, G]."""
         reduced = reduced_node_cost(self.fleet, prices.boots)
         return np.asarray(np.maximum(reduced, 0.0) / self.fleet.boards_per_node)
 
@@ -100,7 +100,7 @@ class PriceExchange(ABC):
         )
 
     def conjugates(self, prices: ResourcePrices) -> float:
-        """Return what the rows keep back at these prices: a limit's worth of each."""
+        """Return the sum of the rows' conjugates at these prices: the worth of their limits."""
         return float(conjugate(self.rows, prices.rows).sum())
 
     def excess(self, prices: ResourcePrices, used: Floats) -> tuple[Floats, Floats]:

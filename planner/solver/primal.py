@@ -1,4 +1,4 @@
-"""From prices to a plan that fits: priced insertion, dive, ruin and recreate.
+"""Plans that fit, from prices: priced insertion, dive, ruin and recreate.
 
 The weight of the prices matters most: inserted without prices, jobs end 12 % above the bound, with
 them 0.7 % (measured at 1,000 jobs x 168 slots). A dive places the jobs in chunks and moves the

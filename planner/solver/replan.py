@@ -32,7 +32,7 @@ class PlanPrices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmStart:
-    """What an earlier plan is worth to the next: its prices, and the paths that it announced.
+    """The start that an earlier plan gives the next: its prices, and the paths that it announced.
 
     announced [J, H] of the new problem; kept [J] is False for jobs that are new or whose costs
     changed: they are planned anew at no churn price. churn_price is the saving that a kept job

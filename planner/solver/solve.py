@@ -66,7 +66,7 @@ class _Clock:
         return lambda: self.seconds() >= share * self._budget
 
     def note(self, cost: float, bound: float) -> None:
-        """Keep what is known now."""
+        """Record the present cost and bound."""
         self.history.append((self.seconds(), cost, bound))
 
 

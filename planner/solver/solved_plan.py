@@ -1,4 +1,4 @@
-"""What a caller asks of the solver besides the problem, and what comes back."""
+"""The solver's inputs besides the problem, and its result."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where a search begins: prices near the best ones, which then move in short steps only.
+    """The start of a search: prices near the best ones, which then move in short steps only.
 
     paths [J, H] of a plan made elsewhere (in parts) are the plan to improve, jobs planned anew
     where they do not fit together; its bound is not searched again.
@@ -64,7 +64,7 @@ class SolvedPlan:
 
     @property
     def gap(self) -> float:
-        """Return how far the cost can be from the optimum, as a share of the cost."""
+        """Return the largest distance to the optimum, as a share of the cost."""
         if self.cost == self.lower_bound:
             return 0.0
         return (self.cost - self.lower_bound) / max(abs(self.cost), 1e-12)

@@ -74,7 +74,7 @@ def _least_flexible(
 
 
 def _fill(kernel: KernelProblem, draft: Draft, order: Indices, path: Path) -> int | None:
-    """Place every job; give the first that nothing fits."""
+    """Place every job; return the first for which nothing fits."""
     nothing = np.zeros_like(kernel.limit)
     for job in order:
         if path_fits(kernel, job, path[job], draft.used):
@@ -91,7 +91,7 @@ def _fill(kernel: KernelProblem, draft: Draft, order: Indices, path: Path) -> in
 def _impossible(
     problem: SlotProblem, kernel: KernelProblem, rows: CouplingRows, draft: Draft, job: int
 ) -> ImpossibleProblemError:
-    """Say which job found no room, in which slot and under which limit."""
+    """Return the error that names the job without room, the slot and the limit."""
     types, domains = rows.types, rows.domains
     name = problem.jobs.names[job]
     for slot in range(problem.slots):
