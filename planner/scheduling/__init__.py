@@ -1,1 +1,1 @@
-"""Who gets which GPUs this round: goodput, the objective of a round, its solver, its nodes."""
+"""GPUs of jobs by round: goodput, the objective of a round, its solver, its nodes."""

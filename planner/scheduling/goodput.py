@@ -16,7 +16,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoodputModel:
-    """How fast a job learns on one GPU type, by the model of Pollux (goodput_kernel).
+    """The speed of a job's learning on one GPU type, by the model of Pollux (goodput_kernel).
 
     `step` are the seven parameters of the step time, `noise` the square and the variance of the
     gradient; batch sizes are in samples.

@@ -1,4 +1,4 @@
-"""What a job tells about itself, read liberally: whatever is missing has a stated default."""
+"""A liberal reader of jobs' attributes: whatever is missing has a stated default."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def called_goodput(speed: Any, table: Configurations, mask: Flags) -> Floats:
 
 
 def allowed_configurations(job: Any, table: Configurations, *, max_gpus: int = 0) -> Flags:
-    """Return which configurations [C] the job may take: replicas, memory, where it failed.
+    """Return a mask of configurations [C] open to the job: replicas, memory, earlier failures.
 
     The replicas of all types bound every type, as in Sia with shared maxima: a job that has shown
     that it scales on one type may be as large on another. `max_gpus` is what siblings have shown.

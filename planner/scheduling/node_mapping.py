@@ -1,4 +1,4 @@
-"""From counts to nodes: fewest nodes for every job, full nodes kept whole, nobody moved in vain."""
+"""Nodes from counts: fewest nodes for every job, whole nodes first, no move in vain."""
 
 from collections.abc import Mapping
 

@@ -59,7 +59,7 @@ class RoundSolution:
 
     @property
     def gap(self) -> float:
-        """How far the cost may be from the least, as a share of it."""
+        """The largest distance of the cost to the least, as a share of it."""
         return (self.cost - self.bound) / max(abs(self.cost), 1e-12)
 
 

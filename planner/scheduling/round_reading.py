@@ -1,4 +1,4 @@
-"""What a round's jobs and nodes say, as arrays: the same reading for every policy."""
+"""A round's jobs and nodes as arrays: the same reading for every policy."""
 
 import math
 from collections import deque
@@ -226,7 +226,7 @@ class RoundReader:
                 self._history.learn(name, application, models, on if gpus else None)
 
     def _shown(self, application: str, job: Any) -> int:
-        """Return how large siblings of a job may be; 0 where its size is not theirs to say."""
+        """Return the largest size by a job's siblings; 0 where they do not limit it."""
         limit = growing_limit(job)
         if self._history is None or limit is None:
             return 0
@@ -308,14 +308,14 @@ class RestartHistory:
         self._running: dict[str, tuple[float, float]] = {}
 
     def forget_finished(self, active: Collection[str]) -> None:
-        """Drop what is only needed of running jobs; what they taught stays."""
+        """Drop the state of jobs that have ended; the fits learned from them stay."""
         for job in [name for name in self._running if name not in active]:
             del self._running[job]
 
     def see(
         self, job: str, application: str, wasted_gpu_seconds: float, gpus: int, *, underway: bool
     ) -> None:
-        """Count what a job wasted since the last round on so many GPUs; `underway`: it still does.
+        """Count a job's wasted time since the last round on so many GPUs; `underway`: it goes on.
 
         A start counts once it is over. A job without GPUs wastes nothing.
         """

@@ -1,4 +1,4 @@
-"""What jobs of an application have shown of its speed, pooled into one fit for all of them."""
+"""Measured speeds of an application's jobs, pooled into one fit for all of them."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -55,7 +55,7 @@ class SpeedHistory:
         self._max_gpus: dict[str, int] = {}
 
     def forget_finished(self, active: Collection[str]) -> None:
-        """Drop what is only needed of running jobs; what they taught stays."""
+        """Drop the state of jobs that have ended; the fits learned from them stay."""
         for job in [name for name in self._seen if name not in active]:
             del self._seen[job]
 
@@ -104,7 +104,7 @@ class SpeedHistory:
         return models
 
     def max_gpus(self, application: str, stated: int) -> int:
-        """Return how large a job may grow: as its siblings, who may take twice what they ran on.
+        """Return the largest size of a job: that of its siblings, twice the GPUs they ran on.
 
         `stated` is what the job itself may take.
         """

@@ -1,1 +1,1 @@
-"""How many replicas an inference service needs."""
+"""The number of replicas that an inference service needs."""

@@ -1,4 +1,4 @@
-"""How an autoscaler's bounds served a service: replicas kept above need, and need above the most.
+"""Use of an autoscaler's bounds: replicas kept above need, and need above the most.
 
 What was needed is what the service model says of the requests that came: the replicas for the rate
 of each slot and those within a cold start after it, and never fewer than a rule on requests in
@@ -29,7 +29,7 @@ _LEVELS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedRules:
-    """What a service promises, and what the reactive rule and a cold start ask beside it."""
+    """The promise of a service, and the rules of reactive scaling and cold starts beside it."""
 
     objective: WaitObjective
     reactive_ratio: float
@@ -45,7 +45,7 @@ def bounds_use(
     min_replicas: int,
     max_replicas: int | None,
 ) -> BoundsUse | None:
-    """Return how bounds of now would have served all slots read; None when none is wholly known.
+    """Return the use of bounds of now in all slots read; None when none is wholly known.
 
     `replicas` are those there by slot. The doubt of what was spare is that of the seconds of
     service, at their high (low) end more (fewer) replicas are needed. Errors:
@@ -128,7 +128,7 @@ def _ahead(needed: Floats, starts: Times, slots: int) -> Floats:
 
 
 def _spells(flags: Flags, starts: Times) -> int:
-    """Return how often flagged slots begin anew: after one that is not, or that was not read."""
+    """Return the number of spells of flagged slots: each begins after one without, or not read."""
     follows = np.diff(starts, prepend=starts[0] - 2 * SLOT_SECONDS) == SLOT_SECONDS
     before = np.concatenate([[False], flags[:-1]]) & follows
     return int((flags & ~before).sum())

@@ -1,4 +1,4 @@
-"""How long a replica of a service takes to start, learnt from those that did."""
+"""The start time of a replica of a service, learnt from earlier starts."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Why the readings of a service teach nothing, and the fix."""
+"""The reason why the readings of a service teach nothing, and the fix."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ _LOOK = "`trimtab serving signals FILE` tells what a saved /metrics says"
 
 
 def what_is_missing(readings: ServiceReadings) -> str:
-    """Return what keeps the readings from teaching, '' where only requests are missing."""
+    """Return the reason why readings teach nothing, '' where only requests are missing."""
     counters = (
         readings.finished, readings.timed, readings.waited, readings.prompt, readings.generated,
     )  # fmt: skip

@@ -33,7 +33,7 @@ MAX_SERVICE_SCV = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLoad:
-    """What comes and how long it takes; the squared coefficients of variation are 1 for Poisson."""
+    """Arrivals and service times; the squared coefficients of variation are 1 for Poisson."""
 
     requests_per_second: float
     service_seconds: float
@@ -42,7 +42,7 @@ class ServiceLoad:
     service_scv: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no load. Errors: ImpossibleProblemError."""
+        """Refuse values that are not a load. Errors: ImpossibleProblemError."""
         if not 0 <= self.requests_per_second < math.inf:
             raise ImpossibleProblemError(
                 f"the request rate is {self.requests_per_second:g}",
@@ -81,7 +81,7 @@ class ServiceLoad:
 
     @property
     def peakedness(self) -> float:
-        """How many slots at work vary together: 1 for Poisson arrivals, more for bursts."""
+        """The number of busy slots that vary together: 1 for Poisson arrivals, more for bursts."""
         return max(1.0, (self.arrival_scv + self.service_scv) / (1 + self.service_scv))
 
 
@@ -93,7 +93,7 @@ class WaitObjective:
     share: float = 0.95
 
     def __post_init__(self) -> None:
-        """Refuse what no service can promise. Errors: ImpossibleProblemError."""
+        """Refuse an objective that no service can promise. Errors: ImpossibleProblemError."""
         if not (0 <= self.wait_seconds < math.inf and 0 < self.share < 1):
             raise ImpossibleProblemError(
                 "--wait must be 0 s or more, --share between 0 and 1, "
@@ -104,7 +104,7 @@ class WaitObjective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOutlook:
-    """What a number of replicas does to the wait.
+    """The wait with a number of replicas.
 
     `mean_wait_seconds` is None and `late_ratio` 1 where the queue grows without end.
     """
@@ -116,7 +116,7 @@ class ReplicaOutlook:
 
 
 def outlook(load: ServiceLoad, replicas: int, wait_seconds: float) -> ReplicaOutlook:
-    """Return what `replicas`, 1 or more, do; late is who waits longer than `wait_seconds`."""
+    """Return the wait with `replicas`, 1 or more; late is a wait over `wait_seconds`."""
     busy, mean_wait, late = fewest(
         replicas, load.busy_slots, *queue_of(load), wait_seconds, math.inf
     )[1:]
@@ -147,7 +147,7 @@ def replicas_needed(load: ServiceLoad, objective: WaitObjective) -> int:
 
 
 def queue_of(load: ServiceLoad) -> tuple[int, float, float, float]:
-    """Return what `fewest` takes of a load at any rate."""
+    """Return the arguments of `fewest` for a load at any rate."""
     variation = (load.arrival_scv + load.service_scv) / 2
     return load.slots_per_replica, load.service_seconds, load.peakedness, variation
 

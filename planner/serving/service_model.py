@@ -1,4 +1,4 @@
-"""What a replica of a service carries, learnt from its own readings, and the replicas it needs.
+"""The capacity of a service's replica, learnt from its readings, and the replicas it needs.
 
 All of it is of one service. Rates are requests per second, times s since the epoch.
 """
@@ -125,12 +125,12 @@ class ServiceReadings:
 
     @property
     def of_last_day(self) -> npt.NDArray[np.bool_]:
-        """Which slots are of the last day."""
+        """A mask of the slots of the last day."""
         return np.asarray(self.starts > self.starts[-1] - _LATELY_SECONDS)
 
     @cached_property
     def lately(self) -> npt.NDArray[np.bool_]:
-        """Which slots are learnt from: the last day's.
+        """A mask of the slots to learn from: the last day's.
 
         Where few of them had requests, as after a weekend, those since a day before the newest
         slots that had.
@@ -144,7 +144,7 @@ class ServiceReadings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaCarries:
-    """What one replica carries. Not `seen_full`: it may work on more than `slots` at once."""
+    """The capacity of one replica. Not `seen_full`: it may work on more than `slots` at once."""
 
     slots: int
     seen_full: bool
@@ -162,7 +162,7 @@ class ReplicaCarries:
 
 
 def carries_of(outlook: ServiceOutlook) -> ReplicaCarries | None:
-    """Return what a replica carries as it was learnt, None where it was not."""
+    """Return the capacity of a replica as it was learnt, None where it was not."""
     seconds, slots, scv = outlook.service_seconds, outlook.slots_per_replica, outlook.arrival_scv
     if seconds is None or slots is None or scv is None:
         return None
@@ -172,7 +172,7 @@ def carries_of(outlook: ServiceOutlook) -> ReplicaCarries | None:
 
 
 def learnt(readings: ServiceReadings) -> ReplicaCarries | None:
-    """Return what a replica carries; None when too little is known.
+    """Return the capacity of a replica; None when too little is known.
 
     Requests at once are those of full replicas, lately or else of all that was read: the
     more replicas there are, the less each is seen to do.
@@ -336,7 +336,7 @@ def arrival_scv(readings: ServiceReadings) -> float:
 
 
 def reactive_replicas(carries: ReplicaCarries, readings: ServiceReadings, ratio: float) -> int:
-    """Return what a rule on requests in flight asks at the newest slot: replicas filled to `ratio`.
+    """Return the replicas by a rule on requests in flight at the newest slot: filled to `ratio`.
 
     Waiting requests that are unknown count as none, as such a rule would not see them.
     """
@@ -388,7 +388,7 @@ def carried_rate(load: ServiceLoad, replicas: int, objective: WaitObjective) -> 
 
 
 def to_order(needed: Sequence[int], *, ahead: int, at_least: int, first: int) -> tuple[int, ...]:
-    """Return what to order in each slot: the most needed in it and the `ahead` after it.
+    """Return the replicas to order in each slot: the most of it and the `ahead` after it.
 
     In the `first` slots never fewer than `at_least`, what the reactive rule asks now.
     """

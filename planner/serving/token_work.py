@@ -1,4 +1,4 @@
-"""What a replica reads and writes apart: the seconds that a prompt token and a generated one take.
+"""Work of a replica by token: the seconds of a prompt token and of a generated one.
 
 A service whose prompts grow longer by night does more work for as many requests. Its tokens say so.
 """
@@ -22,7 +22,7 @@ _MIN_SPREAD = 0.05
 
 
 def token_seconds(readings: ServiceReadings) -> TokenSeconds | None:
-    """Return what the slots that are learnt from teach by least squares, never below 0.
+    """Return the seconds by least squares over the slots to learn from, never below 0.
 
     None where the engine times no requests or tells no tokens, or less than four hours of them, and
     where all slots mix both alike: requests then tell as much.
@@ -63,7 +63,7 @@ def _fitted(tokens: Floats, seconds: Floats) -> Floats:
 
 
 def demand(readings: ServiceReadings, carries: ReplicaCarries, each: TokenSeconds) -> Floats:
-    """Return what came by slot, in requests of the day's mean seconds.
+    """Return the arrivals by slot, in requests of the day's mean seconds.
 
     What ended counts by its tokens, where these are known; what the queue grew by as it is.
     """

@@ -1,1 +1,1 @@
-"""Why a job is slow, from what kept its boards at work, and what to try."""
+"""Causes of slow jobs, from the activity of their boards, and remedies."""

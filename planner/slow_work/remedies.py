@@ -1,4 +1,4 @@
-"""What to try against slow work, by the flag or setting of each training framework.
+"""Remedies of slow work, by the flag or setting of each training framework.
 
 As their own documents name them, beside the flags of `planner.memory.watch.framework_flags`, which
 name the batch. A framework or cause that is not listed here has no flag known: then it is said in
@@ -85,7 +85,7 @@ _FLAGS: Mapping[str, Mapping[SlowCause, str]] = MappingProxyType(
 
 
 def remedy_of(cause: SlowCause, recipe: TrainingJob | None) -> str:
-    """Return what to try against a cause, in the words of the job's framework where known.
+    """Return the remedy of a cause, in the terms of the job's framework where known.
 
     The batch and the steps between two exchanges are named twice as large as now.
     """

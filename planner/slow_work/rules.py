@@ -184,7 +184,7 @@ def signals_of(activity: pd.DataFrame) -> Signals:
 
 
 def shown(signals: Signals, *, stricter: float = 0.0) -> npt.NDArray[np.int64]:
-    """Return which row of `RULES` each slot shows, -1 for none, with each threshold so stricter."""
+    """Return the row of `RULES` that each slot shows, -1 for none; thresholds are so stricter."""
     causes = np.full(len(signals["engine"]), -1, dtype=np.int64)
     for number in reversed(range(len(RULES))):
         causes[_met(RULES[number], signals, stricter)] = number
@@ -202,7 +202,7 @@ def _met(rule: Rule, signals: Signals, stricter: float) -> npt.NDArray[np.bool_]
 
 
 def slow_work(activity: pd.DataFrame, jobs: Mapping[str, Job]) -> tuple[SlowWork, ...]:
-    """Return why each of these jobs is slow, by job, from rows as `job_activity` gives them.
+    """Return the cause of each slow job, by job, from rows as `job_activity` gives them.
 
     A job without a row is left out: no source tells what keeps its boards at work.
     """
@@ -265,7 +265,7 @@ def _of_job(
 
 
 def _why_unknown(job: Job, signals: Signals, slots: int, votes: int) -> str:
-    """Return why nothing can be said of a job, '' where something can."""
+    """Return the reason why a job's cause is unknown, '' where it is known."""
     if job.kind is WorkloadKind.INFERENCE:
         return "a service waits for requests, which is no slowness"
     if slots < MIN_SLOTS:
@@ -291,7 +291,7 @@ def _confidence(rule: Rule, votes: int, firm_votes: int, slots: int, doubts: int
 
 
 def _doubts(rule: Rule, job: Job, signals: Signals) -> list[str]:
-    """Return what makes input that comes late less sure, beside the doubt of the rule."""
+    """Return doubts that make late input less sure, beside the doubt of the rule."""
     if rule.cause is not SlowCause.STARVED:
         return []
     doubts = []

@@ -1,4 +1,4 @@
-"""How far above the estimate a measured peak may lie, by how much of the recipe was stated.
+"""Upper bounds of a measured peak over its estimate, by the stated part of the recipe.
 
 The factors are quantiles of measured over estimated on published runs of many frameworks. They
 cover runs of a source that was left out within two points of their nominal share
@@ -30,7 +30,7 @@ _ENOUGH_RUNS = 10
 
 
 class Tier(StrEnum):
-    """How much of the recipe was stated: A all, B all but lengths vary, C not all."""
+    """The stated part of the recipe: A all, B all but lengths vary, C not all."""
 
     A = "A"
     B = "B"

@@ -53,14 +53,14 @@ class FinishedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What the finished runs of one family say. Stored as it stands, with its number of samples."""
+    """The finished runs of one family. Stored as it stands, with its number of samples."""
 
     family: str
     runs: tuple[FinishedRun, ...] = ()
 
     @property
     def sample_count(self) -> int:
-        """How many finished runs it rests on."""
+        """The number of finished runs."""
         return len(self.runs)
 
     def with_run(self, run: FinishedRun) -> "Calibration":

@@ -172,7 +172,7 @@ def gib(size_bytes: float) -> float:
 
 
 def finished_run(job: TrainingJob, measured_nvml_bytes: float) -> FinishedRun:
-    """Return what a finished job teaches its family: its raw estimate beside what was measured."""
+    """Return a finished job as its family's sample: its raw estimate beside the measured peak."""
     raw = predict_peak(job)
     return FinishedRun(
         static_bytes=raw.nvml_bytes * raw.static_ratio,
@@ -187,7 +187,7 @@ def needed_bytes(estimate: MemoryEstimate) -> float:
 
 
 def refusal(estimate: MemoryEstimate, gpu_memory_bytes: float) -> str:
-    """Return why a job should not start on a GPU of that size; '' when it may.
+    """Return the reason why a job should not start on a GPU of that size; '' when it may.
 
     Judged by what tensors take, with a margin, and by the context; what the allocator merely
     caches it gives back before it fails.

@@ -89,7 +89,7 @@ class TrainingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanQuestion:
-    """What is asked: the model and its recipe, the sequences of a step, and the GPUs on offer.
+    """A question about training: the model and its recipe, the sequences of a step, and the GPUs.
 
     Finished runs of the family correct estimates by `calibration`; `raised` multiplies them, above
     1 after a run that ran out of memory. `recomputes` begin with what keeps most. `can_run` says

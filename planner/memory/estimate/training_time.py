@@ -1,4 +1,4 @@
-"""How long a training run takes, roughly: its arithmetic over the speed of a plan."""
+"""The rough length of a training run: its arithmetic over the speed of a plan."""
 
 from planner.memory.estimate.training_plans import TrainingPlan
 from planner.memory.models.model_shape import ModelShape

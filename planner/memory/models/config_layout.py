@@ -1,4 +1,4 @@
-"""Where a `config.json` states its language model, and which of its layers have experts."""
+"""The place of the language model in a `config.json`, and its layers with experts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def language_model(config: Mapping[str, Any]) -> tuple[dict[str, Any], bool, boo
 
 
 def layers_without_experts(config: Mapping[str, Any], layers: int) -> int:
-    """Return how many layers of a mixture of experts have none, by whatever rule it states.
+    """Return the number of layers without experts in a mixture of them, by its stated rule.
 
     Errors: ImpossibleProblemError that names the rule and shows its value.
     """

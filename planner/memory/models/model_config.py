@@ -92,7 +92,7 @@ class _Config:
         return value
 
     def complete(self, defaults: Mapping[str, int]) -> None:
-        """Take what an inner config leaves out from the defaults of its class, with notes."""
+        """Fill the gaps of an inner config with the defaults of its class, with notes."""
         left_out = [key for key in defaults if self.values.get(key) is None]
         self.values = {**self.values, **{key: self.assume(key, defaults[key]) for key in left_out}}
 
@@ -178,7 +178,7 @@ def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> Mode
 
 
 def _falcon(source: _Config) -> dict[str, Any]:
-    """Return what tells apart the generations of Falcon."""
+    """Return the traits that tell the generations of Falcon apart."""
     new, bias = source.flag("new_decoder_architecture", False), source.flag("bias", False)
     parallel = new or source.flag("parallel_attn", True)
     joint = new and source.values.get("num_ln_in_parallel_attn") == 1

@@ -1,4 +1,4 @@
-"""How a model's weights are stored, from the `quantization_config` of its `config.json`."""
+"""The storage of a model's weights, from the `quantization_config` of its `config.json`."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -175,7 +175,7 @@ def _keeps_inputs(recipe: Recipe) -> bool:
 
 
 def _inputs_kept(recipe: Recipe) -> int:
-    """Return how many inputs of the hidden width the matrices of a layer keep.
+    """Return the number of inputs of the hidden width that the matrices of a layer keep.
 
     Matrices share an input. Where autocast casts an fp32 stream, each matrix keeps its own copy:
     measured, benchmarks/measured/training_memory_h200.json.

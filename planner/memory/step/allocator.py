@@ -1,4 +1,4 @@
-"""From what tensors take to what the caching allocator reserves and what NVML shows."""
+"""Memory that the caching allocator reserves and NVML shows, from the size of tensors."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class PeakBytes:
 def _reserved_bytes(
     recipe: Recipe, event: StepEvent, static_bytes: float, dynamic_bytes: float
 ) -> float:
-    """Return what the allocator reserves for an event whose parts add up to these bytes.
+    """Return the bytes reserved for an event whose parts add up to these bytes.
 
     With batches of one length blocks are used again, but where layers are recomputed their small
     blocks are cut from large ones of logits, which do not serve the next logits (measured,

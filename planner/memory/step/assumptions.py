@@ -1,4 +1,4 @@
-"""What an estimate has to assume: every field that nobody stated, with what is taken instead."""
+"""Assumptions of an estimate: every field that was not stated, with the value taken instead."""
 
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -99,7 +99,7 @@ class _Gaps:
     assumed: list[str] = field(default_factory=list)
 
     def filled(self, name: str, stated: T | None, assumed: T, *, critical: bool = True) -> T:
-        """Return what was stated, else what is assumed, with a note of it."""
+        """Return the stated value, else the assumed one, with a note of it."""
         if stated is not None:
             return stated
         if critical:

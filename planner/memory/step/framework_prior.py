@@ -1,4 +1,4 @@
-"""What is expected of a framework that nobody measured: a middle of those that were.
+"""The prior of a framework without measurements: a middle of those with some.
 
 Frameworks are dialects of the same step. A job whose framework is not told, or was never measured,
 is estimated in each of them, and a fixed quantile of the estimates is taken. It lies below the
@@ -30,7 +30,7 @@ _STAGES = (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
 
 
 def situation_of(job: TrainingJob) -> str:
-    """Return what frameworks are chosen for: the word of `used_for` that tells most of a job."""
+    """Return the use of a framework: the term of `used_for` that tells most of a job."""
     spread = job.parallelism
     if job.method is not Method.FULL:
         return "adapter"

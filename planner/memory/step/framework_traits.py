@@ -1,4 +1,4 @@
-"""What training frameworks really keep in GPU memory: dtypes, loss path, buffers, as data."""
+"""GPU memory of training frameworks as measured: dtypes, loss path, buffers, as data."""
 
 import tomllib
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterKind:
-    """What an adapter of a kind keeps for its gradient.
+    """The bytes that an adapter of a kind keeps for its gradient.
 
     `input` the share of its targets' inputs, `output` bytes per element of their outputs, `weight`
     bytes per element of a matrix that it builds, `attention` bytes per element of what attention
@@ -240,6 +240,6 @@ def quantization(name: str) -> Quantization:
 
 @cache
 def adapter_kind(name: str) -> AdapterKind:
-    """Return what adapters of a kind keep; of an unlisted kind what low-rank ones keep."""
+    """Return the row of an adapter kind; of an unlisted kind that of low-rank ones."""
     kinds = _tables()["adapters"]
     return AdapterKind(**kinds.get(name, kinds["lora"]))

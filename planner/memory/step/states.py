@@ -150,7 +150,7 @@ def _shares(recipe: Recipe, *kinds: Sharding) -> tuple[float, float]:
 
 
 def _held(amounts: tuple[float, float], shares: tuple[float, float]) -> float:
-    """Return what is held of a dense and a routed amount."""
+    """Return the sum of the shares of a dense and a routed amount."""
     return amounts[0] * shares[0] + amounts[1] * shares[1]
 
 

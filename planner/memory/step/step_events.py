@@ -105,7 +105,7 @@ class _StageView:
 
 
 def in_flight(recipe: Recipe, stage: Stage) -> float:
-    """Return how many micro-batches a stage holds: 1F1B p - i, interleaved x (1 + (p-1)/(pv))."""
+    """Return the micro-batches in a stage: 1F1B p - i, interleaved x (1 + (p-1)/(pv))."""
     spread = recipe.job.parallelism
     if spread.sequential or spread.pipeline == 1:
         return 1.0

@@ -1,4 +1,4 @@
-"""What is known of a training job before it runs; a field that nobody stated is None."""
+"""A training job before it runs; a field that was not stated is None."""
 
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -11,7 +11,7 @@ _TOO_LARGE = 1e18
 
 
 class Sharding(StrEnum):
-    """What data-parallel ranks share out instead of each holding all of it.
+    """The states that data-parallel ranks share out instead of each keeping all of them.
 
     ZeRO stages 1 to 3 (Rajbhandari et al., SC'20); FSDP is stage 3 by units, FSDP_GRADIENTS
     (SHARD_GRAD_OP) keeps gathered weights between forward and backward.
@@ -30,7 +30,7 @@ SHARDS_WEIGHTS = (Sharding.ZERO3, Sharding.FSDP, Sharding.FSDP_GRADIENTS)
 
 
 class Recompute(StrEnum):
-    """What the backward pass computes again instead of keeping it."""
+    """The activations that the backward pass computes again instead of keeping them."""
 
     NONE = "none"
     ATTENTION = "attention"
@@ -40,7 +40,7 @@ class Recompute(StrEnum):
 
 
 class Method(StrEnum):
-    """What is trained: all weights, a small adapter beside frozen weights, or nothing."""
+    """The trained part: all weights, a small adapter beside frozen weights, or nothing."""
 
     FULL = "full"
     ADAPTER = "adapter"
@@ -49,7 +49,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
-    """How a job is spread; degrees multiply to the number of GPUs.
+    """The spread of a job; degrees multiply to the number of GPUs.
 
     `expert` spreads experts over the GPUs of a stage, so it does not multiply. `shard_group` is the
     number of data-parallel ranks that share one copy (HYBRID_SHARD), None for all of them.
@@ -194,7 +194,7 @@ class TrainingJob:
 
 
 def _check_parallelism(shape: ModelShape, spread: Parallelism) -> None:
-    """Refuse what no framework can run, with the nearest that it could."""
+    """Refuse a spread that no framework can run, with the nearest that it could."""
     if shape.heads % spread.tensor:
         allowed = [number for number in range(1, shape.heads + 1) if shape.heads % number == 0]
         raise ImpossibleProblemError(

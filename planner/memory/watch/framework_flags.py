@@ -63,6 +63,6 @@ FLAGS: Mapping[str, Mapping[MemoryRemedy, str]] = MappingProxyType(
 
 
 def flag_of(remedy: MemoryRemedy, changed: TrainingJob) -> str:
-    """Return how the framework of a job is told to run as changed, '' where that is not known."""
+    """Return the flag that changes a job in its framework, '' where it is not known."""
     flag = FLAGS.get(changed.framework or "", {}).get(remedy, "")
     return flag.replace("{micro_batch}", str(changed.micro_batch))

@@ -23,7 +23,7 @@ _MIN_SLOTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """How fast memory grows, over which time that was seen, and in how many hours it is full."""
+    """The growth of memory: its speed, the observed time, and the hours until it is full."""
 
     mib_per_hour: float
     seen_hours: float

@@ -34,7 +34,7 @@ _MARGIN = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryWatchSettings:
-    """From which chance on running out is told, and below which it is told no more."""
+    """The chance from which running out is reported, and the one below which no more."""
 
     probability: float = 0.1
     over_below: float = 0.05
@@ -66,7 +66,7 @@ def watch_memory(
     *,
     reported: Collection[str] = (),
 ) -> tuple[MemoryFinding, ...]:
-    """Return what is foreseen, the likeliest to run out first, then the largest room.
+    """Return the forecast findings, the likeliest to run out first, then the largest room.
 
     A job whose memory was never reported, or has no forecast, gives nothing. `reported` are jobs
     that were said to run out before: it takes a lower chance to say no more of them.
@@ -108,7 +108,7 @@ class _Outlook:
 
     @property
     def limit(self) -> float:
-        """What a program can have, MiB."""
+        """The memory that a program can have, MiB."""
         return USABLE * self.job.limit_mib
 
     @property
@@ -135,13 +135,13 @@ class _Outlook:
 
     @property
     def peak_q95(self) -> float:
-        """What memory stays under with 95 %, MiB."""
+        """The bound that memory stays under with 95 %, MiB."""
         outer = max(self.path.q95 or self.path.q90)
         return outer if self.peak is None else max(outer, self.peak.q95)
 
     @property
     def horizon_hours(self) -> float:
-        """How far the path reaches."""
+        """The length of the path."""
         starts = self.job.forecast.slot_starts
         step = (starts[1] - starts[0]) if len(starts) > 1 else None
         return len(starts) * step.total_seconds() / 3600 if step else 0.0
@@ -278,7 +278,7 @@ def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...
 
 
 def _changes(recipe: TrainingJob) -> list[tuple[MemoryRemedy, str, TrainingJob]]:
-    """Return what can be changed of a recipe, each change alone."""
+    """Return the possible changes of a recipe, each change alone."""
     spread = recipe.parallelism
     changes: list[tuple[MemoryRemedy, str, TrainingJob]] = []
     sharded = spread.sharding is not Sharding.NONE
