@@ -66,8 +66,8 @@ class AdmissionRoom:
         return self._row[option.configuration.gpu_model, self._under[job.demand.job.job_id]]
 
     def _rows_of_quotas(self, job: JobProblem, mig_profile: str) -> list[int]:
-        found = self._quotas.over(job.demand.job, mig_profile)
-        return [len(self._row) + number for number in found]
+        numbers = self._quotas.over(job.demand.job, mig_profile)
+        return [len(self._row) + number for number in numbers]
 
     def take(self, proposal: Proposal) -> str:
         """Take the boards of a proposal where they are free; return why they are not, '' if so."""
@@ -117,11 +117,11 @@ class AdmissionRoom:
 
     def _taken_by(self, proposal: Proposal, option: Option) -> Iterator[tuple[int, Slots]]:
         """Yield (row, amount [slots]) of all that a job holds in an option."""
-        job, held = proposal.job, option.configuration
+        job, config = proposal.job, option.configuration
         yield self._row_of(job, option), option.boards + job.more_boards
-        for row in self._rows_of_quotas(job, held.mig_profile):
-            more = 0.0 if held.mig_profile else job.more_boards
-            yield row, np.zeros(self._used.shape[1]) + held.gpu_count + more
+        for row in self._rows_of_quotas(job, config.mig_profile):
+            more = 0.0 if config.mig_profile else job.more_boards
+            yield row, np.zeros(self._used.shape[1]) + config.gpu_count + more
 
 
 def admitted(
@@ -134,16 +134,16 @@ def admitted(
     """
     reasons = dict.fromkeys(_unpaired(proposals), NO_PAIR)
     waiting = [number for number in range(len(proposals)) if number not in reasons]
-    taken: list[int] = []
+    numbers: list[int] = []
     before = -1
-    while len(taken) > before:
-        before = len(taken)
+    while len(numbers) > before:
+        before = len(numbers)
         for number in list(waiting):
             reasons[number] = room.take(proposals[number])
             if not reasons[number]:
-                taken.append(number)
+                numbers.append(number)
                 waiting.remove(number)
-    return sorted(taken), {number: why for number, why in reasons.items() if why}
+    return sorted(numbers), {number: why for number, why in reasons.items() if why}
 
 
 def _unpaired(proposals: Sequence[Proposal]) -> set[int]:

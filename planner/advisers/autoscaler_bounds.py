@@ -29,7 +29,7 @@ _HOURS_PER_DAY = 24.0
 def bounds_advice(
     services: Sequence[ServiceOutlook],
     proposals: Mapping[str, Proposal],
-    kept: Collection[str],
+    unchanged: Collection[str],
     plan: Plan,
     problem: PlanningProblem,
 ) -> Iterator[Recommendation]:
@@ -38,11 +38,11 @@ def bounds_advice(
     A maximum that is too low comes before a minimum that is too high. Where requests waited at a
     maximum that was enough by the model, the model is not trusted with either.
     """
-    for proposal, use in _known(services, proposals, kept):
+    for proposal, use in _known(services, proposals, unchanged):
         if (most := _maximum_met(use)) is not None:
-            wanted, limit = _maximum(use, proposal, problem)
-            if wanted > most:
-                yield _raised(use, (most, wanted), limit, proposal, plan, problem)
+            target, limit = _maximum(use, proposal, problem)
+            if target > most:
+                yield _raised(use, (most, target), limit, proposal, plan, problem)
         elif _is_worth_it(use, problem):
             yield _lowered(use, proposal, plan, problem)
 
@@ -50,24 +50,24 @@ def bounds_advice(
 def maxima_held_back(
     services: Sequence[ServiceOutlook],
     proposals: Mapping[str, Proposal],
-    kept: Collection[str],
+    unchanged: Collection[str],
     problem: PlanningProblem,
 ) -> Iterator[tuple[str, str]]:
     """Yield each service whose maximum a resource quota keeps from being raised, and which."""
-    for proposal, use in _known(services, proposals, kept):
+    for proposal, use in _known(services, proposals, unchanged):
         most = _maximum_met(use)
-        wanted, limit = _maximum(use, proposal, problem)
-        if most is not None and wanted <= most < use.most_needed:
+        target, limit = _maximum(use, proposal, problem)
+        if most is not None and target <= most < use.most_needed:
             yield proposal.job.demand.job.job_id, f"its maximum is not raised. {limit}"
 
 
 def _known(
-    services: Sequence[ServiceOutlook], proposals: Mapping[str, Proposal], kept: Collection[str]
+    services: Sequence[ServiceOutlook], proposals: Mapping[str, Proposal], jobs: Collection[str]
 ) -> Iterator[tuple[Proposal, BoundsUse]]:
-    """Yield the services of `kept` whose bounds are known for long enough, with their use."""
+    """Yield the services of `jobs` whose bounds are known for long enough, with their use."""
     for service in services:
         proposal, use = proposals.get(service.job_id), service.bounds
-        if proposal is None or use is None or service.job_id not in kept:
+        if proposal is None or use is None or service.job_id not in jobs:
             continue
         if not proposal.job.demand.is_fixed and use.known_hours >= _MIN_KNOWN_HOURS:
             yield proposal, use
@@ -90,8 +90,8 @@ def _maximum(use: BoundsUse, proposal: Proposal, problem: PlanningProblem) -> tu
     What is in use of a quota holds the replicas of now.
     """
     job = proposal.job.demand.job
-    left, why = QuotaRoom(problem.rules.quotas).beside(job)
-    fits = (job.gpu_count + left) / unit_of(job)
+    room, why = QuotaRoom(problem.rules.quotas).beside(job)
+    fits = (job.gpu_count + room) / unit_of(job)
     if fits >= use.most_needed:
         return use.most_needed, ""
     return int(fits), f"No more than {int(fits)} fit: {why}."
@@ -174,9 +174,9 @@ def _advice(
     why: str,
     savings: Savings,
 ) -> Recommendation:
-    spare, (now, wanted) = use.spare_replica_hours, bound
+    spare, (now, target) = use.spare_replica_hours, bound
     holder, who = _holder(proposal)
-    found = (("autoscaler", holder), ("bound_now", str(now)), ("bound_proposed", str(wanted)))
+    details = (("autoscaler", holder), ("bound_now", str(now)), ("bound_proposed", str(target)))
     span = f"{spare.central:.3g} ({spare.low:.3g}–{spare.high:.3g})"
     most = "unknown" if use.max_replicas is None else str(use.max_replicas)
     return job_advice(
@@ -184,9 +184,9 @@ def _advice(
         proposal,
         plan,
         problem,
-        change=f"{action.spec.bound} of {wanted} instead of {now}",
+        change=f"{action.spec.bound} of {target} instead of {now}",
         why=f"{why} {who}",
-        details=found if holder else (),
+        details=details if holder else (),
         savings=savings,
         confidence=_confidence(use),
         factors=(
@@ -202,18 +202,18 @@ def _holder(proposal: Proposal) -> tuple[str, str]:
     """Return the object whose bounds can be changed, '' without one, and who owns them in words."""
     job = proposal.job.demand.job
     facts = job.scheduler or SchedulerFacts()
-    told = dict(facts.extra)
-    holder = told.get("autoscaler", "") if job.platform is Platform.KUBERNETES else ""
+    labels = dict(facts.extra)
+    holder = labels.get("autoscaler", "") if job.platform is Platform.KUBERNETES else ""
     if not holder:
-        kept_by = told.get("bounds_kept_by") or " and ".join(facts.managed_by)
+        kept_by = labels.get("bounds_kept_by") or " and ".join(facts.managed_by)
         return "", f"Only who owns its bounds can move them: {kept_by or 'nobody is named'}."
-    made = ", of which KEDA makes the autoscaler" if holder.startswith("scaledobject") else ""
-    return holder, f"The change is of {holder}{made}; nobody else is seen to keep its bounds."
+    by_keda = ", of which KEDA makes the autoscaler" if holder.startswith("scaledobject") else ""
+    return holder, f"The change is of {holder}{by_keda}; nobody else is seen to keep its bounds."
 
 
 def _confidence(use: BoundsUse) -> str:
     share = use.known_hours / use.span_hours
-    told = "what was needed is a queueing formula's answer to the requests that came"
+    basis = "what was needed is a queueing formula's answer to the requests that came"
     if share < _COMPLETE:
-        return f"weak: {told}; {100 * share:.0f} % of the time is known"
-    return f"medium: {told}"
+        return f"weak: {basis}; {100 * share:.0f} % of the time is known"
+    return f"medium: {basis}"

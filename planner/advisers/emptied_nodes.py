@@ -69,12 +69,12 @@ def _by_node(
     changes: Sequence[Proposal], problem: PlanningProblem
 ) -> Mapping[str, Sequence[Proposal]]:
     """Return the changes of jobs by the nodes that they hold boards of now."""
-    found: dict[str, list[Proposal]] = defaultdict(list)
+    changes_by_node: dict[str, list[Proposal]] = defaultdict(list)
     for change in changes:
         home = problem.facts.homes.get(change.job.demand.job.job_id)
         for node in dict(() if home is None else home.boards):
-            found[node].append(change)
-    return found
+            changes_by_node[node].append(change)
+    return changes_by_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

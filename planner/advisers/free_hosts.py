@@ -35,9 +35,9 @@ class FreeHosts:
         self._left: Floats = np.array(rows, dtype=np.float64).reshape(-1, 3)
         cut = set[tuple[str, str]]()
         for job in problem.jobs:
-            own, home = job.demand.job, problem.facts.homes.get(job.demand.job.job_id)
-            for name, boards, *asks in held_shares(own, home):
-                board = (name, home.mig_board if home and own.mig_profile else "")
+            run, home = job.demand.job, problem.facts.homes.get(job.demand.job.job_id)
+            for name, boards, *asks in held_shares(run, home):
+                board = (name, home.mig_board if home and run.mig_profile else "")
                 if name in number:
                     self._left[number[name]] -= (0 if board in cut else boards, *asks)
                 cut |= {board} if board[1] else set()
@@ -53,10 +53,10 @@ class FreeHosts:
 
     def take(self, proposal: Proposal) -> None:
         """Take what the pods of a change ask for where it is free."""
-        found = [self._placed(proposal.job, option, 3) for option in _taking(proposal)]
+        rooms = [self._placed(proposal.job, option, 3) for option in _taking(proposal)]
         # One option at a time is in force.
         self._left = np.minimum.reduce(
-            [self._left, *(placed for placed in found if placed is not None)]
+            [self._left, *(placed for placed in rooms if placed is not None)]
         )
 
     def _placed(self, job: JobProblem, option: Option, columns: int) -> Floats | None:
@@ -64,10 +64,10 @@ class FreeHosts:
 
         Of one column, boards alone are checked, and those that earlier changes take count as free.
         """
-        own, left = job.demand.job, self._left.copy()
+        run, free = job.demand.job, self._left.copy()
         if columns == 1:
-            left[:, 0] = self._boards
-        model, under = option.configuration.gpu_model, self._under[own.job_id]
+            free[:, 0] = self._boards
+        model, under = option.configuration.gpu_model, self._under[run.job_id]
         open_to = np.array(
             [
                 node.open and node.gpu_model == model and runs_under(under, node.schedulers)
@@ -76,17 +76,17 @@ class FreeHosts:
         )
         need, pods = _pods(job, option)
         for _ in range(pods):
-            fits = open_to & (left[:, :columns] >= need[:columns]).all(axis=1)
+            fits = open_to & (free[:, :columns] >= need[:columns]).all(axis=1)
             if not fits.any():
                 return None
-            left[int(np.argmax(fits))] -= need
-        return left
+            free[int(np.argmax(fits))] -= need
+        return free
 
 
 def _taking(proposal: Proposal) -> Iterator[Option]:
     """Yield the options of a change that take boards, of jobs that tell what they ask beside."""
-    own, now = proposal.job.demand.job, proposal.present
-    if not any(host_share(own, own.gpu_count, own.gpu_count)):
+    job, now = proposal.job.demand.job, proposal.present
+    if not any(host_share(job, job.gpu_count, job.gpu_count)):
         return
     for number in sorted({*proposal.proposed}):
         option = proposal.job.options[number]
@@ -100,12 +100,12 @@ def _pods(job: JobProblem, option: Option) -> tuple[Floats, int]:
 
     Of slices no board: the plan decides from which board they are cut.
     """
-    own, count = job.demand.job, option.configuration.gpu_count
-    extra = dict((own.scheduler or SchedulerFacts()).extra)
-    each = min(whole_fact(extra, "gpus_per_pod") or own.gpu_count, own.gpu_count)
-    pods = own.gpu_count // each if keeps_its_pods(own, count) else -(-count // each)
+    run, count = job.demand.job, option.configuration.gpu_count
+    extra = dict((run.scheduler or SchedulerFacts()).extra)
+    each = min(whole_fact(extra, "gpus_per_pod") or run.gpu_count, run.gpu_count)
+    pods = run.gpu_count // each if keeps_its_pods(run, count) else -(-count // each)
     gpus = count / pods
-    needs = host_share(own, count, 1, of=pods)
-    if option.configuration.gpu_model == own.gpu_model:
-        pods = max(0, pods - own.gpu_count // each)
+    needs = host_share(run, count, 1, of=pods)
+    if option.configuration.gpu_model == run.gpu_model:
+        pods = max(0, pods - run.gpu_count // each)
     return np.array([0.0 if option.configuration.mig_profile else gpus, *needs]), pods

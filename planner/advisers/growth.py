@@ -73,38 +73,38 @@ class _Change:
 
 
 def give_backs(
-    proposals: Sequence[Proposal], kept: Collection[str], growing: Growing
+    proposals: Sequence[Proposal], unchanged: Collection[str], growing: Growing
 ) -> Iterator[Recommendation]:
-    """Yield the way back of each grown job of `kept` whose boards others want."""
+    """Yield the way back of each grown job of `unchanged` whose boards others want."""
     for proposal in proposals:
         job = proposal.job.demand.job
         had = growing.facts.had.get(job.job_id)
-        if had is None or job.job_id not in kept or _is_held(proposal) or why_not(job, had):
+        if had is None or job.job_id not in unchanged or _is_held(proposal) or why_not(job, had):
             continue
-        wanted = growing.room.wanted(job)
-        if wanted and had.gpu_count < job.gpu_count:
+        demand = growing.room.wanted(job)
+        if demand and had.gpu_count < job.gpu_count:
             text = f"It was grown from {had.describe()}, and boards like its own are wanted: "
             change = _change(proposal, had.gpu_count, growing)
-            yield _recommendation(Action.GIVE_BACK, change, f"{text}{wanted}.", growing)
+            yield _recommendation(Action.GIVE_BACK, change, f"{text}{demand}.", growing)
 
 
 def growths(
-    proposals: Sequence[Proposal], kept: Collection[str], growing: Growing
+    proposals: Sequence[Proposal], unchanged: Collection[str], growing: Growing
 ) -> tuple[list[Recommendation], dict[str, str]]:
-    """Return the growth of jobs of `kept`, and for the other elastic ones why they do not grow."""
-    found, reasons = [], {}
+    """Return the growth of `unchanged` jobs, and for the other elastic ones the reason against it."""
+    rows, reasons = [], {}
     for proposal in proposals:
         job, standing = proposal.job.demand.job, proposal.job.demand.standing
         elastic = standing.elasticity is Elasticity.ELASTIC and standing.most is not None
-        if job.job_id not in kept or not elastic or job.kind is not WorkloadKind.TRAINING:
+        if job.job_id not in unchanged or not elastic or job.kind is not WorkloadKind.TRAINING:
             continue
         again = "it was grown already" if job.job_id in growing.facts.had else ""
         grown = again or _why_not_grown(proposal) or _grown(proposal, growing)
         if isinstance(grown, str):
             reasons[job.job_id] = grown
         else:
-            found.append(grown)
-    return found, reasons
+            rows.append(grown)
+    return rows, reasons
 
 
 def _is_held(proposal: Proposal) -> bool:
@@ -155,11 +155,11 @@ def _grown(proposal: Proposal, growing: Growing) -> Recommendation | str:
         takes = mean_of(*change.costs.seconds) / SECONDS_PER_HOUR
         if change.gain.earlier.low >= problem.planning.hysteresis_ratio * takes:
             why = _why_grown(change, change.gain, most, problem.terms.horizon_hours)
-            found = _recommendation(Action.GROW, change, why, growing)
-            no = rejected(growing.rejections, job.job_id, Action.GROW, found.savings)
+            row = _recommendation(Action.GROW, change, why, growing)
+            no = rejected(growing.rejections, job.job_id, Action.GROW, row.savings)
             if not no:
                 growing.room.take(proposal.job, size - job.gpu_count)
-            return no or found
+            return no or row
     return "it would not surely end earlier on more boards"
 
 
@@ -173,12 +173,12 @@ def _change(proposal: Proposal, size: int, growing: Growing) -> _Change:
     costs = change_costs(demand, proposal.present, option, problem.terms)
     reports = growing.facts.progress.get(job.job_id, ())
     # Runs of other sizes tell another end, where enough of the present one are known.
-    known = is_measured(now, now, runs)
-    lengths = runs[now] if known else growing.past_runs.get(job.job_id, ())
+    measured = is_measured(now, now, runs)
+    lengths = runs[now] if measured else growing.past_runs.get(job.job_id, ())
     ends, by = likely_ends(job, lengths, reports, as_of, as_of)
-    told = told_end(job, as_of)
-    if told is not None and ends and told[0] < ends[-1]:
-        ends, by = [], f"{told[1]} may end it first"
+    limit = told_end(job, as_of)
+    if limit is not None and ends and limit[0] < ends[-1]:
+        ends, by = [], f"{limit[1]} may end it first"
     speeds = speed_ups(min(now, size), max(now, size), runs, problem.planning.grow_elastic_training)
     gain = None
     if ends and len(speeds):
@@ -216,12 +216,12 @@ def _why_grown(change: _Change, gain: Gain, most: int, hours: float) -> str:
     )
 
 
-def _text(found: Range) -> str:
-    return f"{found.central:.2g} ({found.low:.2g}–{found.high:.2g})"
+def _text(value: Range) -> str:
+    return f"{value.central:.2g} ({value.low:.2g}–{value.high:.2g})"
 
 
-def _less(found: Range) -> Range:
-    return Range(low=-found.high, central=-found.central, high=-found.low, unit=found.unit)
+def _less(value: Range) -> Range:
+    return Range(low=-value.high, central=-value.central, high=-value.low, unit=value.unit)
 
 
 def _recommendation(action: Action, change: _Change, why: str, growing: Growing) -> Recommendation:

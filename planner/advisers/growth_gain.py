@@ -53,9 +53,9 @@ def larger_sizes(now: int, runs: RunsBySize, mode: str) -> tuple[int, ...]:
 
     Measured sizes where there are any; else, in the mode `assumed`, up to twice the boards.
     """
-    known = [size for size in runs if size > now and is_measured(now, size, runs)]
-    if known or mode != ASSUMED:
-        return tuple(sorted(known, reverse=True))
+    measured = [size for size in runs if size > now and is_measured(now, size, runs)]
+    if measured or mode != ASSUMED:
+        return tuple(sorted(measured, reverse=True))
     return tuple(range(2 * now, now, -1))
 
 
@@ -86,13 +86,13 @@ def gain_of(
     count by Swanson's weights; `known_hours` is H.
     """
     now, then = sizes
-    left = np.array([(end - as_of).total_seconds() / SECONDS_PER_HOUR for end in ends])
+    hours = np.array([(end - as_of).total_seconds() / SECONDS_PER_HOUR for end in ends])
     pause = np.repeat(np.array(change_seconds) / SECONDS_PER_HOUR, (3, 4, 3))
-    rest, speed, stop = left[:, None, None], speeds[None, :, None], pause[None, None, :]
+    rest, speed, stop = hours[:, None, None], speeds[None, :, None], pause[None, None, :]
     changed = np.minimum(rest / speed, known_hours)
     earlier = changed * (speed - 1) - stop
-    taken = then * (changed + stop) - now * changed * speed
-    return Gain(earlier=_range(earlier, "h"), board_hours=_range(taken, "GPU-h"))
+    board_hours = then * (changed + stop) - now * changed * speed
+    return Gain(earlier=_range(earlier, "h"), board_hours=_range(board_hours, "GPU-h"))
 
 
 def _range(values: Values, unit: str) -> Range:

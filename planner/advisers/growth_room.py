@@ -71,7 +71,7 @@ class GrowthRoom:
         self._problem, self._plan, self._facts = problem, plan, facts
         changed = {change.job.demand.job.job_id: change for change in changes}
         on_node: Counter[str] = Counter()
-        beside: Counter[tuple[str, str]] = Counter()
+        in_use: Counter[tuple[str, str]] = Counter()
         self._usable: Counter[tuple[str, tuple[str, ...], str]] = Counter()
         for node in problem.facts.nodes:
             self._usable[node.gpu_model, node.schedulers, cluster_in(node.name)] += node.usable
@@ -82,7 +82,7 @@ class GrowthRoom:
             places = [*(() if home is None else home.boards)]
             places += [(stay.node, stay.gpus) for stay in planned.stays]
             _add_most(on_node, places)
-            _add_most(beside, _beside(job, planned, home))
+            _add_most(in_use, _beside(job, planned, home))
             boards = _boards(job, planned, changed.get(planned.job_id))
             under = problem.facts.scheduler[planned.job_id]
             _add_most(self._held, [((model, under), count) for model, count in boards])
@@ -96,7 +96,7 @@ class GrowthRoom:
             if not any(fnmatchcase(node.name, row.nodes) for row in problem.rules.power.domains)
         }
         self._beside = {
-            (node.name, what): room - beside[node.name, what]
+            (node.name, what): room - in_use[node.name, what]
             for node in problem.facts.nodes
             for what, room in zip(_HOST, room_of(node), strict=True)
             if room is not None
@@ -113,9 +113,9 @@ class GrowthRoom:
         for other in self._facts.waiting:
             if other.source == source and other.gpu_model in ("", job.gpu_model):
                 return f"{other.job_id} waits for {other.gpu_count} GPUs"
-        left = self._left_by_forecast(job)
-        if left is not None and left < -_NOTICEABLE_BOARDS:
-            return f"all jobs are forecast to want {-left:.3g} more boards (q95) than there are"
+        free = self._left_by_forecast(job)
+        if free is not None and free < -_NOTICEABLE_BOARDS:
+            return f"all jobs are forecast to want {-free:.3g} more boards (q95) than there are"
         place = job.gpu_model, source
         return self._unserved.get(place, "") if self._left_by_plan(place) < 1 else ""
 
@@ -124,11 +124,11 @@ class GrowthRoom:
         if reason := self.wanted(job.demand.job):
             return 0, reason
         least, bound = math.inf, ""
-        for key, left, why in self._bounds(job):
-            if left is None:
+        for key, free, why in self._bounds(job):
+            if free is None:
                 return 0, why
-            if left - self._taken[key] < least:
-                least, bound = left - self._taken[key], why
+            if free - self._taken[key] < least:
+                least, bound = free - self._taken[key], why
         return self._whole(least, job), bound
 
     def take(self, job: JobProblem, count: int) -> None:
@@ -162,29 +162,29 @@ class GrowthRoom:
 
     def _bounds(self, job: JobProblem) -> Iterator[tuple[tuple[str, ...], float | None, str]]:
         """Yield each limit: its name, the boards that it leaves (None: not known), and in words."""
-        own, tenants = job.demand.job, self._problem.tenants
-        place = own.gpu_model, self._problem.facts.scheduler[own.job_id]
+        run, tenants = job.demand.job, self._problem.tenants
+        place = run.gpu_model, self._problem.facts.scheduler[run.job_id]
         # Of the nodes themselves what is taken is taken at once.
         each = _each_step(job)
-        whole = sum(self._fits(name, job, each) for name in self._nodes(own))
+        steps = sum(self._fits(name, job, each) for name in self._nodes(run))
         yield (
-            ("nodes", *place, own.job_id),
-            float(whole),
+            ("nodes", *place, run.job_id),
+            float(steps),
             "whole pods that fit the free boards, CPUs and memory of its nodes",
         )
-        left = self._left_by_plan(place)
-        yield ("plan", *place), left, "boards that no job holds in any slot of the plan"
+        free = self._left_by_plan(place)
+        yield ("plan", *place), free, "boards that no job holds in any slot of the plan"
         yield (
-            ("forecast", named_in(own.gpu_model, own.cluster)),
-            self._left_by_forecast(own),
+            ("forecast", named_in(run.gpu_model, run.cluster)),
+            self._left_by_forecast(run),
             "q95 of what all jobs are forecast to hold of its model",
         )
-        row = self._tenant_of[own.job_id]
+        row = self._tenant_of[run.job_id]
         if tenants.limiting and row != NOTHING:
             tenant = self._plan.tenants[row]
             used = max(tenant.now, *tenant.used)
             yield ("tenant", str(row)), tenant.quota - used, f"the quota of {tenant.tenant}"
-        yield from self._quota_bounds(own)
+        yield from self._quota_bounds(run)
 
     def _left_by_plan(self, place: tuple[str, str]) -> float:
         """Return the boards of a model under a scheduler that no job holds in any slot."""
@@ -209,10 +209,10 @@ class GrowthRoom:
 
         What other queues borrow may be lent by its own, whose use of it would end their jobs.
         """
-        known = self._problem.rules.quotas
+        rows = self._problem.rules.quotas
         quotas = [
             quota
-            for quota in quotas_of_jobs(known, (job,))
+            for quota in quotas_of_jobs(rows, (job,))
             if quota.resource == resource_of("", (job.scheduler or SchedulerFacts()).extra)
             and quota.gpu_model in ("", job.gpu_model)
         ]
@@ -221,11 +221,11 @@ class GrowthRoom:
             yield ("queue", queue), None, f"what its queue {queue} may hold is not known"
         for quota in quotas:
             if quota.nominal is not None:
-                beside = [_beyond(row) for row in known if _shares_with(row, quota)]
-                left = quota.nominal - _in_use(quota) - sum(beside)
+                excess = [_beyond(row) for row in rows if _shares_with(row, quota)]
+                free = quota.nominal - _in_use(quota) - sum(excess)
                 whose = "" if quota.kind is QuotaKind.RESOURCE_QUOTA else "quota of "
                 why = f"the {whose}{quota.kind} {quota.queue}"
-                yield ("quota", *quota.key), None if math.isnan(left) else left, why
+                yield ("quota", *quota.key), None if math.isnan(free) else free, why
 
     def _nodes(self, job: Job) -> Sequence[str]:
         """Return the nodes on which a job of Kubernetes may grow."""
@@ -242,19 +242,19 @@ class GrowthRoom:
 
 def _each_step(job: JobProblem) -> dict[str, int]:
     """Return the milli-CPUs and bytes that one more unit of a job asks for."""
-    own, step = job.demand.job, job.demand.standing.step
-    return dict(zip(_HOST, host_share(own, own.gpu_count, step), strict=True))
+    run, step = job.demand.job, job.demand.standing.step
+    return dict(zip(_HOST, host_share(run, run.gpu_count, step), strict=True))
 
 
 def _beside(
     job: JobProblem, planned: JobPlan, home: Home | None
 ) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the milli-CPUs and bytes that a job asks of nodes: now, and where the plan has it."""
-    own = job.demand.job
-    now = [(name, (milli, size)) for name, _boards, milli, size in held_shares(own, home)]
+    run = job.demand.job
+    now = [(name, (milli, size)) for name, _boards, milli, size in held_shares(run, home)]
     for stay in planned.stays:
         of = None if stay.mig_board is None else 1
-        share = host_share(own, planned.steps[stay.start].gpu_count, stay.gpus, of=of)
+        share = host_share(run, planned.steps[stay.start].gpu_count, stay.gpus, of=of)
         now.append((stay.node, share))
     for name, share in now:
         yield from (((name, what), need) for what, need in zip(_HOST, share, strict=True))
@@ -262,8 +262,8 @@ def _beside(
 
 def _in_use(quota: Quota) -> float:
     """Return what a queue has in use or reserved, NaN where nobody tells."""
-    known = [value for value in (quota.used, quota.reserved) if value is not None]
-    return max(known, default=math.nan)
+    values = [value for value in (quota.used, quota.reserved) if value is not None]
+    return max(values, default=math.nan)
 
 
 def _beyond(quota: Quota) -> float:
@@ -282,12 +282,12 @@ def _unserved(job: JobProblem, planned: JobPlan, planning: PlanningSettings) -> 
     """Return that a job may have more boards and needs more than the plan has, '' if not."""
     steps = set(planned.steps)
     has = max(option.boards for option in job.options if option.configuration in steps)
-    foreseen = 0.0 if job.demand.foreseen_devices is None else job.demand.foreseen_devices.max()
-    needs = float(max(foreseen, needed_service(job.demand, job.options[0], planning).max()))
+    forecast = 0.0 if job.demand.foreseen_devices is None else job.demand.foreseen_devices.max()
+    needs = float(max(forecast, needed_service(job.demand, job.options[0], planning).max()))
     more = any(option.grows and option.boards > has for option in job.options)
     if not more or needs <= has:
         return ""
-    how = "q90 with headroom" if foreseen < needs else "by its requests"
+    how = "q90 with headroom" if forecast < needs else "by its requests"
     return f"{planned.job_id} is forecast to need {needs:.3g} ({how}), of {has:g}"
 
 
@@ -317,13 +317,13 @@ def _upper_demand(problem: PlanningProblem, groups: Sequence[GroupForecast]) -> 
 
     At q95, else q90, within the horizon, by the forecast with the shortest slots.
     """
-    found: dict[str, float] = {}
+    demand: dict[str, float] = {}
     for group in sorted(groups, key=slot_length):
         path = group.path(Quantity.ALLOCATED_GPUS) if group.kind is GroupKind.GPU_MODEL else None
-        if path is None or group.name in found:
+        if path is None or group.name in demand:
             continue
         upper = zip(group.slot_starts, path.q95 or path.q90, strict=True)
-        near = [value for at, value in upper if at <= problem.slot_starts[-1]]
-        if near:
-            found[group.name] = max(near)
-    return found
+        values = [value for at, value in upper if at <= problem.slot_starts[-1]]
+        if values:
+            demand[group.name] = max(values)
+    return demand

@@ -116,31 +116,31 @@ _REASONS = {
 
 def _in_program(finding: MemoryFinding) -> list[str]:
     """Return the remedies that a person makes in the job's own program, the mildest first."""
-    own = [entry.text for entry in finding.advice if entry.remedy in _IN_PROGRAM]
-    return own or [entry.text for entry in finding.advice]
+    texts = [entry.text for entry in finding.advice if entry.remedy in _IN_PROGRAM]
+    return texts or [entry.text for entry in finding.advice]
 
 
 def _confidence(relief: Relief) -> str:
     """Return how far the forecast, and that the change helps, can be trusted."""
     chance = relief.finding.probability or 0.0
-    told = f"it runs out with a chance of at least {100 * chance:.0f} % by its forecast"
+    text = f"it runs out with a chance of at least {100 * chance:.0f} % by its forecast"
     if relief.action is Action.SPREAD:
-        return f"weak: {told}; that its memory is shared out evenly is not known"
-    return f"{'strong' if chance >= _LIKELY else 'medium'}: {told}"
+        return f"weak: {text}; that its memory is shared out evenly is not known"
+    return f"{'strong' if chance >= _LIKELY else 'medium'}: {text}"
 
 
 def _evidence(relief: Relief, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:
     """Return the evidence of a proposal with that of its memory in front."""
-    found = evidence_of(relief.proposal, savings, plan, problem)
+    evidence = evidence_of(relief.proposal, savings, plan, problem)
     path = _memory_path(relief)
     losses = dict(path.backtest.losses) if path is not None and path.backtest else {}
     return replace(
-        found,
+        evidence,
         signal="memory used",
         forecast_model="none" if path is None else path.model,
         backtest_error=losses.get(path.model) if path is not None else None,
         backtest_baseline=losses.get("seasonal-naive"),
-        factors=(*_memory_factors(relief), *found.factors),
+        factors=(*_memory_factors(relief), *evidence.factors),
     )
 
 

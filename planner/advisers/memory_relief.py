@@ -119,7 +119,7 @@ def _ordered(
     ways: Sequence[_Way], planned: Proposal, terms: Terms
 ) -> list[tuple[Proposal, _Way, ProposalOutcome]]:
     """Return the ways with what they bring: larger devices first, of each kind the cheapest."""
-    found = []
+    candidates = []
     for way in ways:
         options = (*planned.job.options, way.option)
         proposal = replace(
@@ -132,9 +132,9 @@ def _ordered(
             first=None,
             last=None,
         )
-        found.append((proposal, way, outcome_of(proposal, terms)))
+        candidates.append((proposal, way, outcome_of(proposal, terms)))
     return sorted(
-        found,
+        candidates,
         key=lambda each: (each[1].action is Action.SPREAD, -_saved(each[2]), each[1].limit_mib),
     )
 
@@ -200,8 +200,8 @@ def _spread(job: JobProblem, finding: MemoryFinding) -> Iterator[_Way]:
     if fixed or standing.scaled_by or now.mig_profile:
         return
     limit = USABLE * finding.limit_mib
-    wanted = now.gpu_count * _asked_mib(finding) / limit
-    more = max(1, math.ceil((wanted - now.gpu_count) / standing.step - 1e-9))
+    required = now.gpu_count * _asked_mib(finding) / limit
+    more = max(1, math.ceil((required - now.gpu_count) / standing.step - 1e-9))
     count = now.gpu_count + more * standing.step
     if standing.most is not None and count > standing.most:
         return

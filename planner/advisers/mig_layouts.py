@@ -102,8 +102,8 @@ def nodes_to_cut(
 
 def _takes(change: Proposal, model: str) -> bool:
     """Return whether a change takes boards of a model beyond what its job holds of it."""
-    held = (change.present, *(change.job.options[number] for number in change.proposed))
-    now, *then = (option.boards * (option.configuration.gpu_model == model) for option in held)
+    options = (change.present, *(change.job.options[number] for number in change.proposed))
+    now, *then = (option.boards * (option.configuration.gpu_model == model) for option in options)
     return max(then, default=0.0) > now + 1e-9
 
 
@@ -159,22 +159,22 @@ def _offers(
     rejections: Rejections,
 ) -> dict[str, list[_SliceMove]]:
     """Return by profile the jobs that would go on in such a slice of the node."""
-    found: dict[str, list[_SliceMove]] = {}
+    offers: dict[str, list[_SliceMove]] = {}
     profiles = frozenset(profile for layout in layouts for profile in layout.slices)
     reach = Reach(boards={}, slices={node.gpu_model: profiles}, models=frozenset())
     for column, job in enumerate(problem.jobs):
-        own = job.demand.job
-        if own.job_id not in candidates or own.gpu_model != node.gpu_model:
+        run = job.demand.job
+        if run.job_id not in candidates or run.gpu_model != node.gpu_model:
             continue
-        near = runs_under(problem.facts.scheduler[own.job_id], node.schedulers)
-        if not near or not problem.movable(column) or own.mig_profile:
+        reachable = runs_under(problem.facts.scheduler[run.job_id], node.schedulers)
+        if not reachable or not problem.movable(column) or run.mig_profile:
             continue
         for option in options_for(job.demand, reach, terms=problem.terms):
             profile = option.configuration.mig_profile
             move = _move(job, option, problem, past_runs, rejections) if profile else None
             if move is not None:
-                found.setdefault(profile, []).append(move)
-    return found
+                offers.setdefault(profile, []).append(move)
+    return offers
 
 
 def _move(
@@ -254,8 +254,8 @@ def _best_moves(
         [[_worth(by_job.get((job_id, name))) for name in slices] for job_id in jobs]
     ).reshape(len(jobs), len(slices))
     rows, columns = linear_sum_assignment(worth, maximize=True)
-    taken = ((jobs[row], slices[column]) for row, column in zip(rows, columns, strict=True))
-    return tuple(by_job[pair] for pair in taken if pair in by_job)
+    pairs = ((jobs[row], slices[column]) for row, column in zip(rows, columns, strict=True))
+    return tuple(by_job[pair] for pair in pairs if pair in by_job)
 
 
 def _worth(move: _SliceMove | None) -> float:
@@ -264,14 +264,14 @@ def _worth(move: _SliceMove | None) -> float:
 
 def _sum(ranges: Sequence[Range | None], further: float = 0.0) -> Range | None:
     """Return the sum, errors taken as alike so that it is wide; None where a part is unknown."""
-    known = [entry for entry in ranges if entry is not None]
-    if len(known) < len(ranges) or not known:
+    values = [entry for entry in ranges if entry is not None]
+    if len(values) < len(ranges) or not values:
         return None
     return Range(
-        low=sum(entry.low for entry in known) + further,
-        central=sum(entry.central for entry in known) + further,
-        high=sum(entry.high for entry in known) + further,
-        unit=known[0].unit,
+        low=sum(entry.low for entry in values) + further,
+        central=sum(entry.central for entry in values) + further,
+        high=sum(entry.high for entry in values) + further,
+        unit=values[0].unit,
     )
 
 

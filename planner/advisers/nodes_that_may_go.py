@@ -39,12 +39,12 @@ def nodes_that_may_go(
     gone = np.zeros(len(nodes) + 1, dtype=np.bool_)
     going: dict[str, list[JobProblem]] = {}
     for candidate in sorted(off, key=lambda n: (spans[n][0] - spans[n][1], nodes[n].name)):
-        own, others = held_in(spans[candidate])
+        local, others = held_in(spans[candidate])
         gone[candidate] = True
-        parts = fleet.parts_held(own, gone)
+        parts = fleet.parts_held(local, gone)
         leave = (parts > 0) & gone[fleet.node]
         parts[leave] = 0
-        nowhere = own - np.bincount(fleet.job, parts, len(own)).astype(np.int64)
+        nowhere = local - np.bincount(fleet.job, parts, len(local)).astype(np.int64)
         leaving = others + fleet.by_size(fleet.model_of_job, nowhere)
         if fleet.stays[leave].any() or not all_fit(fleet.rooms(parts, gone), leaving):
             gone[candidate] = False
@@ -79,29 +79,29 @@ class _Fleet:
     asks: Floats
     each: Floats
 
-    def parts_held(self, own: Ints, gone: Bools) -> Ints:
-        """Return the boards of parts that jobs still hold who may hold `own` [J] of their model.
+    def parts_held(self, needs: Ints, gone: Bools) -> Ints:
+        """Return the boards of parts that jobs still hold who may hold `needs` [J] of their model.
 
         What a job loses it gives back on its last nodes; what is on nodes that are `gone` [N + 1]
         is no part of what it keeps.
         """
-        kept = np.where(gone[self.node], 0, self.boards)
-        before = np.cumsum(kept) - kept
-        left = own[self.job] - (before - before[self.first])
-        return np.asarray(np.clip(left, 0, self.boards), dtype=np.int64)
+        boards = np.where(gone[self.node], 0, self.boards)
+        before = np.cumsum(boards) - boards
+        rest = needs[self.job] - (before - before[self.first])
+        return np.asarray(np.clip(rest, 0, self.boards), dtype=np.int64)
 
     def rooms(self, parts: Ints, gone: Bools) -> Ints:
         """Return how many nodes by model and boards that are left take jobs beside these parts."""
         used = np.bincount(self.node, parts, len(gone))[:-1].astype(np.int64)
-        left = np.minimum(self.usable - used, self._fed(parts > 0))
-        left = np.where(self.takes & ~gone[:-1], np.maximum(left, 0), 0)
-        return self.by_size(self.model_of_node, left.astype(np.int64))
+        free = np.minimum(self.usable - used, self._fed(parts > 0))
+        free = np.where(self.takes & ~gone[:-1], np.maximum(free, 0), 0)
+        return self.by_size(self.model_of_node, free.astype(np.int64))
 
-    def _fed(self, held: Bools) -> Floats:
+    def _fed(self, in_use: Bools) -> Floats:
         """Return for how many boards each node has CPUs and memory left beside held parts."""
         fed = np.full(len(self.host), np.inf)
         for column in np.flatnonzero((self.each > 0).any(axis=0)):
-            used = np.bincount(self.node, self.asks[:, column] * held, len(self.host) + 1)[:-1]
+            used = np.bincount(self.node, self.asks[:, column] * in_use, len(self.host) + 1)[:-1]
             room, each = self.host[:, column] - used, self.each[:, column]
             fed = np.minimum(fed, np.where(each > 0, np.floor(room / np.maximum(each, 1)), np.inf))
         return fed
@@ -109,10 +109,10 @@ class _Fleet:
     def by_size(self, model: Ints, boards: Ints) -> Ints:
         """Return how many there are by model and boards, 0 of none; beyond all nodes as one."""
         largest = int(self.usable.max(initial=0)) + 1
-        found = np.zeros((len(self.models) + 1, largest + 1), dtype=np.int64)
-        np.add.at(found, (model, np.minimum(boards, largest)), 1)
-        found[:, 0] = 0
-        return found
+        counts = np.zeros((len(self.models) + 1, largest + 1), dtype=np.int64)
+        np.add.at(counts, (model, np.minimum(boards, largest)), 1)
+        counts[:, 0] = 0
+        return counts
 
 
 def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet:
@@ -125,11 +125,11 @@ def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet
             number.get(name, len(nodes)),
             boards,
             not problem.movable(column),
-            *held.get(name, (0, 0)),
+            *needs.get(name, (0, 0)),
         )
         for column, job in enumerate(jobs)
         if (home := problem.facts.homes.get(job.demand.job.job_id)) is not None
-        for held in ({name: asks for name, _boards, *asks in held_shares(job.demand.job, home)},)
+        for needs in ({name: asks for name, _boards, *asks in held_shares(job.demand.job, home)},)
         for name, boards in home.boards
     ]
     job, node, boards, stays, *asks = np.array(rows, dtype=np.int64).reshape(-1, 6).T
@@ -158,20 +158,20 @@ def _fleet(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> _Fleet
 
 def _each(problem: PlanningProblem, proposed: Mapping[str, Proposal]) -> dict[str, tuple[int, int]]:
     """Return the most milli-CPUs and bytes that a job which may move asks for beside a board."""
-    found: dict[str, tuple[int, int]] = {}
+    needs: dict[str, tuple[int, int]] = {}
     for column, job in enumerate(problem.jobs):
-        own, change = job.demand.job, proposed.get(job.demand.job.job_id)
+        run, change = job.demand.job, proposed.get(job.demand.job.job_id)
         if change is None and not problem.movable(column):
             continue
         options = {0} if change is None else {0, *change.proposed}
-        held = job.options if change is None else change.job.options
-        for option in (held[number] for number in options):
+        options_of_job = job.options if change is None else change.job.options
+        for option in (options_of_job[number] for number in options):
             model, count = option.configuration.gpu_model, option.configuration.gpu_count
             if count:
-                cpu, memory = found.get(model, (0, 0))
-                more = host_share(own, count, 1, of=max(1, int(option.boards)))
-                found[model] = max(cpu, more[0]), max(memory, more[1])
-    return found
+                cpu, memory = needs.get(model, (0, 0))
+                more = host_share(run, count, 1, of=max(1, int(option.boards)))
+                needs[model] = max(cpu, more[0]), max(memory, more[1])
+    return needs
 
 
 def _held_by_all(
@@ -181,31 +181,31 @@ def _held_by_all(
 
     Others by model and boards.
     """
-    own, others = np.zeros(len(problem.jobs), dtype=np.int64), list[tuple[int, int]]()
+    counts, others = np.zeros(len(problem.jobs), dtype=np.int64), list[tuple[int, int]]()
     for column, job in enumerate(problem.jobs):
-        held = _held_in(job, proposed.get(job.demand.job.job_id), span)
-        own[column] = held.pop(job.demand.job.gpu_model, 0)
+        by_model = _held_in(job, proposed.get(job.demand.job.job_id), span)
+        counts[column] = by_model.pop(job.demand.job.gpu_model, 0)
         others += [
-            (fleet.models.get(name, len(fleet.models)), boards) for name, boards in held.items()
+            (fleet.models.get(name, len(fleet.models)), boards) for name, boards in by_model.items()
         ]
-    return own, fleet.by_size(*np.array(others, dtype=np.int64).reshape(-1, 2).T)
+    return counts, fleet.by_size(*np.array(others, dtype=np.int64).reshape(-1, 2).T)
 
 
 def _held_in(job: JobProblem, change: Proposal | None, span: slice) -> dict[str, int]:
     """Return the boards by model that a job may hold in slots of a plan, its change made."""
     there = job.demand.remaining.high[span] > 0
     options = {0} if change is None else {*np.array(change.proposed)[span][there].tolist()}
-    found: dict[str, int] = {}
-    held = job.options if change is None else change.job.options
+    by_model: dict[str, int] = {}
+    configs = job.options if change is None else change.job.options
     more = float(job.more_boards[span].max(initial=0.0))
-    for option in (held[number] for number in options if there.any()):
+    for option in (configs[number] for number in options if there.any()):
         model, boards = option.configuration.gpu_model, option.boards
         if option.configuration.boards is not None:
             # Of a shared board each of its jobs keeps the node.
             boards = float(option.configuration.gpu_count)
         boards += more if boards else 0.0
-        found[model] = max(found.get(model, 0), int(np.ceil(boards - 1e-6)))
-    return found
+        by_model[model] = max(by_model.get(model, 0), int(np.ceil(boards - 1e-6)))
+    return by_model
 
 
 def all_fit(rooms: Ints, leaving: Ints) -> bool:
@@ -214,17 +214,17 @@ def all_fit(rooms: Ints, leaving: Ints) -> bool:
     The largest are put first, each where the least is left. A node that has taken one is the next
     to take another as long as it can, so nodes of one size are filled one after the other.
     """
-    left = rooms.tolist()
+    free = rooms.tolist()
     for model, boards in reversed(np.argwhere(leaving).tolist()):
-        waiting, room = int(leaving[model, boards]), left[model]
+        waiting, room = int(leaving[model, boards]), free[model]
         for size in range(boards, len(room)):
             each = size // boards
             full = min(room[size], waiting // each)
             rest = waiting % each if room[size] > full else 0
-            for count, taken in ((full, each), (int(rest > 0), rest)):
+            for count, part in ((full, each), (int(rest > 0), rest)):
                 room[size] -= count
-                room[size - taken * boards] += count
-                waiting -= count * taken
+                room[size - part * boards] += count
+                waiting -= count * part
         if waiting:
             return False
     return True

@@ -21,7 +21,7 @@ _HOURS_PER_DAY = 24.0
 def smaller_advice(
     services: Sequence[ServiceOutlook],
     proposals: Mapping[str, Proposal],
-    kept: Collection[str],
+    unchanged: Collection[str],
     plan: Plan,
     problem: PlanningProblem,
 ) -> Iterator[Recommendation]:
@@ -32,10 +32,10 @@ def smaller_advice(
     """
     for service in services:
         proposal = proposals.get(service.job_id)
-        if proposal is None or service.job_id not in kept or _is_held(proposal):
+        if proposal is None or service.job_id not in unchanged or _is_held(proposal):
             continue
-        found = [(fit, _saved(service, fit, proposal, problem)) for fit in service.fits]
-        worth = [(fit, saved) for fit, saved in found if saved is not None]
+        savings = [(fit, _saved(service, fit, proposal, problem)) for fit in service.fits]
+        worth = [(fit, saved) for fit, saved in savings if saved is not None]
         if worth:
             fit, saved = max(worth, key=lambda pair: pair[1].central)
             yield _advice(service, fit, saved, proposal, plan, problem)

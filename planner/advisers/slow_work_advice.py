@@ -23,7 +23,7 @@ _TOLD = ("medium", "strong")
 def slow_work_advice(
     slow: Sequence[SlowWork],
     proposals: Mapping[str, Proposal],
-    kept: Collection[str],
+    unchanged: Collection[str],
     plan: Plan,
     problem: PlanningProblem,
 ) -> Iterator[Recommendation]:
@@ -31,35 +31,35 @@ def slow_work_advice(
 
     Weak evidence makes none, nor does a loss below the share that is worth a change.
     """
-    for found in slow:
-        proposal = proposals.get(found.job_id)
-        if proposal is None or found.job_id not in kept or not found.cause.is_slow:
+    for slow_job in slow:
+        proposal = proposals.get(slow_job.job_id)
+        if proposal is None or slow_job.job_id not in unchanged or not slow_job.cause.is_slow:
             continue
-        if proposal.job.demand.is_fixed or found.confidence not in _TOLD:
+        if proposal.job.demand.is_fixed or slow_job.confidence not in _TOLD:
             continue
-        lost = found.lost_ratio
+        lost = slow_job.lost_ratio
         if lost is None or lost.central >= problem.planning.min_saving_ratio:
-            yield _advice(found, proposal, plan, problem)
+            yield _advice(slow_job, proposal, plan, problem)
 
 
 def _advice(
-    found: SlowWork, proposal: Proposal, plan: Plan, problem: PlanningProblem
+    slow_job: SlowWork, proposal: Proposal, plan: Plan, problem: PlanningProblem
 ) -> Recommendation:
     hours = proposal.job.demand.remaining.hours(problem.terms.slot_hours)
-    gpu_hours, cost = _lost(found, proposal, problem, hours)
+    gpu_hours, cost = _lost(slow_job, proposal, problem, hours)
     return job_advice(
         Action.SPEED_UP,
         proposal,
         plan,
         problem,
-        change=f"{SHORT[found.cause]} ({found.cause})",
+        change=f"{SHORT[slow_job.cause]} ({slow_job.cause})",
         why=(
-            f"Its GPUs look {_LOOKS[found.cause]}. {_costs(found, proposal, problem)} "
-            f"To try: {found.remedy}."
+            f"Its GPUs look {_LOOKS[slow_job.cause]}. {_costs(slow_job, proposal, problem)} "
+            f"To try: {slow_job.remedy}."
         ),
         savings=savings_of(problem, gpu_hours=gpu_hours, cost=cost),
-        confidence=f"{found.confidence}: {found.doubt}",
-        factors=_factors(found),
+        confidence=f"{slow_job.confidence}: {slow_job.doubt}",
+        factors=_factors(slow_job),
         signal="activity of its boards",
     )
 
@@ -75,18 +75,18 @@ _LOOKS = {
 
 
 def _lost(
-    found: SlowWork, proposal: Proposal, problem: PlanningProblem, hours: float
+    slow_job: SlowWork, proposal: Proposal, problem: PlanningProblem, hours: float
 ) -> tuple[Range | None, Range | None]:
     """Return GPU-hours and money that the cause takes in so many hours, None where unknown.
 
     That no kernel runs for a while is seen, and not why: input is one of several causes, so that
     nothing measured carries money there.
     """
-    if found.lost_ratio is None or found.cause is SlowCause.STARVED:
+    if slow_job.lost_ratio is None or slow_job.cause is SlowCause.STARVED:
         return None, None
     job = proposal.job.demand.job
     model = problem.catalogue.find(job.gpu_model)
-    ratio = found.lost_ratio
+    ratio = slow_job.lost_ratio
     gpu_hours = replace(ratio.times(hours * job.gpu_count), unit="GPU-h")
     if model is None:
         return gpu_hours, None
@@ -94,9 +94,9 @@ def _lost(
     return gpu_hours, replace(rent, unit=problem.energy.currency)
 
 
-def _costs(found: SlowWork, proposal: Proposal, problem: PlanningProblem) -> str:
-    gpu_hours, cost = _lost(found, proposal, problem, _HOURS_PER_DAY)
-    if found.cause is SlowCause.STARVED:
+def _costs(slow_job: SlowWork, proposal: Proposal, problem: PlanningProblem) -> str:
+    gpu_hours, cost = _lost(slow_job, proposal, problem, _HOURS_PER_DAY)
+    if slow_job.cause is SlowCause.STARVED:
         return "Whether it is the input was not measured, so no saving is counted."
     if gpu_hours is None:
         return "What that costs is unknown: boards do not tell how much slower they work."
@@ -108,17 +108,17 @@ def _text(amount: Range) -> str:
     return f"{amount.central:.2f} ({amount.low:.2f}–{amount.high:.2f}) {amount.unit}"
 
 
-def _factors(found: SlowWork) -> tuple[tuple[str, str], ...]:
+def _factors(slow_job: SlowWork) -> tuple[tuple[str, str], ...]:
     """Return what its boards tell, for the front of the evidence."""
-    told = ", ".join(f"{name} {value:.2f}" for name, value in found.signals)
-    lost = found.lost_ratio
+    signals = ", ".join(f"{name} {value:.2f}" for name, value in slow_job.signals)
+    lost = slow_job.lost_ratio
     share = (
         "unknown"
         if lost is None
         else f"{100 * lost.central:.0f} ({100 * lost.low:.0f}–{100 * lost.high:.0f}) % of its time"
     )
     return (
-        ("why it is slow", found.describe()),
-        ("signals, mean of these slots", told),
+        ("why it is slow", slow_job.describe()),
+        ("signals, mean of these slots", signals),
         ("time lost", share),
     )
