@@ -1,4 +1,4 @@
-"""Which proposals can all be followed together: there is room for each, and pairs stay pairs."""
+"""Admission of proposals that fit together: there is room for each, and pairs stay pairs."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ NO_PAIR = "the job that would share its board is not proposed to do so"
 
 
 class AdmissionRoom:
-    """What is in use while every job keeps what it has, but for the proposals taken so far.
+    """The use of resources while every job stays as it is, but for the proposals admitted so far.
 
     And takes what its autoscaler is foreseen to take. Rows are the boards of a model under a
     scheduler, then the devices of each resource quota: more than it allows is refused. `first`
@@ -87,7 +87,7 @@ class AdmissionRoom:
         return ""
 
     def _needed(self, change: Mapping[int, Slots]) -> Iterator[Proposal]:
-        """Yield what has to be followed before a change, for room beside all that is taken."""
+        """Yield the proposals to follow before a change, for room beside all use."""
         short = {
             row: (self._claimed[row] - self._most[row]) * (amount > 0)
             for row, amount in change.items()
@@ -104,7 +104,7 @@ class AdmissionRoom:
                 yield proposal
 
     def _change(self, proposal: Proposal) -> dict[int, Slots]:
-        """Return what a proposal takes more or less by row, arrays [slots]."""
+        """Return the change of use by a proposal, by row, arrays [slots]."""
         change: dict[int, Slots] = defaultdict(lambda: np.zeros(self._used.shape[1]))
         for row, amount in self._taken_by(proposal, proposal.present):
             change[row] -= amount

@@ -186,7 +186,7 @@ def _power_down_savings(
     moves: Sequence[_Move],
     problem: PlanningProblem,
 ) -> Savings:
-    """Return what a node that is off saves, less the moves; all errors are independent."""
+    """Return the savings of a node that is off, less the moves; all errors are independent."""
     slots, tariff = slice(*stretch), problem.tariff
     price, mean_price = float(tariff.per_kwh[slots].mean()), float(tariff.per_kwh.mean())
     kwh, errors = _node_energy(board_hours, model, problem)

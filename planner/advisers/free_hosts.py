@@ -52,7 +52,7 @@ class FreeHosts:
         )
 
     def take(self, proposal: Proposal) -> None:
-        """Take what the pods of a change ask for where it is free."""
+        """Take the free resources that the pods of a change request."""
         rooms = [self._placed(proposal.job, option, 3) for option in _taking(proposal)]
         # One option at a time is in force.
         self._left = np.minimum.reduce(
@@ -60,7 +60,7 @@ class FreeHosts:
         )
 
     def _placed(self, job: JobProblem, option: Option, columns: int) -> Floats | None:
-        """Return what is left once its pods are placed, None where a pod finds no room.
+        """Return the free resources once its pods are placed, None where a pod finds no room.
 
         Of one column, boards alone are checked, and those that earlier changes take count as free.
         """
@@ -96,7 +96,7 @@ def _taking(proposal: Proposal) -> Iterator[Option]:
 
 
 def _pods(job: JobProblem, option: Option) -> tuple[Floats, int]:
-    """Return what each pod needs of a node that a change makes there, and how many these are.
+    """Return the need of each pod that a change starts on a node, and the number of pods.
 
     Of slices no board: the plan decides from which board they are cut.
     """

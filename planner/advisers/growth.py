@@ -46,7 +46,7 @@ _ASSUMED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growing:
-    """What growing rests on; `past_runs` are lengths of ended runs of the same job, s, by job."""
+    """The facts of growth; `past_runs` are lengths of ended runs of the same job, s, by job."""
 
     plan: Plan
     problem: PlanningProblem
@@ -115,7 +115,7 @@ def _is_held(proposal: Proposal) -> bool:
 
 
 def _why_not_grown(proposal: Proposal) -> str:
-    """Return what of the job itself keeps it from growing, '' where nothing does."""
+    """Return the reason of the job itself not to grow, '' where there is none."""
     job, busy = proposal.job.demand.job, proposal.job.demand.utilization_mean_ratio or 0.0
     facts = job.scheduler or SchedulerFacts()
     extra = dict(facts.extra)
@@ -254,7 +254,7 @@ def _recommendation(action: Action, change: _Change, why: str, growing: Growing)
 
 
 def _savings(change: _Change, problem: PlanningProblem) -> Savings:
-    """Return what the boards cost as a loss, given back as a saving; None where not known.
+    """Return the boards' cost as a loss, given back as a saving; None where not known.
 
     All boards are taken to draw what the job's draw now: at most, as more wait for each other.
     """

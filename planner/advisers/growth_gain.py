@@ -1,4 +1,4 @@
-"""What another number of boards brings a training job: an earlier end, and what that takes more.
+"""Gain of a training job on another number of boards: an earlier end, and its further cost.
 
 With R hours left on b boards, s times the speed on b' boards, t hours without work for the change,
 and H hours for which it is known what becomes of the boards:
@@ -80,7 +80,7 @@ def gain_of(
     as_of: datetime,
     known_hours: float,
 ) -> Gain:
-    """Return what a change from the first to the second of `sizes` brings, in boards.
+    """Return the gain of a change from the first to the second of `sizes`, in boards.
 
     `ends` are equally likely ends without it, `change_seconds` its low, central and high, which
     count by Swanson's weights; `known_hours` is H.

@@ -41,7 +41,7 @@ _HOST = ("milli-CPUs", "bytes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthFacts:
-    """What growing asks beside the plan: jobs that wait for boards.
+    """The facts of growth beside the plan: jobs that wait for boards.
 
     By job: what it reported of its work, ended runs of it, and what it had before it was grown.
     """
@@ -64,7 +64,7 @@ class GrowthRoom:
         facts: GrowthFacts,
         closed: Collection[str],
     ) -> None:
-        """Count what is left. `closed` are nodes of which another change is recommended.
+        """Count free resources. `closed` are nodes of which another change is recommended.
 
         Nodes of a power domain are left alone: its limit may be what keeps their boards free.
         """
@@ -108,7 +108,7 @@ class GrowthRoom:
         self._taken: Counter[tuple[str, ...]] = Counter()
 
     def wanted(self, job: Job) -> str:
-        """Return who else wants boards like those of a job, '' when nobody is known to."""
+        """Return the text of other demand for boards like those of a job, '' without any."""
         source = self._problem.facts.scheduler[job.job_id]
         for other in self._facts.waiting:
             if other.source == source and other.gpu_model in ("", job.gpu_model):
@@ -205,7 +205,7 @@ class GrowthRoom:
         return have - self._upper[name] if name in self._upper else None
 
     def _quota_bounds(self, job: Job) -> Iterator[tuple[tuple[str, ...], float | None, str]]:
-        """Yield what its queues leave of their nominal quota: nothing is borrowed to grow.
+        """Yield the free nominal quota of its queues: nothing is borrowed to grow.
 
         What other queues borrow may be lent by its own, whose use of it would end their jobs.
         """
@@ -261,13 +261,13 @@ def _beside(
 
 
 def _in_use(quota: Quota) -> float:
-    """Return what a queue has in use or reserved, NaN where nobody tells."""
+    """Return the use or reservation of a queue, NaN where unknown."""
     values = [value for value in (quota.used, quota.reserved) if value is not None]
     return max(values, default=math.nan)
 
 
 def _beyond(quota: Quota) -> float:
-    """Return what a queue has in use beyond its nominal quota."""
+    """Return the use of a queue beyond its nominal quota."""
     # Not max(0.0, …), which would make 0 of NaN.
     return float(np.maximum(0.0, _in_use(quota) - (quota.nominal or 0.0)))
 
@@ -292,7 +292,7 @@ def _unserved(job: JobProblem, planned: JobPlan, planning: PlanningSettings) -> 
 
 
 def _add_most(total: Counter[Key], amounts: Iterable[tuple[Key, float]]) -> None:
-    """Add what a job holds at most of each kind, whenever that is."""
+    """Add the largest use of a job of each kind, at any time."""
     most: dict[Key, float] = {}
     for key, amount in amounts:
         most[key] = max(most.get(key, 0.0), amount)

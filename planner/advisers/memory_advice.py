@@ -62,7 +62,7 @@ def _expiry(finding: MemoryFinding, created_at: datetime, problem: PlanningProbl
 
 
 def _savings(relief: Relief, problem: PlanningProblem) -> Savings:
-    """Return what the change costs, as negative savings; of advice nothing is known."""
+    """Return the cost of the change, as negative savings; that of advice is unknown."""
     if relief.outcome is None:
         hours = relief.proposal.job.demand.remaining.hours(problem.terms.slot_hours)
         return Savings(
@@ -121,7 +121,7 @@ def _in_program(finding: MemoryFinding) -> list[str]:
 
 
 def _confidence(relief: Relief) -> str:
-    """Return how far the forecast, and that the change helps, can be trusted."""
+    """Return the confidence in the forecast and in the help of the change."""
     chance = relief.finding.probability or 0.0
     text = f"it runs out with a chance of at least {100 * chance:.0f} % by its forecast"
     if relief.action is Action.SPREAD:

@@ -1,4 +1,4 @@
-"""What can be changed about a job whose GPU memory will run out: larger devices, or more of them.
+"""Relief of a job whose GPU memory will run out: larger devices, or more of them.
 
 A larger device that offers what the forecast needs is sure to hold it; of those with free boards
 the cheapest is taken. More devices hold it only where the job shares its memory out between them,
@@ -30,7 +30,7 @@ _BEYOND = 1.25
 
 
 def _asked_mib(finding: MemoryFinding) -> float:
-    """Return what is asked of other devices."""
+    """Return the memory required of other devices, MiB."""
     return finding.needed_mib * (_BEYOND if is_cut_off(finding) else 1.0)
 
 
@@ -88,7 +88,7 @@ def _relief(
 
 
 def _unchangeable(job: JobProblem, *, may_requeue: bool) -> str:
-    """Return why no configuration of the job can be changed, '' when one can."""
+    """Return the reason why no configuration of the job can change, '' when one can."""
     if job.keep_reason:
         return job.keep_reason
     if job.pinned is not None:

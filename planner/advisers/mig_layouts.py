@@ -184,7 +184,7 @@ def _move(
     past_runs: Mapping[str, Sequence[float]],
     rejections: Rejections,
 ) -> _SliceMove | None:
-    """Return what a slice would do for a job, None where it would not be recommended to it."""
+    """Return the move of a job to a slice, None where it would not be recommended."""
     terms, job_id = problem.terms, job.demand.job.job_id
     alone = JobProblem(
         demand=job.demand, options=(job.options[0], option), keep_reason=job.keep_reason
@@ -241,7 +241,7 @@ def _worth_it(
 def _best_moves(
     layout: MigLayout, offers: Mapping[str, list[_SliceMove]]
 ) -> tuple[_SliceMove, ...]:
-    """Return which job takes which slice, for the largest worth in all; a job takes one at most."""
+    """Return the pairs of jobs and slices of the largest total worth; a job takes one at most."""
     by_job = {
         (move.job_id, profile): move
         for profile, moves in offers.items()

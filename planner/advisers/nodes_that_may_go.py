@@ -1,4 +1,4 @@
-"""Which nodes may be empty together: those whose jobs may leave them and fit on the others."""
+"""Nodes that may be empty together: their jobs may leave them and fit on the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ class _Fleet:
         return np.asarray(np.clip(rest, 0, self.boards), dtype=np.int64)
 
     def rooms(self, parts: Ints, gone: Bools) -> Ints:
-        """Return how many nodes by model and boards that are left take jobs beside these parts."""
+        """Return the number of nodes by model and free boards that take jobs beside these parts."""
         used = np.bincount(self.node, parts, len(gone))[:-1].astype(np.int64)
         free = np.minimum(self.usable - used, self._fed(parts > 0))
         free = np.where(self.takes & ~gone[:-1], np.maximum(free, 0), 0)
@@ -107,7 +107,7 @@ class _Fleet:
         return fed
 
     def by_size(self, model: Ints, boards: Ints) -> Ints:
-        """Return how many there are by model and boards, 0 of none; beyond all nodes as one."""
+        """Return the counts by model and boards, 0 of none; sizes beyond all nodes count as one."""
         largest = int(self.usable.max(initial=0)) + 1
         counts = np.zeros((len(self.models) + 1, largest + 1), dtype=np.int64)
         np.add.at(counts, (model, np.minimum(boards, largest)), 1)

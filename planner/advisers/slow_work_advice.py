@@ -109,7 +109,7 @@ def _text(amount: Range) -> str:
 
 
 def _factors(slow_job: SlowWork) -> tuple[tuple[str, str], ...]:
-    """Return what its boards tell, for the front of the evidence."""
+    """Return the factors by its boards' signals, for the front of the evidence."""
     signals = ", ".join(f"{name} {value:.2f}" for name, value in slow_job.signals)
     lost = slow_job.lost_ratio
     share = (
