@@ -1,4 +1,4 @@
-"""TS-DPBP: plan over slots and nodes so that every job has what it needs at least cost.
+"""TS-DPBP: plan over slots and nodes so that every job meets its demand at least cost.
 
 The planning problem in the solver's arrays (`planner.problem.slot_mapping`), its plan in
 configurations, these on nodes. Where nodes cannot hold what the counts allow, the plan is made

@@ -1,4 +1,4 @@
-"""Ray's driver in a process of its own, which is spoken to in bytes and may end at any time.
+"""Ray's driver in a process of its own; messages are bytes, and it may end at any time.
 
 Ray ends the process that drives it, without an exception, in more ways than one: when the raylet
 of its machine dies, when the head stays away for a minute, and when another thread frees an object
@@ -40,7 +40,7 @@ _ON_A_WORKER = "trimtab.own_packages_first"
 _log = logging.getLogger(__name__)
 
 Work = Callable[[Any, Connection], None]
-"""What a driver does: it is given Ray, connected, and the line to whoever asks."""
+"""The work of a driver; arguments are Ray, connected, and the line to the caller."""
 
 
 class Driver:
@@ -54,7 +54,7 @@ class Driver:
         """How many the cluster had at first."""
 
     def say(self, packed: bytes) -> None:
-        """Send bytes to the driver's work; to one that is lost, nothing."""
+        """Send bytes to the driver's work; nothing to a lost driver."""
         with suppress(OSError):
             self._line.send_bytes(packed)
 
@@ -134,9 +134,9 @@ def _cpus(line: Connection, address: str) -> int:
 
 
 def _drive(line: Connection, address: str, work: Work) -> None:
-    """Be the driver."""
-    os.dup2(2, 1)  # what Ray prints is no data
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks is interrupted, and closes the line
+    """Run the driver until its line closes."""
+    os.dup2(2, 1)  # what Ray prints is not data
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller gets it, and closes the line
     ray: Any = import_module("ray")
     options: dict[str, Any] = {"runtime_env": {"worker_process_setup_hook": _ON_A_WORKER}}
     if address == LOCAL:

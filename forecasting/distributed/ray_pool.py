@@ -31,7 +31,7 @@ def by_ray(
 
 
 def _hand_out(ray: Any, line: Connection) -> None:
-    """Let the cluster work on all batches at once, and say the answers in order."""
+    """Run all batches on the cluster at once, and send the answers in order."""
     worker = ray.remote(max_retries=RETRIES)(_answer)
     waiting = [worker.remote(batch) for batch in iter(line.recv_bytes, END)]
     for answer in waiting:

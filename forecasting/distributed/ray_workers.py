@@ -1,4 +1,4 @@
-"""Things kept open on a Ray cluster (extra `ray`) and asked many times, answers in order.
+"""Items kept open on a Ray cluster (extra `ray`) over many calls, answers in order.
 
 A worker opens its share of them once. Ray starts a worker that died again, opens its share again
 and repeats what it was asked; what Ray gives up, or a lost cluster leaves behind, is opened and
@@ -23,7 +23,7 @@ from forecasting.distributed.ray_driver import (
 
 
 class _OnRay:
-    """Opened things by the worker that has them."""
+    """Opened items by worker."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class _OnRay:
         return len(self._shares)
 
     def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
-        """Return function(thing, argument) of every thing, in order."""
+        """Return function(item, argument) of every item, in order."""
         for share in self._shares:
             self._driver.say(packed((function, {number: arguments[number] for number in share})))
         results: dict[int, Any] = {}
@@ -83,7 +83,7 @@ class RayWorkforce:
 
 
 def shared_out(weights: Sequence[float], workers: int) -> list[list[int]]:
-    """Return the numbers of each worker's things: the heaviest first to who has least."""
+    """Return the numbers of each worker's items: the heaviest first to the least loaded."""
     count = max(1, min(workers, len(weights)))
     shares: list[list[int]] = [[] for _ in range(count)]
     load = [0.0] * count
@@ -95,7 +95,7 @@ def shared_out(weights: Sequence[float], workers: int) -> list[list[int]]:
 
 
 class _Worker:
-    """One worker of the cluster: opens its things by number and answers about them."""
+    """One worker of the cluster: opens its items by number and answers calls on them."""
 
     def __init__(self, share: bytes) -> None:
         make, items = unpacked(share)

@@ -90,7 +90,7 @@ class _Queue:
         return self._started.until(moments) - self._ended.until(moments)
 
     def _shortage(self, moments: Values) -> Values:
-        """Return the GPUs of all who wait at each moment, less the free ones."""
+        """Return the GPUs of all jobs that wait at each moment, less the free ones."""
         waiting = self._came.before(moments) - self._served.until(moments)
         return np.maximum(0.0, waiting) - (self.boards - self._held(moments))
 

@@ -67,7 +67,7 @@ def _answers(
 
 
 def _by_threads(tasks: Sequence[PathTask], workers: int) -> Iterator[QuantilePath]:
-    """Ask the mix for batches of series: Prophet's part of it is faster for many at once.
+    """Yield paths by the mix in batches of series: Prophet is faster for many at once.
 
     One worker needs no thread: Python waits without end for one that has no memory to start with.
     """
@@ -97,7 +97,7 @@ def _batches(tasks: Sequence[PathTask]) -> list[Sequence[PathTask]]:
 def _by_processes(
     tasks: Sequence[PathTask], settings: PlanningSettings, workers: int
 ) -> Iterator[QuantilePath]:
-    """Ask each series of a pool of processes, a new pool after some hundreds."""
+    """Yield each series' path from a pool of processes, a new pool after some hundreds."""
     share = _SERIES_PER_PROCESS * workers
     for start in range(0, len(tasks), share):
         yield from _by_one_pool(tasks[start : start + share], settings, workers)
@@ -106,7 +106,7 @@ def _by_processes(
 def _by_one_pool(
     tasks: Sequence[PathTask], settings: PlanningSettings, workers: int
 ) -> Iterator[QuantilePath]:
-    """Forecast by the mix what takes too long or loses its process, and say so."""
+    """Yield paths of one pool; by the mix, with a note, where a process is lost or too slow."""
     with tempfile.TemporaryDirectory(prefix="trimtab-forecast-") as folder:
         pool = ProcessPoolExecutor(
             workers, initializer=_begin_process, initargs=(folder, os.getpid())
@@ -148,7 +148,7 @@ def _end_with(parent: int, folder: str) -> None:
 
 
 def remove_used_folder(folder: str) -> None:
-    """Remove a folder that others may still write to: what comes in between is removed next."""
+    """Remove a folder that others may still write to, in several rounds."""
     for _removal in range(_MAX_REMOVALS):
         shutil.rmtree(folder, ignore_errors=True)
         if not Path(folder).exists():

@@ -18,7 +18,7 @@ FALSE_ALARMS_PER_SLOT = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surprise:
-    """One job that left its band, which side and why that is no chance."""
+    """One job that left its band: the side, and the reason why it is not chance."""
 
     job_id: str
     quantity: Quantity

@@ -119,7 +119,7 @@ def _product(vector: Any, rows: Any, row: int, count: int) -> Any:
 
 @inner
 def _moments(rows: Any, count: int, square: Any) -> Any:
-    """Fill each feature's mean square; give the standard deviation of the changes."""
+    """Fill each feature's mean square; return the standard deviation of the changes."""
     changes = rows[FEATURES]
     for k in range(FEATURES):
         square[k] = _product(rows[k], rows, k, count) / count

@@ -1,4 +1,4 @@
-"""The members of the mix, compiled: what each would have said at one moment of a series.
+"""The members of the mix, compiled: the forecast of each at one moment of a series.
 
 A profile is the day's course (one value per slot of the day); "level plus damped seasonal" adds to
 it today's departure from it, damped by how such departures have lasted.

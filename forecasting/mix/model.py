@@ -1,4 +1,4 @@
-"""The forecast in use: a soft mix of cheap members with bands that its own past has calibrated.
+"""The forecast in use: a soft mix of cheap members with bands calibrated on its own past.
 
 Per bucket of lead times (up to 1, 3, 6, 12, 24 h, 2, 4, 7, 14, 30 d) the members are weighted by
 their recent losses, shrunk towards naive; the band is the spread of the mix's own residuals there,
@@ -41,7 +41,7 @@ take naive's weight without having been judged."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixForecast:
-    """Quantiles of the next slots and where they come from.
+    """Quantiles of the next slots and their origin.
 
     `calibrated_hours` is the lead up to which bands rest on residuals of that lead; beyond they
     grow as a random walk's.
@@ -103,7 +103,7 @@ def mix_many(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A series from its first known slot on, with the past moments at which it is looked at."""
+    """A series from its first known slot on, with the past moments of its backtest."""
 
     series: DemandSeries
     y: Values
@@ -149,7 +149,7 @@ def _moments(ready: _Ready) -> Moments:
 
 
 def _mixed(ready: _Ready, forecasts: Values, judged: bool) -> MixForecast:
-    """Mix; `forecasts` is Prophet's word at each origin and now [origins + 1, horizon]."""
+    """Return the mix; `forecasts` are Prophet's at each origin and now [origins + 1, horizon]."""
     y, hour = ready.y, ready.hour
     length, season = len(y), max(1, ready.series.slots_per_day)
     logs = np.zeros(0) if (y < 0).any() else np.log1p(y)

@@ -48,7 +48,7 @@ class RollingBacktest:
 def rolling_backtest(
     series: DemandSeries, model: DemandModel, *, origins: Sequence[int], horizon: int
 ) -> RollingBacktest:
-    """Ask a model at each origin (number of slots known then) for `horizon` slots and judge it."""
+    """Return the errors of a model over `horizon` slots from each origin (count of known slots)."""
     rows, failures = [], 0
     for origin in origins:
         truth = np.full(horizon, np.nan)

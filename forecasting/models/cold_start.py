@@ -1,4 +1,4 @@
-"""Forecasts of jobs too young for one of their own: the spread of what their kin used.
+"""Forecasts of jobs too young for one of their own: the spread of similar jobs' use.
 
 Every lender counts the same, however long it ran. The job's own few slots count as they grow in
 number. Bands are wider than named: q10 and q90 are the lenders' 5 and 95 %.
@@ -21,7 +21,7 @@ MODEL = "borrowed"
 def borrowed(
     history: Values, lent: Sequence[Values], horizon: int, *, lower: float, upper: float
 ) -> Quantiles | None:
-    """Return the same quantiles for each of `horizon` slots; None when nobody has a known value.
+    """Return the same quantiles for each of `horizon` slots; None without any known value.
 
     history: the job's values so far; lent: an array of values per lender, in the same unit (per GPU
     values multiplied by the job's GPUs). NaN is unknown.

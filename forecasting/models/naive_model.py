@@ -1,4 +1,4 @@
-"""The yardstick of every forecast: it stays as it is. Bands are the spread of changes by lead."""
+"""The yardstick of every forecast: the last value. Bands are the spread of changes by lead."""
 
 from dataclasses import dataclass
 

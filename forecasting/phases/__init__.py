@@ -1,1 +1,1 @@
-"""Phases of training jobs: change points, labels, epochs, and what they foretell."""
+"""Phases of training jobs: change points, labels, epochs, and forecasts by them."""

@@ -1,4 +1,4 @@
-"""A training job's epoch in its forecast: followed only where it has lately foretold better.
+"""A training job's epoch in its forecast: used only where it has lately forecast better.
 
 On recorded training power, ten-second slots two minutes ahead, the level that a job's phases make
 likely halves the error of the last value and beats the median of the run so far by a third where

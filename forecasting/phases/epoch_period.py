@@ -1,4 +1,4 @@
-"""Every how many seconds a job's dips come back, or the reason why nobody can say.
+"""The period in seconds of a job's dips, or the reason why it is unknown.
 
 Two measures must agree: the gap between dips, and the autocorrelation. Alone each is right on
 about four series in five; a Fourier peak on half of them, and it always invents a number.

@@ -1,4 +1,4 @@
-"""The robust levels of a series: what is known of it, its noise, its plateau."""
+"""The robust levels of a series: its noise and its plateau."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _MIN_RANGE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """The plateau that work happens on, the noise around it, how far off it counts as left."""
+    """The plateau of work, the noise around it, and the distance at which it counts as left."""
 
     plateau: float
     noise: float

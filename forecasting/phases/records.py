@@ -45,7 +45,7 @@ class PhaseSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recurrence:
-    """Every how many seconds a job's dips come back, or why that is unknown.
+    """The period in seconds of a job's dips, or the reason why it is unknown.
 
     `seconds` is None unless two measures agree. `phase_seconds` is when a dip begins, counted from
     the series' first sample, modulo `seconds`.

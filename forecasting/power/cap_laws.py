@@ -1,4 +1,4 @@
-"""The laws of power caps as a fleet's own readings have taught them."""
+"""The laws of power caps, learned from a fleet's own readings."""
 
 from collections.abc import Iterable
 from dataclasses import replace

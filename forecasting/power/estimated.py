@@ -1,4 +1,4 @@
-"""Power of jobs of which none is known: from their utilization, by the fleet's own law.
+"""Power of jobs without readings: from their utilization, by the fleet's own law.
 
 Their source never reported it, or too little on as many boards as now. An estimate, named as one in
 the forecast with the error that the power model had on boards it had not seen; `missing` still says

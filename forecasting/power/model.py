@@ -1,4 +1,4 @@
-"""Board power of one GPU model from what the board does, as a fleet's readings have taught it.
+"""Board power of one GPU model by the board's activity, learned from a fleet's readings.
 
     models = fit_power_models({"H100-SXM5-80GB": samples}, load_gpu_catalogue(), signal="sm_active")
     watts = models["H100-SXM5-80GB"].predict(utilization, allocated=1.0, power_cap_watts=500)

@@ -1,4 +1,4 @@
-"""Readings that a power model is fitted on, and what it gives."""
+"""Readings that a power model is fitted on, and its result."""
 
 from dataclasses import dataclass, fields
 

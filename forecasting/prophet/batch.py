@@ -102,7 +102,7 @@ def fit_batch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """The batch and where its answers go."""
+    """The batch and the arrays of its answers."""
 
     values: Floats
     slot_seconds: int
@@ -118,7 +118,7 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pattern:
-    """Series whose known slots are `slots + offsets`: the same but for where they begin."""
+    """Series whose known slots are `slots + offsets`: equal but for their beginnings."""
 
     slots: Integers
     rows: Integers
@@ -261,7 +261,7 @@ def _solve_pattern(
 
 
 def _finish(batch: _Batch, status: npt.NDArray[np.int8]) -> None:
-    """Fill in constant series as Prophet does, and tell what came of the others."""
+    """Fill in constant series as Prophet does, and write the status of the others."""
     answers, survey = batch.answers, batch.survey
     constant = np.flatnonzero(status == FitStatus.CONSTANT)
     answers.slope[constant] = 0.0

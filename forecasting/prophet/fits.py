@@ -41,7 +41,7 @@ class TermGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProphetFits:
-    """The fits of a batch, and what they were made from; arrays are [series] unless said.
+    """The fits of a batch, and their inputs; arrays are [series] unless stated.
 
     `first_slot` is in s since the epoch, `values` [series, slots], `scale` Prophet's y_scale.
     """

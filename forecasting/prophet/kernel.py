@@ -237,7 +237,7 @@ def settle(gram: Gram, workspace: RowWorkspace, penalty: float) -> None:
 
 @inner
 def place_smooth(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
-    """Put the smooth terms (less the origin) to their minimum given d; give the RSS."""
+    """Put the smooth terms (less the origin) to their minimum given d; return the RSS."""
     for q in range(len(workspace.z)):
         workspace.pull[q] = 0.0
         for i in range(workspace.count[0]):

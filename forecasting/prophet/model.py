@@ -1,4 +1,4 @@
-"""Prophet (Taylor and Letham 2018), kept from running away and kept quiet.
+"""Prophet (Taylor and Letham 2018), bounded and silenced.
 
 Growth is flat: on GPU demand Prophet's linear trend continues a doubling or a decline far beyond
 what the hardware can do. Seasonality by span: daily from two days, weekly from fourteen. Bands are

@@ -99,7 +99,7 @@ def survey_rows(values: Floats) -> RowSurvey:
 def scale_rows(
     values: Floats, which: Any, offsets: Any, pattern: Any, scale: Floats, result: Floats
 ) -> tuple[Floats, Floats]:
-    """Fill y / y_scale less its mean, known points only: [rows, points]; give means and x'x.
+    """Fill y / y_scale less its mean, known points only: [rows, points]; return means and x'x.
 
     Row r takes the slots `pattern + offsets[r]` of series `which[r]`.
     """

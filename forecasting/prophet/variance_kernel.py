@@ -71,7 +71,7 @@ def _penalty_of(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
 def _iterate(
     gram: Gram, row: Row, workspace: RowWorkspace, variance: float, enough: float
 ) -> float:
-    """Iterate the noise variance until it settles or reaches `enough`; give it."""
+    """Iterate the noise variance until it settles or reaches `enough`; return it."""
     for _ in range(_ROUNDS):
         eliminate(gram, row, workspace, variance)
         settle(gram, workspace, variance / gram.tau)

@@ -1,4 +1,4 @@
-"""Series by the hour, compiled: windows cut out for a batch, and what it says of them put back."""
+"""Series by the hour, compiled: windows cut out for a batch, and its points put back."""
 
 from typing import Any
 

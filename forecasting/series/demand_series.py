@@ -78,7 +78,7 @@ def regular_series(
 
 
 def winsorised(values: Values) -> tuple[Values, int]:
-    """Cut values above five times the 99th percentile down to it; give them and how many.
+    """Cut values above five times the 99th percentile down to it; return them and their number.
 
     When more than 1 % of the known slots lie above, they are no outliers and stay.
     """

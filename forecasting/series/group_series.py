@@ -1,4 +1,4 @@
-"""Series of groups of jobs: what a namespace, a GPU model or the fleet held and used.
+"""Series of groups of jobs: GPUs allocated and in use by namespace, GPU model or fleet.
 
 A group without a row in an observed slot held nothing then. A slot is unknown in which boards of
 the group were not seen that the same job held before and after; one board in fifty may be away. So

@@ -1,4 +1,4 @@
-"""Series of racks: what the boards of a power domain drew, held by jobs or not."""
+"""Series of racks: power of the boards of a power domain, with jobs or not."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase

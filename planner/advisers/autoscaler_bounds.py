@@ -199,7 +199,7 @@ def _advice(
 
 
 def _holder(proposal: Proposal) -> tuple[str, str]:
-    """Return the object whose bounds can be changed, '' without one, and who owns them in words."""
+    """Return the object whose bounds can change, '' without one, and the text of their owner."""
     job = proposal.job.demand.job
     facts = job.scheduler or SchedulerFacts()
     labels = dict(facts.extra)

@@ -1,4 +1,4 @@
-"""Nodes that may be powered down, what that saves, and what moving the jobs on them takes of it."""
+"""Nodes that may be powered down, with savings less the cost of moving their jobs."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ def _by_node(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Move:
-    """A job that is started again on another node, what that takes, and how likely it is there."""
+    """A job's restart on another node, with its cost and its chance to be there."""
 
     job_id: str
     change: ChangeTime
@@ -226,7 +226,7 @@ def _power_down_savings(
 def _node_energy(
     board_hours: float, model: GpuModel, problem: PlanningProblem
 ) -> tuple[float, list[Error]]:
-    """Return the site energy in kWh that a node draws empty, and what it may be off by."""
+    """Return the site energy in kWh that a node draws empty, and its error."""
     energy, base = problem.energy, problem.rules.nodes.base_watts_per_gpu
     board, spread = free_board(model), _BASE_SPREAD * base
     site = board_hours / 1000 * energy.pue

@@ -1,4 +1,4 @@
-"""Training jobs that may have more boards grow into free ones, and give them back when wanted.
+"""Growth of training jobs into free boards, and the return of those boards on demand.
 
 Growing costs: it is proposed for an earlier end, never to save, and only where the setting
 `planning.grow_elastic_training` lets it. No job is ever made smaller or put off for it.
@@ -58,7 +58,7 @@ class Growing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
-    """Another number of boards for a job, and what it brings, None where that is not known.
+    """Another number of boards for a job, with its gain, None where that is not known.
 
     `middle` is the median end without it, `by` what tells it, `basis` how its speed is known.
     """
@@ -91,7 +91,7 @@ def give_backs(
 def growths(
     proposals: Sequence[Proposal], unchanged: Collection[str], growing: Growing
 ) -> tuple[list[Recommendation], dict[str, str]]:
-    """Return the growth of `unchanged` jobs, and for the other elastic ones the reason against it."""
+    """Return the growth of `unchanged` jobs, and for other elastic ones the reason against it."""
     rows, reasons = [], {}
     for proposal in proposals:
         job, standing = proposal.job.demand.job, proposal.job.demand.standing

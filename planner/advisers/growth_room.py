@@ -1,4 +1,4 @@
-"""Boards that a training job may grow into: free in every slot of the horizon, by every word.
+"""Boards that a training job may grow into: free in every slot of the horizon, by every source.
 
 Free is a board that no job holds now, in the plan or as recommended, in any slot (the most of each
 job counts, whenever it is); that the upper quantile of all demand for its model leaves; that nobody
@@ -53,7 +53,7 @@ class GrowthFacts:
 
 
 class GrowthRoom:
-    """The boards left once all others have theirs; what is taken is taken from the next."""
+    """The boards left once all others have theirs; each grown job leaves fewer to the next."""
 
     def __init__(
         self,

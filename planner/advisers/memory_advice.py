@@ -1,4 +1,4 @@
-"""A relief as a recommendation: what runs out and when, what is proposed, what that costs.
+"""A relief as a recommendation: the memory that runs out, the proposed change, its cost.
 
 An avoided out-of-memory is worth the work since the last checkpoint. Nobody tells when a job saved
 one, so that worth is named as unknown and never counted; the dearer devices are, as a loss.

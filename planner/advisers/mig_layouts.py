@@ -1,4 +1,4 @@
-"""Free nodes whose boards would be worth cutting: which layout of their MIG manager, and for whom.
+"""Free nodes whose boards would be worth cutting: the layout of their MIG manager, and its jobs.
 
 A plan gives jobs the slices that are there. Here a node that nobody holds is cut for jobs that
 would each do with a slice and hold a whole board now: it is worth it where more boards become free
@@ -36,7 +36,7 @@ _MINUTES = "1-15 min in which the node takes no pods, longer where it has to be 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SliceMove:
-    """A job that would go on in a slice: what that saves, and what its part of a board is worth.
+    """A job that would go on in a slice: its savings, and the worth of its part of a board.
 
     `part_hours` are GPU-hours that the slice holds of its board.
     """
@@ -49,7 +49,7 @@ class _SliceMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CutNode:
-    """A node, the layout for it, the jobs that would take its slices, and what all of it saves."""
+    """A node, the layout for it, the jobs that would take its slices, and the total savings."""
 
     node: FleetNode
     layout: MigLayout

@@ -1,4 +1,4 @@
-"""Advice that the model of a service fits a cheaper GPU model, which its memory does not show.
+"""Advice on services whose model fits a cheaper GPU model, which their memory does not show.
 
 An engine takes its share of whatever board it gets, so that no reading says that less would do: its
 own command and the memory of its model do. Nothing applies it.

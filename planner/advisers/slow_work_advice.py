@@ -1,4 +1,4 @@
-"""Advice on a job that works slowly on its GPUs: why, what that costs, and what to try.
+"""Advice on a job that works slowly on its GPUs: the cause, its cost, and the remedy.
 
 Nothing applies it: what helps is in the job's own program, or in the room where its boards are.
 What is saved is the rent of the time that the cause takes from its boards, while the job is there.

@@ -1,4 +1,4 @@
-"""Advice on time limits: Slurm jobs that ask for far longer than such jobs have ever taken.
+"""Advice on time limits: Slurm jobs with limits far over the length of all such jobs before.
 
 A shorter limit lets the scheduler fill gaps with the job and behind it (backfill). Nothing is
 claimed as saved: what it is worth depends on the queue.

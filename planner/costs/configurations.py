@@ -34,7 +34,7 @@ _SCALING = 0.85
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A configuration with what it takes and gives.
+    """A configuration with its cost and its service.
 
     `boards` in board equivalents of its model; `service` in devices of the present configuration.
     `slowdown` is how much longer saturated work takes, as low, central, high. `paused`: it holds
@@ -77,7 +77,7 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
 
 
 def may_grow(demand: JobDemand) -> bool:
-    """Whether a job may get more devices: it serves or is elastic, and nobody else scales it.
+    """Return whether a job may get more devices: it serves or is elastic, and no other scales it.
 
     Saturated training shows no need of more: it would only be done sooner.
     """

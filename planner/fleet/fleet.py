@@ -1,4 +1,4 @@
-"""The fleet as plans see it: nodes, what of them can be used in which slot, and where jobs are.
+"""The fleet of a plan from telemetry and schedulers: nodes, usable boards by slot, and homes.
 
 Nodes come from schedulers and from telemetry: a node that only telemetry has seen counts too, and
 belongs to no scheduler. A job runs on nodes of its own scheduler, and a node with work that its

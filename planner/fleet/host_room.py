@@ -1,4 +1,4 @@
-"""CPUs and memory beside GPUs: what jobs ask for, and what nodes have for the jobs of a plan.
+"""CPUs and memory beside GPUs: requests of jobs, and room on nodes for the jobs of a plan.
 
 A scheduler takes a job only where its CPUs and memory are free beside its GPUs. What nobody told,
 of a job or of a node, is not checked. Amounts are in the units in which Kubernetes adds them up,

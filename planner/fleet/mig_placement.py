@@ -1,4 +1,4 @@
-"""Slices on boards: where on a board each MIG instance may begin, and which instances share one.
+"""Slices on boards: the places where MIG instances may begin, and the instances of each board.
 
 A board has eight memory slices (four on an A30) and an instance begins only where the driver lets
 it, so that 3g and 3g fill a board of seven compute slices. Slices that are there now stay on their

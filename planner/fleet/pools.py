@@ -1,4 +1,4 @@
-"""Pools: boards of one model that are alike to a plan, and what limits them.
+"""Pools: boards of one model that are alike to a plan, and their limits.
 
 The solver counts boards per type, so boards under different power limits, of different schedulers
 or in different Slurm partitions have to be types of their own. Without such limits a pool is a GPU

@@ -1,4 +1,4 @@
-"""Tenants: who a job belongs to, what each may hold, who lends and who borrows.
+"""Tenants: the owner of each job, the boards of each, lending and borrowing.
 
 A quota is what the settings say, or the fair share by weight of the boards that stated quotas
 leave. A tenant may borrow above its quota, at a price, what others leave of theirs.

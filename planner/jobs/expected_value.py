@@ -1,4 +1,4 @@
-"""The mean of what is told by its q10, median and q90 (Hurst, Brown and Swanson, AAPG 2000).
+"""The mean of a quantity with q10, median and q90 (Hurst, Brown and Swanson, AAPG 2000).
 
 Costs and savings add up by their means: what is skewed, as the seconds of a restart are, costs more
 on average than its median.

@@ -334,7 +334,7 @@ def _work_slots(planning: PlanningSettings) -> int:
 
 
 def _worked_lately(rows: JobHistory, planning: PlanningSettings) -> bool:
-    """Whether a service worked for an hour of the last week, or nobody has known it for a day.
+    """Return whether a service worked for an hour of the last week, or was first read this day.
 
     Its nights and weekends are quiet: they do not tell that nobody needs it any more. A restart
     is no work.

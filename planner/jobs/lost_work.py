@@ -20,7 +20,7 @@ _BETWEEN = (0.0, 300.0, 1800.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostWork:
-    """Seconds of a run that its end loses, as low, central, high, and what tells that.
+    """Seconds of a run that its end loses, as low, central, high, and their source.
 
     `at_worst`: nothing tells of a checkpoint, so that all of the run may be lost.
     """

@@ -1,4 +1,4 @@
-"""A slot plan's requests to nodes: runs of equal GPUs per job, with their place if fixed.
+"""A slot plan's requests to nodes: stretches of equal GPUs per job, and their fixed places.
 
 A stretch is cut where maintenance of its present node begins or ends, so that a job leaves only
 when it has to. A job that no plan may move stays: whoever maintains the node has to see to it.

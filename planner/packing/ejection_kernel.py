@@ -191,7 +191,7 @@ def _eject(
     depth: int,
     state: RandomState,
 ) -> int:
-    """Empty the cheapest way for an item into the pool; give the bin that now takes it, or -1."""
+    """Empty the cheapest way for an item into the pool; return the bin that now takes it, or -1."""
     best = -1
     number = 0
     limit = _UNLIMITED

@@ -185,7 +185,7 @@ class FragmentationPlacer:
         return bool(fits(self.nodes, pod, node))
 
     def occupy(self, pod: Pod, node: int) -> Ints:
-        """Put the pod on a node that takes it; give the milli held of each of its GPUs."""
+        """Put the pod on a node that takes it; return the milli held of each of its GPUs."""
         boards = np.zeros(self.nodes.boards.shape[1], dtype=np.int64)
         occupy(self.nodes, self.prices, pod, node, 1, boards)
         return boards

@@ -75,7 +75,7 @@ def answer_of(part: OpenPart, question: Question) -> BlockAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTask:
-    """A part's plan to make: its problem within its share, and what it starts from."""
+    """The task of a part's plan: its problem within its share, and its start."""
 
     problem: SlotProblem
     budget_seconds: float

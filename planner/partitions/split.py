@@ -1,4 +1,4 @@
-"""A slot problem cut into parts by job: which rows a part touches, and what it owns of them.
+"""A slot problem cut into parts by job: the rows of each part, and its share of them.
 
 Parts keep the rows of the whole problem (types, power domains, tenants), so prices are the same
 arrays everywhere; of the grid they keep the configurations that their jobs know.

@@ -78,7 +78,7 @@ def goodputs(
     mask: Flags,
     best: Floats,
 ) -> None:
-    """Fill best [R, C] where wanted: the largest throughput times efficiency over the batches.
+    """Fill best [R, C] under the mask: the largest throughput times efficiency over the batches.
 
     `rows` [R] index the pool of tables, throughput and batches [P, C, SAMPLES]; `noise` [R, 2] are
     the square q and the noise v of the row's gradient, `initial` [R] its M0.

@@ -25,7 +25,7 @@ def fill_idle(
     most: int,
     choice: Ints,
 ) -> int:
-    """Move at most so many jobs into free GPUs, the one that saves most time first; give how many.
+    """Move up to so many jobs into free GPUs, the largest saving of time first; return the number.
 
     `seconds` [J, C] is the time left on each configuration. A move counts at the restart's whole
     cost, once; it must gain `least_gain` of the time left, as a difference of logarithms. Its own

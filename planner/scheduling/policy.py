@@ -1,4 +1,4 @@
-"""HAS, who gets which GPUs: all jobs at once, round by round, by memory, goodput and work left."""
+"""HAS, GPUs by job: all jobs at once, round by round, by memory, goodput and work left."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -31,7 +31,7 @@ _LEAST = 1e-12
 def _cheapest(
     cost: Floats, kind: Ints, gpus: Ints, price: Floats, choice: Ints, use: Ints
 ) -> float:
-    """Fill choice [J] and use [T] with what the prices choose; give the jobs' priced cost."""
+    """Fill choice [J] and use [T] with what the prices choose; return the jobs' priced cost."""
     total = 0.0
     use[:] = 0
     for job in range(len(cost)):
@@ -204,7 +204,7 @@ def _improve(
     bound: float,
     total: float,
 ) -> float:
-    """Make the best single moves, then the best pairs, until none helps; give the cost."""
+    """Make the best single moves, then the best pairs, until none helps; return the cost."""
     checks = 0
     while checks < _PAIR_CHECKS:
         change, job, config = _best_single(cost, kind, gpus, choice, free)
@@ -269,7 +269,7 @@ def _ascend(
     choice: Ints,
     total: float,
 ) -> tuple[float, float]:
-    """Climb the dual by Polyak's steps, repairing on the way; give (least cost, bound)."""
+    """Climb the dual by Polyak's steps, repairing on the way; return (least cost, bound)."""
     types = len(capacity)
     trial = np.empty(len(cost), dtype=np.int64)
     use = np.zeros(types, dtype=np.int64)
@@ -310,7 +310,7 @@ def solve(
     steps: int,
     choice: Ints,
 ) -> tuple[float, float]:
-    """Fill choice [J]; give (cost, lower bound). `price` [T] is where to start, and is updated.
+    """Fill choice [J]; return (cost, lower bound). `price` [T] is where to start, and is updated.
 
     `previous` [J] is a choice to fall back on; where it is not feasible it is ignored.
     """

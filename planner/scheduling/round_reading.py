@@ -211,7 +211,7 @@ class RoundReader:
         present: Ints,
         table: Configurations,
     ) -> None:
-        """Take in what the jobs have shown since the last round: steps, and restarts."""
+        """Learn from the jobs' steps and restarts since the last round."""
         self._restarts.forget_finished(names)
         if self._history is not None:
             self._history.forget_finished(names)

@@ -1,4 +1,4 @@
-"""Waiting before a replica takes a request, and the replicas that keep it short.
+"""The wait before a replica takes a request, and the replicas that keep it short.
 
 A replica works on `slots` requests at once (continuous batching); `service_seconds` is what one
 takes from its admission to its last token when the batch is full. All replicas of a service are one

@@ -1,4 +1,4 @@
-"""Soft limits that a plan breaks, in words: which, by how much, and from when to when."""
+"""Texts of soft limits that a plan breaks: the limit, the excess, and the time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta

@@ -32,7 +32,7 @@ def check_problem(problem: SlotProblem) -> None:
 
 
 def _refuse(wrong: npt.NDArray[np.bool_], what: str, hint: str) -> None:
-    """Raise when any entry is wrong, with the position of the first."""
+    """Refuse an array with a wrong entry, with the position of the first."""
     if wrong.any():
         place = ", ".join(str(int(entry)) for entry in np.argwhere(wrong)[0])
         raise ImpossibleProblemError(f"{what} at [{place}]", hint)
@@ -172,7 +172,7 @@ def _check_quotas(quotas: TenantQuotas, problem: SlotProblem) -> None:
 
 
 def _check_pins(problem: SlotProblem) -> None:
-    """Pinned slots must be allowed, and pinned jobs must fit together."""
+    """Raise unless pinned slots are allowed, and pinned jobs fit together."""
     jobs, required = problem.jobs, problem.jobs.required
     if required is None:
         return

@@ -127,7 +127,7 @@ def _target(lanes: Lanes, block: int, lane: int, row: int, ahead: Singles) -> in
 def _decode(
     lanes: Lanes, block: int, lane: int, ahead: Singles, moved: Singles, path: Path
 ) -> tuple[float, float]:
-    """Fill the path [H] (rows of the block); give the value and the work done in time."""
+    """Fill the path [H] (rows of the block); return the value and the work done in time."""
     row = lanes.start[block, lane]
     work = 0.0
     value = 0.0

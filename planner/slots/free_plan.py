@@ -1,4 +1,4 @@
-"""Every job on its own optimum, as if nothing were shared: what the fleet would be asked for."""
+"""Every job on its own optimum, as if nothing were shared: the unconstrained demand."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The problem as a value: what every job may do in every slot, and what all jobs share.
+"""The problem as a value: options of every job in every slot, and shared resources.
 
 Sizes: J jobs, H slots, S configurations of the grid, G GPU types, D power domains, K tenants,
 Y layouts. Money is in one currency, power in kW, counts in boards; a MIG slice is a fraction of a

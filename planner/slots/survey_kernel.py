@@ -1,4 +1,4 @@
-"""One pass over all costs: what every job is allowed, and whether it makes sense."""
+"""One pass over all costs: allowed configurations of every job, and the first fault."""
 
 import math
 from typing import NamedTuple
@@ -39,7 +39,7 @@ def scan(
     pausable: npt.NDArray[np.bool_],
     forced: Floats,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Fill the arrays of a survey for capacity [G, H]; give the fault."""
+    """Fill the arrays of a survey for capacity [G, H]; return the fault."""
     jobs, slots, size = cost.shape
     pausable[:] = True
     for job in range(jobs):

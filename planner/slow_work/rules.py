@@ -1,4 +1,4 @@
-"""The rule that decides why a job is slow, as one table of thresholds.
+"""The rule for the cause of a slow job, as one table of thresholds.
 
 Each slot of five minutes shows the first row of `RULES` of which all conditions hold; a signal that
 nobody tells meets no condition. A job gets the cause that most of its slots show. The thresholds

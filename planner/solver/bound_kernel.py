@@ -1,4 +1,4 @@
-"""The value of every job at given prices in float64: what the published bound is made of."""
+"""The value of every job at given prices in float64: the terms of the published bound."""
 
 import math
 from typing import Any

@@ -69,7 +69,7 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
     searches: int,
     state: Random,
 ) -> float:
-    """Try so many ejections for random jobs of `focus`; give how much they lowered the cost.
+    """Try so many ejections for random jobs of `focus`; return the fall of the cost.
 
     `uncoupled` has limits of infinity. At most as many jobs leave as `out` holds.
     """

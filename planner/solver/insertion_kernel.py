@@ -1,4 +1,4 @@
-"""The best path of one job in the room that the others leave, and what a plan really costs.
+"""The best path of one job in the room that the others leave, and the true cost of a plan.
 
 The same recursion as dp_kernel.py for one job, with configurations that do not fit forbidden.
 A job is charged for its node in full; for what is scarce by `weight` times the row's price, and by
@@ -275,7 +275,7 @@ def shortest(  # noqa: C901 - one pass over the slots: a call with these arrays 
     moved: Floats,
     path: Path,
 ) -> tuple[float, float]:
-    """Fill the path [H]; give its charged cost without lam (infinite: none) and its work."""
+    """Fill the path [H]; return its charged cost without lam (infinite: none) and its work."""
     slots = len(charged)
     count = kernel.option_count[job]
     layouts = len(kernel.layout_change)

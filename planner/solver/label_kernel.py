@@ -55,7 +55,7 @@ def _completions(
 
 @inner
 def _insert_label(labels: Floats, count: int, cost: float, work: float) -> int:  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
-    """Insert a label into a front [room, 2], ascending in both; give the new count.
+    """Insert a label into a front [room, 2], ascending in both; return the new count.
 
     A label with at most the cost and at least the work of another makes that one superfluous. A
     full front merges its two labels that are nearest in work.

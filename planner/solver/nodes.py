@@ -1,4 +1,4 @@
-"""Nodes switched on per type and slot: what they cost, and what they are worth in the dual.
+"""Nodes switched on per type and slot: their cost, and their worth in the dual.
 
 At least ceil(use / boards per node) nodes are on in a slot. A node may stay on, idle, through slots
 in which its boards cannot be used: maintenance lowers the capacity and switches nothing off. So the

@@ -1,4 +1,4 @@
-"""Prices of what is shared, by projected Adam steps on the Lagrangian dual.
+"""Prices of shared resources, by projected Adam steps on the Lagrangian dual.
 
     bound(y) = sum_j DP_j(y) - sum_rows conjugate(y) - boots_0 * nodes_on + least node cost
 
@@ -114,7 +114,7 @@ class PriceExchange(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Market(PriceExchange):
-    """The packed jobs and what they share: everything that prices are asked of."""
+    """The packed jobs and their shared resources, with the answers to prices."""
 
     lanes: Lanes
 

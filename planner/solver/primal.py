@@ -151,7 +151,7 @@ def improve(
     movable: Indices,
     state: Random,
 ) -> float:
-    """Try so many moves of ruin and recreate on the draft; give how much its cost fell."""
+    """Try so many moves of ruin and recreate on the draft; return the fall of the cost."""
     if len(movable) < 2 or moves < 1:
         return 0.0
     most = 3 if len(draft.path) >= 300 else 4
@@ -181,7 +181,7 @@ def release(
     churn_price: Floats,
     state: Random,
 ) -> float:
-    """Try so many ejections for the jobs that are worst off; give how much the cost fell.
+    """Try so many ejections for the jobs that are worst off; return the fall of the cost.
 
     Worst off: the priced cost of the path is furthest above what the job would pay alone. These
     differences are the gap, up to what is left unused of priced room.

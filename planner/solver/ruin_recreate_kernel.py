@@ -80,7 +80,7 @@ def _pick(
 def settle(
     kernel: KernelProblem, draft: Draft, jobs: Indices, announced: Path, churn_price: Floats
 ) -> float:
-    """Bring the costs of a draft up to date after these jobs moved; give the change of the sum.
+    """Bring the costs of a draft up to date after these jobs moved; return the change of the sum.
 
     churn_price [J] is paid by a job whose path is not the announced one.
     """
@@ -124,7 +124,7 @@ def _choose(
     state: Random,
     jobs: Indices,
 ) -> int:
-    """Fill chosen with distinct jobs around the (slot, row); in random order; give how many."""
+    """Fill `jobs` with distinct ones around the (slot, row); in random order; return the number."""
     target = 2 + random_below(state, most - 1)
     count = 0
     using = random_below(state, 2) == 0
@@ -149,7 +149,7 @@ def _choose(
 def _bar(
     kernel: KernelProblem, used: Floats, barred: Floats, state: Random
 ) -> tuple[int, int, int]:
-    """Fill a random type up for a random window of slots; give (type, first, last + 1).
+    """Fill a random type up for a random window of slots; return (type, first, last + 1).
 
     barred [H] keeps what was used. Prices cannot say "not then" to one job where cost is not
     convex, as on a fleet of few nodes.
@@ -179,7 +179,7 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
     searches: int,
     state: Random,
 ) -> float:
-    """Try so many moves on the draft; give how much they lowered the cost.
+    """Try so many moves on the draft; return the fall of the cost.
 
     spots [N, 2] are scarce (slot, row); `most` jobs (2 or more) leave together; the last to come
     back is charged true cost alone, the others a random share of the prices.

@@ -46,7 +46,7 @@ chunk of its labels, which may take tens of milliseconds, after 95 %."""
 
 
 class _Clock:
-    """The budget, and the history of what was found when."""
+    """The budget, and the history of costs and bounds."""
 
     def __init__(self, budget_seconds: float) -> None:
         self._start = time.monotonic()
@@ -72,7 +72,7 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SolveTask:
-    """A problem prepared for the kernels, with what paths are compared to."""
+    """A problem prepared for the kernels, with the announced paths."""
 
     problem: SlotProblem
     rows: CouplingRows
@@ -272,7 +272,7 @@ def _improved(
     effort: Effort,
     clock: _Clock,
 ) -> int:
-    """Improve the draft in batches of moves; give how many were tried."""
+    """Improve the draft in batches of moves; return how many were tried."""
     movable = np.flatnonzero(task.survey.movable)
     state = np.array([0x9E3779B97F4A7C15 ^ (task.seed * 0x2545F491)], dtype=np.uint64)
     done = 0

@@ -76,7 +76,7 @@ def cross(  # noqa: C901 - one pass over the slots: a call with these arrays cos
 def best_with_work(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     kernel: KernelProblem, job: int, charged: Floats, draft: Draft, searches: int, path: Path
 ) -> float:
-    """Fill the path [H] of a job with work; give its charged cost, unfinished work included.
+    """Fill the path [H] of a job with work; return its charged cost, unfinished work included.
 
     Infinite when no path fits. At most `searches` prices of work are tried, from the draft's on,
     which becomes the best one.

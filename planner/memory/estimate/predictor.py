@@ -1,4 +1,4 @@
-"""MARP's front door: the peak memory of one GPU of a training job, with what it is made of."""
+"""MARP's front door: the peak memory of one GPU of a training job, with its parts."""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Ways to train a model on the GPUs at hand: what fits, ranked by throughput per GPU and cost."""
+"""Ways to train a model on the GPUs at hand: those that fit, by throughput per GPU and cost."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

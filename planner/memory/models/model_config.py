@@ -37,7 +37,7 @@ _SHAPE_FLAGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadModel:
-    """A shape, and what of it the config did not state: `assumed` says what was taken instead.
+    """A shape, and its sizes that the config did not state: `assumed` has the values taken.
 
     `quantization` is that of its weights as they are stored, '' for 16 bit.
     """
@@ -57,7 +57,7 @@ def _families() -> dict[str, dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Config:
-    """A config with the notes of what was looked for in vain."""
+    """A config with notes on missing keys."""
 
     values: Mapping[str, Any]
     name: str
@@ -87,7 +87,7 @@ class _Config:
         return size or 0
 
     def assume(self, key: str, value: int) -> int:
-        """Note and give what is taken for a size that is not stated."""
+        """Note and return the value taken for a size that is not stated."""
         self.assumed.append(f"{key} = {value}")
         return value
 

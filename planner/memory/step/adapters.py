@@ -1,4 +1,4 @@
-"""Small trained parts beside frozen weights: their parameters and what they keep."""
+"""Small trained parts beside frozen weights: their parameters and the bytes that they keep."""
 
 from planner.memory.models.model_shape import ModelShape
 from planner.memory.step.assumptions import Recipe

@@ -93,7 +93,7 @@ class Recipe:
 
 @dataclass(slots=True)
 class _Gaps:
-    """Collects what was not stated while a recipe is completed."""
+    """The fields that were not stated, collected while a recipe is completed."""
 
     missing: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
