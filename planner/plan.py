@@ -198,7 +198,7 @@ def _on_nodes(
     start: Rolling | None,
     clock: _PlanClock,
 ) -> _Found:
-    """Place a slot plan, then win back what its repair cost.
+    """Place a slot plan, then win back the cost of its repair.
 
     A repair moves no job but those without room. A search from there, without what found none, may
     move all; what then finds none is repaired in turn.
@@ -238,7 +238,7 @@ def _repaired(
     solved: SolvedPlan,
     clock: _PlanClock,
 ) -> tuple[_Found, SlotProblem]:
-    """Place a slot plan; while something finds no room, plan again without it.
+    """Place a slot plan; while a path finds no room, plan again without it.
 
     What found none is forbidden at first; a job that fails again is left as it is now, where it
     has its place. Gives the problem without what was forbidden, too.

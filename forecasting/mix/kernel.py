@@ -128,7 +128,7 @@ def _residuals(truth: Any, points: Any, weights: Any, first: int, last: int, wor
 
 @inner
 def _pinball(truth: float, low: float, middle: float, high: float) -> float:
-    """Mean pinball loss over q10, q50, q90."""
+    """Return the mean pinball loss over q10, q50, q90."""
     total = 0.0
     for level, value in ((0.1, low), (0.5, middle), (0.9, high)):
         error = truth - value

@@ -1,1 +1,1 @@
-"""Plans on nodes: where every job is over time, which nodes are on, and what that costs."""
+"""Plans on nodes: the nodes of every job over time, the running nodes, and their cost."""

@@ -1,4 +1,4 @@
-"""Nodes off for some or all of the slots: what is on them then goes where it costs least.
+"""Nodes off for some or all of the slots: their units go where they cost least.
 
 What up to three nodes hold in some slots is placed anew, at the exact cost of nodes, boots and
 moves. A job moves only where its stretches begin: in the first slot or where its boards change.

@@ -1,4 +1,4 @@
-"""Ruin and recreate on nodes: what some nodes hold in some slots leaves and comes back cheaper.
+"""Ruin and recreate on nodes: units of some nodes and slots leave and come back cheaper.
 
 Greedy on the exact cost of nodes and moves: a change is kept when neither that cost nor the one
 with moves at `clearly` times their price rises. Paths of jobs stay what they are.

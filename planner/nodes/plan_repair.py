@@ -1,4 +1,4 @@
-"""A plan again without what found no room on nodes. Pure."""
+"""A new plan without the paths that found no room on nodes. Pure."""
 
 from collections.abc import Collection
 from dataclasses import replace

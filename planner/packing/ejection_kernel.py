@@ -245,7 +245,7 @@ def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState)
 
 @compiled
 def swap(items: Items, bins: Bins, item: int, other: int) -> bool:
-    """Exchange two items of different bins if both fit; say whether they were."""
+    """Exchange two items of different bins if both fit; return whether they did."""
     home = bins.bin_of[item]
     one = bins.bin_of[other]
     leave(items, bins, item)

@@ -49,7 +49,7 @@ class Pods:
     models: Ints
 
     def __post_init__(self) -> None:
-        """Refuse shares of several GPUs and shares that are none."""
+        """Refuse shares of several GPUs and shares of 0."""
         wrong = (self.gpus > 0) & ((self.milli < 1) | (self.milli > WHOLE))
         wrong |= (self.gpus > 1) & (self.milli != WHOLE)
         if wrong.any():

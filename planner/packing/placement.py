@@ -1,4 +1,4 @@
-"""Runs of jobs on real nodes over time: where they are now if possible, elsewhere if need be.
+"""Runs of jobs on real nodes over time: on their present nodes if possible.
 
 First every run on its current node, larger ones first; then the others in size order, first fit;
 what finds no room enters by ejection search, which moves runs that have a current node last; then

@@ -26,7 +26,7 @@ from planner.solver.solved_plan import Effort, SolvedPlan, Start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPart:
-    """A part ready to be asked."""
+    """A part that can answer prices."""
 
     market: Market
     kernel: KernelProblem

@@ -1,4 +1,4 @@
-"""A slot problem solved in parts (clusters, pools, tenants), elsewhere if need be.
+"""A slot problem solved in parts (clusters, pools, tenants), in other processes if given.
 
     1 prices   of all that parts share: parts answer, their use together moves the prices
     2 shares   of every limit, in proportion to the parts' use at these prices
@@ -56,7 +56,7 @@ _WHOLE_WITHIN = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
-    """One call: the problem, its parts, the rows that they touch [P, R], and what may be spent."""
+    """One call: the problem, its parts, the rows that they touch [P, R], and the budget."""
 
     problem: SlotProblem
     rows: CouplingRows

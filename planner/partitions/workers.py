@@ -1,8 +1,8 @@
 """Workers on partitions: this process, or another pool that the caller passes.
 
-What a partition is planned with is made once, next to who works on it, and asked many times. What
-is asked must be a function of the partition and the argument alone, so that a worker that was lost
-may be replaced and asked again.
+The input of a partition is made once, next to its worker, and used many times. A call must be a
+function of the partition and the argument alone, so that a lost worker can be replaced and the
+call made again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 
 class Workplaces(Protocol):
-    """Partitions that are open somewhere."""
+    """Open partitions, in this process or another."""
 
     @property
     def at_once(self) -> int:

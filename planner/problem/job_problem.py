@@ -1,4 +1,4 @@
-"""One job of a planning problem: what it can have, what it holds, and its pin."""
+"""One job of a planning problem: its options, its present configuration, and its pin."""
 
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -44,7 +44,7 @@ class JobProblem:
 
 
 def with_pin(job: JobProblem, planning: PlanningSettings) -> JobProblem:
-    """Pin a job as the settings say; one whose pins cannot be held keeps what it has, and why."""
+    """Pin a job by the settings; where pins contradict, it stays as it is, with the reason."""
     name = job.demand.job.job_id
     pins = [pin for pin in planning.pins if fnmatchcase(name, pin.job)]
     pinned = {(pin.gpu_model, pin.gpu_count, pin.mig_profile) for pin in pins}

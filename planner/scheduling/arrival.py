@@ -1,4 +1,4 @@
-"""One job that arrives, decided by the round of HAS among all that waits: which GPUs, and how many.
+"""GPUs of one arriving job, by the round of HAS over all waiting jobs.
 
 What runs keeps its GPUs: a round with those jobs locked is the round of the rest over the GPUs that
 are free, so only the new job and those that wait are in it. A submitted job keeps its size to the
@@ -48,7 +48,7 @@ class WaitingJob:
 
 @dataclass(slots=True, kw_only=True)
 class _Asking:
-    """A job of the round, as docs/placement.md lists what a job tells."""
+    """A job of the round, with the attributes that docs/placement.md lists."""
 
     speedup_fn: Mapping[str, Speed]
     max_replicas: int

@@ -45,11 +45,11 @@ class WorkHistory:
         self._used[job] = used_gpu_seconds
 
     def note_goodput(self, job: str, goodput: float) -> None:
-        """Keep the goodput that the job is expected to have until the next round."""
+        """Store the job's expected goodput until the next round."""
         self._last_goodput[job] = goodput
 
     def forget_finished(self, active: Mapping[str, object]) -> None:
-        """Take jobs that are no longer active for finished: their work is a total."""
+        """Count jobs that are no longer active as finished: their work is a total."""
         for job in [name for name in self._used if name not in active]:
             application = self._application.pop(job)
             work = self._work.pop(job, 0.0)
@@ -84,7 +84,7 @@ class WorkHistory:
 
 
 class HeterogeneousPolicy:
-    """Decides every round which job holds which GPUs of which type; keeps what rounds teach.
+    """The policy of GPUs by job and type in every round; it learns from rounds.
 
     `batch_factor` says up to how many times the submitted batch size a job may train, where the
     job does not state its largest: 1 takes the submitted one for a limit. `idle_gain` is what a
@@ -146,7 +146,7 @@ class HeterogeneousPolicy:
         return view.allocations(choice)
 
     def _weigh(self, view: RoundView) -> RoundJobs:
-        """Add to the round what earlier rounds taught: work left, and since when a job is where."""
+        """Add the lessons of earlier rounds: work left, and the time of each job on its GPUs."""
         gpus = np.where(view.present >= 0, view.table.gpus[view.present], 0)
         for row, name in enumerate(view.names):
             self._history.see(name, view.applications[row], float(view.used[row]), int(gpus[row]))

@@ -77,7 +77,7 @@ def _move(kind: Ints, gpus: Ints, choice: Ints, job: int, then: int, free: Ints)
 
 @inner
 def _repair(cost: Floats, kind: Ints, gpus: Ints, choice: Ints, free: Ints) -> bool:
-    """Take the cheapest downgrade per GPU released until every type fits; say whether it does."""
+    """Take the cheapest downgrade per GPU released until every type fits; return if it does."""
     while free.min() < 0:
         best, best_job, best_config = np.inf, -1, -1
         for job in range(len(choice)):
@@ -237,7 +237,7 @@ def _adopt(
     choice: Ints,
     total: float,
 ) -> float:
-    """Repair the trial; take it for the choice if it costs less. Give the least cost so far."""
+    """Repair the trial; take it for the choice if it costs less. Return the least cost so far."""
     free = capacity - use
     if _repair(cost, kind, gpus, trial, free):
         trial_cost = _total(cost, trial)

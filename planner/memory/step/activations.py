@@ -35,7 +35,7 @@ class LayerActivations:
 
 
 def _norms(recipe: Recipe) -> tuple[float, float]:
-    """Bytes kept by the norms over the hidden width, and by those of queries and keys."""
+    """Return the bytes of the norms over the hidden width, and of those of queries and keys."""
     traits, shape, trains = recipe.traits, recipe.job.shape, recipe.trains_weights
     each = traits.norm_trained if trains else traits.norm_frozen
     if shape.norm_vectors == 2 or recipe.compiled:
@@ -46,7 +46,7 @@ def _norms(recipe: Recipe) -> tuple[float, float]:
 
 
 def _casts_norms(recipe: Recipe) -> bool:
-    """Whether autocast, under which LayerNorm computes in fp32, casts a 16-bit stream for it.
+    """Return whether autocast casts a 16-bit stream for LayerNorm, which it computes in fp32.
 
     torch's list of operations that autocast to fp32; measured,
     benchmarks/measured/training_memory_2_h200.json.
@@ -76,7 +76,7 @@ def _score_bytes(recipe: Recipe) -> float:
 
 
 def _unfused(recipe: Recipe) -> bool:
-    """Whether torch computes attention in single fp32 operations for want of a fused kernel.
+    """Return whether torch computes attention in single fp32 operations for want of a fused kernel.
 
     It does so where models of transformers leave it fewer key heads than query heads: for fp32
     without a padding mask, and where one head is broadcast.
@@ -94,7 +94,7 @@ def _masked(recipe: Recipe) -> bool:
 
 
 def _attention_core(recipe: Recipe, *, keep_scores: bool = True) -> float:
-    """Bytes of attention itself: its output and the softmax's sums, or the matrix of scores."""
+    """Return the bytes of attention: its output and the softmax's sums, or the matrix of scores."""
     shape = recipe.job.shape
     output = recipe.policy.compute * shape.attention_width
     scores = _score_bytes(recipe) if keep_scores else 0.0
@@ -104,7 +104,7 @@ def _attention_core(recipe: Recipe, *, keep_scores: bool = True) -> float:
 
 
 def _projected(recipe: Recipe) -> float:
-    """Bytes of queries, keys and values as attention keeps them.
+    """Return the bytes of queries, keys and values as attention keeps them.
 
     Where keys and values are repeated for a padding mask alone ("masked"), batches of one length
     have none, and a fused kernel reads the heads that there are: measured,
@@ -125,7 +125,7 @@ def _projected(recipe: Recipe) -> float:
 
 
 def _mlp(recipe: Recipe, ffn: float, *, keeps_input: bool) -> float:
-    """Bytes per token inside one MLP: gate, up, their product, and the last matrix's input."""
+    """Return the bytes per token of one MLP: gate, up, their product, the last matrix's input."""
     width, gated = recipe.policy.compute, recipe.job.shape.gated_mlp
     inner = (2.0 if recipe.compiled else 3.0) if gated else 1.0
     return ffn * (width * (inner + (1.0 if keeps_input else 0.0)) + _composed_gelu(recipe))
@@ -147,7 +147,7 @@ def _composed_gelu(recipe: Recipe) -> float:
 
 
 def _feed_forward(recipe: Recipe, *, keeps_input: bool) -> float:
-    """Bytes of the MLP of a layer; of a mixture the routed and shared experts, and the routing."""
+    """Return the bytes of a layer's MLP; of a mixture routed and shared experts, and the routing."""
     shape, width = recipe.job.shape, recipe.policy.compute
     experts = shape.experts
     if experts is None:
@@ -164,12 +164,12 @@ def _feed_forward(recipe: Recipe, *, keeps_input: bool) -> float:
 
 
 def _dropout(traits: FrameworkTraits, shape: ModelShape) -> float:
-    """Masks of the two residual dropouts, a byte per element."""
+    """Return the masks of the two residual dropouts, a byte per element."""
     return 2.0 * shape.hidden if traits.dropout else 0.0
 
 
 def _keeps_inputs(recipe: Recipe) -> bool:
-    """Whether matrices keep their input: those trained, and 4-bit ones of bitsandbytes."""
+    """Return whether matrices keep their input: those trained, and 4-bit ones of bitsandbytes."""
     quantized = recipe.quantization
     return recipe.trains_weights or (quantized is not None and quantized.keeps_input)
 
@@ -226,7 +226,7 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
 
 
 def _operators_kept(recipe: Recipe) -> float:
-    """Bytes kept by op-level selective checkpointing: every second matrix product and attention.
+    """Return the bytes under op-level checkpointing: every second matrix product, and attention.
 
     A compiled layer recomputes the sum of the residual stream as well.
     """

@@ -109,7 +109,7 @@ def stage_parameters(recipe: Recipe, stage: Stage) -> StageParameters:
 
 
 def _largest_quantized(recipe: Recipe, stage: Stage) -> float:
-    """Parameters of the largest matrix that is unpacked to 16 bits for a product."""
+    """Return the parameters of the largest matrix that is unpacked to 16 bits for a product."""
     shape = recipe.job.shape
     ffn = shape.experts.ffn if shape.experts else shape.ffn
     largest = shape.hidden * max(ffn, shape.query_width)
@@ -119,7 +119,7 @@ def _largest_quantized(recipe: Recipe, stage: Stage) -> float:
 
 
 def _head_parameters(recipe: Recipe, count: ParameterCount) -> float:
-    """A tied head is a matrix of its own on a later stage, or where the framework unties it."""
+    """Return the head's size; a tied one counts on a later stage, or where it is untied."""
     shape = recipe.job.shape
     apart = recipe.job.parallelism.pipeline > 1 or recipe.traits.unties_head
     return shape.vocab * shape.hidden if count.head == 0 and apart else count.head
@@ -155,7 +155,7 @@ def _held(amounts: tuple[float, float], shares: tuple[float, float]) -> float:
 
 
 def _weight_bytes(recipe: Recipe, parameters: StageParameters) -> tuple[float, float]:
-    """Bytes of the dense weights, adapters included, and of the routed, not sharded yet."""
+    """Return the bytes of dense weights, adapters included, and of routed ones, not sharded yet."""
     dense = parameters.matrices + parameters.rest
     if recipe.trains_weights:
         return recipe.policy.weight * dense, recipe.policy.weight * parameters.routed
@@ -209,7 +209,7 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
 
 
 def _gradients_in_host(job: TrainingJob) -> bool:
-    """Whether gradients leave the GPU as they are reduced, to where their optimiser steps.
+    """Return whether gradients leave the GPU as they are reduced, to where their optimiser steps.
 
     ZeRO-Offload (Ren et al., USENIX ATC'21) keeps 2 bytes per parameter on the GPU in stage 2.
     """
@@ -234,7 +234,7 @@ def _states(recipe: Recipe, stage: Stage, parameters: StageParameters, **trained
 
 
 def _steps_by_torch(recipe: Recipe) -> bool:
-    """Whether the step copies a moment of all tensors at once, as torch's default does.
+    """Return whether the step copies a moment of all tensors at once, as torch's default does.
 
     DeepSpeed steps in a fused kernel. So does torch's fused AdamW, which copies none: measured,
     benchmarks/measured/training_memory_h200.json.
@@ -246,7 +246,7 @@ def _steps_by_torch(recipe: Recipe) -> bool:
 
 
 def _buffers(recipe: Recipe, stage: Stage) -> float:
-    """Bytes of tensors that stay and are no state: masks, an image encoder, quantisation tables."""
+    """Return the bytes of other lasting tensors: masks, an image encoder, quantisation tables."""
     traits = recipe.traits
     resident = traits.resident_bytes + traits.layer_buffer_bytes * stage.layers
     return resident + (traits.quantized_resident_bytes if recipe.quantization else 0.0)

@@ -55,7 +55,7 @@ class StepEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StageView:
-    """One stage with all that its events are made of."""
+    """One stage with the inputs of its events."""
 
     recipe: Recipe
     stage: Stage
@@ -68,7 +68,7 @@ class _StageView:
         return self.recipe.tokens
 
     def activations(self) -> float:
-        """Bytes that all layers of the stage keep for all micro-batches in flight.
+        """Return the bytes that all layers of the stage keep for all micro-batches in flight.
 
         With activations in host memory, those of two layers are on their way there or back.
         """
@@ -78,11 +78,11 @@ class _StageView:
         return self.stage.layers * (stored + self.layer.built_kept)
 
     def embedded(self) -> float:
-        """Bytes of the stream between layers: the one running and its successor."""
+        """Return the bytes of the stream between layers: the one running and its successor."""
         return 2 * self.layer.boundary * self.tokens
 
     def cast_at_work(self) -> float:
-        """Bytes of the weights that autocast has cast where a layer or the head is at work.
+        """Return the bytes of weights that autocast has cast where a layer or the head is at work.
 
         The backward pass drops the casts of a layer as it makes its gradients, and what is
         recomputed is cast anew: measured, benchmarks/measured/training_memory_h200.json.
@@ -92,7 +92,7 @@ class _StageView:
         return min(self.states.cast, self.recipe.cast_bytes * at_work)
 
     def recomputed(self) -> float:
-        """Bytes of the one layer whose inside is alive while its gradient is computed.
+        """Return the bytes of the one layer whose inside is alive while its gradient is computed.
 
         Of recomputed attention its scores alone: the rest is kept of all layers.
         """
@@ -151,7 +151,7 @@ def gathered(view: _StageView) -> float:
 
 
 def _gathered_units(view: _StageView) -> float:
-    """Bytes of units gathered at once, of embedding and head, and of a unit's gradients.
+    """Return the bytes of units gathered at once, of embedding and head, and of a unit's gradients.
 
     In a pipeline weights and gradients of the stage stay unsharded from the first micro-batch to
     the last; with SHARD_GRAD_OP the weights do from the forward pass to the backward pass.
@@ -179,12 +179,12 @@ def _gathered_units(view: _StageView) -> float:
 
 
 def _dequantized(view: _StageView) -> float:
-    """Bytes of the largest matrix unpacked to 16 bits, and of its transpose for the gradient."""
+    """Return the bytes of the largest matrix in 16 bits, and of its transpose for the gradient."""
     return 2 * 2 * view.parameters.largest_matrix if view.recipe.quantization else 0.0
 
 
 def _ring_buffers(view: _StageView) -> float:
-    """Keys and values of two neighbours, where the sequence is spread over GPUs."""
+    """Return the keys and values of two neighbours, where the sequence is spread over GPUs."""
     shape, spread = view.recipe.job.shape, view.recipe.job.parallelism
     if spread.context == 1:
         return 0.0
@@ -241,7 +241,7 @@ def _gradients_persist(recipe: Recipe) -> bool:
 
 
 def _load(view: _StageView) -> StepEvent:
-    """Every rank holds the whole model before it is shared out, one unit twice."""
+    """Return the load: every rank has the whole model before it is shared out, one unit twice."""
     recipe = view.recipe
     ranks = recipe.job.parallelism.shard_ranks
     total = view.states.whole_weights * (1 + 1 / ranks)
@@ -249,7 +249,7 @@ def _load(view: _StageView) -> StepEvent:
 
 
 def _inference(view: _StageView) -> list[StepEvent]:
-    """The key-value cache of all tokens, with the work on those that are computed at a time.
+    """Return the events of inference: the cache of all tokens, and the work on some at a time.
 
     What comes after their last layer, the choice of the next token of each sequence, is an event
     of its own: an engine tries it on as many sequences as it may ever serve before it sizes its

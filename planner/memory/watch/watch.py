@@ -1,4 +1,4 @@
-"""Memory of running jobs against its limit: what will run out, what has become free, what to do.
+"""Memory of running jobs against its limit: findings that it runs out or is free, and advice.
 
 The forecast's quantiles give the chance, slot by slot; the calibrated peak of the coming window
 the chance over all of it. Both are lower bounds of the chance of running out at any time, because
