@@ -41,7 +41,7 @@ def ours(*, with_held: bool) -> Method:
 
     def guess(model: str, train: PowerSamples, test: PowerSamples) -> Guess:
         fitted = fit_power_models({model: train}, CATALOGUE, signal="benchmark")[model]
-        held = test.held if with_held else None
+        held = test.allocated if with_held else None
         cap = None if test.cap_watts is None else test.cap_watts
         watts = fitted.predict(test.utilization, allocated=held, power_cap_watts=cap)
         return Guess(central=watts.central, low=watts.low, high=watts.high)

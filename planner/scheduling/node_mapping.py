@@ -38,7 +38,7 @@ def map_to_nodes(
 def _around(
     counts: Mapping[str, int], fixed: Mapping[str, Nodes], room: Mapping[int, int]
 ) -> dict[str, Nodes] | None:
-    """Place the others around the fixed ones, each on its fewest nodes; None without room for one."""
+    """Place the others around the fixed ones, each on its fewest nodes; None if one has no room."""
     free = dict(room)
     for nodes in fixed.values():
         for node in nodes:

@@ -147,7 +147,7 @@ def _composed_gelu(recipe: Recipe) -> float:
 
 
 def _feed_forward(recipe: Recipe, *, keeps_input: bool) -> float:
-    """Return the bytes of a layer's MLP; of a mixture routed and shared experts, and the routing."""
+    """Return the bytes of a layer's MLP; of a mixture routed and shared experts, and routing."""
     shape, width = recipe.job.shape, recipe.policy.compute
     experts = shape.experts
     if experts is None:
