@@ -98,7 +98,7 @@ def _node_columns(program: Program, problem: PlanningProblem) -> Columns:
         terms = [on[:, slot], on[:, slot - 1], boots[:, slot]]
         columns = np.stack(terms, axis=1)
         program.rows_of([(columns, np.array([[1.0, -1.0, -1.0]]))], -np.inf, 0.0)
-    always = [n for n, node in enumerate(problem.facts.nodes) if node.foreign or not node.seen]
+    always = [n for n, node in enumerate(problem.facts.nodes) if node.foreign or not node.observed]
     if always:
         program.rows_of([(on[always].reshape(-1, 1), 1.0)], 1.0, 1.0)
     return on
