@@ -111,7 +111,7 @@ class SiaPolicy:
             kind=np.append(view.table.kind, 0),
             gpus=np.append(view.table.gpus, 0),
             capacity=view.table.capacity,
-            previous=np.where(view.held >= 0, view.held, nothing),
+            previous=np.where(view.present >= 0, view.present, nothing),
         )
         return view.allocations(solve_exactly(problem, relative_gap=1e-4).choice)
 
@@ -122,15 +122,15 @@ class SiaPolicy:
         lost = view.restarts * view.restart_seconds
         factor = np.maximum(view.age - lost, 0.0) / (view.age + view.restart_seconds)
         factor = np.where(view.age < view.restart_seconds, 1.0, factor)
-        moves = np.broadcast_to((view.held >= 0)[:, None], speedup.shape).copy()
-        rows = np.flatnonzero(view.held >= 0)
-        moves[rows, view.held[rows]] = False
+        moves = np.broadcast_to((view.present >= 0)[:, None], speedup.shape).copy()
+        rows = np.flatnonzero(view.present >= 0)
+        moves[rows, view.present[rows]] = False
         speedup = np.where(moves, speedup * factor[:, None], speedup)
         with np.errstate(divide="ignore"):
             cost = np.minimum(np.round(speedup**self.power, 2), 3000.0)
         cost = np.where(view.allowed & (goodput > 0), cost, np.inf)
         cost = np.hstack([cost, np.full((len(cost), 1), self.no_allocation)])
-        for row in np.flatnonzero(view.locked & (view.held >= 0)):
+        for row in np.flatnonzero(view.locked & (view.present >= 0)):
             cost[row] = np.inf
-            cost[row, view.held[row]] = 0.0
+            cost[row, view.present[row]] = 0.0
         return cost
