@@ -105,7 +105,7 @@ def advise(
         if (reason := too_early(proposal, problem, proposed_before, last))
     }
     waits = {**early, **resting}
-    reasons, picks = _chosen(proposals, outcomes, problem, runs, room, out, waits, no, margins)
+    reasons, picks = _select(proposals, outcomes, problem, runs, room, out, waits, no, margins)
     findings = [memory_recommendation(relief, plan, problem) for relief in relieved]
     findings += [of_proposal(proposals[entry], outcomes[entry], plan, problem) for entry in picks]
     findings = [named_first(row, room.first.get(row.job_id, ())) for row in findings]
@@ -147,7 +147,7 @@ def advise(
     off = [
         as_row(node)
         for node in empty
-        if node.subject not in stays and not _wanted(node, relieved, short)
+        if node.subject not in stays and not _needed(node, relieved, short)
     ]
     findings += _not_rejected(off, no)
     grown: list[Recommendation] = []
@@ -200,7 +200,7 @@ def _not_rejected(
             yield recommendation
 
 
-def _wanted(empty: FleetAdvice, relieved: Sequence[Relief], short: Sequence[FleetAdvice]) -> bool:
+def _needed(empty: FleetAdvice, relieved: Sequence[Relief], short: Sequence[FleetAdvice]) -> bool:
     """Return whether a node stays on for memory, or for jobs yet to come: the plan knew neither."""
     relief = (entry.proposal.chosen.configuration.gpu_model for entry in relieved if entry.outcome)
     return empty.gpu_model in relief or any(
@@ -232,7 +232,7 @@ def _by_saving(recommendation: Recommendation) -> tuple[bool, float, str]:
     return recommendation.action not in FOR_MEMORY, -saved, recommendation.target
 
 
-def _chosen(
+def _select(
     proposals: Sequence[Proposal],
     outcomes: Sequence[ProposalOutcome],
     problem: PlanningProblem,

@@ -49,7 +49,7 @@ class Driver:
     def __init__(self, line: Connection, cpus: int) -> None:
         self._line = line
         self._lost = False
-        self._told = False
+        self._warned = False
         self.cpus = cpus
         """How many the cluster had at first."""
 
@@ -68,9 +68,9 @@ class Driver:
                 self._lost, why = True, f"Ray gave no answer within {ANSWER_SECONDS:.0f} s"
         except (EOFError, OSError):
             self._lost, why = True, "the Ray cluster was lost"
-        if not answer and not self._told:
+        if not answer and not self._warned:
             _log.warning("%s: computed by this process instead", why)
-            self._told = True
+            self._warned = True
         return answer or None
 
 

@@ -49,10 +49,10 @@ class QueueReplay:
         jobs = list(jobs)
         running = [job for job in jobs if _facts(job).state is JobState.RUNNING]
         self._limited = all(_limit(job) for job in (*running, *in_line))
-        self._held = [
+        self._running = [
             (job.gpu_count, _limit(job), (as_of - _since(job)).total_seconds()) for job in running
         ]
-        self._free = max(0.0, boards - sum(gpus for gpus, _limit, _for in self._held))
+        self._free = max(0.0, boards - sum(gpus for gpus, _limit, _for in self._running))
         # As the scheduler goes through them; the order of its expected starts has backfill in it.
         in_order = sorted(in_line, key=lambda job: (-_priority(job), _came(job), job.job_id))
         self._waiting = [
@@ -74,14 +74,14 @@ class QueueReplay:
     @property
     def usable(self) -> bool:
         """Whether every job has a limit: nothing is known of the end of others."""
-        return self._limited and bool(self._held)
+        return self._limited and bool(self._running)
 
     def waits(self, days: float) -> dict[str, QueueWait]:
         """Return the remaining wait of each job in line."""
         rng = np.random.default_rng(0)
         plays = np.array([self._play(self._waiting, rng) for _ in range(self._plays)])
         longest = _starts(
-            [(limit - elapsed, gpus, limit - elapsed) for gpus, limit, elapsed in self._held],
+            [(limit - elapsed, gpus, limit - elapsed) for gpus, limit, elapsed in self._running],
             [(job.gpus, job.limit, job.limit) for job in self._waiting],
             self._free,
         )
@@ -103,7 +103,7 @@ class QueueReplay:
         self, waiting: Sequence[_Waiting], rng: np.random.Generator, freed: int = 0
     ) -> list[float]:
         running = []
-        for gpus, limit, elapsed in self._held:
+        for gpus, limit, elapsed in self._running:
             if gpus == freed:
                 freed = -1
                 running.append((0.0, gpus, 0.0))

@@ -76,7 +76,7 @@ class _Queue:
         self._served = _steps(served, gpus)
         self._started = _steps(started[run], gpus[run])
         self._ended = _steps(ended[run], gpus[run])
-        self.boards = float(self._held(started[run]).max(initial=0.0))
+        self.boards = float(self._in_use(started[run]).max(initial=0.0))
         now = as_of.timestamp()
         # A requeued run asks for what it gave back itself: its start says nothing of others' waits.
         used = first & (np.isinf(ended) & ~run | run & (started >= now - _DAYS * 86_400))
@@ -86,13 +86,13 @@ class _Queue:
         self._sizes = gpus[used]
         self._short = np.maximum(0.0, self._shortage(came[used]) + self._sizes)
 
-    def _held(self, moments: Values) -> Values:
+    def _in_use(self, moments: Values) -> Values:
         return self._started.until(moments) - self._ended.until(moments)
 
     def _shortage(self, moments: Values) -> Values:
         """Return the GPUs of all jobs that wait at each moment, less the free ones."""
         waiting = self._came.before(moments) - self._served.until(moments)
-        return np.maximum(0.0, waiting) - (self.boards - self._held(moments))
+        return np.maximum(0.0, waiting) - (self.boards - self._in_use(moments))
 
     def wait_of(self, job: Job, as_of: datetime) -> QueueWait:
         """Return the wait of a job that gives its GPUs back now and asks for as many again."""
@@ -101,7 +101,7 @@ class _Queue:
     def wait_behind(self, gpus_ahead: float, job: Job, as_of: datetime) -> QueueWait:
         """Return the remaining wait of a job behind waiting jobs of so many GPUs."""
         now, came_at = as_of.timestamp(), _came(job).timestamp()
-        short = gpus_ahead + job.gpu_count - (self.boards - float(self._held(np.array([now]))[0]))
+        short = gpus_ahead + job.gpu_count - (self.boards - float(self._in_use(np.array([now]))[0]))
         short_at_first = float(self._shortage(np.array([came_at]))[0]) + job.gpu_count
         expected, waited = self._whole_wait(short_at_first, job), now - came_at
         if not expected.known or waited <= expected.high:
@@ -114,7 +114,7 @@ class _Queue:
         rows = self._all[1] - self._all[0] > waited
         came, served, gpus = (column[rows] for column in self._all)
         ahead = ((came < began[:, None]) & (served > began[:, None] + waited)) @ gpus
-        free = self.boards - self._held(began + waited)
+        free = self.boards - self._in_use(began + waited)
         short_then = np.maximum(0.0, ahead + self._sizes[longer] - free)
         return self._wait(short, short_then, longer, job.gpu_count, waited=waited)
 

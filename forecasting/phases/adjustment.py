@@ -79,7 +79,7 @@ def phase_adjusted(series: DemandSeries, base: Quantiles, signal: Signal) -> Pha
     None where it is unknown or foretells nothing.
     """
     horizon = len(base.q50)
-    phases, levels = _said(series, horizon, signal)
+    phases, levels = _from_epoch(series, horizon, signal)
     if levels is None:
         return None
     errors = _errors(series, min(horizon, _JUDGED_SLOTS), signal)
@@ -100,7 +100,7 @@ def phase_adjusted(series: DemandSeries, base: Quantiles, signal: Signal) -> Pha
     )
 
 
-def _said(series: DemandSeries, horizon: int, signal: Signal) -> tuple[Phases, Values | None]:
+def _from_epoch(series: DemandSeries, horizon: int, signal: Signal) -> tuple[Phases, Values | None]:
     """Return the phases and the level they make likely in each slot ahead."""
     phases = find_phases(series.values, series.slot_seconds, signal=signal)
     seconds = phases.epoch.seconds
@@ -120,7 +120,7 @@ def _errors(series: DemandSeries, ahead: int, signal: Signal) -> tuple[float, fl
         truth = series.values[moment : moment + ahead]
         if int(past.known.sum()) < MIN_KNOWN or not np.isfinite(truth).any():
             continue
-        _, levels = _said(past, ahead, signal)
+        _, levels = _from_epoch(past, ahead, signal)
         middle = mix(past, ahead).quantiles.q50
         level = middle if levels is None else np.where(np.isfinite(levels), levels, middle)
         sums.append(

@@ -38,7 +38,7 @@ def bounds_advice(
     A maximum that is too low comes before a minimum that is too high. Where requests waited at a
     maximum that was enough by the model, the model is not trusted with either.
     """
-    for proposal, use in _known(services, proposals, unchanged):
+    for proposal, use in _used_bounds(services, proposals, unchanged):
         if (most := _maximum_met(use)) is not None:
             target, limit = _maximum(use, proposal, problem)
             if target > most:
@@ -54,14 +54,14 @@ def maxima_held_back(
     problem: PlanningProblem,
 ) -> Iterator[tuple[str, str]]:
     """Yield each service whose maximum a resource quota keeps from being raised, and which."""
-    for proposal, use in _known(services, proposals, unchanged):
+    for proposal, use in _used_bounds(services, proposals, unchanged):
         most = _maximum_met(use)
         target, limit = _maximum(use, proposal, problem)
         if most is not None and target <= most < use.most_needed:
             yield proposal.job.demand.job.job_id, f"its maximum is not raised. {limit}"
 
 
-def _known(
+def _used_bounds(
     services: Sequence[ServiceOutlook], proposals: Mapping[str, Proposal], jobs: Collection[str]
 ) -> Iterator[tuple[Proposal, BoundsUse]]:
     """Yield the services of `jobs` whose bounds are known for long enough, with their use."""

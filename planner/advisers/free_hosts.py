@@ -32,16 +32,16 @@ class FreeHosts:
             [np.inf if room is None else room for room in (node.usable, *room_of(node))]
             for node in self._nodes
         ]
-        self._left: Floats = np.array(rows, dtype=np.float64).reshape(-1, 3)
+        self._rooms: Floats = np.array(rows, dtype=np.float64).reshape(-1, 3)
         cut = set[tuple[str, str]]()
         for job in problem.jobs:
             run, home = job.demand.job, problem.facts.homes.get(job.demand.job.job_id)
             for name, boards, *asks in held_shares(run, home):
                 board = (name, home.mig_board if home and run.mig_profile else "")
                 if name in number:
-                    self._left[number[name]] -= (0 if board in cut else boards, *asks)
+                    self._rooms[number[name]] -= (0 if board in cut else boards, *asks)
                 cut |= {board} if board[1] else set()
-        self._boards = self._left[:, 0].copy()
+        self._boards = self._rooms[:, 0].copy()
 
     def lacks(self, proposal: Proposal) -> bool:
         """Return whether boards are free for the pods of a change, and not what they ask beside."""
@@ -55,8 +55,8 @@ class FreeHosts:
         """Take the free resources that the pods of a change request."""
         rooms = [self._placed(proposal.job, option, 3) for option in _taking(proposal)]
         # One option at a time is in force.
-        self._left = np.minimum.reduce(
-            [self._left, *(placed for placed in rooms if placed is not None)]
+        self._rooms = np.minimum.reduce(
+            [self._rooms, *(placed for placed in rooms if placed is not None)]
         )
 
     def _placed(self, job: JobProblem, option: Option, columns: int) -> Floats | None:
@@ -64,7 +64,7 @@ class FreeHosts:
 
         Of one column, boards alone are checked, and those that earlier changes take count as free.
         """
-        run, free = job.demand.job, self._left.copy()
+        run, free = job.demand.job, self._rooms.copy()
         if columns == 1:
             free[:, 0] = self._boards
         model, under = option.configuration.gpu_model, self._under[run.job_id]

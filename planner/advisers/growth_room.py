@@ -75,17 +75,17 @@ class GrowthRoom:
         self._usable: Counter[tuple[str, tuple[str, ...], str]] = Counter()
         for node in problem.facts.nodes:
             self._usable[node.gpu_model, node.schedulers, cluster_in(node.name)] += node.usable
-        self._held: Counter[tuple[str, str]] = Counter()
+        self._most_used: Counter[tuple[str, str]] = Counter()
         self._unserved: dict[tuple[str, str], str] = {}
         for job, planned in zip(problem.jobs, plan.jobs, strict=True):
             home = problem.facts.homes.get(planned.job_id)
             places = [*(() if home is None else home.boards)]
             places += [(stay.node, stay.gpus) for stay in planned.stays]
             _add_most(on_node, places)
-            _add_most(in_use, _beside(job, planned, home))
+            _add_most(in_use, _host_use(job, planned, home))
             boards = _boards(job, planned, changed.get(planned.job_id))
             under = problem.facts.scheduler[planned.job_id]
-            _add_most(self._held, [((model, under), count) for model, count in boards])
+            _add_most(self._most_used, [((model, under), count) for model, count in boards])
             if short := _unserved(job, planned, problem.planning):
                 self._unserved[job.demand.job.gpu_model, under] = short
         self._free = {
@@ -95,17 +95,17 @@ class GrowthRoom:
             if node.name not in closed and node.known_as not in closed
             if not any(fnmatchcase(node.name, row.nodes) for row in problem.rules.power.domains)
         }
-        self._beside = {
+        self._hosts = {
             (node.name, what): room - in_use[node.name, what]
             for node in problem.facts.nodes
             for what, room in zip(_HOST, room_of(node), strict=True)
             if room is not None
         }
-        self._near: dict[tuple[str, str], Sequence[str]] = {}
+        self._nodes_of: dict[tuple[str, str], Sequence[str]] = {}
         self._upper = _upper_demand(problem, groups)
         rows = problem.tenants.of_job.tolist()
         self._tenant_of = {job.job_id: row for job, row in zip(plan.jobs, rows, strict=True)}
-        self._taken: Counter[tuple[str, ...]] = Counter()
+        self._granted: Counter[tuple[str, ...]] = Counter()
 
     def wanted(self, job: Job) -> str:
         """Return the text of other demand for boards like those of a job, '' without any."""
@@ -127,38 +127,38 @@ class GrowthRoom:
         for key, free, why in self._bounds(job):
             if free is None:
                 return 0, why
-            if free - self._taken[key] < least:
-                least, bound = free - self._taken[key], why
-        return self._whole(least, job), bound
+            if free - self._granted[key] < least:
+                least, bound = free - self._granted[key], why
+        return self._steps_of(least, job), bound
 
     def take(self, job: JobProblem, count: int) -> None:
         """Take boards for a job, node by node."""
         for key, _left, _why in self._bounds(job):
-            self._taken[key] += count
+            self._granted[key] += count
         each = _each_step(job)
         for name in self._nodes(job.demand.job):
             fits = min(count, self._fits(name, job, each))
             self._free[name] -= fits
             for what, amount in each.items():
-                if (name, what) in self._beside:
-                    self._beside[name, what] -= amount * (fits // job.demand.standing.step)
+                if (name, what) in self._hosts:
+                    self._hosts[name, what] -= amount * (fits // job.demand.standing.step)
             count -= fits
             if not count:
                 break
 
-    def _whole(self, boards: float, job: JobProblem) -> int:
+    def _steps_of(self, boards: float, job: JobProblem) -> int:
         step = job.demand.standing.step
         return step * int(max(0.0, boards + 1e-6) // step)
 
     def _fits(self, name: str, job: JobProblem, each: Mapping[str, int]) -> int:
         """Return the boards of a node that a job may take, in units with their CPUs and memory."""
         steps = [
-            max(0, self._beside[name, what] // amount)
+            max(0, self._hosts[name, what] // amount)
             for what, amount in each.items()
-            if amount and (name, what) in self._beside
+            if amount and (name, what) in self._hosts
         ]
         step = job.demand.standing.step
-        return min([self._whole(self._free[name], job), *(step * count for count in steps)])
+        return min([self._steps_of(self._free[name], job), *(step * count for count in steps)])
 
     def _bounds(self, job: JobProblem) -> Iterator[tuple[tuple[str, ...], float | None, str]]:
         """Yield each limit: its name, the boards that it leaves (None: not known), and in words."""
@@ -193,7 +193,7 @@ class GrowthRoom:
             for (model, schedulers, _cluster), boards in self._usable.items()
             if model == place[0] and runs_under(place[1], schedulers)
         )
-        return usable - self._held[place]
+        return usable - self._most_used[place]
 
     def _left_by_forecast(self, job: Job) -> float | None:
         name = named_in(job.gpu_model, job.cluster)
@@ -230,14 +230,14 @@ class GrowthRoom:
     def _nodes(self, job: Job) -> Sequence[str]:
         """Return the nodes on which a job of Kubernetes may grow."""
         place = job.gpu_model, self._problem.facts.scheduler[job.job_id]
-        if place not in self._near:
-            self._near[place] = [
+        if place not in self._nodes_of:
+            self._nodes_of[place] = [
                 node.name
                 for node in self._problem.facts.nodes
                 if node.gpu_model == place[0] and node.name in self._free
                 if runs_under(place[1], node.schedulers)
             ]
-        return self._near[place]
+        return self._nodes_of[place]
 
 
 def _each_step(job: JobProblem) -> dict[str, int]:
@@ -246,7 +246,7 @@ def _each_step(job: JobProblem) -> dict[str, int]:
     return dict(zip(_HOST, host_share(run, run.gpu_count, step), strict=True))
 
 
-def _beside(
+def _host_use(
     job: JobProblem, planned: JobPlan, home: Home | None
 ) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the milli-CPUs and bytes that a job asks of nodes: now, and where the plan has it."""

@@ -285,14 +285,14 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
     """
     elasticity = demand.standing.elasticity
     if waits_for_start(demand.job):
-        return _taken(requesting(present, option), demand, present, option, terms)
+        return _change(requesting(present, option), demand, present, option, terms)
     parts = (
         *leaving(demand.standing, present, option),
         *entering(elasticity, present, option, demand.queue_wait),
     )
-    taken = _taken(parts, demand, present, option, terms)
+    change = _change(parts, demand, present, option, terms)
     stops = not option.boards and not option.paused
-    return replace(taken, redo=_redo(demand, present, terms)) if stops else taken
+    return replace(change, redo=_redo(demand, present, terms)) if stops else change
 
 
 def _redo(demand: JobDemand, present: Option, terms: Terms) -> Redo | None:
@@ -301,22 +301,22 @@ def _redo(demand: JobDemand, present: Option, terms: Terms) -> Redo | None:
     if not seconds:
         return None
     part = TransitionPart(what="", low=0.0, central=0.0, high=seconds, leaving=True)
-    taken = _taken((part,), demand, present, present, terms)
+    again = _change((part,), demand, present, present, terms)
     return Redo(
         chance=demand.work_return.chance,
-        gpu_hours=taken.gpu_hours[2],
-        kwh=taken.kwh[2],
-        cost=taken.cost[2],
+        gpu_hours=again.gpu_hours[2],
+        kwh=again.kwh[2],
+        cost=again.cost[2],
     )
 
 
 def move_costs(demand: JobDemand, present: Option, terms: Terms) -> ChangeTime:
     """Return the time and cost of a start of the present configuration on other nodes."""
     parts = moving(demand.standing, present, demand.queue_wait)
-    return _taken(parts, demand, present, present, terms)
+    return _change(parts, demand, present, present, terms)
 
 
-def _taken(
+def _change(
     parts: Sequence[TransitionPart],
     demand: JobDemand,
     present: Option,

@@ -101,7 +101,7 @@ def with_host_room(
     system pods of unknown size. Boards of several models on one node share evenly what is free.
     Of several sources that describe a node, one that tells what is free counts.
     """
-    cpu, memory = _held(jobs, homes)
+    cpu, memory = _requests(jobs, homes)
     parts = Counter(short_name(node.name) for node in nodes)
     rows = []
     for node in nodes:
@@ -125,7 +125,7 @@ def with_host_room(
     return tuple(rows)
 
 
-def _held(jobs: Iterable[Job], homes: Mapping[str, Home]) -> tuple[Counter[str], Counter[str]]:
+def _requests(jobs: Iterable[Job], homes: Mapping[str, Home]) -> tuple[Counter[str], Counter[str]]:
     """Return the milli-CPUs and the bytes that jobs hold now, by node."""
     cpu, memory = Counter[str](), Counter[str]()
     for job in jobs:

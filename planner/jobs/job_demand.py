@@ -181,7 +181,7 @@ def job_demand(
         peak_load_ratio=peak_load_ratio,
         foreseen_devices=None
         if board_share
-        else _foreseen(job, standing, service, slot_starts, planning),
+        else _forecast_devices(job, standing, service, slot_starts, planning),
         share=board_share,
     )
 
@@ -208,7 +208,7 @@ def check_demand(demand: JobDemand, planning: PlanningSettings) -> None:
                 )
 
 
-def _foreseen(
+def _forecast_devices(
     job: Job,
     standing: JobElasticity,
     service: ServiceOutlook | None,
@@ -266,22 +266,22 @@ def _quantiles(forecast: DemandForecast | ForecastSkipped) -> tuple[tuple[float,
     return tuple((level, np.array(row)) for level, row in every)
 
 
-def _known(values: Values) -> Values:
+def _finite(values: Values) -> Values:
     return values[~np.isnan(values)]
 
 
 def _largest(values: Values) -> float | None:
-    valid = _known(values)
+    valid = _finite(values)
     return float(valid.max()) if len(valid) else None
 
 
 def _mean(values: Values) -> float | None:
-    valid = _known(values)
+    valid = _finite(values)
     return float(valid.mean()) if len(valid) else None
 
 
 def _quantile(values: Values, level: float) -> float | None:
-    valid = _known(values)
+    valid = _finite(values)
     return float(np.quantile(valid, level)) if len(valid) else None
 
 
@@ -315,7 +315,7 @@ def _at_rest(
     if power is None or idle_hours < planning.reclaim_idle_hours:
         return power
     slots = max(1, round(idle_hours * 60 / planning.slot_minutes))
-    watts = _known(rows.power_watts[-slots:])
+    watts = _finite(rows.power_watts[-slots:])
     if not len(watts):
         return power
     rest = float(np.median(watts))

@@ -144,10 +144,10 @@ def _borrowable(quota: Quota, boards: Sequence[Quota]) -> float:
         for row in boards
         if row.kind in kinds and (row.source, row.flavor, row.resource) == same
     ]
-    return _within(quota.borrowing_limit, _beside(quota, tree, frozenset()))
+    return _within(quota.borrowing_limit, _cohort(quota, tree, frozenset()))
 
 
-def _beside(member: Quota, tree: Sequence[Quota], visited: frozenset[str]) -> float:
+def _cohort(member: Quota, tree: Sequence[Quota], visited: frozenset[str]) -> float:
     """Return the boards of a member's cohort without it: its own, lent, and borrowed.
 
     A circle of cohorts, which Kueue puts out of use, has nothing above it.
@@ -158,21 +158,21 @@ def _beside(member: Quota, tree: Sequence[Quota], visited: frozenset[str]) -> fl
     group = _object_of(member.parent, tree)
     boards = 0.0 if group is None else group.nominal or 0.0
     boards += sum(
-        _within(row.lending_limit, _whole(row, tree, visited))
+        _within(row.lending_limit, _total(row, tree, visited))
         for row in tree
         if row.parent == member.parent and (row.kind, row.queue) != (member.kind, member.queue)
     )
-    above = 0.0 if group is None else _within(group.borrowing_limit, _beside(group, tree, visited))
+    above = 0.0 if group is None else _within(group.borrowing_limit, _cohort(group, tree, visited))
     return boards + above
 
 
-def _whole(row: Quota, tree: Sequence[Quota], visited: frozenset[str]) -> float:
+def _total(row: Quota, tree: Sequence[Quota], visited: frozenset[str]) -> float:
     """Return the quota of a queue, or of a cohort with all below it that they lend."""
     total = row.nominal or 0.0
     if row.kind is QuotaKind.COHORT and row.queue not in visited:
         below = (other for other in tree if other.parent == row.queue)
         inside = visited | {row.queue}
-        total += sum(_within(other.lending_limit, _whole(other, tree, inside)) for other in below)
+        total += sum(_within(other.lending_limit, _total(other, tree, inside)) for other in below)
     return total
 
 

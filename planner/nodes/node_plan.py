@@ -197,10 +197,10 @@ def _placed(
         still = [n for n, unit in enumerate(units) if n not in other and unit.must]
         displaced = any(units[n].settled for n in still)
         places = other if len(still) < len(missing) and not displaced else places
-    return _held(problem, units, fixed, places, budget_seconds / 2, seed)
+    return _repinned(problem, units, fixed, places, budget_seconds / 2, seed)
 
 
-def _held(
+def _repinned(
     problem: PlanningProblem,
     units: Sequence[Unit],
     fixed: Places,

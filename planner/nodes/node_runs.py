@@ -129,7 +129,7 @@ def _stretch(
     placement = _placement(problem, configuration.gpu_model, configuration.mig_profile)
     home = problem.facts.homes.get(planned.demand.job.job_id)
     here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) == pool)
-    cpus, memory_mib = _beside(planned.demand.job, configuration.gpu_count, option, home)
+    cpus, memory_mib = _host_need(planned.demand.job, configuration.gpu_count, option, home)
     shared = here if planned.demand.share is not None else ()
     gpus = 1 if placement else int(np.ceil(planned.options[option].boards - 1e-6))
     if home is not None and shared:
@@ -154,7 +154,7 @@ def _stretch(
     )
 
 
-def _beside(
+def _host_need(
     job: Job, gpu_count: int, option: int, home: Home | None
 ) -> tuple[float | None, float | None]:
     """Return the CPUs and MiB that a stretch asks of nodes; of a slice, those beside its board.

@@ -200,7 +200,7 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
     index = np.array([row[0] for row in rows], dtype=np.int64)
     sizes = np.array(
         [
-            (gpus, *(_share(entry, gpus, runs[run].gpus) for entry in _beside(runs[run])))
+            (gpus, *(_share(entry, gpus, runs[run].gpus) for entry in _host_need(runs[run])))
             for run, gpus, _ in rows
         ],
         dtype=np.int64,
@@ -241,7 +241,7 @@ def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str
     )
 
 
-def _beside(run: Run) -> tuple[int | None, int | None]:
+def _host_need(run: Run) -> tuple[int | None, int | None]:
     """Return the need of a run beside GPUs."""
     return run.cpu_milli, run.memory_bytes
 

@@ -31,7 +31,7 @@ def shares_of(
     if integral:
         boards = np.ones(len(rows.names), dtype=np.bool_)
         boards[rows.types : rows.types + rows.domains] = False
-        limit[:, :, boards] = _whole(limit[:, :, boards], rows.limit[:, boards])
+        limit[:, :, boards] = _rounded(limit[:, :, boards], rows.limit[:, boards])
         free[:, :, boards] = np.minimum(free[:, :, boards], limit[:, :, boards])
         # Capacity has no room between what is free and the limit.
         free[:, :, : rows.types] = limit[:, :, : rows.types]
@@ -54,7 +54,7 @@ def _ratios(used: Floats, touches: npt.NDArray[np.bool_]) -> Floats:
     return np.asarray(np.where(total > _CERTAIN, proportional, even[:, None, :]))
 
 
-def _whole(shares: Floats, total: Floats) -> Floats:
+def _rounded(shares: Floats, total: Floats) -> Floats:
     """Return whole numbers [P, H, R] summing to the whole part of the total: largest rest first."""
     down = np.floor(shares + _CERTAIN)
     rest = np.floor(total + _CERTAIN) - down.sum(axis=0)

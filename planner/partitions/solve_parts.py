@@ -151,7 +151,7 @@ def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
         _by_job(resource_prices, layout.job)
         for resource_prices, layout in zip(each, layouts, strict=True)
     ]
-    plans = _plans(task, places, _shares(task, _wanted(task, market.mean_use)), prices)
+    plans = _plans(task, places, _shares(task, _use_of_parts(task, market.mean_use)), prices)
     bounds = places.each(
         bound_of,
         [
@@ -206,7 +206,7 @@ def _joint_prices(
     return PlanPrices(rows=rows, boots=boots, work=work)
 
 
-def _wanted(task: _Task, answered: MeanUse) -> Floats:
+def _use_of_parts(task: _Task, answered: MeanUse) -> Floats:
     """Return the use [P, H, R] that shares follow: of the announced paths, or of the answers."""
     if task.warm is None:
         return answered.mean()

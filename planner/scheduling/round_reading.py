@@ -107,12 +107,12 @@ class RoundReader:
             application_of(name, job) for name, job in zip(names, infos, strict=True)
         )
         shape = (len(names), len(table.gpus))
-        present = _held(names, before, table)
+        present = _present(names, before, table)
         models = [self._own_models(job, table.gpu_types) for job in infos]
         self._learn(names, applications, infos, models, present, table)
         allowed = np.array(
             [
-                allowed_configurations(job, table, max_gpus=self._shown(application, job))
+                allowed_configurations(job, table, max_gpus=self._sibling_size(application, job))
                 for application, job in zip(applications, infos, strict=True)
             ],
             dtype=np.bool_,
@@ -225,7 +225,7 @@ class RoundReader:
                 on = (table.gpu_types[table.kind[config]], int(table.nodes[config]), gpus)
                 self._history.learn(name, application, models, on if gpus else None)
 
-    def _shown(self, application: str, job: Any) -> int:
+    def _sibling_size(self, application: str, job: Any) -> int:
         """Return the largest size by a job's siblings; 0 where they do not limit it."""
         limit = growing_limit(job)
         if self._history is None or limit is None:
@@ -276,7 +276,7 @@ def _stated_work(job: Any) -> float:
     return math.nan if stated is None else float(stated)
 
 
-def _held(
+def _present(
     names: tuple[str, ...], allocations: Mapping[str, Allocation], table: Configurations
 ) -> Ints:
     """Return the configuration [J] that each job holds, -1 for none or one handed out no more."""

@@ -50,14 +50,14 @@ class SpeedHistory:
 
     def __init__(self) -> None:
         self._pools: dict[tuple[str, str], _PooledSteps] = {}
-        self._seen: dict[str, dict[str, GoodputModel]] = {}
+        self._models: dict[str, dict[str, GoodputModel]] = {}
         self._first_noise: dict[str, tuple[float, float]] = {}
         self._max_gpus: dict[str, int] = {}
 
     def forget_finished(self, active: Collection[str]) -> None:
         """Drop the state of jobs that have ended; the fits learned from them stay."""
-        for job in [name for name in self._seen if name not in active]:
-            del self._seen[job]
+        for job in [name for name in self._models if name not in active]:
+            del self._models[job]
 
     def learn(
         self,
@@ -72,9 +72,9 @@ class SpeedHistory:
         """
         if not models:
             return
-        if job not in self._seen:
+        if job not in self._models:
             self._first_noise[application] = next(iter(models.values())).noise
-        models_by_type = self._seen.setdefault(job, {})
+        models_by_type = self._models.setdefault(job, {})
         for gpu_type, model in models.items():
             before = models_by_type.get(gpu_type)
             models_by_type[gpu_type] = model

@@ -81,7 +81,7 @@ def kept_plan(
     displaced = [
         job
         for job in large_first[warm.kept[large_first]]
-        if not _kept(kernel, draft, int(job), warm.announced[job])
+        if not _add_if_fits(kernel, draft, int(job), warm.announced[job])
     ]
     late = displaced if newcomers_first else [*displaced, *new]
     if not _inserted(kernel, draft, charges, np.array(late, dtype=np.int64), _WEIGHT):
@@ -106,7 +106,7 @@ def towards(
         late = []
         for job in waiting:
             add_path(kernel, job, draft.path[job], -1.0, draft.used)
-            if not _kept(kernel, draft, job, warm.announced[job]):
+            if not _add_if_fits(kernel, draft, job, warm.announced[job]):
                 add_path(kernel, job, draft.path[job], 1.0, draft.used)
                 late.append(job)
         if len(late) == len(waiting):
@@ -116,12 +116,12 @@ def towards(
         present = draft.path[new].copy()
         add_path(kernel, new, present, -1.0, draft.used)
         if not _inserted(kernel, draft, charges, np.array([new]), _WEIGHT):
-            _kept(kernel, draft, new, present)
+            _add_if_fits(kernel, draft, new, present)
     settle(kernel, draft, np.arange(len(kernel.present)), warm.announced, churn)
     return draft
 
 
-def _kept(kernel: KernelProblem, draft: Draft, job: int, path: Path) -> bool:
+def _add_if_fits(kernel: KernelProblem, draft: Draft, job: int, path: Path) -> bool:
     """Add an announced path where it fits."""
     if not path_fits(kernel, job, path, draft.used):
         return False

@@ -104,7 +104,7 @@ def test_a_cut_board_is_one_board_however_many_slices_are_held() -> None:
         ],
         nodes=[replace(tight("a", 2.0), gpu_count=2)],
     )
-    left = FreeHosts(problem)._left
+    left = FreeHosts(problem)._rooms
     assert left[0, 0] == 1
 
 
@@ -135,4 +135,4 @@ def test_a_change_takes_what_its_largest_option_asks_for_alone() -> None:
             action=Action.SMALLER_GPU,
         )
     )  # fmt: skip
-    assert hosts._left[node, 1] == 16_000
+    assert hosts._rooms[node, 1] == 16_000

@@ -225,14 +225,14 @@ class _Ways:
 
     def __init__(self, question: PlanQuestion) -> None:
         self.question = question
-        self._found: dict[tuple[Parallelism, int], list[_Way]] = {}
+        self._estimates: dict[tuple[Parallelism, int], list[_Way]] = {}
 
     def of(self, spread: Parallelism, micro_batch: int) -> "list[_Way]":
         """Return one for each recomputation that the program can run."""
         way = spread, micro_batch
-        if way not in self._found:
-            self._found[way] = [self._estimated(job) for job in self._jobs(spread, micro_batch)]
-        return self._found[way]
+        if way not in self._estimates:
+            self._estimates[way] = [self._estimated(job) for job in self._jobs(spread, micro_batch)]
+        return self._estimates[way]
 
     def _jobs(self, spread: Parallelism, micro_batch: int) -> Iterator[TrainingJob]:
         question = self.question

@@ -43,27 +43,27 @@ def layers_without_experts(config: Mapping[str, Any], layers: int) -> int:
     Errors: ImpossibleProblemError that names the rule and shows its value.
     """
     if layers > _MAX_LAYERS:
-        return min(layers, _whole(config, "first_k_dense_replace", minimum=0) or 0)
-    dense = set(range(_whole(config, "first_k_dense_replace", minimum=0) or 0))
+        return min(layers, _integer(config, "first_k_dense_replace", minimum=0) or 0)
+    dense = set(range(_integer(config, "first_k_dense_replace", minimum=0) or 0))
     dense |= set(_indices(config, "mlp_only_layers") or ())
     for key in ("decoder_sparse_step", "interleave_moe_layer_step"):
-        step = _whole(config, key) or 1
+        step = _integer(config, key) or 1
         dense |= {index for index in range(layers) if (index + 1) % step}
-    period = _whole(config, "expert_layer_period") or 1
-    offset = _whole(config, "expert_layer_offset", minimum=0) or 0
+    period = _integer(config, "expert_layer_period") or 1
+    offset = _integer(config, "expert_layer_offset", minimum=0) or 0
     dense |= {index for index in range(layers) if index % period != offset % period}
     if isinstance(config.get("moe_layer_freq"), list):
         flags = _indices(config, "moe_layer_freq") or ()
         dense |= {index for index, flag in enumerate(flags) if not flag}
     else:
-        step = _whole(config, "moe_layer_freq") or 1
+        step = _integer(config, "moe_layer_freq") or 1
         dense |= {index for index in range(layers) if index % step}
     if (sparse := _indices(config, "moe_layers")) is not None:
         dense = set(range(layers)) - set(sparse)
     return len(dense & set(range(layers)))
 
 
-def _whole(config: Mapping[str, Any], key: str, *, minimum: int = 1) -> int | None:
+def _integer(config: Mapping[str, Any], key: str, *, minimum: int = 1) -> int | None:
     value = config.get(key)
     if value is None:
         return None

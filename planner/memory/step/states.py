@@ -149,7 +149,7 @@ def _shares(recipe: Recipe, *kinds: Sharding) -> tuple[float, float]:
     return 1 / spread.shard_ranks, min(1.0, spread.expert / spread.shard_ranks)
 
 
-def _held(amounts: tuple[float, float], shares: tuple[float, float]) -> float:
+def _sum_of_shares(amounts: tuple[float, float], shares: tuple[float, float]) -> float:
     """Return the sum of the shares of a dense and a routed amount."""
     return amounts[0] * shares[0] + amounts[1] * shares[1]
 
@@ -177,12 +177,12 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
         return _states(recipe, stage, parameters)
     trained = parameters.trained, parameters.trained_routed
     optimizer_shares = _shares(recipe, *_SHARDS_GRADIENTS, Sharding.ZERO1)
-    gradients = policy.gradient * _held(trained, _shares(recipe, *_SHARDS_GRADIENTS))
+    gradients = policy.gradient * _sum_of_shares(trained, _shares(recipe, *_SHARDS_GRADIENTS))
     if optimizer.by_layer:
         gradients = policy.gradient * max(parameters.largest_layer, parameters.vocabulary)
     moment = policy.moment if optimizer.bytes is None else optimizer.bytes
-    updated = _held(trained, optimizer_shares)
-    moments = moment * _held(moments_of(recipe, parameters), optimizer_shares)
+    updated = _sum_of_shares(trained, optimizer_shares)
+    moments = moment * _sum_of_shares(moments_of(recipe, parameters), optimizer_shares)
     moments += (policy.master + policy.reduced) * updated
     copies = recipe.traits.optimizer_copies if _steps_by_torch(recipe) else 0.0
     step = 0.0 if optimizer.by_layer else (copies * moment + policy.step) * updated
@@ -220,7 +220,7 @@ def _gradients_in_host(job: TrainingJob) -> bool:
 def _states(recipe: Recipe, stage: Stage, parameters: StageParameters, **trained: float) -> States:
     """Return weights, what stays beside them, and what only a job that trains has."""
     weight_bytes = _weight_bytes(recipe, parameters)
-    weights = _held(weight_bytes, _shares(recipe, *SHARDS_WEIGHTS))
+    weights = _sum_of_shares(weight_bytes, _shares(recipe, *SHARDS_WEIGHTS))
     if "parameters" in recipe.job.offload:
         weights = 0.0
     everything = parameters.matrices + parameters.routed + parameters.rest
