@@ -67,6 +67,7 @@ def forecast_demand(
     )
     forecasts: dict[str, Forecast] = {}
     peaks = _peaks(forecastable, settings)
+    # The paths come back in the order of the tasks, so each job takes as many as it has series.
     for task in established:
         mine = tuple(next(paths) for _ in task.series)
         forecasts[task.job.job_id] = _forecast(

@@ -111,6 +111,7 @@ def advise(
     findings = [named_first(row, room.first.get(row.job_id, ())) for row in findings]
     findings += _not_rejected(_shorter_limits(proposals, reasons, plan, problem, runs), no)
     by_job = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
+    # A job gets one advice at most: each kind sees only the jobs that the kinds before it left.
     for advice_on in (
         partial(bounds_advice, services),
         partial(smaller_advice, services),
