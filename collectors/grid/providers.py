@@ -32,7 +32,7 @@ from data.base.errors import (
     scrub,
 )
 from data.base.files import read_small_file
-from data.settings.grid_settings import GridSettings
+from data.settings.energy import GridSettings
 
 _MAX_BYTES = 4 << 20
 _GRAMS_PER_POUND = 453.59237

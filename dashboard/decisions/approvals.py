@@ -17,8 +17,7 @@ from dashboard.decisions.findings import event_about
 from data.base.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.facts.fleet import Gpu
 from data.facts.identifiers import SHORT_ID_LENGTH
-from data.records.audit import AuditEntry
-from data.records.commands import Command, CommandKind, Person, Work
+from data.records.commands import AuditEntry, Command, CommandKind, Person, Work
 from data.records.findings import DismissalReason, FindingEventKind, number_of
 from data.records.lifecycle import REJECTABLE, REVERSIBLE, STANDING, State
 from data.records.recommendations import Approval, Decision, Recommendation

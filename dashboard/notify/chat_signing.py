@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from data.base.errors import NotSignedInError
-from data.settings.chat_settings import key_of
+from data.settings.access import key_of
 
 MAX_AGE = timedelta(minutes=5)
 _MAX_SEEN = 10_000

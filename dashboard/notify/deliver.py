@@ -21,7 +21,7 @@ from dashboard.notify.tickets import TICKET, open_ticket
 from data.base.clock import utc_now
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.settings.access import HOURS
 from data.settings.all_settings import Settings
 from data.store import Store

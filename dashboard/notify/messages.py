@@ -3,7 +3,7 @@
 from dashboard.notify.tickets import ticket_for
 from dashboard.notify.webhook import DIGEST as DIGEST_OF_CHANGE
 from data.base.errors import scrub
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.records.findings import Finding
 from data.settings.access import NotifySettings, entries
 from data.settings.reports import named_addresses

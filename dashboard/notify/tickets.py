@@ -15,7 +15,7 @@ from collectors.shared.http_deadline import sent, whole_body
 from dashboard.common.escaping import shown
 from data.base.errors import scrub
 from data.base.failure import NotDeliveredError
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.records.findings import Finding
 from data.settings.access import NotifySettings, entries
 from data.store import StoreReader

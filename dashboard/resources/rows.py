@@ -14,8 +14,7 @@ from dashboard.resources.alerts import UrgentFact
 from data.facts.cluster_names import cluster_in
 from data.facts.fleet import Gpu, Node, SourceReport
 from data.facts.jobs import Job, SchedulerFacts
-from data.records.audit import AuditEntry
-from data.records.commands import Measurement
+from data.records.commands import AuditEntry, Measurement
 from data.records.serving import ServiceOutlook
 from data.settings.serving import ServingSettings
 from data.store import StoreReader

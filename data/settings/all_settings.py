@@ -6,7 +6,7 @@ settings` print. Ranges are checked here, so that a Settings object is always us
 
 from dataclasses import dataclass
 
-from data.settings.access import AccessSettings, NotifySettings, is_loopback
+from data.settings.access import CHATS, AccessSettings, ChatSettings, NotifySettings, is_loopback
 from data.settings.apply import (
     ApplySettings,
     GitApplySettings,
@@ -15,9 +15,7 @@ from data.settings.apply import (
     SimulatedApplySettings,
     SlurmApplySettings,
 )
-from data.settings.chat_settings import CHATS, ChatSettings
-from data.settings.cluster_settings import ClusterSettings
-from data.settings.energy import EnergySettings
+from data.settings.energy import EnergySettings, GridSettings
 from data.settings.fields import (
     Section,
     documented,
@@ -27,10 +25,9 @@ from data.settings.fields import (
     require,
 )
 from data.settings.fleet import CatalogueSettings, NodeSettings, Pin, PowerSettings, TenantSettings
-from data.settings.grid_settings import GridSettings
 from data.settings.reports import ReportSettings
 from data.settings.serving import ServingSettings
-from data.settings.sources import SourceSections, real_source_switches
+from data.settings.sources import ClusterSettings, SourceSections, real_source_switches
 from data.settings.statements import StatementSettings
 from data.settings.store import StoreSettings
 from data.settings.submission import SubmitSettings

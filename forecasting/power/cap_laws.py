@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.records.power_caps import CapLaw
+from data.catalogue.gpu_catalogue import CapLaw, GpuCatalogue
 from forecasting.power.model import PowerModel
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.records.power_caps import CapLaw
+from data.catalogue.gpu_catalogue import CapLaw
 
 Values = npt.NDArray[np.float64]
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from data.catalogue.carbon_table import GridCarbon
-from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.records.power_caps import CapLaw
+from data.catalogue.gpu_catalogue import CapLaw, GpuCatalogue
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings
 from planner.costs.tariffs import Tariff

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from data.catalogue.carbon_table import GridCarbon
-from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.catalogue.gpu_catalogue import CapLaw, GpuCatalogue
 from data.catalogue.grid_forecast import GridOutlook
 from data.facts.fleet import Cluster
 from data.facts.jobs import Job
@@ -19,7 +19,6 @@ from data.facts.quotas import Quota
 from data.records.contradictions import FIX, ContradictedCounter, contradictions_text
 from data.records.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
 from data.records.forecasts import DemandForecast, ForecastSkipped
-from data.records.power_caps import CapLaw
 from data.records.serving import ServiceOutlook
 from data.settings.all_settings import PlanningSettings
 from data.settings.energy import EnergySettings

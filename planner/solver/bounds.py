@@ -17,8 +17,7 @@ from planner.slots.slot_problem import Floats
 from planner.solver.bound_kernel import job_values
 from planner.solver.insertion_kernel import node_total
 from planner.solver.kernel_problem import KernelProblem, empty_draft, uncoupled
-from planner.solver.nodes import node_bound
-from planner.solver.prices import Market, PriceExchange, ResourcePrices
+from planner.solver.prices import Market, PriceExchange, ResourcePrices, node_bound
 from planner.solver.primal import InsertionPrices, charges_of
 
 BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"

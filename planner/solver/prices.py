@@ -20,7 +20,40 @@ from planner.slots.coupling_rows import CouplingRows, answering_use, conjugate
 from planner.slots.dp_kernel import price_blocks
 from planner.slots.lanes import LANES, Lanes
 from planner.slots.slot_problem import Floats, Indices, SlotFleet
-from planner.solver.nodes import max_nodes, reduced_node_cost
+
+
+def max_nodes(fleet: SlotFleet) -> Floats:
+    """Return the number of nodes of every type that may be on at once [G].
+
+    A cheapest plan never has more on than are on now or than some slot's boards need.
+    """
+    there = np.ceil(fleet.capacity.max(axis=1) / fleet.boards_per_node - 1e-6)
+    return np.asarray(np.maximum(there, fleet.nodes_on))
+
+
+def reduced_node_cost(fleet: SlotFleet, boots: Floats) -> Floats:
+    """Return node cost [H, G] with prices [H, G] in [0, boot cost] on every boot."""
+    following = np.vstack([boots[1:], np.zeros((1, boots.shape[1]))])
+    return np.asarray(fleet.node_cost.T + boots - following)
+
+
+def node_bound(fleet: SlotFleet, worth: Floats) -> float:
+    """Return the least sum of node cost - worth and boots, worth [H, G] of one node in a slot.
+
+    Exact: the layers that are on now are alike, so are the others, and one layer is a dynamic
+    program over off and on.
+    """
+    total = 0.0
+    for kind, most in enumerate(max_nodes(fleet)):
+        now = float(fleet.nodes_on[kind])
+        boot = float(fleet.boot_cost[kind])
+        gain = fleet.node_cost[kind] - worth[:, kind]
+        off, on = np.zeros(2), np.array([0.0, np.inf])
+        for slot in range(len(gain)):
+            off, on = np.minimum(off, on), np.minimum(on, off + boot) + gain[slot]
+        total += float(np.array([now, most - now]) @ np.minimum(off, on))
+    return total
+
 
 SMALL_JOBS = 200
 _MOMENTUM, _MEMORY = 0.8, 0.95

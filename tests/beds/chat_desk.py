@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 from dashboard.notify.chat_signing import slack_signature, teams_signature
 from dashboard.notify.webhook import APPROVE
 from data.base.clock import utc_now
+from data.settings.access import ChatSettings
 from data.settings.all_settings import Settings
-from data.settings.chat_settings import ChatSettings
 from data.store import Store
 
 SECRET, TOKEN = "8f742231b10e8888abcd99yyyzzz85a5", base64.b64encode(b"k" * 32).decode()

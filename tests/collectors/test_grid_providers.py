@@ -26,7 +26,7 @@ from data.base.errors import (
     SourceRefusedError,
     SourceUnreachableError,
 )
-from data.settings.grid_settings import GridSettings
+from data.settings.energy import GridSettings
 
 NOW = datetime(2026, 1, 5, 12, 10, tzinfo=UTC)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

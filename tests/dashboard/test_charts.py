@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from dashboard.charts.cost_days import COLOURS, cost_days
 from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, fleet_map
-from dashboard.charts.fleet_timeline import fleet_timeline
-from dashboard.charts.forecast_accuracy import lead_accuracy
-from dashboard.charts.forecast_band import forecast_band
-from dashboard.charts.member_weights import member_weights
+from dashboard.charts.forecast_accuracy import lead_accuracy, member_weights
+from dashboard.charts.forecast_band import fleet_timeline, forecast_band
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, faded, safe
-from data.records.forecast_tests import lead_means
 from data.records.forecasts import (
     Backtest,
     DemandForecast,
@@ -27,6 +24,7 @@ from data.records.forecasts import (
     LeadWeights,
     QuantilePath,
     Quantity,
+    lead_means,
 )
 
 SLOTS = tuple(NOW + timedelta(minutes=15 * step) for step in range(3))

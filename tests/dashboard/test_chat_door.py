@@ -21,8 +21,8 @@ from dashboard.notify.chat_signing import SeenSignatures, slack_signature, teams
 from dashboard.notify.webhook import content_of
 from data.base.clock import utc_now
 from data.base.errors import NotSignedInError, SettingsError
+from data.settings.access import ChatSettings
 from data.settings.all_settings import Settings
-from data.settings.chat_settings import ChatSettings
 
 PUBLISHED = (
     b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V"

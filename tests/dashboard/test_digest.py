@@ -20,9 +20,8 @@ from dashboard.notify.webhook import content_of
 from data.base.errors import SettingsError
 from data.base.failure import NotDeliveredError
 from data.records.recommendations import Decision
-from data.settings.access import AccessSettings, NotifySettings
+from data.settings.access import AccessSettings, ChatSettings, NotifySettings
 from data.settings.all_settings import Settings
-from data.settings.chat_settings import ChatSettings
 from data.settings.reports import ReportSettings
 from data.store import Store, open_store
 from data.store.engine import tables

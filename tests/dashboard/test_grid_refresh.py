@@ -14,8 +14,7 @@ from dashboard.cycle.grid_refresh import refresh_grid
 from data.base.errors import SourceUnreachableError
 from data.catalogue.grid_forecast import current_outlook
 from data.settings.all_settings import Settings
-from data.settings.energy import EnergySettings
-from data.settings.grid_settings import GridSettings
+from data.settings.energy import EnergySettings, GridSettings
 
 NOW = datetime(2026, 1, 5, 12, 10, tzinfo=UTC)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -24,7 +24,7 @@ from dashboard.notify.messages import messages_for
 from dashboard.notify.webhook import content_of, slack_text
 from data.base.errors import SettingsError
 from data.base.failure import NotDeliveredError
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.records.findings import Finding
 from data.records.recommendations import Decision
 from data.settings.access import EVENTS, NotifySettings

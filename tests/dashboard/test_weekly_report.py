@@ -18,7 +18,7 @@ from dashboard.reports.week.week import Week, week_to
 from dashboard.reports.week.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.settings.all_settings import Settings
 from data.settings.energy import EnergySettings
 from data.store import Store, open_store

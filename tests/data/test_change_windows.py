@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.base.errors import SettingsError
-from data.settings.apply import ApplySettings
-from data.settings.change_windows import change_windows, next_opening
+from data.settings.apply import ApplySettings, change_windows, next_opening
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 ZONES = ("UTC", "Asia/Kolkata", "Europe/Berlin", "America/New_York")

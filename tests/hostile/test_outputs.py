@@ -44,7 +44,7 @@ from data.base.failure import NotDeliveredError
 from data.base.text import without_nul
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.settings.access import NotifySettings
 from data.settings.all_settings import Settings
 from data.store import Store, open_store

@@ -33,7 +33,7 @@ from data.base.errors import ChangeRefusedError, NotAllowedError, NotKnownError,
 from data.records.commands import Person
 from data.records.findings import number_of
 from data.records.recommendations import Decision
-from data.settings.chat_settings import ChatSettings
+from data.settings.access import ChatSettings
 
 logger = logging.getLogger(__name__)
 CHAT_PATHS = frozenset({"/api/v1/chat/slack", "/api/v1/chat/teams"})

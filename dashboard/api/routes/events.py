@@ -19,7 +19,7 @@ from dashboard.api.http.context import ApiWorld, Caller
 from dashboard.api.http.rate_limits import TooManyRequestsError
 from dashboard.resources.rows import audit_row
 from data.base.errors import NotAllowedError
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 
 _MOST_STREAMS, _MOST_OF_A_CALLER = 64, 8
 _BATCH = 100

@@ -14,7 +14,7 @@ from data.records.changes import Change, Rehearsal
 from data.records.commands import CommandKind, Person
 from data.records.lifecycle import STANDING, State
 from data.records.recommendations import Recommendation
-from data.settings.change_windows import change_windows, next_opening
+from data.settings.apply import change_windows, next_opening
 from data.store import StoreReader
 from data.store.engine.record_json import from_json
 

@@ -20,7 +20,7 @@ from dashboard.accounting.savings.ledger import (
 )
 from dashboard.reports.week.week import Week
 from data.base.counts import count_text
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.records.lifecycle import LifecycleEvent
 from data.records.recommendations import Range
 

@@ -21,7 +21,7 @@ from data.base.units import known
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.energy_integration import MAX_GAP_SECONDS
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.records.plans import Plan
 from data.settings.all_settings import Settings
 from data.store import StoredRecommendation, StoreReader

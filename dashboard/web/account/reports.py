@@ -5,7 +5,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.common.figures import range_text
 from dashboard.common.rights import role_of
 from dashboard.reports.render.html_report import render_html, render_json, render_markdown

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.forecast_accuracy import lead_accuracy
+from dashboard.charts.forecast_accuracy import lead_accuracy, member_weights
 from dashboard.charts.forecast_band import forecast_band
-from dashboard.charts.member_weights import member_weights
 from dashboard.web.access.session import current_world
 from dashboard.web.frame.address_filters import choose_page, pick
 from dashboard.web.frame.page import chart, empty_state, figures, finding, plain, table, tense
@@ -18,8 +17,14 @@ from dashboard.web.jobs.workload_forecast import ahead_table
 from data.base.clock import utc_now
 from data.base.counts import count_text
 from data.base.units import SECONDS_PER_HOUR
-from data.records.forecast_tests import ForecastTest, lead_means
-from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
+from data.records.forecasts import (
+    UNIT_OF,
+    ForecastTest,
+    GroupForecast,
+    GroupKind,
+    Quantity,
+    lead_means,
+)
 from forecasting.series.rack_series import rack_history
 
 _TITLES = {

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.run_lines import run_lines
+from dashboard.charts.job_lines import run_lines
 from dashboard.web.frame.page import chart, table
 from data.base.clock import floor_to_slot
 from data.base.units import SECONDS_PER_HOUR

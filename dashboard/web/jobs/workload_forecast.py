@@ -16,8 +16,7 @@ from dashboard.web.frame.page import chart, figures, plain
 from data.base.units import SECONDS_PER_HOUR
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.facts.jobs import Job
-from data.records.forecast_tests import lead_means
-from data.records.forecasts import Quantity, WorkloadForecast, WorkloadTotal
+from data.records.forecasts import Quantity, WorkloadForecast, WorkloadTotal, lead_means
 from data.records.recommendations import Range
 from forecasting.groups.workloads import workload_name
 

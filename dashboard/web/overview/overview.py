@@ -10,7 +10,7 @@ from dashboard.accounting.cost.prices import Rent, left_out_of_prices, price_lis
 from dashboard.accounting.energy.build import make_statement
 from dashboard.accounting.energy.statement import EsgStatement, GroupBy
 from dashboard.accounting.savings.daily_savings import summed
-from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.charts.forecast_band import fleet_timeline
 from dashboard.web.access.session import current_world
 from dashboard.web.findings.daily_savings import saved_days
 from dashboard.web.findings.finding_list import every_row, findings_table, rows_in_scope

@@ -12,14 +12,16 @@ import sqlalchemy as sa
 from data.base.units import known
 from data.facts.job_pages import JobFilter, JobPage, JobUse
 from data.facts.jobs import Job
-from data.records.forecast_tests import ForecastSummary, ForecastTest, lead_means
 from data.records.forecasts import (
     Backtest,
     DemandForecast,
     ForecastSkipped,
+    ForecastSummary,
+    ForecastTest,
     LeadAccuracy,
     QuantilePath,
     Quantity,
+    lead_means,
 )
 from data.store.engine import tables
 from data.store.engine.record_json import build, from_json

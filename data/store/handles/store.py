@@ -12,8 +12,7 @@ import sqlalchemy as sa
 
 from data.base.errors import NoTextError, NotKnownError, StoreError, scrub
 from data.facts.collected import Collected
-from data.records.audit import AuditEntry
-from data.records.commands import Person
+from data.records.commands import AuditEntry, Person
 from data.records.findings import FindingEvent
 from data.records.forecasts import (
     DemandForecast,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from data.facts.identifiers import digest_of
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.records.recommendations import Decision
 
 GENESIS = "0" * 64

@@ -9,8 +9,7 @@ import sqlalchemy as sa
 
 from data.base.errors import NotKnownError
 from data.records.actions import Action
-from data.records.audit import AuditEntry
-from data.records.commands import Person
+from data.records.commands import AuditEntry, Person
 from data.records.findings import Finding, FindingEvent, FindingEventKind, number_of, reference
 from data.records.plans import Configuration
 from data.records.recommendations import Recommendation

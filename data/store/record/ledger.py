@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from data.base.text import without_nul
 from data.facts.identifiers import digest_of
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.store.engine import tables
 from data.store.facts.fact_reader import as_utc
 from data.store.record.audit_chain import next_entry

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from data.facts.identifiers import digest_of
-from data.records.audit import AuditEntry
+from data.records.commands import AuditEntry
 from data.store.engine import tables
 from data.store.engine.dialects import Lock, Transaction, claimable
 from data.store.record.ledger import audit_entry

@@ -6,8 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from data.records.audit import AuditEntry
-from data.records.commands import Command, CommandKind, CommandStatus, JournalRow
+from data.records.commands import AuditEntry, Command, CommandKind, CommandStatus, JournalRow
 from data.records.lifecycle import State, state_after
 from data.store.engine import tables
 from data.store.facts.fact_reader import FactReader, as_utc

@@ -19,7 +19,7 @@ from data.records.plans import Configuration
 from data.records.recommendations import Recommendation
 from data.settings.all_settings import Settings
 from data.settings.apply import ApplySettings, PowerApplySettings
-from data.settings.cluster_settings import ClusterSettings, OtherCluster
+from data.settings.sources import ClusterSettings, OtherCluster
 from data.store import Store, open_store
 
 

@@ -18,8 +18,7 @@ from planner.slots.survey_kernel import CostSurvey, survey
 from planner.solver.bound_kernel import job_values
 from planner.solver.insertion_kernel import node_total, path_cost
 from planner.solver.kernel_problem import KernelProblem, empty_draft, make_kernel_problem
-from planner.solver.nodes import node_bound
-from planner.solver.prices import Market, ResourcePrices
+from planner.solver.prices import Market, ResourcePrices, node_bound
 
 Floats = npt.NDArray[np.float64]
 
