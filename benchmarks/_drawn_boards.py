@@ -8,15 +8,19 @@ exporters have them. A job is held by one pod; `holders` is one until several ar
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks._exporter_faults import told_by_exporter
+
 Values = npt.NDArray[np.float64]
 HOURS = 30
+TWINS = 1_000_000
+"""Jobs whose numbers are so far apart do the same work."""
 START = 1_764_000_000 // 3600 * 3600
 _MEASURED = Path(__file__).parent / "measured" / "slow_programs_h200.json"
 _REST_RATIO = 0.186
@@ -62,7 +66,11 @@ FIELD_SETS = (
 
 @dataclass(frozen=True)
 class DrawnJob:
-    """A job of some boards: its truth and its fault. The defaults are the plainest case."""
+    """A job of some boards: its truth and its fault. The defaults are the plainest case.
+
+    `variant` says how an exporter is at fault (`_exporter_faults`), `changes_at` from which share
+    of the time on.
+    """
 
     number: int = 0
     kind: str = "idle"
@@ -77,11 +85,28 @@ class DrawnJob:
     period_minutes: int = 60
     step_seconds: int = 300
     holders: int = 1
+    variant: str = ""
+    changes_at: float = 0.5
 
     @property
     def job_id(self) -> str:
         """The name of its pod."""
         return f"drawn/job-{self.number}"
+
+    @property
+    def memory_mib(self) -> float:
+        """The memory of a board."""
+        return MODELS[self.model][0]
+
+    @property
+    def limit_watts(self) -> float:
+        """The power limit of a board."""
+        return MODELS[self.model][1]
+
+    @property
+    def idle_watts(self) -> float:
+        """What a board draws at rest."""
+        return MODELS[self.model][2]
 
     @property
     def works(self) -> bool:
@@ -91,10 +116,14 @@ class DrawnJob:
     @property
     def counters(self) -> frozenset[str]:
         """The counters that its fault makes wrong, as the product calls them."""
-        named = {"engine": ("gr_engine_active",), "sm": ("sm_active",), "gpu_util": ("gpu_util",)}
+        named: dict[str, tuple[str, ...]] = {
+            "engine": ("gr_engine_active",),
+            "sm": ("sm_active",),
+            "gpu_util": ("gpu_util",),
+        }
         named |= {"power": ("power_watts",), "profiling": ("gr_engine_active", "sm_active")}
         if self.fault == "decayed":
-            return frozenset(named["engine"])
+            return frozenset(("gr_engine_active",))
         return frozenset(named.get(self.fault.removeprefix("stuck "), ()))
 
 
@@ -146,7 +175,7 @@ class Truth:
 
 def truth_of(job: DrawnJob, board: int) -> Truth:
     """Return the truth of one board of a job."""
-    noise = np.random.default_rng([job.number, board, 7])
+    noise = np.random.default_rng([job.number % TWINS, board, 7])
     times = START + np.arange(0.0, HOURS * 3600, job.step_seconds)
     memory, limit, idle = MODELS[job.model]
     loaded = min(idle * noise.uniform(1.2, 1.75), 0.43 * limit)
@@ -178,6 +207,11 @@ def truth_of(job: DrawnJob, board: int) -> Truth:
         power=power,
         used=4.0 if job.kind == "idle" else memory * noise.uniform(0.3, 0.9),
     )
+
+
+def twin_of(job: DrawnJob) -> DrawnJob:
+    """Return the job that does the same work and is told without a fault."""
+    return replace(job, number=job.number + TWINS, fault="", variant="")
 
 
 def is_visible(job: DrawnJob, board: int) -> bool:
@@ -233,7 +267,8 @@ def series_of(job: DrawnJob) -> Iterator[dict[str, Any]]:
     """Yield the series of a job as entries of a range answer."""
     for board in range(job.boards):
         faulty = job.fault if board < job.faulty_boards else ""
-        yield from _of_board(job, board, truth_of(job, board), faulty)
+        entries = _of_board(job, board, truth_of(job, board), faulty)
+        yield from told_by_exporter(job, board, entries) if faulty else entries
 
 
 def _of_board(job: DrawnJob, board: int, truth: Truth, fault: str) -> Iterator[dict[str, Any]]:
@@ -271,7 +306,8 @@ def readings_of(job: DrawnJob, board: int, truth: Truth, fault: str) -> dict[str
     readings = {_PROFILING[name]: truth.means[name] for name in _PROFILING if name in job.fields}
     if "gpu_util" in job.fields:
         readings[GPU_UTIL] = truth.util
-    readings[_POWER] = truth.power
+    if "power" in job.fields:
+        readings[_POWER] = truth.power
     readings["DCGM_FI_DEV_FB_USED"] = np.full(length, truth.used)
     readings["DCGM_FI_DEV_FB_FREE"] = np.full(length, memory - truth.used)
     what = fault.removeprefix("stuck ")

@@ -1,10 +1,24 @@
 """What the product makes of drawn jobs, judged by their truth."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import isnan
 from pathlib import Path
 
-from benchmarks._drawn_boards import DrawnJob, is_hidden, is_visible, uuid_of, write_answer
+import numpy as np
+
+from benchmarks._drawn_boards import (
+    HOURS,
+    START,
+    DrawnJob,
+    is_hidden,
+    is_visible,
+    twin_of,
+    uuid_of,
+    write_answer,
+)
 from collectors.readings.exposition_text import read_prometheus_json
 from dashboard.cycle.run_cycle import run_cycle
 from dashboard.cycle.wiring import build_world
@@ -13,7 +27,11 @@ from data.records.actions import Action
 from data.settings.all_settings import Settings
 from data.store import open_store
 
-ADVICE = frozenset({"speed-up-input"})
+ADVICE = frozenset({"speed-up-input", "less-memory"})
+"""What is for the job's owner to do, and changes nothing."""
+_UNTOLD_COUNT = ("set back", "slow", "7200 s behind")
+"""Clocks so wrong that a board looks like one that is gone: how many there are is not judged."""
+_IDLE, ENERGY_ERROR = "it has been idle for", 0.1
 
 
 @dataclass(slots=True)
@@ -71,6 +89,51 @@ def judge(jobs: Sequence[DrawnJob], folder: Path) -> Judgement:
     for job in jobs:
         _judge_job(job, actions.get(job.job_id, []), outcome.kept, by_board, found)
     return found
+
+
+def judge_exporters(jobs: Sequence[DrawnJob], folder: Path) -> list[tuple[DrawnJob, str]]:
+    """Return what is wrong of jobs with a fault of their exporter, each beside its twin without.
+
+    A job at work that its twin's readings leave alone is changed or called idle; there are more or
+    fewer boards, or more energy, than in truth.
+    """
+    path = folder / "answer.json"
+    write_answer([told for job in jobs for told in (job, twin_of(job))], path)
+    end = datetime.fromtimestamp(START + HOURS * 3600, UTC)
+    lately = timedelta(minutes=31)
+    with open_store(f"duckdb:///{folder / 'readings.db'}") as store:
+        store.keep(read_prometheus_json(path, load_gpu_catalogue()))
+        outcome = run_cycle(build_world(Settings(), store=store), now=end)
+        held = {job.job_id: job.gpu_count for job in store.reader.jobs()}
+        boards = Counter(gpu.node for gpu in store.reader.gpus(start=end - lately, end=end))
+        energy = store.reader.energy(start=end - timedelta(hours=HOURS), end=end, by="job")
+    kwh = energy.set_index("key")["energy_kwh"].to_dict()
+    changes: dict[str, set[str]] = {}
+    for entry in outcome.recommendations:
+        changes.setdefault(entry.job_id, set()).add(str(entry.action))
+    failures = []
+    for job in jobs:
+        twin = twin_of(job)
+        more = changes.get(job.job_id, set()) - changes.get(twin.job_id, set()) - ADVICE
+        idle = [_IDLE in outcome.kept.get(of.job_id, "") for of in (job, twin)]
+        count = job.boards + job.faulty_boards * (job.fault == "index swapped")
+        if job.works and (more or idle == [True, False]):
+            failures.append((job, f"at work: {', '.join(more) or 'called idle'}"))
+        if job.variant in _UNTOLD_COUNT or job.step_seconds > 300:
+            continue
+        if (held.get(job.job_id), boards[f"node-{job.number}"]) != (job.boards, count):
+            failures.append(
+                (job, f"holds {held.get(job.job_id)}, of {boards[f'node-{job.number}']}")
+            )
+        # What is not known is not billed: NaN, and less after a moment from which it is not known.
+        share = kwh.get(job.job_id, np.nan) / kwh.get(twin.job_id, np.nan)
+        known = job.faulty_boards == job.boards and not job.changes_at
+        least = 0.0 if job.fault == "unit changes" and not known else 1 - ENERGY_ERROR
+        if job.fault != "board replaced" and not (
+            least <= share <= 1 + ENERGY_ERROR or isnan(share)
+        ):
+            failures.append((job, f"{share:.2f} of its energy"))
+    return failures
 
 
 def _judge_job(

@@ -10,6 +10,7 @@ import argparse
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,12 +26,15 @@ from benchmarks._drawn_boards import (
     readings_of,
     truth_of,
 )
-from benchmarks._readings_judging import Judgement, judge
+from benchmarks._exporter_faults import VARIANTS, draw_fault
+from benchmarks._readings_judging import Judgement, judge, judge_exporters
 from benchmarks._readings_limits import limits
 
 RESULTS = Path(__file__).parent / "results" / "readings.md"
 SEED = "P14"
 JOBS, FULL_JOBS, JOBS_A_STORE = 400, 5_800, 400
+FAULTS_SHARE = 4
+"""Of so many jobs one is drawn again, with another fault of its exporter."""
 IDLE, WINDOW_SECONDS = 0.01, 4 * 3600
 PEERS = (
     "best counter at most 1 % for 4 h",
@@ -79,8 +83,32 @@ def product_of(jobs: Sequence[DrawnJob]) -> Judgement:
     return total
 
 
+def exporters_of(count: int) -> str:
+    """Return rows by fault of an exporter: jobs drawn, and what is wrong of them."""
+    jobs = []
+    for number in range(count):
+        source = random.Random(f"{SEED}:exporters:{number}")  # noqa: S311 - a draw
+        jobs.append(draw_fault(source, replace(draw(source, number), fault="", level=0.0)))
+    failures: list[tuple[DrawnJob, str]] = []
+    for first in range(0, count, JOBS_A_STORE // 2):
+        with TemporaryDirectory() as folder:
+            failures += judge_exporters(jobs[first : first + JOBS_A_STORE // 2], Path(folder))
+    drawn = Counter(job.fault for job in jobs)
+    changed = Counter(job.fault for job, reason in failures if reason.startswith("at work"))
+    wrong = Counter(job.fault for job, _reason in failures)
+    return "\n".join(
+        f"| {fault} ({', '.join(variants)}) | {drawn[fault]} | {changed[fault]} "
+        f"| {wrong[fault] - changed[fault]} |"
+        for fault, variants in VARIANTS.items()
+    )
+
+
 def report(
-    jobs: Sequence[DrawnJob], total: Judgement, peers: dict[str, Counter[str]], data: Path
+    jobs: Sequence[DrawnJob],
+    total: Judgement,
+    peers: dict[str, Counter[str]],
+    exporters: str,
+    data: Path,
 ) -> str:
     """Return the page of results."""
     working = sum(job.boards for job in jobs if job.works)
@@ -106,6 +134,15 @@ activity counters are stuck at rest, and a small program draws no more power tha
 idle one. They are counted in no column. Work that returns after hours, and boards that several jobs
 share, are not drawn yet.
 
+## Other faults of exporters
+
+Each job beside a twin that does the same work and is told without the fault. Boards and energy
+are those of the truth, or less energy where the readings of power are unknown.
+
+| fault | jobs | at work, changed or called idle | boards or energy wrong |
+|---|---:|---:|---:|
+{exporters}
+
 ## Limits, as measured
 
 | | | source |
@@ -122,7 +159,8 @@ def main() -> None:
     options = parser.parse_args()
     count = FULL_JOBS if options.full else JOBS
     jobs = [draw(random.Random(f"{SEED}:{n}"), n) for n in range(count)]  # noqa: S311 - a draw
-    text = report(jobs, product_of(jobs), judged_peers(jobs), options.data)
+    exporters = exporters_of(count // FAULTS_SHARE)
+    text = report(jobs, product_of(jobs), judged_peers(jobs), exporters, options.data)
     RESULTS.write_text(text, encoding="utf-8")
 
 

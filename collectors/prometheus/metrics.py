@@ -137,7 +137,7 @@ class PrometheusDcgmCollector:
                 else None,
                 warnings=(
                     *warnings,
-                    *dropped.two_nodes.warnings(),
+                    *dropped.warnings(),
                     *missing_label_warnings(samples),
                     *unread_metrics(names),
                 ),

@@ -1,6 +1,6 @@
 """Where a board was when: its node by time, and boards that two nodes claim at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +37,40 @@ class TwoNodes:
             "exporter name the wrong node?"
         )
         return (told,)
+
+
+_MIN_COMMON, _ERRORS, _SHARE = 9, 3.0, 0.1
+_SLACK = {"memory": 1024.0, "power": 10.0}
+"""MiB and W: one exporter counts reserved memory as used, and asks a moment later."""
+
+
+def disagreeing(
+    tellers: Mapping[tuple[str, str, str], Sequence[tuple[str, Instants, npt.NDArray[np.float64]]]],
+) -> Iterator[tuple[str, str]]:
+    """Yield boards, each with a sentence, of which two series tell different means of a quantity.
+
+    `tellers` are metric, times and values by board, instance and quantity. They must differ by more
+    than a tenth and three standard errors: of a moment two exporters seldom say the same.
+    """
+    for (uuid, _instance, quantity), (first, *others) in tellers.items():
+        for other in others:
+            _times, here, there = np.intersect1d(first[1], other[1], return_indices=True)
+            if len(here) < _MIN_COMMON:
+                continue
+            values, others_values = first[2][here], other[2][there]
+            apart = values - others_values
+            scale = max(float(values.mean()), float(others_values.mean()))
+            slack = _SLACK.get(quantity.partition("_")[0], _SHARE)
+            error = _ERRORS * float(apart.std()) / len(here) ** 0.5
+            if abs(float(apart.mean())) > slack + error + _SHARE * scale * (slack != _SHARE):
+                names = " and ".join(sorted({first[0], other[0]}))
+                yield (
+                    uuid,
+                    (
+                        f"two exporters tell different values of {quantity} ({names}). The larger "
+                        "is kept. Restart the one that is wrong, or scrape one alone."
+                    ),
+                )
 
 
 @dataclass(slots=True)

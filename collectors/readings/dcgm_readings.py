@@ -14,11 +14,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from collectors.readings.board_nodes import TwoNodes, named_by_time
+from collectors.readings.board_nodes import TwoNodes, disagreeing, named_by_time
 from collectors.readings.contradictions import COUNTERS, believed_samples
 from collectors.readings.device_labels import LabelledDevice, device_of, known_as, readable_labels
-from collectors.readings.metric_names import BY_NAME, INFOS, UTILIZATION_PREFERENCE
-from collectors.readings.plausible_values import plausible
+from collectors.readings.metric_names import (
+    BY_NAME,
+    INFOS,
+    PERCENT,
+    UTILIZATION_PREFERENCE,
+    Field,
+    ReadingKind,
+)
+from collectors.readings.missing_labels import whole_names
+from collectors.readings.plausible_values import OUTSIDE, plausible
+from data.base.counts import count_text
+from data.base.errors import scrub
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.facts.columns import SAMPLES, check_frame, empty_frame
 from data.facts.jobs import Job, Platform, WorkloadKind
@@ -26,6 +36,20 @@ from data.facts.jobs import Job, Platform, WorkloadKind
 _MICROSECONDS = 1_000_000
 FIRST_SECOND, LAST_SECOND = 1e9, 4e9
 """2001 and 2096: a time before or after is no time of a reading."""
+_APART = pd.Timedelta(minutes=30)
+NO_NAMESPACE = (
+    "some readings name a pod without its namespace. They are counted for the pod of that name on "
+    "the board. Does a relabelling rule of Prometheus drop the label?"
+)
+_MOST_OUTSIDE, _LONG = 0.05, 6
+NEVER_ABOVE_ONE = (
+    "is at most 1, and often not 0: of a fraction that is work, of a percentage rest. It is "
+    "unknown. Let the exporter tell power too, which decides."
+)
+ANOTHER_UNIT = (
+    "shows what no board does in the unit of its name: those readings are unknown. Does this "
+    "release of the exporter tell it in another unit, or does a recording rule change it?"
+)
 _NAMED = ("mig_profile", "node", "gpu_index", "gpu_model")
 _OF_SAMPLES = frozenset(meaning[0].quantity for meaning in BY_NAME.values() if meaning[0].used)
 
@@ -44,16 +68,34 @@ class Series:
 class Dropped:
     """Counts of readings that were not kept, by reason, and boards that two nodes claim.
 
-    `contradictions` are the counters that others contradict (columns CONTRADICTIONS).
+    `contradictions` are the counters that others contradict (columns CONTRADICTIONS), `doubts` what
+    else is wrong with the readings of boards: a sentence about them to their UUIDs.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     two_nodes: TwoNodes = field(default_factory=TwoNodes)
     contradictions: list[pd.DataFrame] = field(default_factory=list)
+    doubts: dict[str, set[str]] = field(default_factory=dict)
 
     def as_pairs(self) -> tuple[tuple[str, int], ...]:
         """Return (reason, count) pairs in order."""
         return tuple(sorted((reason, count) for reason, count in self.counts.items() if count))
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return what is wrong with boards, each with how many there are and one of them."""
+        return (
+            *self.two_nodes.warnings(),
+            *(
+                f"{count_text(len(boards), 'board')}, such as {scrub(min(boards), limit=60)}: "
+                f"{what}"
+                for what, boards in self.doubts.items()
+                if boards
+            ),
+        )
+
+
+_Told = tuple[str, npt.NDArray[np.int64], npt.NDArray[np.float64]]
+"""Metric, times (us since the epoch) and values of a series."""
 
 
 @dataclass(slots=True)
@@ -68,26 +110,23 @@ class _Readings:
 def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
     """Return the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
     everything = list(readable(series, dropped))
-    info = info_labels(everything)
     holders: dict[tuple[str, str, str], int] = {}
     devices: list[list[LabelledDevice]] = []
     instants: list[list[npt.NDArray[np.int64]]] = []
     quantities: dict[str, _Readings] = {}
-    for entry in everything:
-        meaning = BY_NAME.get(entry.metric)
-        if meaning is None or not (meaning[0].used or meaning[0].quantity in COUNTERS):
-            continue
-        device = device_of(entry.labels, catalogue, info)
-        if device is None:
-            dropped.counts["no-uuid"] += len(entry.values)
-            continue
+    tellers: dict[tuple[str, str, str], list[_Told]] = {}
+    for entry, meaning, device in _with_devices(everything, catalogue, dropped):
         if device.mig_instance and meaning[0].quantity == "gpu_util":
             continue  # of a MIG instance GPU_UTIL is 0 or absent, never a reading
         timed = (entry.times >= FIRST_SECOND) & (entry.times <= LAST_SECOND)
-        counts = dropped.counts if meaning[0].used else Counter[str]()
-        counts["broken-time"] += int((~timed).sum())
+        counts = Counter({"broken-time": int((~timed).sum())})
         times = entry.times[timed]
         values, kept = plausible(*meaning, entry.values[timed], counts)
+        if sum(counts[reason] for reason in OUTSIDE) > _MOST_OUTSIDE * len(times):
+            what = f"{entry.metric} {ANOTHER_UNIT}"
+            dropped.doubts.setdefault(what, set()).add(device.gpu_uuid)
+        if meaning[0].used:
+            dropped.counts.update(counts)
         key = (device.gpu_uuid, device.mig_instance, device.job_id)
         row = holders.setdefault(key, len(devices))
         if row == len(devices):
@@ -99,8 +138,37 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
         readings.rows.append(np.full(int(kept.sum()), row, dtype=np.int64))
         readings.times.append(instants[row][-1])
         readings.values.append(values[kept])
+        if meaning[0].kind is ReadingKind.GAUGE:
+            of_device = (device.gpu_uuid, device.mig_instance, meaning[0].quantity)
+            tellers.setdefault(of_device, []).append(
+                (entry.metric, instants[row][-1], values[kept])
+            )
+    for uuid, what in disagreeing(tellers):
+        dropped.doubts.setdefault(what, set()).add(uuid)
     frame = _wide(quantities, list(holders), devices, catalogue, dropped)
     return named_by_time(frame, devices, instants, dropped.two_nodes)
+
+
+def _with_devices(
+    everything: Sequence[Series], catalogue: GpuCatalogue, dropped: Dropped
+) -> Iterator[tuple[Series, tuple[Field, float], LabelledDevice]]:
+    """Yield the series of counters and of what samples keep, with its meaning and its device."""
+    info = info_labels(everything)
+    with_devices: list[tuple[Series, tuple[Field, float], LabelledDevice]] = []
+    for entry in everything:
+        meaning = BY_NAME.get(entry.metric)
+        if meaning is None or not (meaning[0].used or meaning[0].quantity in COUNTERS):
+            continue
+        device = device_of(entry.labels, catalogue, info)
+        if device is None:
+            dropped.counts["no-uuid"] += len(entry.values)
+            continue
+        with_devices.append((entry, meaning, device))
+    names, boards = whole_names(device for _entry, _meaning, device in with_devices)
+    dropped.doubts.setdefault(NO_NAMESPACE, set()).update(boards)
+    for entry, meaning, device in with_devices:
+        job_id = names.get((device.gpu_uuid, device.mig_instance, device.job_id), device.job_id)
+        yield entry, meaning, device if job_id == device.job_id else replace(device, job_id=job_id)
 
 
 def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
@@ -166,6 +234,12 @@ def _wide(
         np.maximum.at(column, place[there], values[there])
         wide[name] = np.where(np.isneginf(column), np.nan, column)
     holder, instant = np.divmod(distinct_cells, len(instants))
+    if "gpu_util" in wide:
+        unclear = _unclear_percents(wide, holder)
+        wide["gpu_util"] = np.where(unclear, np.nan, wide["gpu_util"])
+        boards = {holders[row][0] for row in np.unique(holder[unclear])}
+        dropped.counts["unclear-unit"] += int(unclear.sum())
+        dropped.doubts.setdefault(f"GPU_UTIL {NEVER_ABOVE_ONE}", set()).update(boards)
     keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
     for name in _NAMED:
         keys[name] = [max(getattr(device, name) for device in said) for said in devices]
@@ -177,6 +251,23 @@ def _wide(
     believed, contradictions = believed_samples(samples, counters, catalogue)
     dropped.contradictions.append(contradictions)
     return believed
+
+
+def _unclear_percents(
+    wide: Mapping[str, npt.NDArray[np.float64]], holder: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Return where GPU_UTIL alone tells of a board, and for long is at most 1 and often not 0.
+
+    It may be a fraction, 1 for a board at work, or percent, of a board at rest.
+    """
+    util = wide["gpu_util"]
+    low = util <= PERCENT
+    others = [wide[name] for name in (*COUNTERS, "power_instant_watts") if name in wide]
+    alone = sum(~np.isnan(values) for values in others) == ~np.isnan(util)
+    run = np.cumsum(np.append(True, (low[1:] != low[:-1]) | (holder[1:] != holder[:-1]))) - 1
+    length = np.bincount(run)
+    often = np.bincount(run, weights=low & (util > 0)) > _MOST_OUTSIDE * length
+    return np.asarray(low & alone & (often & (length >= _LONG))[run])
 
 
 def _distinct(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
@@ -218,8 +309,9 @@ def _derived(
 def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
     """Return the jobs that the samples name; what telemetry does not tell stays unknown.
 
-    What a job holds is what its newest samples say. Columns are grouped, never one frame a job:
-    an hour of a large cluster names a hundred thousand pods.
+    What a job holds is what its newest samples say, those of boards up to half an hour apart: not
+    all exporters ask at once, nor are their clocks the same. Columns are grouped, never one frame a
+    job: an hour of a large cluster names a hundred thousand pods.
     """
     held = samples[samples["job_id"] != ""]
     if held.empty:
@@ -228,7 +320,12 @@ def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
     held = held.assign(code=codes)
     seen = held.groupby("code")["sampled_at"].agg(["min", "max"])
     newest = held[(held["sampled_at"] == seen["max"].take(codes).to_numpy())]
-    devices = newest[["code", "gpu_uuid", "mig_instance"]].drop_duplicates()
+    devices = held.groupby(["code", "gpu_uuid", "mig_instance"])["sampled_at"].agg(["min", "max"])
+    code = devices.index.get_level_values("code").to_numpy()
+    near = devices["max"] >= seen["max"].take(code).to_numpy() - _APART
+    # Of two boards the one that took the place of the other was first read after it was last read.
+    started = devices["min"].where(near).groupby(level="code").transform("max")
+    counts = np.bincount(code[near & (devices["max"] >= started)])
     first = newest.drop_duplicates("code").sort_values("code")
     memory = first["memory_total_mib"].astype(object).where(first["memory_total_mib"].notna(), None)
     facts = zip(
@@ -236,7 +333,7 @@ def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
         first["gpu_model"],
         first["mig_profile"],
         memory,
-        np.bincount(devices["code"]).tolist(),
+        counts.tolist(),
         seen["min"].dt.to_pydatetime(),
         seen["max"].dt.to_pydatetime(),
         strict=True,

@@ -96,7 +96,7 @@ def device_of(
     elif uuid.startswith("MIG-"):
         # A MIG UUID does not tell its board; node and index do, and the board's values are one.
         uuid, instance = (f"{node}/gpu{index}", instance or uuid) if node and index else ("", "")
-    elif uuid and not uuid.startswith("GPU-") and "uuid" in labels:
+    elif uuid and not uuid.startswith("GPU-") and ("uuid" in labels or _UUID.fullmatch(uuid)):
         uuid = f"GPU-{uuid}"
     if not uuid:
         return None

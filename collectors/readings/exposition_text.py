@@ -187,7 +187,7 @@ def _collected(
             dropped=dropped.as_pairs(),
             completeness_ratio=None,
             warnings=(
-                *dropped.two_nodes.warnings(),
+                *dropped.warnings(),
                 *missing_label_warnings(samples),
                 *unread_metrics(names),
             ),

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 _MIB = 1 / 1_048_576
-_PERCENT = 0.01
+PERCENT = 0.01
 _MILLI = 0.001
 _MICRO = 1e-6
 _NANO = 1e-9
+_LEAST_MIB, _LEAST_WATTS, _MOST_WATTS = 1.0, 1.0, 4_000.0
+"""No board shows less but 0, nor more: a T4 at rest is 9 W, a GB200 superchip at most 2,700 W. MiB
+taken for bytes, and W for mW or the other way round, lie outside.
+"""
 
 
 class ReadingKind(StrEnum):
@@ -36,6 +40,7 @@ class Field:
     keep it; the others are known, so that they do not count as unknown, or go elsewhere.
     `percent_or_ratio`: releases disagree whether it is 0..100 or 0..1, and only a reading above 1
     settles it. `zero_is_unknown`: no board that answers reads 0; a sensor that is off does.
+    `least`: a reading between 0 and this is in another unit than its name says.
     """
 
     field_id: int
@@ -46,6 +51,7 @@ class Field:
     used: bool = True
     percent_or_ratio: bool = False
     zero_is_unknown: bool = False
+    least: float = 0.0
     kind: ReadingKind = ReadingKind.GAUGE
 
 
@@ -88,23 +94,23 @@ FIELDS: tuple[Field, ...] = (
         "dcgm_fi_prof_gr_engine_active",
     )),
     Field(203, "gpu_util", 1.0, (
-        ("DCGM_FI_DEV_GPU_UTIL", _PERCENT), ("dcgm_gpu_utilization", _PERCENT),
-        ("nvidia_smi_utilization_gpu_ratio", 1.0), ("nvidia_gpu_duty_cycle", _PERCENT),
+        ("DCGM_FI_DEV_GPU_UTIL", PERCENT), ("dcgm_gpu_utilization", PERCENT),
+        ("nvidia_smi_utilization_gpu_ratio", 1.0), ("nvidia_gpu_duty_cycle", PERCENT),
     )),
     # DCGM 4.6 gives field 203 this name and keeps 0..100; 4.7 is said to give it to a field of
     # its own, 0..1. Taking the one for the other shows a busy board as idle.
     Field(1613, "gpu_util", 1.0, (
-        ("DCGM_FI_DEV_GPU_UTIL_RATIO", _PERCENT),
+        ("DCGM_FI_DEV_GPU_UTIL_RATIO", PERCENT),
     ), percent_or_ratio=True),
     Field(252, "memory_used_mib", 1e7, (
         ("DCGM_FI_DEV_FB_USED", 1.0), ("DCGM_FI_DEV_FB_USED_BYTES", _MIB), ("dcgm_fb_used", 1.0),
         ("nvidia_smi_memory_used_bytes", _MIB), ("nvidia_smi_mig_memory_used_bytes", _MIB),
         ("nvidia_gpu_memory_used_bytes", _MIB),
-    )),
+    ), least=_LEAST_MIB),
     Field(251, "memory_free_mib", 1e7, (
         ("DCGM_FI_DEV_FB_FREE", 1.0), ("DCGM_FI_DEV_FB_FREE_BYTES", _MIB), ("dcgm_fb_free", 1.0),
         ("nvidia_smi_memory_free_bytes", _MIB), ("nvidia_smi_mig_memory_free_bytes", _MIB),
-    )),
+    ), least=_LEAST_MIB),
     Field(253, "memory_reserved_mib", 1e7, (
         ("DCGM_FI_DEV_FB_RESERVED", 1.0), ("DCGM_FI_DEV_FB_RESERVED_BYTES", _MIB),
         ("nvidia_smi_memory_reserved_bytes", _MIB), ("nvidia_smi_mig_memory_reserved_bytes", _MIB),
@@ -113,16 +119,16 @@ FIELDS: tuple[Field, ...] = (
         ("DCGM_FI_DEV_FB_TOTAL", 1.0), ("DCGM_FI_DEV_FB_CAPACITY_BYTES", _MIB),
         ("nvidia_smi_memory_total_bytes", _MIB), ("nvidia_smi_mig_memory_total_bytes", _MIB),
         ("nvidia_gpu_memory_total_bytes", _MIB),
-    )),
-    Field(155, "power_watts", 10_000.0, (
+    ), least=_LEAST_MIB),
+    Field(155, "power_watts", _MOST_WATTS, (
         ("DCGM_FI_DEV_POWER_USAGE", 1.0), ("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
         ("dcgm_power_usage", 1.0), ("nvidia_smi_power_draw_watts", 1.0),
         ("nvidia_gpu_power_usage_milliwatts", _MILLI),
-    ), board=True, zero_is_unknown=True),
-    Field(157, "power_instant_watts", 10_000.0, _same(
+    ), board=True, zero_is_unknown=True, least=_LEAST_WATTS),
+    Field(157, "power_instant_watts", _MOST_WATTS, _same(
         "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS",
         "nvidia_smi_power_draw_instant_watts",
-    ), board=True, zero_is_unknown=True),
+    ), board=True, zero_is_unknown=True, least=_LEAST_WATTS),
     Field(156, "energy_joules", 9.2e15, (
         ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),
         ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1.0), ("dcgm_total_energy_consumption", _MILLI),
@@ -137,12 +143,12 @@ FIELDS: tuple[Field, ...] = (
         "nvidia_smi_power_limit_watts",
     ), board=True),
     Field(204, "memory_copy_util", 1.0, (
-        ("DCGM_FI_DEV_MEM_COPY_UTIL", _PERCENT), ("dcgm_mem_copy_utilization", _PERCENT),
+        ("DCGM_FI_DEV_MEM_COPY_UTIL", PERCENT), ("dcgm_mem_copy_utilization", PERCENT),
         ("nvidia_smi_utilization_memory_ratio", 1.0),
     ), used=False),
     # 0..1 under both names: the older one says percent and means a ratio.
     Field(254, "memory_used_ratio", 1.0, _same(
-        "DCGM_FI_DEV_FB_USED_PERCENT", "DCGM_FI_DEV_FB_USED_RATIO",
+        "DCGM_FI_DEV_FB_USEDPERCENT", "DCGM_FI_DEV_FB_USED_RATIO",
     ), used=False),
     Field(1003, "sm_occupancy", 1.0, _same(
         "DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_OCCUPANCY_RATIO",

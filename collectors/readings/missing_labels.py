@@ -4,8 +4,11 @@ The roll-up gives them to that holder (`data.store.rollups.rollup_sql`). Here th
 be told.
 """
 
+from collections.abc import Iterable
+
 import pandas as pd
 
+from collectors.readings.device_labels import LabelledDevice
 from data.base.counts import count_text
 from data.store.rollups.rollup_sql import BRIDGE_SECONDS
 
@@ -38,3 +41,25 @@ def missing_label_warnings(samples: pd.DataFrame) -> tuple[str, ...]:
     boards = count_text(rows.loc[lost, "gpu_uuid"].nunique(), "board")
     share = f"{100 * lost.sum() / held:.0f} % of the readings of held devices"
     return (f"{share} name no pod or job, on {boards}: {_TOLD}",)
+
+
+def whole_names(
+    devices: Iterable[LabelledDevice],
+) -> tuple[dict[tuple[str, str, str], str], set[str]]:
+    """Return the whole names of pods told without a namespace, and the boards that they are on.
+
+    The names are by board, instance and the name told: that of the one pod that is called so there.
+    """
+    pods: dict[tuple[str, str, str], set[str]] = {}
+    for device in devices:
+        _namespace, slash, pod = device.job_id.partition("/")
+        if slash:
+            key = (device.gpu_uuid, device.mig_instance, f"/{pod}")
+            pods.setdefault(key, set()).add(device.job_id)
+    names = {
+        key: whole
+        for key, told in pods.items()
+        if key[2] in told and len(told) == 2
+        for whole in told - {key[2]}
+    }
+    return names, {uuid for uuid, _instance, _name in names}

@@ -17,6 +17,8 @@ _INT32_BLANKS = 16
 _DOUBLE_BLANK = 1.4e14
 _ROUNDING = 1.005
 """A ratio may exceed its limit by rounding; 101 % is a wrong reading."""
+OUTSIDE = ("too-small", "too-large", "unclear-unit")
+"""Reasons by which a reading is not in the unit of its name."""
 
 
 def plausible(
@@ -24,8 +26,8 @@ def plausible(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return (readings in our unit, which of them are kept); the others are counted by reason.
 
-    Reasons: not-finite, blank, negative, zero, too-large, unclear-unit. `raw` is one whole series,
-    as its largest reading tells 0..100 from 0..1. Shapes: both like `raw`.
+    Reasons: not-finite, blank, negative, zero and those of OUTSIDE. `raw` is one whole series, as
+    its largest reading tells 0..100 from 0..1. Shapes: both like `raw`.
     """
     counter = field.kind is ReadingKind.COUNTER
     finite = np.isfinite(raw)
@@ -37,6 +39,7 @@ def plausible(
     values = known * factor
     negative = values < 0
     zero = (known == 0) & field.zero_is_unknown
+    small = (values > 0) & (values < field.least)
     large = ~blank & (values > field.largest * _ROUNDING)
     unclear = np.zeros(raw.shape, dtype=bool)
     if field.percent_or_ratio and not (finite & ~blank & ~large & (known > 1)).any():
@@ -46,11 +49,12 @@ def plausible(
         ("blank", finite & blank),
         ("negative", finite & negative),
         ("zero", finite & zero),
+        ("too-small", finite & small),
         ("too-large", finite & large),
         ("unclear-unit", finite & unclear),
     ):
         count = int(found.sum())
         if count:
             dropped[reason] += count
-    kept = finite & ~blank & ~negative & ~zero & ~large & ~unclear
+    kept = finite & ~blank & ~negative & ~zero & ~small & ~large & ~unclear
     return np.minimum(values, field.largest), kept

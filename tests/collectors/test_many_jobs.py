@@ -47,6 +47,25 @@ def test_jobs_cost_no_frame_operation_each() -> None:
     assert batched < 20 * single, "a hundred times the pods must not cost a hundred times as much"
 
 
+@pytest.mark.parametrize(("seconds", "boards"), [(0, 2), (60, 2), (600, 2), (1700, 2), (3600, 1)])
+def test_boards_that_are_read_a_little_apart_are_held_together(seconds: int, boards: int) -> None:
+    """Clocks and scrapes differ by seconds; what was last read an hour before is not held now."""
+    later = pods(1).assign(gpu_uuid="GPU-b")
+    later["sampled_at"] = later["sampled_at"] + pd.Timedelta(seconds=seconds)
+    long = [pods(1).assign(sampled_at=START + pd.Timedelta(hours=at)) for at in (-9, 0)]
+    rows = [*long, later.assign(sampled_at=START - pd.Timedelta(hours=8)), later]
+    (job,) = jobs_of(check_frame(pd.concat(rows, ignore_index=True), SAMPLES), "p")
+    assert job.gpu_count == boards
+
+
+def test_a_board_in_the_place_of_another_is_one() -> None:
+    """What was last read before the other was first read is not held beside it."""
+    before, after = pods(1), pods(1).assign(gpu_uuid="GPU-b")
+    after["sampled_at"] = after["sampled_at"] + pd.Timedelta(minutes=5)
+    (job,) = jobs_of(check_frame(pd.concat([before, after], ignore_index=True), SAMPLES), "p")
+    assert job.gpu_count == 1
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_what_a_job_holds_is_what_its_newest_samples_say(seed: int) -> None:
     """Every fact of a job equals a plain reading of its rows."""
@@ -72,7 +91,11 @@ def test_what_a_job_holds_is_what_its_newest_samples_say(seed: int) -> None:
         times = [row["sampled_at"] for row in own]
         newest = [row for row in own if row["sampled_at"] == max(times)]
         assert (job.first_seen_at, job.last_seen_at) == (min(times), max(times))
-        assert job.gpu_count == len({(row["gpu_uuid"], row["mig_instance"]) for row in newest})
+        read_at: dict[tuple[str, str], list[pd.Timestamp]] = {}
+        for row in own:
+            read_at.setdefault((row["gpu_uuid"], row["mig_instance"]), []).append(row["sampled_at"])
+        started = max(min(at) for at in read_at.values())
+        assert job.gpu_count == sum(max(at) >= started for at in read_at.values())
         assert job.gpu_model == newest[0]["gpu_model"]
         memory = newest[0]["memory_total_mib"]
         assert job.gpu_memory_mib == (None if np.isnan(memory) else memory)
