@@ -322,10 +322,10 @@ def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
     newest = held[(held["sampled_at"] == seen["max"].take(codes).to_numpy())]
     devices = held.groupby(["code", "gpu_uuid", "mig_instance"])["sampled_at"].agg(["min", "max"])
     code = devices.index.get_level_values("code").to_numpy()
-    near = devices["max"] >= seen["max"].take(code).to_numpy() - _APART
+    is_recent = devices["max"] >= seen["max"].take(code).to_numpy() - _APART
     # Of two boards the one that took the place of the other was first read after it was last read.
-    started = devices["min"].where(near).groupby(level="code").transform("max")
-    counts = np.bincount(code[near & (devices["max"] >= started)])
+    started = devices["min"].where(is_recent).groupby(level="code").transform("max")
+    counts = np.bincount(code[is_recent & (devices["max"] >= started)])
     first = newest.drop_duplicates("code").sort_values("code")
     memory = first["memory_total_mib"].astype(object).where(first["memory_total_mib"].notna(), None)
     facts = zip(

@@ -148,7 +148,7 @@ FIELDS: tuple[Field, ...] = (
     ), used=False),
     # 0..1 under both names: the older one says percent and means a ratio.
     Field(254, "memory_used_ratio", 1.0, _same(
-        "DCGM_FI_DEV_FB_USEDPERCENT", "DCGM_FI_DEV_FB_USED_RATIO",
+        "DCGM_FI_DEV_FB_USED_PERCENT", "DCGM_FI_DEV_FB_USED_RATIO",
     ), used=False),
     Field(1003, "sm_occupancy", 1.0, _same(
         "DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_OCCUPANCY_RATIO",

@@ -57,9 +57,9 @@ def whole_names(
             key = (device.gpu_uuid, device.mig_instance, f"/{pod}")
             pods.setdefault(key, set()).add(device.job_id)
     names = {
-        key: whole
-        for key, told in pods.items()
-        if key[2] in told and len(told) == 2
-        for whole in told - {key[2]}
+        key: job_id
+        for key, job_ids in pods.items()
+        if key[2] in job_ids and len(job_ids) == 2
+        for job_id in job_ids - {key[2]}
     }
     return names, {uuid for uuid, _instance, _name in names}

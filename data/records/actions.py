@@ -30,6 +30,7 @@ class Action(StrEnum):
     MODEL_FITS = "model-fits"
     GROW = "grow"
     GIVE_BACK = "give-back"
+    SCALE_TO_ZERO = "scale-to-zero"
 
     @property
     def spec(self) -> "ActionSpec":
@@ -176,6 +177,11 @@ ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
             of_program=True,
         ),
         Action.MODEL_FITS: ActionSpec(title="Model fits a smaller GPU", of_service=True),
+        Action.SCALE_TO_ZERO: ActionSpec(
+            title="Scale to zero at rest",
+            deeds=("start {target} on demand: {change}", "keep {target} running at rest"),
+            of_service=True,
+        ),
         Action.GROW: ActionSpec(
             title="Grow into free boards", appliers=_OBJECTS[:1], serves=True, resizes=True
         ),

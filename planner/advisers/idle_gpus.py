@@ -3,18 +3,29 @@
     idle = needed at peaks + freed by recommendations + stays
 
 holds for each job and, summed, for the fleet. Units are GPUs (board equivalents for slices),
-averaged over the slots of the horizon.
+averaged over the slots of the horizon. A service that rests, and whose work is likely to return, is
+not stopped: advice is that it be started on demand.
 """
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from data.records.plans import IdleCause, IdleGpus
+from data.base.errors import sentence
+from data.facts.jobs import SchedulerFacts
+from data.records.actions import Action
+from data.records.feasible_changes import SCALES_TO_ZERO, why_not
+from data.records.plans import IdleCause, IdleGpus, Plan
+from data.records.recommendations import Range, Recommendation
+from data.records.serving import ServiceOutlook
 from planner.costs.cost import needed_service
 from planner.costs.terms import Terms
+from planner.jobs.elasticity import Elasticity
 from planner.jobs.job_end import waits_for_start
+from planner.problem.planning_problem import PlanningProblem
 from planner.proposals.guardrails import not_reclaimed_yet, why_none_smaller
+from planner.proposals.job_advice import job_advice, savings_of
 from planner.proposals.proposal import Proposal
 
 _NEGLIGIBLE = 1e-9
@@ -76,3 +87,68 @@ def _why_it_stays(
         return IdleCause.COSTLY, kept
     rigid = not proposal.job.demand.standing.may_restart
     return (IdleCause.RIGID if rigid else IdleCause.SMALLEST), why
+
+
+def rest_advice(
+    services: Sequence[ServiceOutlook],
+    proposals: Mapping[str, Proposal],
+    kept: Collection[str],
+    plan: Plan,
+    problem: PlanningProblem,
+) -> Iterator[Recommendation]:
+    """Yield for each service that rests, and is not stopped for good, that it start on demand."""
+    starts = {service.job_id: service.cold_start for service in services}
+    for job_id in kept:
+        proposal = proposals.get(job_id)
+        if proposal is None or not _may_scale_to_zero(proposal, problem.terms):
+            continue
+        job, demand = proposal.job.demand.job, proposal.job.demand
+        model = problem.catalogue.find(job.gpu_model)
+        cold, horizon = starts.get(job_id), problem.terms.horizon_hours
+        takes = "not known: no start of it was seen"
+        if cold is not None:
+            takes = f"{cold.seconds / 60:.2g} min ({cold.source})"
+        back = demand.work_return.chance
+        most = proposal.present.boards * horizon
+        # When within the horizon its work returns nobody knows: of that chance nothing is counted.
+        hours = Range(low=0.0, central=(1 - back) * most, high=most, unit="GPU-h")
+        yield job_advice(
+            Action.SCALE_TO_ZERO,
+            proposal,
+            plan,
+            problem,
+            change="no replica while nothing asks for it",
+            why=(
+                f"{sentence(not_reclaimed_yet(proposal, problem.terms))} It need not be stopped "
+                "for good: KEDA, Knative or a culler of notebooks stops its last pod at rest and "
+                f"starts it when it is asked. Whoever asks first waits for its cold start: {takes}. "
+                f"The chance that its work returns within {horizon:g} h is {100 * back:.0f} %; "
+                "of that nothing is counted as saved."
+            ),
+            savings=savings_of(
+                problem,
+                gpu_hours=hours,
+                cost=None
+                if model is None
+                else replace(hours.times(model.price_per_hour), unit=problem.energy.currency),
+            ),
+            confidence="medium: its own rests and those of similar jobs",
+            factors=(
+                ("cold start", takes),
+                ("return of work", demand.work_return.describe()),
+            ),
+            signal="utilization",
+        )
+
+
+def _may_scale_to_zero(proposal: Proposal, terms: Terms) -> bool:
+    """Return whether something could stop a service at rest and start it again when it is asked."""
+    demand, facts = proposal.job.demand, proposal.job.demand.job.scheduler or SchedulerFacts()
+    if proposal.job.keep_reason or demand.is_fixed or SCALES_TO_ZERO in dict(facts.extra):
+        return False
+    if demand.standing.elasticity is not Elasticity.SERVICE or facts.managed_by:
+        return False
+    if 1 - demand.work_return.chance < terms.planning.min_saving_ratio:
+        return False
+    gone = replace(proposal.present.configuration, gpu_count=0)
+    return bool(not_reclaimed_yet(proposal, terms)) and not why_not(demand.job, gone)

@@ -29,6 +29,7 @@ NAMED_IN = {
     "planner/advisers/autoscaler_bounds.py": "makes those of autoscalers' bounds",
     "planner/advisers/slow_work_advice.py": "makes those of slow work",
     "planner/advisers/service_size.py": "makes that a model fits a smaller GPU",
+    "planner/advisers/idle_gpus.py": "makes that a service at rest starts on demand",
     "planner/advisers/growth.py": "makes those of elastic training",
     "dashboard/cycle/outlooks.py": "finds what was grown",
     "planner/advisers/memory_relief.py": "makes those against running out of memory",
@@ -75,7 +76,7 @@ def test_every_action_has_a_row() -> None:
 
 def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     """What no applier makes is advice; more memory and more GPUs before a peak need not save."""
-    by_hand = "add-gpus co-locate less-memory model-fits speed-up"
+    by_hand = "add-gpus co-locate less-memory model-fits scale-to-zero speed-up"
     told = "add it to `by_hand` in this test, or name its appliers in its row"
     assert sorted(ADVICE) == by_hand.split(), told
     assert sorted(FOR_MEMORY) == ["larger-gpu", "less-memory", "spread"]
@@ -89,7 +90,8 @@ def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
     assert {action for action in Action if action.spec.cuts} == {Action.MIG_LAYOUT}
     bounds = {action: action.spec.bound for action in Action if action.spec.bound}
     assert bounds == {Action.LOWER_MINIMUM: "minReplicas", Action.RAISE_MAXIMUM: "maxReplicas"}
-    services = {Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM, Action.MODEL_FITS}
+    services = {Action.LOWER_MINIMUM, Action.RAISE_MAXIMUM, Action.MODEL_FITS,
+                Action.SCALE_TO_ZERO}  # fmt: skip
     assert {action for action in Action if action.spec.of_service} == services
     assert {action for action in Action if action.spec.of_program} == {Action.SPEED_UP}
     assert {action for action in Action if action.spec.pauses} == {Action.SHIFT_IN_TIME}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planning_cases import AS_OF, H100, boards, case, day_in_slots
 
 from data.facts.columns import HISTORY, check_frame
-from data.facts.jobs import Job, WorkloadKind
+from data.facts.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.actions import Action
 from planner.advise import advise
 from planner.jobs.job_history import NO_HISTORY, job_histories
@@ -113,6 +113,40 @@ def test_a_job_that_comes_back_gets_what_is_safe_instead() -> None:
     (found,) = advice.recommendations
     assert (found.action, found.proposed.gpu_count) == (Action.FEWER_GPUS, 1)
     assert "return of work" not in dict(found.evidence.factors)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+@pytest.mark.parametrize("facts", [{}, {"scales_to_zero": "yes"}, {"managed_by": ("Argo CD",)}])
+def test_a_service_that_comes_back_is_to_start_on_demand(
+    kind: str, facts: dict[str, object]
+) -> None:
+    """Not stopped, and no more than the chance that it rests on is counted; once, and by its owner.
+
+    What scales to zero already, and what another program keeps, gets no such advice.
+    """
+    managed = facts.get("managed_by", ())
+    extra = tuple((name, str(value)) for name, value in facts.items() if name != "managed_by")
+    told = SchedulerFacts(managed_by=managed, extra=(("gpus_per_pod", "1"), *extra))  # type: ignore[arg-type]
+    job = make_job(f"lab/{kind}/books", gpu_count=1, gpu_model=H100, scheduler=told,
+                   platform=Platform.KUBERNETES, kind=WorkloadKind.INFERENCE)  # fmt: skip
+    # A week without work makes even a service idle; its work may return at any time.
+    planning = replace(day_in_slots(60), max_return_chance=0.01)
+    problem = case((job, 0.0, 9_000.0, 90.0), gpus=boards(H100, 8), planning=planning,
+                   history=history_in_turns(job, 60, turn=60, busy=2.0, hours=720, rest=172.8),
+                   )  # fmt: skip
+    advice = advise(build_plan(problem, budget_seconds=0.1, created_at=AS_OF), problem)
+    rows = [row for row in advice.recommendations if row.action is Action.SCALE_TO_ZERO]
+    assert len(rows) == (not facts)
+    assert Action.RECLAIM not in {row.action for row in advice.recommendations}
+    for row in rows:
+        chance = problem.jobs[0].demand.work_return.chance
+        assert row.is_advice
+        assert row.savings.gpu_hours is not None
+        assert row.savings.cost is not None
+        assert (row.savings.cost.low, row.savings.gpu_hours.low) == (0.0, 0.0)
+        assert row.savings.gpu_hours.central == pytest.approx((1 - chance) * 24)
+        assert dict(row.evidence.factors)["cold start"].startswith("not known")
+        assert "start" in row.why
 
 
 def test_a_stop_says_its_chance_on_card_evidence_and_range() -> None:
