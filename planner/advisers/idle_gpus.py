@@ -121,7 +121,7 @@ def rest_advice(
             why=(
                 f"{sentence(not_reclaimed_yet(proposal, problem.terms))} It need not be stopped "
                 "for good: KEDA, Knative or a culler of notebooks stops its last pod at rest and "
-                f"starts it when it is asked. Whoever asks first waits for its cold start: {takes}. "
+                f"starts it when it is asked. Whoever asks first waits for it: {takes}. "
                 f"The chance that its work returns within {horizon:g} h is {100 * back:.0f} %; "
                 "of that nothing is counted as saved."
             ),
