@@ -47,6 +47,7 @@ from collectors.kubernetes.pod_templates import (
     demand_of,
     host_facts,
     unit_facts,
+    unread_count,
     why_pods_stay,
 )
 from collectors.kubernetes.progress import progress_of_workloads
@@ -159,6 +160,7 @@ class _View:
             for document in inventory.of(kind):
                 workload = self._owners.workload_over(kind, document)
                 wanted = demand_of(kind, document)
+                self.dropped["unread-pod-count"] += bool(unread_count(kind, document))
                 if workload is not None and wanted:
                     self._wanted.setdefault(workload, wanted)
                     self._pods.setdefault(workload, [])

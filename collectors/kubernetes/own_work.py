@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from collectors.kubernetes.api import Document
-from collectors.kubernetes.objects import count_of, labels_of, list_in, part, text_in, time_in
+from collectors.kubernetes.objects import labels_of, list_in, part, text_in, time_in
+from collectors.kubernetes.quantities import whole_number
 from collectors.kubernetes.workloads import is_elastic_in_kueue
 from data.records.feasible_changes import CHECKPOINT_AT, CHECKPOINTS
 
@@ -69,8 +70,8 @@ def why_no_fewer(kind: str, document: Document) -> str:
     if completions is None or (follows(spec) and is_elastic(kind, document)):
         return ""
     return (
-        f"each of its {count_of(completions)} completions needs a pod of its own until it is done: "
-        f"fewer than {1 if pods is None else count_of(pods)} pods at a time hold as many GPU-hours "
+        f"each of its {completions} completions needs a pod of its own until it is done: "
+        f"fewer than {1 if pods is None else pods} pods at a time hold as many GPU-hours "
         f"in all, for longer (only an elastic launcher or the annotation {ELASTIC_MARK}=true of an "
         "indexed Job says otherwise)"
     )
@@ -79,8 +80,9 @@ def why_no_fewer(kind: str, document: Document) -> str:
 def follows(spec: object) -> bool:
     """Return whether completions of a Job's spec may follow its pods: indexed, one for each."""
     pods = part(spec, "parallelism")
-    same = count_of(part(spec, "completions")) == (1 if pods is None else count_of(pods))
-    return part(spec, "completionMode") == "Indexed" and same
+    completions = whole_number(part(spec, "completions"))
+    same = completions == (1 if pods is None else whole_number(pods))
+    return part(spec, "completionMode") == "Indexed" and completions is not None and same
 
 
 def _of_job_set(document: Document) -> str:

@@ -15,14 +15,15 @@ from collectors.kubernetes.host_requests import asked_of_host
 from collectors.kubernetes.objects import (
     GpuRequest,
     PodFacts,
-    count_of,
     list_in,
     part,
     requests_of,
     text_in,
 )
-from collectors.kubernetes.quantities import HostRequest
+from collectors.kubernetes.quantities import HostRequest, whole_number
+from data.base.errors import scrub
 from data.facts.device_numbers import named_gpus, named_nodes, named_processes, named_shards
+from data.records.feasible_changes import UNREAD_COUNT
 
 Templates = Iterator[tuple[int, object]]
 """Pods to make, and the pod spec to make them of."""
@@ -59,9 +60,28 @@ _MAX_LENGTH = 120
 _MAX_WORDS = 200
 
 
+class CountNotReadError(ValueError):
+    """A number of pods that is not a whole number."""
+
+
 def _times(value: object) -> int:
-    """Return a number of pods; what is left out is one, as Kubernetes fills it in."""
-    return 1 if value is None else count_of(value)
+    """Return a number of pods; what is left out is one, as Kubernetes fills it in.
+
+    Errors: CountNotReadError, as none would be a workload without GPUs.
+    """
+    count = 1 if value is None else whole_number(value)
+    if count is None:
+        raise CountNotReadError(str(value))
+    return count
+
+
+def unread_count(kind: str, document: object) -> str:
+    """Return the number of pods of an object that is not understood, '' where all are."""
+    try:
+        list(_BY_KIND[kind](document))
+    except CountNotReadError as error:
+        return str(error)
+    return ""
 
 
 def _replicated(document: object) -> Templates:
@@ -143,8 +163,12 @@ def why_pods_stay(document: object) -> str:
 def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     """Return what the count of a workload counts: GPUs a unit, beside and in all, and containers.
 
-    The unit is what one more of its replicas brings; nothing for a kind without such a count.
+    The unit is what one more of its replicas brings; nothing for a kind without such a count. Of a
+    count that is not understood its text alone.
     """
+    if unread := unread_count(kind, document):
+        yield UNREAD_COUNT, scrub(unread, limit=40)
+        return
     units, specs = _units(kind, document)
     each = sum(times * _gpus(spec) for times, spec in specs)
     if not each:
@@ -239,7 +263,12 @@ def _units(kind: str, document: object) -> tuple[int, list[tuple[int, object]]]:
 
 
 def demand_of(kind: str, document: Document) -> tuple[GpuRequest, ...]:
-    """Return the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all."""
+    """Return the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all.
+
+    Nothing where a number of its pods is not understood.
+    """
+    if unread_count(kind, document):
+        return ()
     return added(
         replace(request, count=request.count * pods)
         for pods, spec in _BY_KIND[kind](document)
@@ -255,7 +284,8 @@ def host_facts(pods: Sequence[PodFacts], kind: str, document: object) -> Iterato
 
     Nothing where one of them cannot be read.
     """
-    templates = _BY_KIND[kind](document) if kind in _BY_KIND else ()
+    is_read = kind in _BY_KIND and not unread_count(kind, document)
+    templates = _BY_KIND[kind](document) if is_read else ()
     found = [pod.asks for pod in pods] or [
         asks and asks.times(count)
         for count, spec in templates

@@ -9,6 +9,7 @@ import pandas as pd
 
 from collectors.kubernetes.api import Document
 from collectors.kubernetes.objects import count_of, part, time_in
+from collectors.kubernetes.quantities import whole_number
 from collectors.kubernetes.workloads import Workload
 from collectors.readings.reported_progress import IMPLAUSIBLE, share_done
 from collectors.shared.collect import MAX_SKEW
@@ -54,7 +55,8 @@ def _completions(document: Document, seen_at: datetime) -> Told | None:
     at_once = count_of(part(spec, "parallelism") or 1)
     if not at_once < total or part(spec, "successPolicy") is not None:
         return None
-    return seen_at, share_done(count_of(part(document, "status", "succeeded")), total)
+    done = whole_number(part(document, "status", "succeeded") or 0)
+    return None if done is None else (seen_at, share_done(done, total))
 
 
 _READERS: dict[str, tuple[Callable[[Document, datetime], Told | None], ...]] = {

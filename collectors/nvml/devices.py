@@ -69,8 +69,10 @@ def _board(calls: NvmlCalls, index: int) -> Board | None:
     uuid = calls.read(pynvml.nvmlDeviceGetUUID, handle)
     if not uuid:
         return None
-    # a board that cannot do MIG answers NotSupported: no missing reading
-    mode, _ = calls.attempt(pynvml.nvmlDeviceGetMigMode, handle)
+    # Boards that cannot do MIG, and drivers before it, answer so: no missing reading.
+    mode, reason = calls.attempt(pynvml.nvmlDeviceGetMigMode, handle)
+    if mode is None and not reason.endswith((": NotSupported", ": FunctionNotFound")):
+        calls.missing[reason] += 1
     in_mig_mode = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
     return Board(
         index=str(index),

@@ -51,6 +51,8 @@ SERVER_VERSION = "server_version"
 """The fact of a Kubernetes Job: the release of its API server, which decides what may change."""
 AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
 """Who changes a workload's number of pods again and again."""
+UNREAD_COUNT = "unread_count"
+"""The fact of a workload whose number of pods, this text, is not understood."""
 ELASTIC_KUEUE = "Kueue (elastic job)"
 SCALES_TO_ZERO = "scales_to_zero"
 """The fact of a workload whose autoscaler may stop its last pod, and starts one when asked."""
@@ -215,6 +217,8 @@ def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
 
 def _on_kubernetes(job: Job, proposed: Configuration) -> str:
     kind, wanted = kubernetes_kind(job), whole_fact(_extra(job), "wanted_gpus")
+    if unread := _extra(job).get(UNREAD_COUNT):
+        return f"its number of pods, {unread!r}, is not understood"
     if wanted is not None and wanted != job.gpu_count:
         return f"it asks for {wanted} GPUs and its pods hold {job.gpu_count}: they must agree first"
     extra = _extra(job)

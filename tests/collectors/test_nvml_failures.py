@@ -31,6 +31,19 @@ from data.settings.sources import NvmlSettings
 
 
 @pytest.mark.parametrize(
+    ("code", "reason"),
+    [(999, "Unknown"), (4, "NoPermission"), (77, "code 77"), (3, ""), (13, "")],
+)
+def test_a_mode_that_is_not_answered_is_told(
+    library: Path, play: Play, proc: Path, code: int, reason: str
+) -> None:
+    """Only a board or driver that knows no MIG is surely whole."""
+    play(lines=f"{H100.format(0)}gpu0 error nvmlDeviceGetMigMode {code}\n")
+    report = collector(library, proc).collect(WINDOW).report
+    assert dict(report.dropped) == ({f"nvmlDeviceGetMigMode: {reason}": 1} if reason else {})
+
+
+@pytest.mark.parametrize(
     ("line", "column", "reason"),
     [
         ("gpu0 power_mw 4294967295", "power_watts", "power: blank"),

@@ -14,6 +14,7 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
+from collectors.kubernetes.quantities import whole_number
 from dashboard.apply.kubernetes.state.free_capacity import asked_by
 from dashboard.apply.kubernetes.state.pod_spec import pods_of
 
@@ -69,7 +70,7 @@ def _unfinished(document: Document) -> Iterator[str]:
         yield "its controller has not seen the change yet"
         return
     replicas = part(document, "spec", "replicas")
-    wanted = 1 if replicas is None else count_of(replicas)
+    wanted = 1 if replicas is None else whole_number(replicas)
     updated, revision = part(status, "updatedReplicas"), text_in(status, "updateRevision")
     if revision and revision == text_in(status, "currentRevision"):
         updated = wanted  # a StatefulSet counts them only while it rolls
@@ -78,8 +79,13 @@ def _unfinished(document: Document) -> Iterator[str]:
         ("ready", part(status, "readyReplicas")),
         ("left in all", part(status, "replicas")),
     ):
-        if count_of(found or 0) != wanted:
-            yield f"{count_of(found or 0)} of {wanted} pods are {word}"
+        count = whole_number(found or 0)
+        if wanted is None or count != wanted:
+            yield f"{_count_text(count, found)} of {_count_text(wanted, replicas)} pods are {word}"
+
+
+def _count_text(count: int | None, written: object) -> str:
+    return f"{str(written)[:40]!r} (not understood)" if count is None else str(count)
 
 
 def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
